@@ -1,0 +1,276 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PlacementGateSpec says which clusters can take a workload now. It is the
+// parameters of an AdmissionCheck whose controllerName is plimsoll.dev/placement.
+type PlacementGateSpec struct {
+	PlacementRef NamespacedReference `json:"placementRef"`
+	SourceRef    LocalReference      `json:"sourceRef"`
+	// PeriodSeconds between rounds while a workload waits.
+	// +kubebuilder:default=15
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+	// Fit answers, per cluster, how many pods of the workload's shape it could start now.
+	// +optional
+	Fit *GateQuery `json:"fit,omitempty"`
+	// Headroom answers, per cluster, the free devices that the shape may use.
+	// +optional
+	Headroom *GateQuery `json:"headroom,omitempty"`
+	// Capacity answers, per cluster, all devices that the shape may use.
+	// +optional
+	Capacity *GateQuery `json:"capacity,omitempty"`
+	// Queued answers, per cluster, devices asked by queued jobs of the same or a smaller size.
+	// +optional
+	Queued *GateQuery `json:"queued,omitempty"`
+	// SampleTime answers, per cluster, the Unix time of the oldest trusted sample.
+	// +optional
+	SampleTime *GateQuery `json:"sampleTime,omitempty"`
+	// MaxSampleAgeSeconds up to which a sample is trusted.
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxSampleAgeSeconds int32 `json:"maxSampleAgeSeconds,omitempty"`
+	// UnknownAfterSeconds from which on a cluster is unknown, which onStale decides.
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	UnknownAfterSeconds int32 `json:"unknownAfterSeconds,omitempty"`
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Policies []GatePolicy `json:"policies,omitempty"`
+	// TierPoints of the best preferred score make one tier; the best tier with room wins.
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=200
+	// +optional
+	TierPoints *int32 `json:"tierPoints,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []GateCondition `json:"conditions,omitempty"`
+	// ModelFrom are the node-label keys that name a device model.
+	// +kubebuilder:default={"nvidia.com/gpu.product","cloud.google.com/gke-accelerator","cloud.google.com/gke-tpu-accelerator"}
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=317
+	ModelFrom []string `json:"modelFrom,omitempty"`
+	// Aliases turn a label's value into the model on the metrics.
+	// +optional
+	Aliases map[string]string `json:"aliases,omitempty"`
+	// +optional
+	OnUnplaceable OnUnplaceable `json:"onUnplaceable,omitempty"`
+	// OnStale decides once scores and samples are past their hold.
+	// +kubebuilder:default=Closed
+	// +optional
+	OnStale StaleMode `json:"onStale,omitempty"`
+	// +optional
+	Widen Widen `json:"widen,omitempty"`
+	// MultiKueue lets the gate write a MultiKueueConfig and its clusters.
+	// +optional
+	MultiKueue *GateMultiKueue `json:"multiKueue,omitempty"`
+}
+
+// NamespacedReference names an object in a namespace.
+type NamespacedReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// GateQuery is PromQL over the workload's facts: $namespace $queue $flavor
+// $model $devices_per_pod $pods $devices_total. A variable may stand only where
+// a whole label value or a number stands; an absent fact matches anything.
+type GateQuery struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
+}
+
+// PolicyUse says what a score does for a gate.
+// +kubebuilder:validation:Enum=Require;Prefer
+type PolicyUse string
+
+const (
+	UseRequire PolicyUse = "Require"
+	UsePrefer  PolicyUse = "Prefer"
+)
+
+// GatePolicy reads a score of a ScoringPolicy.
+type GatePolicy struct {
+	// Name of the AddOnPlacementScore.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Score within it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Score string `json:"score"`
+	// +kubebuilder:default=Prefer
+	// +optional
+	Use PolicyUse `json:"use,omitempty"`
+	// Minimum that a cluster must reach, with Require; -99 by default, so that a blind cluster is out.
+	// +optional
+	// +kubebuilder:validation:Minimum=-100
+	// +kubebuilder:validation:Maximum=100
+	Minimum *int32 `json:"minimum,omitempty"`
+}
+
+// ConditionScope says whom an answer speaks of.
+// +kubebuilder:validation:Enum=Cluster;Fleet
+type ConditionScope string
+
+const (
+	ScopeCluster ConditionScope = "Cluster"
+	ScopeFleet   ConditionScope = "Fleet"
+)
+
+// GateCondition is satisfied when the answer is non-empty and non-zero.
+type GateCondition struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
+	// +kubebuilder:default=Cluster
+	// +optional
+	Scope ConditionScope `json:"scope,omitempty"`
+}
+
+// UnplaceableMode says what a workload does that no cluster can take.
+// +kubebuilder:validation:Enum=Wait;Yield
+type UnplaceableMode string
+
+const (
+	UnplaceableWait  UnplaceableMode = "Wait"
+	UnplaceableYield UnplaceableMode = "Yield"
+)
+
+// OnUnplaceable says what happens while no cluster can take a workload.
+type OnUnplaceable struct {
+	// +kubebuilder:default=Wait
+	// +optional
+	Mode UnplaceableMode `json:"mode,omitempty"`
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
+	// GiveUpAfterSeconds rejects the workload for good; only where it is set.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`
+}
+
+// StaleMode decides when nothing is known.
+// +kubebuilder:validation:Enum=Open;Closed
+type StaleMode string
+
+const (
+	StaleOpen   StaleMode = "Open"
+	StaleClosed StaleMode = "Closed"
+)
+
+// Widen nominates more clusters when the first did not admit in time.
+type Widen struct {
+	// +kubebuilder:default=30
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	AfterSeconds int32 `json:"afterSeconds,omitempty"`
+	// By this many more clusters; absent = all the rest that fit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	By *int32 `json:"by,omitempty"`
+}
+
+// CredentialsType says where a MultiKueueCluster's kubeconfig comes from.
+// +kubebuilder:validation:Enum=Secret;ClusterProfile;Existing
+type CredentialsType string
+
+const (
+	CredentialsSecret         CredentialsType = "Secret"
+	CredentialsClusterProfile CredentialsType = "ClusterProfile"
+	CredentialsExisting       CredentialsType = "Existing"
+)
+
+// GateMultiKueue is the configuration that the gate writes.
+type GateMultiKueue struct {
+	// ConfigName of the MultiKueueConfig.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ConfigName string `json:"configName"`
+	// +optional
+	Credentials Credentials `json:"credentials,omitempty"`
+}
+
+// Credentials of the MultiKueueClusters.
+type Credentials struct {
+	// +kubebuilder:default=Secret
+	// +optional
+	Type CredentialsType `json:"type,omitempty"`
+	// NameTemplate of the Secret (in Kueue's namespace) or ClusterProfile; {cluster} is the managed cluster's name.
+	// +kubebuilder:default="{cluster}-kubeconfig"
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	NameTemplate string `json:"nameTemplate,omitempty"`
+}
+
+// Condition types of a PlacementGate, next to Ready and QueriesValid.
+const (
+	// ConditionPlacementFound: the Placement exists and has decisions.
+	ConditionPlacementFound = "PlacementFound"
+	// ConditionConfigured: the MultiKueueConfig is as the gate wants it.
+	ConditionConfigured = "Configured"
+	// ConditionSingleCandidate warns of a Placement that leaves no choice.
+	ConditionSingleCandidate = "SingleCandidate"
+)
+
+// PlacementGateStatus sums up what the gate does.
+type PlacementGateStatus struct {
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Candidates of the Placement.
+	// +optional
+	Candidates int32 `json:"candidates,omitempty"`
+	// Waiting workloads.
+	// +optional
+	Waiting int32 `json:"waiting,omitempty"`
+}
+
+// PlacementGate lets each workload through only to clusters that can take it now.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=pgate,categories=plimsoll
+// +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.spec.placementRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Candidates",type=integer,JSONPath=`.status.candidates`
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PlacementGate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              PlacementGateSpec   `json:"spec"`
+	Status            PlacementGateStatus `json:"status,omitempty"`
+}
+
+// PlacementGateList is a list of PlacementGates.
+// +kubebuilder:object:root=true
+type PlacementGateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PlacementGate `json:"items"`
+}
