@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"reflect"
+	"sync"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Cluster as a gate sees it, apart from any workload.
+type Cluster struct {
+	Name string
+	// Unusable says why nothing can be sent there; empty = usable.
+	Unusable string
+	Scores   map[string]Score
+}
+
+// Gate is a PlacementGate with what its Placement decided.
+type Gate struct {
+	Name string
+	Spec v1alpha1.PlacementGateSpec
+	// Problem that keeps the gate from deciding anything; empty = none.
+	Problem  string
+	Clusters []Cluster
+	// Generation of the PlacementGate that this was read from.
+	Generation int64
+}
+
+// Board is where the gate's controller leaves what it gathered and the
+// workload's controller finds it. It is safe for concurrent use.
+type Board struct {
+	mu      sync.Mutex
+	gates   map[string]Gate
+	waiting map[string]int32
+	watch   []func(gate string)
+}
+
+// NewBoard without gates.
+func NewBoard() *Board {
+	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}}
+}
+
+// OnChange calls f after a gate changed. f must not block.
+func (b *Board) OnChange(f func(gate string)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watch = append(b.watch, f)
+}
+
+// Put a gate, and tell the watchers when it differs from before.
+func (b *Board) Put(g Gate) {
+	b.mu.Lock()
+	old, ok := b.gates[g.Name]
+	b.gates[g.Name] = g
+	watch := b.watch
+	b.mu.Unlock()
+	if ok && reflect.DeepEqual(old, g) {
+		return
+	}
+	for _, f := range watch {
+		f(g.Name)
+	}
+}
+
+// Delete a gate.
+func (b *Board) Delete(name string) {
+	b.mu.Lock()
+	delete(b.gates, name)
+	watch := b.watch
+	b.mu.Unlock()
+	for _, f := range watch {
+		f(name)
+	}
+}
+
+// Get a gate; false when it is not there (yet).
+func (b *Board) Get(name string) (Gate, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g, ok := b.gates[name]
+	return g, ok
+}
+
+// SetWaiting records how many workloads wait at a gate.
+func (b *Board) SetWaiting(name string, n int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting[name] = n
+}
+
+// Waiting workloads at a gate.
+func (b *Board) Waiting(name string) int32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting[name]
+}

@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Number is an answer that may be missing. A missing one is never read as 0.
+type Number struct {
+	Value float64 `json:"value"`
+	Known bool    `json:"known"`
+}
+
+// Known number.
+func Known(v float64) Number { return Number{Value: v, Known: true} }
+
+// ShapeAnswer is what one cluster answered about one pod set.
+type ShapeAnswer struct {
+	// Fit: pods that it could start now.
+	Fit Number `json:"fit"`
+	// Largest: free devices on its best node; only asked to say what is missing.
+	Largest Number `json:"largest"`
+	// Headroom, Capacity, Queued in devices.
+	Headroom Number `json:"headroom"`
+	Capacity Number `json:"capacity"`
+	Queued   Number `json:"queued"`
+}
+
+// Score of a ScoringPolicy for one cluster.
+type Score struct {
+	Value int32 `json:"value"`
+	// ValidUntil is when the score expires; zero = never.
+	ValidUntil time.Time `json:"validUntil,omitzero"`
+}
+
+// ScoreKey of a policy's score.
+func ScoreKey(policy, score string) string { return policy + "/" + score }
+
+// Candidate is one cluster that the Placement decided, and what is known of it.
+type Candidate struct {
+	Name string
+	// Unusable says why nothing can be sent there; empty = usable.
+	Unusable string
+	// Scores by ScoreKey.
+	Scores map[string]Score
+	// Sampled is the time of the oldest trusted sample; zero = unknown.
+	Sampled time.Time
+	// Shapes answers the facts' pod sets, in their order.
+	Shapes []ShapeAnswer
+	// Unmet names the conditions of scope Cluster that don't hold.
+	Unmet []string
+}
+
+// Fleet is what is known of all clusters together.
+type Fleet struct {
+	// Unmet names the conditions of scope Fleet that don't hold.
+	Unmet []string
+	// Problem of the metrics source, such as that it did not answer; empty = none.
+	Problem string
+}
+
+// Rules of a gate.
+type Rules struct {
+	Placement    string
+	Policies     []v1alpha1.GatePolicy
+	TierPoints   int32
+	MaxSampleAge time.Duration
+	UnknownAfter time.Duration
+	OnStale      v1alpha1.StaleMode
+}
+
+// Defaults of the API, for gates that an apiserver has not filled in.
+const (
+	DefaultTierPoints   = 20
+	DefaultMaxSampleAge = 120 * time.Second
+	DefaultUnknownAfter = 300 * time.Second
+	DefaultWidenAfter   = 30 * time.Second
+	DefaultPeriod       = 15 * time.Second
+	DefaultYieldAfter   = 300 * time.Second
+	// DefaultMinimum of a required score: a cluster known to be blind (-100) is out.
+	DefaultMinimum = -99
+)
+
+// RulesOf a gate.
+func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
+	r := Rules{
+		Placement:    spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
+		Policies:     spec.Policies,
+		TierPoints:   DefaultTierPoints,
+		MaxSampleAge: Seconds(spec.MaxSampleAgeSeconds, DefaultMaxSampleAge),
+		UnknownAfter: Seconds(spec.UnknownAfterSeconds, DefaultUnknownAfter),
+		OnStale:      spec.OnStale,
+	}
+	if spec.TierPoints != nil {
+		r.TierPoints = *spec.TierPoints
+	}
+	return r
+}
+
+// Seconds as a duration, or the default where the field is not set.
+func Seconds(n int32, unset time.Duration) time.Duration {
+	if n <= 0 {
+		return unset
+	}
+	return time.Duration(n) * time.Second
+}

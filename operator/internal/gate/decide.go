@@ -1,0 +1,251 @@
+package gate
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// State of a check, in the words of Kueue.
+type State string
+
+const (
+	Pending  State = "Pending"
+	Ready    State = "Ready"
+	Retry    State = "Retry"
+	Rejected State = "Rejected"
+)
+
+// Reasons of a decision.
+const (
+	ReasonPlaceable    = "Placeable"
+	ReasonNoDecisions  = "NoDecisions"
+	ReasonNoRoom       = "NoRoom"
+	ReasonRuledOut     = "RuledOut"
+	ReasonStale        = "StaleSamples"
+	ReasonNoMetrics    = "NoMetrics"
+	ReasonFleetUnmet   = "FleetConditionUnmet"
+	ReasonYield        = "Yield"
+	ReasonGaveUp       = "GaveUp"
+	ReasonGateNotReady = "GateNotReady"
+)
+
+// Decision about one workload.
+type Decision struct {
+	State   State  `json:"state"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Order in which to nominate: the choice first, then the rest that have room.
+	Order []string `json:"order,omitempty"`
+	// Verdicts on each candidate, in the candidates' order.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
+}
+
+// Out says what ruled a candidate out.
+type Out string
+
+const (
+	OutNone      Out = ""
+	OutUnusable  Out = "Unusable"
+	OutScore     Out = "BelowMinimum"
+	OutNoScore   Out = "NoScore"
+	OutCondition Out = "ConditionUnmet"
+	OutStale     Out = "StaleSamples"
+	OutUnknown   Out = "Unknown"
+	OutNoModel   Out = "NoSuchDevices"
+	OutNoRoom    Out = "NoRoom"
+)
+
+// Verdict on one candidate.
+type Verdict struct {
+	Cluster string `json:"cluster"`
+	Out     Out    `json:"out,omitempty"`
+	// Detail completes Out: a condition's or score's name, or why it is unusable.
+	Detail string `json:"detail,omitempty"`
+	// Room: pods of the workload's largest shape, ledger subtracted.
+	Room Number `json:"room"`
+	// Largest: free devices on the best node.
+	Largest Number `json:"largest"`
+	// Score preferred, the mean of all preferred ones.
+	Score Number `json:"score"`
+	// Net devices: headroom − queued − ledger + credits.
+	Net      float64 `json:"net"`
+	Capacity float64 `json:"capacity"`
+	// Promised devices to workloads on their way.
+	Promised int64 `json:"promised"`
+	// Age of the oldest sample in seconds; negative = unknown.
+	Age float64 `json:"ageSeconds"`
+	// Blind: taken without metrics, as onStale=Open allows.
+	Blind bool `json:"blind,omitempty"`
+}
+
+// Decide which clusters can take the workload now. attempt seeds the draw
+// together with the workload's uid.
+func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) Decision {
+	d := Decision{State: Pending, Verdicts: make([]Verdict, len(candidates))}
+	open := rules.OnStale == v1alpha1.StaleOpen && allUnknown(candidates, rules, now)
+	for i := range candidates {
+		d.Verdicts[i] = judge(f, &candidates[i], view, rules, open, now)
+	}
+	switch {
+	case len(candidates) == 0:
+		d.Reason = ReasonNoDecisions
+	case len(fleet.Unmet) > 0:
+		d.Reason = ReasonFleetUnmet
+	default:
+		d.Order = rank(f, d.Verdicts, rules, attempt)
+		if len(d.Order) > 0 {
+			d.State, d.Reason = Ready, ReasonPlaceable
+		} else {
+			d.Reason = unplaceable(d.Verdicts, fleet)
+		}
+	}
+	d.Message = message(f, d, fleet, rules)
+	return d
+}
+
+// allUnknown says that no usable candidate has a sample that is still known.
+func allUnknown(candidates []Candidate, rules Rules, now time.Time) bool {
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Unusable == "" && !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.UnknownAfter {
+			return false
+		}
+	}
+	return true
+}
+
+// judge one candidate: the first rule that it breaks.
+func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Time) Verdict {
+	v := Verdict{Cluster: c.Name, Age: -1}
+	if !c.Sampled.IsZero() {
+		v.Age = now.Sub(c.Sampled).Seconds()
+	}
+	if c.Unusable != "" {
+		return v.out(OutUnusable, c.Unusable)
+	}
+	if out, detail := requirements(c, rules, open, now); out != OutNone {
+		return v.out(out, detail)
+	}
+	v.Score = preferred(c, rules, now)
+	if len(f.PodSets) == 0 {
+		return v
+	}
+	if len(c.Unmet) > 0 && !open {
+		return v.out(OutCondition, c.Unmet[0])
+	}
+	if open {
+		v.Blind = true
+		return v
+	}
+	if c.Sampled.IsZero() {
+		return v.out(OutUnknown, "")
+	}
+	if now.Sub(c.Sampled) > rules.MaxSampleAge {
+		return v.out(OutStale, "")
+	}
+	return room(v, f, c, view)
+}
+
+func (v Verdict) out(out Out, detail string) Verdict {
+	v.Out, v.Detail = out, detail
+	return v
+}
+
+// requirements are the minimum scores. open forgives a score that is absent or expired.
+func requirements(c *Candidate, rules Rules, open bool, now time.Time) (Out, string) {
+	for _, p := range rules.Policies {
+		if p.Use != v1alpha1.UseRequire {
+			continue
+		}
+		key := ScoreKey(p.Name, p.Score)
+		score, ok := liveScore(c, key, now)
+		minimum := int32(DefaultMinimum)
+		if p.Minimum != nil {
+			minimum = *p.Minimum
+		}
+		switch {
+		case !ok && !open:
+			return OutNoScore, key
+		case ok && score < minimum:
+			return OutScore, key
+		}
+	}
+	return OutNone, ""
+}
+
+func liveScore(c *Candidate, key string, now time.Time) (int32, bool) {
+	s, ok := c.Scores[key]
+	if !ok || !s.ValidUntil.IsZero() && now.After(s.ValidUntil) {
+		return 0, false
+	}
+	return s.Value, true
+}
+
+// preferred is the mean of the preferred scores; unknown if one is missing.
+func preferred(c *Candidate, rules Rules, now time.Time) Number {
+	sum, n := 0.0, 0
+	for _, p := range rules.Policies {
+		if p.Use == v1alpha1.UseRequire {
+			continue
+		}
+		score, ok := liveScore(c, ScoreKey(p.Name, p.Score), now)
+		if !ok {
+			return Number{}
+		}
+		sum += float64(score)
+		n++
+	}
+	if n == 0 {
+		return Known(0)
+	}
+	return Known(sum / float64(n))
+}
+
+// room places the pod sets, the largest first, each taking from the next.
+func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
+	main := f.PodSets[0]
+	for i, p := range f.PodSets {
+		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
+			return v.out(OutNoModel, describe(p))
+		}
+		free := math.Floor(c.Shapes[i].Fit.Value) - float64(view.Slots(c.Name, f.UID, p))
+		for _, before := range f.PodSets[:i] {
+			free -= float64(slots(before, p))
+		}
+		if i == 0 {
+			v.Room, v.Largest = Known(max(free, 0)), c.Shapes[0].Largest
+		}
+		if free < float64(p.Pods) && v.Out == OutNone {
+			v.Room, v.Largest = Known(max(free, 0)), c.Shapes[i].Largest
+			v = v.out(OutNoRoom, p.Name)
+		}
+	}
+	answer := c.Shapes[0]
+	v.Promised = view.Devices(c.Name, f.UID, main)
+	headroom := answer.Headroom
+	if !headroom.Known {
+		headroom = Known(answer.Fit.Value * float64(main.DevicesPerPod))
+	}
+	v.Net = headroom.Value - answer.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.Sampled, main))
+	v.Capacity = answer.Capacity.Value
+	return v
+}
+
+// unplaceable picks the reason that helps most.
+func unplaceable(verdicts []Verdict, fleet Fleet) string {
+	has := func(outs ...Out) bool {
+		return slices.ContainsFunc(verdicts, func(v Verdict) bool { return slices.Contains(outs, v.Out) })
+	}
+	switch {
+	case has(OutNoRoom, OutNoModel):
+		return ReasonNoRoom
+	case fleet.Problem != "" && has(OutUnknown, OutStale):
+		return ReasonNoMetrics
+	case has(OutStale, OutUnknown):
+		return ReasonStale
+	}
+	return ReasonRuledOut
+}

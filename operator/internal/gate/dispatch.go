@@ -1,0 +1,149 @@
+package gate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// MaxNominated clusters, as Kueue's API allows.
+const MaxNominated = 20
+
+// Dispatch is what must outlive an eviction, which clears Kueue's own record.
+// It stands in the annotation plimsoll.dev/dispatch, written before a nomination.
+type Dispatch struct {
+	// Attempt counts nominations from scratch, and seeds the draw.
+	Attempt int `json:"attempt"`
+	// NominatedAt is when the current attempt was nominated first.
+	NominatedAt time.Time `json:"nominatedAt,omitzero"`
+	// Nominated in the current attempt.
+	Nominated []string `json:"nominated,omitempty"`
+	// Ever nominated, over all attempts.
+	Ever      []string  `json:"ever,omitempty"`
+	WidenedAt time.Time `json:"widenedAt,omitzero"`
+	LastYield time.Time `json:"lastYield,omitzero"`
+	Yields    int       `json:"yields,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+}
+
+// DecodeDispatch reads the annotation; absent is the zero Dispatch.
+func DecodeDispatch(annotations map[string]string) (Dispatch, error) {
+	var d Dispatch
+	text := annotations[v1alpha1.DispatchAnnotation]
+	if text == "" {
+		return d, nil
+	}
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Dispatch{}, fmt.Errorf("annotation %s: %w", v1alpha1.DispatchAnnotation, err)
+	}
+	return d, nil
+}
+
+// Encode as the annotation's text.
+func (d Dispatch) Encode() string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// Begin a new attempt with these clusters.
+func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatch {
+	d.Attempt++
+	d.NominatedAt, d.WidenedAt = now.UTC().Truncate(time.Millisecond), time.Time{}
+	d.Nominated, d.Reason = slices.Clone(clusters), reason
+	d.Ever = union(d.Ever, clusters)
+	return d
+}
+
+// Widen the current attempt to these clusters.
+func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatch {
+	d.WidenedAt, d.Reason = now.UTC().Truncate(time.Millisecond), reason
+	d.Nominated = slices.Clone(clusters)
+	d.Ever = union(d.Ever, clusters)
+	return d
+}
+
+// Yielded records that quota was given back.
+func (d Dispatch) Yielded(now time.Time) Dispatch {
+	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), ReasonYield
+	d.Yields++
+	return d
+}
+
+// Phase of a nomination that no cluster has admitted yet.
+type Phase string
+
+const (
+	// PhaseWait for the nominated clusters.
+	PhaseWait Phase = "Waiting"
+	// PhaseWiden to more clusters that have room.
+	PhaseWiden Phase = "Widened"
+	// PhaseHeal also nominates whatever was ever nominated, blind to fit: a copy
+	// that was lost sight of may hold the very devices.
+	PhaseHeal Phase = "Healed"
+	// PhaseAll nominates every active cluster.
+	PhaseAll Phase = "NominatedAll"
+)
+
+// Phase that the nomination is in, and when to look again.
+func (d Dispatch) Phase(widen v1alpha1.Widen, now time.Time) (Phase, time.Duration) {
+	after := Seconds(widen.AfterSeconds, DefaultWidenAfter)
+	since := now.Sub(d.NominatedAt)
+	switch {
+	case since >= 4*after:
+		return PhaseAll, 2 * after
+	case since >= 2*after:
+		return PhaseHeal, 4*after - since
+	case since >= after:
+		if again := now.Sub(d.WidenedAt); !d.WidenedAt.IsZero() && again < after {
+			return PhaseWait, min(after-again, 2*after-since)
+		}
+		return PhaseWiden, 2*after - since
+	}
+	return PhaseWait, after - since
+}
+
+// Wider is the list to nominate in a phase: what is nominated stays (revoking a
+// cluster that has admitted would be a livelock), and usable ones are added.
+// order are the clusters with room, best first; usable all those that may be
+// nominated at all.
+func Wider(phase Phase, nominated, ever, order, usable []string, by *int32) []string {
+	add := []string{}
+	switch phase {
+	case PhaseWiden:
+		for _, c := range order {
+			if by != nil && len(add) >= int(*by) {
+				break
+			}
+			if !slices.Contains(nominated, c) {
+				add = append(add, c)
+			}
+		}
+	case PhaseHeal:
+		add = union(ever, order)
+	case PhaseAll:
+		add = union(ever, usable)
+	}
+	wider := slices.Clone(nominated)
+	for _, c := range add {
+		if slices.Contains(usable, c) && !slices.Contains(wider, c) && len(wider) < MaxNominated {
+			wider = append(wider, c)
+		}
+	}
+	return wider
+}
+
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}

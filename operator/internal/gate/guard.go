@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Annotations by which Kueue marks workloads that it pins to a cluster itself.
+const (
+	elasticAnnotation   = "kueue.x-k8s.io/elastic-job"
+	componentAnnotation = "kueue.x-k8s.io/component-workload-index"
+)
+
+// EvictionGrace is how long an eviction may take to complete before a workload
+// without a cluster counts as deadlocked.
+const EvictionGrace = 5 * time.Second
+
+// FindCheck returns the workload's entry of that check; nil when it has none.
+func FindCheck(wl *kueue.Workload, name string) *kueue.AdmissionCheckState {
+	for i := range wl.Status.AdmissionChecks {
+		if string(wl.Status.AdmissionChecks[i].Name) == name {
+			return &wl.Status.AdmissionChecks[i]
+		}
+	}
+	return nil
+}
+
+// IsFinished says whether the workload is done.
+func IsFinished(wl *kueue.Workload) bool {
+	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+}
+
+// HoldsQuota says whether the workload is alive and has quota reserved.
+func HoldsQuota(wl *kueue.Workload) bool {
+	return wl.DeletionTimestamp.IsZero() && !IsFinished(wl) && wl.Status.Admission != nil &&
+		apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+}
+
+// IsEvicted says whether an eviction is under way.
+func IsEvicted(wl *kueue.Workload) bool {
+	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)
+}
+
+// MayWrite says whether Kueue's state allows writing to the workload's checks.
+func MayWrite(wl *kueue.Workload) bool {
+	active := wl.Spec.Active == nil || *wl.Spec.Active
+	return active && HoldsQuota(wl) && !IsEvicted(wl)
+}
+
+// OthersReady says whether every check but those named is Ready.
+func OthersReady(wl *kueue.Workload, except ...string) bool {
+	for _, c := range wl.Status.AdmissionChecks {
+		if c.State == kueue.CheckStateReady {
+			continue
+		}
+		skip := false
+		for _, name := range except {
+			skip = skip || string(c.Name) == name
+		}
+		if !skip {
+			return false
+		}
+	}
+	return true
+}
+
+// Pinned says whether Kueue itself chooses the cluster: a slice of an elastic
+// workload that already has one, or a component that follows its primary.
+func Pinned(wl *kueue.Workload) bool {
+	if wl.Annotations[elasticAnnotation] == "true" && wl.Status.ClusterName != nil {
+		return true
+	}
+	index, ok := wl.Annotations[componentAnnotation]
+	return ok && index != "0"
+}
+
+// WantsNomination says whether the MultiKueue check waits for clusters.
+func WantsNomination(wl *kueue.Workload, check string) bool {
+	entry := FindCheck(wl, check)
+	return entry != nil && entry.State == kueue.CheckStatePending && wl.Status.ClusterName == nil && !Pinned(wl)
+}
+
+// Deadlocked says whether an eviction waits for a nomination that nobody will
+// make: the copy vanished while the job ran, and Kueue keeps the workload
+// Evicted with its quota. When it is not yet so, the duration says how long to wait.
+func Deadlocked(wl *kueue.Workload, check string, now time.Time) (bool, time.Duration) {
+	entry := FindCheck(wl, check)
+	active := wl.Spec.Active == nil || *wl.Spec.Active
+	if !active || !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, check) || len(wl.Status.NominatedClusterNames) > 0 {
+		return false, 0
+	}
+	since := entry.LastTransitionTime.Time
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c.LastTransitionTime.After(since) {
+		since = c.LastTransitionTime.Time
+	}
+	if left := EvictionGrace - now.Sub(since); left > 0 {
+		return false, left
+	}
+	return true, 0
+}

@@ -1,0 +1,262 @@
+package gate
+
+import (
+	"sync"
+	"time"
+)
+
+// Entry is what one workload will take from one cluster and may not yet show
+// in the cluster's metrics.
+type Entry struct {
+	UID      string    `json:"uid"`
+	Workload string    `json:"workload"`
+	Cluster  string    `json:"cluster"`
+	PodSets  []PodSet  `json:"podSets"`
+	Debited  time.Time `json:"debited"`
+	// Admitted is when the cluster admitted it; zero = not yet.
+	Admitted time.Time `json:"admitted,omitzero"`
+}
+
+// Devices of the entry.
+func (e Entry) Devices() int64 {
+	var n int64
+	for _, p := range e.PodSets {
+		n += p.Devices()
+	}
+	return n
+}
+
+// Credit is what a finished workload gave back and a sample may not yet show.
+type Credit struct {
+	Cluster  string
+	PodSets  []PodSet
+	Finished time.Time
+}
+
+// View is the ledger at one moment. It is never changed.
+type View struct {
+	byCluster map[string][]Entry
+	credits   map[string][]Credit
+}
+
+// Entries of a cluster, in no order.
+func (v View) Entries(cluster string) []Entry { return v.byCluster[cluster] }
+
+// Slots that entries of other workloads take from pods of p's shape on the
+// cluster: pods × max(1, ceil(an entry's devices per pod / p's)).
+func (v View) Slots(cluster, uid string, p PodSet) int64 {
+	var n int64
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid {
+			for _, other := range e.PodSets {
+				n += slots(other, p)
+			}
+		}
+	}
+	return n
+}
+
+// Devices of p's kind that other workloads will take from the cluster.
+func (v View) Devices(cluster, uid string, p PodSet) int64 {
+	var n int64
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid {
+			n += devices(e.PodSets, p)
+		}
+	}
+	return n
+}
+
+// Credited are devices of p's kind that came free on the cluster after sampled.
+func (v View) Credited(cluster string, sampled time.Time, p PodSet) int64 {
+	var n int64
+	for _, c := range v.credits[cluster] {
+		if c.Finished.After(sampled) {
+			n += devices(c.PodSets, p)
+		}
+	}
+	return n
+}
+
+func slots(other, p PodSet) int64 {
+	if p.DevicesPerPod == 0 || !sameKind(other, p) {
+		return 0
+	}
+	return other.Pods * max(1, (other.DevicesPerPod+p.DevicesPerPod-1)/p.DevicesPerPod)
+}
+
+func devices(sets []PodSet, p PodSet) int64 {
+	var n int64
+	for _, other := range sets {
+		if sameKind(other, p) {
+			n += other.Devices()
+		}
+	}
+	return n
+}
+
+// sameKind says whether two pod sets may want the same devices. An unknown model may be any.
+func sameKind(a, b PodSet) bool {
+	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
+}
+
+// Ledger remembers what was sent somewhere and is not yet visible in metrics.
+// It is safe for concurrent use. A restarted process rebuilds it with Debit.
+type Ledger struct {
+	// Settle is how long after a remote admission a sample must be taken to show it.
+	Settle time.Duration
+	// TTL after which an entry that nothing released is dropped.
+	TTL time.Duration
+
+	mu      sync.Mutex
+	entries map[string]map[string]Entry
+	credits []Credit
+	view    *View
+}
+
+// NewLedger with the given settling time and time to live.
+func NewLedger(settle, ttl time.Duration) *Ledger {
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}}
+}
+
+// Reserve lets decide look at the ledger and debits what it returns before
+// anybody else may look.
+func (l *Ledger) Reserve(decide func(View) []Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range decide(l.snapshot()) {
+		l.debit(e)
+	}
+}
+
+// Debit adds an entry; one of the same workload and cluster is kept as it is.
+func (l *Ledger) Debit(e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.debit(e)
+}
+
+func (l *Ledger) debit(e Entry) {
+	if len(e.PodSets) == 0 {
+		return
+	}
+	byCluster := l.entries[e.UID]
+	if byCluster == nil {
+		byCluster = map[string]Entry{}
+		l.entries[e.UID] = byCluster
+	}
+	if _, ok := byCluster[e.Cluster]; !ok {
+		byCluster[e.Cluster] = e
+		l.view = nil
+	}
+}
+
+// Admitted keeps only the entry of the cluster that admitted the workload, and
+// says whether that was new.
+func (l *Ledger) Admitted(uid, cluster string, at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.entries[uid][cluster]
+	if !ok || !e.Admitted.IsZero() {
+		return false
+	}
+	e.Admitted = at
+	l.entries[uid] = map[string]Entry{cluster: e}
+	l.view = nil
+	return true
+}
+
+// Release drops every entry of a workload and says whether there was one.
+func (l *Ledger) Release(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.entries[uid]; !ok {
+		return false
+	}
+	delete(l.entries, uid)
+	l.view = nil
+	return true
+}
+
+// ReleaseFrom drops a workload's entry on one cluster.
+func (l *Ledger) ReleaseFrom(uid, cluster string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.entries[uid], cluster)
+	if len(l.entries[uid]) == 0 {
+		delete(l.entries, uid)
+	}
+	l.view = nil
+}
+
+// Credit a finished workload's devices, in ranking only.
+func (l *Ledger) Credit(c Credit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.credits = append(l.credits, c)
+	l.view = nil
+}
+
+// Expire drops admitted entries that a newer sample of their cluster shows, and
+// whatever is older than the TTL. It says how many went.
+func (l *Ledger) Expire(sampled map[string]time.Time, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gone := 0
+	for uid, byCluster := range l.entries {
+		for cluster, e := range byCluster {
+			shown := !e.Admitted.IsZero() && sampled[cluster].After(e.Admitted.Add(l.Settle))
+			if shown || now.Sub(e.Debited) > l.TTL {
+				delete(byCluster, cluster)
+				gone++
+			}
+		}
+		if len(byCluster) == 0 {
+			delete(l.entries, uid)
+		}
+	}
+	kept := l.credits[:0:0]
+	for _, c := range l.credits {
+		if now.Sub(c.Finished) <= l.TTL && !sampled[c.Cluster].After(c.Finished.Add(l.Settle)) {
+			kept = append(kept, c)
+		}
+	}
+	if gone > 0 || len(kept) != len(l.credits) {
+		l.credits, l.view = kept, nil
+	}
+	return gone
+}
+
+// View of the ledger now.
+func (l *Ledger) View() View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.snapshot()
+}
+
+func (l *Ledger) snapshot() View {
+	if l.view == nil {
+		v := View{byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
+		for _, byCluster := range l.entries {
+			for cluster, e := range byCluster {
+				v.byCluster[cluster] = append(v.byCluster[cluster], e)
+			}
+		}
+		for _, c := range l.credits {
+			v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
+		}
+		l.view = &v
+	}
+	return *l.view
+}
+
+// Size is the devices held per cluster.
+func (l *Ledger) Size() map[string]int64 {
+	sizes := map[string]int64{}
+	for cluster, entries := range l.View().byCluster {
+		for _, e := range entries {
+			sizes[cluster] += e.Devices()
+		}
+	}
+	return sizes
+}

@@ -1,0 +1,112 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// MaxClusters of a MultiKueueConfig, as Kueue's API allows.
+	MaxClusters = 20
+	// OrderGain in points that a cluster must lead by to move ahead of another.
+	OrderGain = 10
+	// SteadyRounds that a change of members or order must last.
+	SteadyRounds = 2
+)
+
+// Ranked cluster of a Placement.
+type Ranked struct {
+	Name   string
+	Points float64
+}
+
+// Memory of a configuration between rounds. Its zero value is ready.
+type Memory struct {
+	undecided  map[string]time.Time
+	order      []string
+	orderSince time.Time
+}
+
+// Wanted configuration.
+type Wanted struct {
+	Clusters []string
+	// Truncated clusters are decided and found no free slot.
+	Truncated []string
+	// Unsettled says that another look is needed in a round's time.
+	Unsettled bool
+}
+
+// Membership of a MultiKueueConfig. A cluster enters only a free slot. It
+// leaves only when it is neither decided nor in use for two rounds of a period:
+// leaving earlier would make Kueue evict what runs there. The last member never
+// leaves. The order follows the points, but only by a gain that lasts.
+func Membership(current []string, decided []Ranked, inUse map[string]bool, memory *Memory, period time.Duration, now time.Time) Wanted {
+	points := map[string]float64{}
+	for _, r := range decided {
+		points[r.Name] = r.Points
+	}
+	if memory.undecided == nil {
+		memory.undecided = map[string]time.Time{}
+	}
+	var w Wanted
+	for _, name := range current {
+		_, stays := points[name]
+		if stays || inUse[name] {
+			delete(memory.undecided, name)
+			w.Clusters = append(w.Clusters, name)
+			continue
+		}
+		since, seen := memory.undecided[name]
+		if !seen {
+			memory.undecided[name], since = now, now
+		}
+		if now.Sub(since) < SteadyRounds*period {
+			w.Clusters, w.Unsettled = append(w.Clusters, name), true
+		}
+	}
+	if len(w.Clusters) == 0 && len(decided) == 0 {
+		return Wanted{Clusters: slices.Clone(current)}
+	}
+	joining := slices.Clone(decided)
+	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(b.Points, a.Points) })
+	for _, r := range joining {
+		switch {
+		case slices.Contains(w.Clusters, r.Name):
+		case len(w.Clusters) < MaxClusters:
+			w.Clusters = append(w.Clusters, r.Name)
+		default:
+			w.Truncated = append(w.Truncated, r.Name)
+		}
+	}
+	w.Clusters, w.Unsettled = memory.settle(w.Clusters, points, w.Unsettled, period, now)
+	return w
+}
+
+// settle the order: a new one counts once it has been wanted for two rounds.
+func (m *Memory) settle(clusters []string, points map[string]float64, unsettled bool, period time.Duration, now time.Time) ([]string, bool) {
+	order := reorder(clusters, points)
+	if slices.Equal(order, clusters) {
+		m.order = nil
+		return clusters, unsettled
+	}
+	if !slices.Equal(order, m.order) {
+		m.order, m.orderSince = order, now
+	}
+	if now.Sub(m.orderSince) < SteadyRounds*period {
+		return clusters, true
+	}
+	m.order = nil
+	return order, unsettled
+}
+
+// reorder moves a cluster ahead of another only if it leads by OrderGain.
+func reorder(clusters []string, points map[string]float64) []string {
+	order := slices.Clone(clusters)
+	for i := 1; i < len(order); i++ {
+		for j := i; j > 0 && points[order[j]]-points[order[j-1]] >= OrderGain; j-- {
+			order[j], order[j-1] = order[j-1], order[j]
+		}
+	}
+	return order
+}

@@ -1,0 +1,148 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxMessage is how long a message may be, in bytes.
+const MaxMessage = 1024
+
+func message(f Facts, d Decision, fleet Fleet, rules Rules) string {
+	var text string
+	switch d.Reason {
+	case ReasonPlaceable:
+		text = placeable(d)
+	case ReasonNoDecisions:
+		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
+	case ReasonFleetUnmet:
+		text = "waits for condition " + strings.Join(fleet.Unmet, ", ")
+	case ReasonNoRoom:
+		text = noRoom(f, d.Verdicts) + others(d.Verdicts)
+	default:
+		text = "no cluster can take it" + others(d.Verdicts)
+	}
+	if fleet.Problem != "" && d.State != Ready {
+		text += "; " + fleet.Problem
+	}
+	return Truncate(text)
+}
+
+// Truncate a message to MaxMessage bytes.
+func Truncate(s string) string {
+	if len(s) > MaxMessage {
+		return strings.ToValidUTF8(s[:MaxMessage-3], "") + "..."
+	}
+	return s
+}
+
+func placeable(d Decision) string {
+	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
+	if best.Blind {
+		return fmt.Sprintf("%s may take it: nothing is known of any cluster, and onStale is Open", best.Cluster)
+	}
+	if !best.Room.Known {
+		return best.Cluster + " can take it: it asks for no devices"
+	}
+	return fmt.Sprintf("%s can take it: room for %s there", best.Cluster, count(int64(best.Room.Value), "such pod"))
+}
+
+// noRoom says what is missing and who comes nearest.
+func noRoom(f Facts, verdicts []Verdict) string {
+	best := nearest(verdicts)
+	p := f.PodSets[0]
+	if best != nil {
+		if i := slices.IndexFunc(f.PodSets, func(p PodSet) bool { return p.Name == best.Detail }); i >= 0 {
+			p = f.PodSets[i]
+		}
+	}
+	one := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, describe(p))
+	many := fmt.Sprintf("no cluster has room for %s of %d %s", count(p.Pods, "pod"), p.DevicesPerPod, describe(p))
+	switch {
+	case best == nil:
+		return one + ": none has any"
+	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
+		return fmt.Sprintf("%s: best is %s with %.0f", one, best.Cluster, best.Largest.Value)
+	case best.Room.Value >= 1:
+		return fmt.Sprintf("%s: best is %s with room for %.0f", many, best.Cluster, best.Room.Value)
+	case best.Promised > 0:
+		return fmt.Sprintf("%s: best is %s, where %s are promised to workloads on their way", one, best.Cluster, count(best.Promised, "device"))
+	}
+	return fmt.Sprintf("%s: best is %s with %.0f in all", one, best.Cluster, max(best.Net, 0))
+}
+
+func nearest(verdicts []Verdict) *Verdict {
+	var best *Verdict
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.Out != OutNoRoom {
+			continue
+		}
+		if best == nil || v.Room.Value > best.Room.Value ||
+			v.Room.Value == best.Room.Value && v.Largest.Value > best.Largest.Value ||
+			v.Room.Value == best.Room.Value && v.Largest.Value == best.Largest.Value && v.Net > best.Net {
+			best = v
+		}
+	}
+	return best
+}
+
+// others names clusters that something else than room ruled out.
+func others(verdicts []Verdict) string {
+	const most = 5
+	var parts []string
+	for _, v := range verdicts {
+		if v.Out != OutNone && v.Out != OutNoRoom && v.Out != OutNoModel {
+			parts = append(parts, v.Cluster+" "+v.Why())
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	if len(parts) > most {
+		parts = append(parts[:most], fmt.Sprintf("%d more", len(parts)-most))
+	}
+	return "; " + strings.Join(parts, ", ")
+}
+
+// Why the verdict, to follow the cluster's name in a sentence.
+func (v Verdict) Why() string {
+	switch v.Out {
+	case OutUnusable:
+		return v.Detail
+	case OutScore:
+		return "is below the minimum of " + v.Detail
+	case OutNoScore:
+		return "has no valid score " + v.Detail
+	case OutCondition:
+		return "does not meet condition " + v.Detail
+	case OutStale:
+		return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second)
+	case OutUnknown:
+		return "reports no samples"
+	case OutNoModel:
+		return "has no free " + v.Detail
+	case OutNoRoom:
+		if v.Promised > 0 {
+			return fmt.Sprintf("has room for %s, with %s promised", count(int64(v.Room.Value), "such pod"), count(v.Promised, "device"))
+		}
+		return fmt.Sprintf("has room for %s", count(int64(v.Room.Value), "such pod"))
+	}
+	return "can take it"
+}
+
+func describe(p PodSet) string {
+	if p.Model != "" {
+		return p.Model
+	}
+	return p.Resource
+}
+
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,229 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// PodSet is what one pod set of a workload asks of a cluster.
+type PodSet struct {
+	Name string `json:"name"`
+	// Resource that counts the devices, such as nvidia.com/gpu.
+	Resource string `json:"resource"`
+	// Model in the form of the metrics, such as NVIDIA-H100-80GB-HBM3; empty = any.
+	Model         string `json:"model,omitempty"`
+	Flavor        string `json:"flavor,omitempty"`
+	DevicesPerPod int64  `json:"devicesPerPod"`
+	Pods          int64  `json:"pods"`
+}
+
+// Devices of the whole pod set.
+func (p PodSet) Devices() int64 { return p.DevicesPerPod * p.Pods }
+
+// Facts of one workload that queries and decisions see.
+type Facts struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Queue     string `json:"queue"`
+	// PodSets that ask for devices, the most devices per pod first.
+	PodSets []PodSet `json:"podSets,omitempty"`
+}
+
+// Key is namespace/name.
+func (f Facts) Key() string { return f.Namespace + "/" + f.Name }
+
+// Variables that a gate's queries may use.
+var Variables = []string{"namespace", "queue", "flavor", "model", "devices_per_pod", "pods", "devices_total"}
+
+// Vars renders one pod set's facts. A fact that is absent has no key.
+func (f Facts) Vars(p PodSet) map[string]string {
+	vars := map[string]string{
+		"devices_per_pod": strconv.FormatInt(p.DevicesPerPod, 10),
+		"pods":            strconv.FormatInt(p.Pods, 10),
+		"devices_total":   strconv.FormatInt(p.Devices(), 10),
+	}
+	for name, value := range map[string]string{
+		"namespace": f.Namespace, "queue": f.Queue, "flavor": p.Flavor, "model": p.Model,
+	} {
+		if value != "" {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// ShapeOptions say where a device model is read.
+type ShapeOptions struct {
+	// ModelFrom are node-label keys, tried in order.
+	ModelFrom []string
+	// Aliases turn a label's value into the model on the metrics.
+	Aliases map[string]string
+	// FlavorLabels returns the nodeLabels of a ResourceFlavor; nil = none known.
+	FlavorLabels func(flavor string) map[string]string
+}
+
+// ShapeOf reads a workload's facts from its pod sets and from the flavors that
+// Kueue assigned to them. Pod sets without devices are left out: they fit anywhere.
+func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
+	facts := Facts{UID: string(wl.UID), Namespace: wl.Namespace, Name: wl.Name, Queue: string(wl.Spec.QueueName)}
+	for i := range wl.Spec.PodSets {
+		set := &wl.Spec.PodSets[i]
+		resource, devices := podDevices(&set.Template.Spec)
+		if devices == 0 {
+			continue
+		}
+		assigned := assignment(wl, set.Name)
+		p := PodSet{Name: string(set.Name), Resource: string(resource), DevicesPerPod: devices, Pods: int64(set.Count)}
+		if assigned != nil {
+			if assigned.Count != nil {
+				p.Pods = int64(*assigned.Count)
+			}
+			p.Flavor = string(assigned.Flavors[resource])
+		}
+		if p.Pods > 0 {
+			p.Model = modelOf(&set.Template.Spec, p.Flavor, opts)
+			facts.PodSets = append(facts.PodSets, p)
+		}
+	}
+	slices.SortStableFunc(facts.PodSets, func(a, b PodSet) int { return cmp.Compare(b.DevicesPerPod, a.DevicesPerPod) })
+	return facts
+}
+
+func assignment(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetAssignment {
+	if wl.Status.Admission == nil {
+		return nil
+	}
+	for i := range wl.Status.Admission.PodSetAssignments {
+		if wl.Status.Admission.PodSetAssignments[i].Name == name {
+			return &wl.Status.Admission.PodSetAssignments[i]
+		}
+	}
+	return nil
+}
+
+// IsDevice says whether an extended resource counts accelerators.
+func IsDevice(name corev1.ResourceName) bool {
+	domain, kind, ok := strings.Cut(string(name), "/")
+	if !ok {
+		return false
+	}
+	switch domain {
+	case "nvidia.com":
+		return kind == "gpu" || kind == "gpu.shared" || strings.HasPrefix(kind, "mig-")
+	case "amd.com", "cloud.google.com":
+		return kind == "gpu"
+	case "google.com":
+		return kind == "tpu"
+	case "gpu.intel.com":
+		return kind == "i915" || kind == "xe"
+	case "habana.ai":
+		return strings.HasPrefix(kind, "gaudi")
+	case "aws.amazon.com":
+		return strings.HasPrefix(kind, "neuron")
+	}
+	return false
+}
+
+// podDevices counts the devices of one pod: what its containers hold together,
+// or more where an init container asks for more. Of several device resources
+// the largest counts.
+func podDevices(spec *corev1.PodSpec) (corev1.ResourceName, int64) {
+	together, initial := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
+	for i := range spec.Containers {
+		addDevices(together, &spec.Containers[i])
+	}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			addDevices(together, c)
+			continue
+		}
+		one := map[corev1.ResourceName]int64{}
+		addDevices(one, c)
+		for name, n := range one {
+			initial[name] = max(initial[name], n)
+		}
+	}
+	for name, n := range initial {
+		together[name] = max(together[name], n)
+	}
+	var best corev1.ResourceName
+	for name, n := range together {
+		if n > together[best] || n == together[best] && name < best {
+			best = name
+		}
+	}
+	return best, together[best]
+}
+
+// addDevices adds one container's devices. Requests equal limits for extended
+// resources, and either may stand alone in a template.
+func addDevices(sum map[corev1.ResourceName]int64, c *corev1.Container) {
+	for name, quantity := range c.Resources.Limits {
+		if IsDevice(name) {
+			sum[name] += quantity.Value()
+		}
+	}
+	for name, quantity := range c.Resources.Requests {
+		if _, limited := c.Resources.Limits[name]; IsDevice(name) && !limited {
+			sum[name] += quantity.Value()
+		}
+	}
+}
+
+func modelOf(spec *corev1.PodSpec, flavor string, opts ShapeOptions) string {
+	var flavorLabels map[string]string
+	if opts.FlavorLabels != nil && flavor != "" {
+		flavorLabels = opts.FlavorLabels(flavor)
+	}
+	affinity := requiredLabels(spec.Affinity)
+	for _, labels := range []map[string]string{spec.NodeSelector, affinity, flavorLabels} {
+		for _, key := range opts.ModelFrom {
+			if value := labels[key]; value != "" {
+				if alias, ok := opts.Aliases[value]; ok {
+					value = alias
+				}
+				return NormalizeModel(value)
+			}
+		}
+	}
+	return ""
+}
+
+// NormalizeModel writes a model as GPU feature discovery does: blanks become dashes.
+func NormalizeModel(model string) string {
+	return strings.Join(strings.Fields(model), "-")
+}
+
+// requiredLabels are the labels that every term of the required node affinity
+// pins to one value.
+func requiredLabels(affinity *corev1.Affinity) map[string]string {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var common map[string]string
+	for i, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		pinned := map[string]string{}
+		for _, e := range term.MatchExpressions {
+			if e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+				pinned[e.Key] = e.Values[0]
+			}
+		}
+		if i == 0 {
+			common = pinned
+			continue
+		}
+		for key, value := range common {
+			if pinned[key] != value {
+				delete(common, key)
+			}
+		}
+	}
+	return common
+}
