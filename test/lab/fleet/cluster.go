@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cluster is one control plane of the fleet.
+type Cluster struct {
+	Name       string
+	Kubeconfig string // path, for an administrator
+	Config     *rest.Config
+	Client     client.WithWatch // for the kinds of Scheme
+	Prometheus string           // base URL
+
+	server string // https://127.0.0.1:port
+	tokens map[string]string
+	fleet  *Fleet
+}
+
+// startControlPlane runs an apiserver over the common etcd and what reconciles
+// for it: the garbage collector everywhere, a scheduler and jobs on workers.
+func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Name: name, fleet: f, server: fmt.Sprintf("https://127.0.0.1:%d", port),
+		tokens: map[string]string{"lab-prometheus": secretToken()}}
+	dir := filepath.Join(f.opts.Dir, "pki", name)
+	if err := c.writeIdentities(dir); err != nil {
+		return nil, fmt.Errorf("identities of %s: %w", name, err)
+	}
+	if err := f.procs.Run(ctx, c.apiserver(dir, port)); err != nil {
+		return nil, err
+	}
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return nil, err
+	}
+	c.Config.QPS, c.Config.Burst = 200, 400
+	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: Scheme}); err != nil {
+		return nil, fmt.Errorf("client of %s: %w", name, err)
+	}
+	controllers := "garbage-collector-controller,namespace-controller"
+	if name != Hub {
+		controllers += ",job-controller,node-lifecycle-controller,pod-garbage-collector-controller,taint-eviction-controller,daemonset-controller"
+	}
+	if err := c.startController(ctx, "kube-controller-manager", "--controllers="+controllers,
+		"--service-account-private-key-file="+filepath.Join(dir, "sa.key"), "--concurrent-gc-syncs=5"); err != nil {
+		return nil, err
+	}
+	if name == Hub {
+		return c, nil
+	}
+	return c, c.startController(ctx, "kube-scheduler")
+}
+
+// writeIdentities makes the serving certificate, the administrator's kubeconfig,
+// the service accounts' key and the tokens of who scrapes.
+func (c *Cluster) writeIdentities(dir string) error {
+	f := c.fleet
+	serving, err := f.ca.issue("kube-apiserver", nil, "kubernetes.default.svc")
+	if err != nil {
+		return err
+	}
+	sa, err := f.ca.issue("service-accounts", nil)
+	if err != nil {
+		return err
+	}
+	admin, err := f.ca.issue("lab-admin", []string{"system:masters"})
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := f.ca.kubeconfig(c.Name, c.server, admin)
+	if err != nil {
+		return err
+	}
+	c.Kubeconfig = filepath.Join(f.opts.Dir, "kubeconfigs", c.Name+".kubeconfig")
+	var tokens bytes.Buffer
+	w := csv.NewWriter(&tokens)
+	for user, token := range c.tokens {
+		if err := w.Write([]string{token, user, user, "lab-scrapers"}); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	if err := f.ca.write(dir, serving); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "sa.key"), sa.key, 0o600),
+		os.WriteFile(filepath.Join(dir, "tokens.csv"), tokens.Bytes(), 0o600),
+		os.MkdirAll(filepath.Dir(c.Kubeconfig), 0o700),
+		os.WriteFile(c.Kubeconfig, kubeconfig, 0o600),
+	)
+}
+
+func (c *Cluster) apiserver(dir string, port int) program {
+	return program{
+		name: c.Name + "-kube-apiserver", path: c.fleet.bin.Path("kube-apiserver"),
+		args: []string{
+			"--etcd-servers=" + c.fleet.etcd, "--etcd-prefix=/" + c.Name,
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--advertise-address=127.0.0.1",
+			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key"),
+			"--client-ca-file=" + filepath.Join(dir, "ca.crt"), "--token-auth-file=" + filepath.Join(dir, "tokens.csv"),
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + filepath.Join(dir, "sa.key"),
+			"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"),
+			"--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
+			"--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount",
+			"--enable-priority-and-fairness=false", "--profiling=false", "--watch-cache=true",
+		},
+		ready: answers(c.server+"/readyz", c.httpClient()),
+	}
+}
+
+// startController runs a control loop of Kubernetes for this cluster.
+func (c *Cluster) startController(ctx context.Context, name string, args ...string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	return c.fleet.procs.Run(ctx, program{
+		name: c.Name + "-" + name, path: c.fleet.bin.Path(name),
+		args: append([]string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--profiling=false",
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+			"--authentication-skip-lookup", "--kube-api-qps=200", "--kube-api-burst=400"}, args...),
+	})
+}
+
+// httpClient trusts the run's authority and shows the administrator's certificate.
+func (c *Cluster) httpClient() *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(c.fleet.ca.cert)
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	if kubeconfig, err := clientcmd.LoadFromFile(c.Kubeconfig); err == nil {
+		user := kubeconfig.AuthInfos["user"]
+		if cert, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData); err == nil {
+			config.Certificates = []tls.Certificate{cert}
+		}
+	}
+	return &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}
+}
+
+// Kubectl runs kubectl as the cluster's administrator, stdin given as text, and
+// returns what it printed.
+func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.fleet.bin.Path("kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Stdin = strings.NewReader(stdin)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s on %s: %w: %s", strings.Join(args, " "), c.Name, err, output)
+	}
+	return string(output), nil
+}
+
+// Apply manifests, server-side, as the field manager "lab".
+func (c *Cluster) Apply(ctx context.Context, manifests string) error {
+	_, err := c.Kubectl(ctx, manifests, "apply", "--server-side", "--force-conflicts", "--field-manager=lab", "-f", "-")
+	return err
+}
+
+// userKubeconfig writes a kubeconfig for a user whom RBAC must allow what it does.
+func (c *Cluster) userKubeconfig(file, user string, groups ...string) (string, error) {
+	p, err := c.fleet.ca.issue(user, groups)
+	if err != nil {
+		return "", err
+	}
+	content, err := c.fleet.ca.kubeconfig(c.Name, c.server, p)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.fleet.opts.Dir, "kubeconfigs", file)
+	return path, os.WriteFile(path, content, 0o600)
+}

@@ -1,0 +1,299 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// family is a set of components that one go.mod pins and one go build makes.
+type family struct {
+	name    string            // folder under test/lab/components
+	targets map[string]string // package -> binary that go build names after it
+	links   map[string]string // further names of a binary, by which it is called
+	tags    string
+	ldflags string
+	// weight is the share of the whole cold build, measured on two cores.
+	weight time.Duration
+}
+
+const kubernetesVersion = "v1.36.3"
+
+var families = []family{
+	{
+		name: "kube",
+		targets: map[string]string{
+			".":                            "kube",
+			"sigs.k8s.io/kueue/cmd/kueue":  "kueue",
+			"sigs.k8s.io/kwok/cmd/kwok":    "kwok",
+			"k8s.io/kube-state-metrics/v2": "kube-state-metrics",
+		},
+		links: map[string]string{
+			"etcd": "kube", "kube-apiserver": "kube", "kube-controller-manager": "kube",
+			"kube-scheduler": "kube", "kubectl": "kube",
+		},
+		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+			" -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
+		weight: 6 * time.Minute,
+	},
+	{
+		name:    "prometheus",
+		targets: map[string]string{"github.com/prometheus/prometheus/cmd/prometheus": "prometheus"},
+		tags:    "remove_all_sd,enable_kubernetes_sd",
+		weight:  3 * time.Minute,
+	},
+	{
+		name:    "thanos",
+		targets: map[string]string{"github.com/thanos-io/thanos/cmd/thanos": "thanos"},
+		// Without this tag the sidecar's gRPC server panics.
+		tags:   "slicelabels",
+		weight: 3 * time.Minute,
+	},
+	{
+		name:    "ocm",
+		targets: map[string]string{"open-cluster-management.io/ocm/cmd/placement": "placement"},
+		weight:  3 * time.Minute,
+	},
+}
+
+// Binaries finds the components' programs.
+type Binaries struct {
+	dirs map[string]string // name -> folder
+	root string            // of the repository
+}
+
+// Path of a program, such as kube-apiserver.
+func (b Binaries) Path(name string) string { return filepath.Join(b.dirs[name], name) }
+
+// Build makes every component that the cache lacks, two families at a time, and
+// Plimsoll's own programs from the tree at root. Binaries are cached by what
+// determines them under $XDG_CACHE_HOME/plimsoll/lab; progress goes to out.
+func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
+	b := Binaries{dirs: map[string]string{}, root: root}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return b, fmt.Errorf("find a cache folder (set XDG_CACHE_HOME): %w", err)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return b, errors.New("the lab builds its components with Go, and there is no `go` on the PATH: install Go 1.26 or newer from https://go.dev/dl")
+	}
+	start := time.Now()
+	var missing []family
+	for _, f := range families {
+		key, err := f.key(root)
+		if err != nil {
+			return b, err
+		}
+		dir := filepath.Join(cache, "plimsoll", "lab", f.name+"-"+key)
+		for _, name := range f.names() {
+			b.dirs[name] = dir
+		}
+		if _, err := os.Stat(filepath.Join(dir, ".complete")); err != nil {
+			missing = append(missing, f)
+		}
+	}
+	if len(missing) > 0 {
+		names := make([]string, len(missing))
+		var total time.Duration
+		for i, f := range missing {
+			names[i], total = f.name, total+f.weight
+		}
+		fmt.Fprintf(out, "lab: building %s once (about %s on two idle cores with nothing cached); binaries are kept in %s\n",
+			strings.Join(names, ", "), total, filepath.Join(cache, "plimsoll", "lab"))
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(2)
+	for _, f := range missing {
+		g.Go(func() error { return f.build(gctx, root, b.dirs[f.names()[0]], out) })
+	}
+	if err := g.Wait(); err != nil {
+		return b, err
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(out, "lab: components built in %s\n", time.Since(start).Round(time.Second))
+	}
+	return b, b.buildOwn(ctx, root, out)
+}
+
+// names of a family's programs, its links included.
+func (f family) names() []string {
+	var names []string
+	for _, bin := range f.targets {
+		names = append(names, bin)
+	}
+	for link := range f.links {
+		names = append(names, link)
+	}
+	return names
+}
+
+// key changes whenever the binaries would.
+func (f family) key(root string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, f.tags, f.ldflags, f.targets, f.links)
+	files, err := filepath.Glob(filepath.Join(f.dir(root), "*"))
+	if err != nil || len(files) == 0 {
+		return "", fmt.Errorf("no pins for %s in %s: run from a complete checkout", f.name, f.dir(root))
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("read the pins of %s: %w", f.name, err)
+		}
+		h.Write(content)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+func (f family) dir(root string) string {
+	return filepath.Join(root, "test", "lab", "components", f.name)
+}
+
+func (f family) build(ctx context.Context, root, dir string, out io.Writer) error {
+	start := time.Now()
+	tmp := dir + ".building"
+	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o755)); err != nil {
+		return fmt.Errorf("prepare %s: %w", tmp, err)
+	}
+	args := []string{"build", "-v", "-trimpath", "-mod=readonly", "-ldflags", "-s -w " + f.ldflags, "-o", tmp + "/"}
+	if f.tags != "" {
+		args = append(args, "-tags", f.tags)
+	}
+	for pkg := range f.targets {
+		args = append(args, pkg)
+	}
+	if err := goBuild(ctx, f.dir(root), f.name, args, out); err != nil {
+		return err
+	}
+	// go build names a binary after the last element of its package path.
+	if _, ok := f.targets["k8s.io/kube-state-metrics/v2"]; ok {
+		if _, err := os.Stat(filepath.Join(tmp, "kube-state-metrics")); err != nil {
+			return fmt.Errorf("kube-state-metrics was not built where expected: %w", err)
+		}
+	}
+	for link, target := range f.links {
+		if err := os.Symlink(target, filepath.Join(tmp, link)); err != nil {
+			return fmt.Errorf("link %s: %w", link, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tmp, ".complete"), nil, 0o644); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(tmp, dir)); err != nil {
+		return fmt.Errorf("keep the binaries of %s: %w", f.name, err)
+	}
+	fmt.Fprintf(out, "lab: built %s in %s\n", f.name, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// goBuild runs go build -v and tells how many packages it has compiled.
+func goBuild(ctx context.Context, dir, what string, args []string, out io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start go build of %s: %w", what, err)
+	}
+	var compiled atomic.Int64
+	var tail ring
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(pipe)
+		for lines.Scan() {
+			compiled.Add(1)
+			tail.add(lines.Text())
+		}
+	}()
+	start, tick := time.Now(), time.NewTicker(15*time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			fmt.Fprintf(out, "lab: building %-10s %6s  %d packages compiled\n", what, time.Since(start).Round(time.Second), compiled.Load())
+			continue
+		case <-done:
+		}
+		break
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("go build of %s in %s failed (%w); it needs the Go module proxy and about 2 GiB of disk; its last lines:\n%s",
+			what, dir, err, tail.String())
+	}
+	return nil
+}
+
+// buildOwn makes Plimsoll's programs; go's own cache makes it quick.
+func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) error {
+	dir := filepath.Join(root, "bin")
+	own := []string{"./operator/cmd/plimsoll-operator", "./operator/cmd/kubectl-plimsoll", "./exporter/cmd/plimsoll-exporter"}
+	args := append([]string{"build", "-v", "-trimpath", "-o", dir + "/"}, own...)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := goBuild(ctx, root, "plimsoll", args, out); err != nil {
+		return err
+	}
+	for _, pkg := range own {
+		b.dirs[filepath.Base(pkg)] = dir
+	}
+	return nil
+}
+
+// moduleDir is where Go keeps the source of a module that a family pins; the
+// lab reads the manifests from there that the module's own release ships.
+func moduleDir(ctx context.Context, root, familyName, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd.Dir = root
+	if familyName != "" {
+		cmd.Dir = family{name: familyName}.dir(root)
+	}
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	cmd.Env = append(cmd.Env, "GOFLAGS=")
+	output, err := cmd.Output()
+	dir := strings.TrimSpace(string(output))
+	if err != nil || dir == "" {
+		return "", fmt.Errorf("find the source of %s (run `go mod download` in %s): %w", module, cmd.Dir, err)
+	}
+	return dir, nil
+}
+
+// ring keeps the last lines of an output.
+type ring struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *ring) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, line)
+	if len(r.lines) > 20 {
+		r.lines = r.lines[1:]
+	}
+}
+
+func (r *ring) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "\n")
+}

@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const kueueNamespace = "kueue-system"
+
+// startKueue installs Kueue from its own manifests and runs it outside the
+// cluster: its webhooks are called by URL instead of by Service.
+func (c *Cluster) startKueue(ctx context.Context) error {
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	webhook, metrics, health, visibility := ports[0], ports[1], ports[2], ports[3]
+	manifests, err := c.fleet.kueueManifests(ctx)
+	if err != nil {
+		return err
+	}
+	local, err := c.withLocalWebhooks(manifests, webhook)
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, local); err != nil {
+		return err
+	}
+	name := c.Name + "-kueue"
+	work := filepath.Join(c.fleet.opts.Dir, "work", name)
+	serving, err := c.fleet.ca.issue("kueue", nil, "kueue-webhook-service."+kueueNamespace+".svc")
+	if err != nil {
+		return err
+	}
+	// Kueue looks for its visibility server's certificate in a folder of its own.
+	for _, dir := range []string{"certs", "visibility"} {
+		if err := c.fleet.ca.write(filepath.Join(work, dir), serving); err != nil {
+			return err
+		}
+	}
+	config := filepath.Join(work, "config.yaml")
+	if err := os.WriteFile(config, c.kueueConfig(work, webhook, metrics, health, visibility), 0o600); err != nil {
+		return err
+	}
+	c.kueueMetrics(metrics)
+	return c.fleet.procs.Run(ctx, program{
+		name: name, path: c.fleet.bin.Path("kueue"),
+		args:  []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig, "--zap-log-level=2"},
+		ready: answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", health), http.DefaultClient),
+	})
+}
+
+func (c *Cluster) kueueMetrics(port int) {
+	c.fleet.targets.add(c.Name, scrapeTarget{
+		job: "kueue", addr: fmt.Sprintf("127.0.0.1:%d", port), scheme: "https", token: c.tokens["lab-prometheus"]})
+}
+
+func (c *Cluster) kueueConfig(work string, webhook, metrics, health, visibility int) []byte {
+	multikueue := ""
+	if c.Name == Hub {
+		multikueue = "multiKueue:\n  dispatcherName: " + c.fleet.opts.Dispatcher + "\n"
+	}
+	return fmt.Appendf(nil, `apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: %s
+health: {healthProbeBindAddress: "127.0.0.1:%d"}
+metrics: {bindAddress: "127.0.0.1:%d", enableClusterQueueResources: true}
+webhook: {host: 127.0.0.1, port: %d, certDir: %q}
+visibilityServer: {bindAddress: 127.0.0.1, bindPort: %d}
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+clientConnection: {qps: 300, burst: 500}
+integrations: {frameworks: [batch/job]}
+%s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
+}
+
+// kueueManifests are Kueue's own, rendered once for all clusters.
+func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
+	f.kueueOnce.Do(func() {
+		dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+		if err != nil {
+			f.kueueErr = err
+			return
+		}
+		f.kueueYAML, f.kueueErr = (&Cluster{Name: "kustomize", fleet: f}).Kubectl(ctx, "", "kustomize", filepath.Join(dir, "config", "default"))
+	})
+	return f.kueueYAML, f.kueueErr
+}
+
+// withLocalWebhooks keeps what a Kueue outside the cluster needs and points
+// webhooks and conversions to this machine.
+func (c *Cluster) withLocalWebhooks(manifests string, port int) (string, error) {
+	skip := map[string]bool{"Deployment": true, "Service": true, "APIService": true, "Secret": true, "ConfigMap": true}
+	var kept []string
+	for _, doc := range strings.Split(manifests, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
+			return "", fmt.Errorf("read Kueue's manifests: %w", err)
+		}
+		u := unstructured.Unstructured{Object: object}
+		if skip[u.GetKind()] || object == nil {
+			continue
+		}
+		c.localClientConfig(object, port)
+		out, err := yaml.Marshal(object)
+		if err != nil {
+			return "", err
+		}
+		kept = append(kept, string(out))
+	}
+	return strings.Join(kept, "---\n"), nil
+}
+
+// localClientConfig rewrites every clientConfig.service below node.
+func (c *Cluster) localClientConfig(node any, port int) {
+	switch n := node.(type) {
+	case []any:
+		for _, item := range n {
+			c.localClientConfig(item, port)
+		}
+	case map[string]any:
+		if config, ok := n["clientConfig"].(map[string]any); ok {
+			if service, ok := config["service"].(map[string]any); ok {
+				path, _ := service["path"].(string)
+				delete(config, "service")
+				config["url"] = fmt.Sprintf("https://127.0.0.1:%d%s", port, path)
+				config["caBundle"] = base64.StdEncoding.EncodeToString(c.fleet.ca.pem)
+			}
+		}
+		for _, item := range n {
+			c.localClientConfig(item, port)
+		}
+	}
+}
+
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = port
+	}
+	return ports, nil
+}

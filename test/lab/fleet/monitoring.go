@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+var httpPlain = &http.Client{Timeout: 3 * time.Second}
+
+// scrapeTarget is what one Prometheus scrapes.
+type scrapeTarget struct {
+	job, addr, scheme, token string
+}
+
+// targets by cluster; ports are known before what listens there runs.
+type targets struct {
+	mu sync.Mutex
+	of map[string][]scrapeTarget
+}
+
+func (t *targets) add(cluster string, target scrapeTarget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string][]scrapeTarget{}
+	}
+	t.of[cluster] = append(t.of[cluster], target)
+}
+
+// scraperRBAC lets the lab's Prometheus read metrics that ask who reads them.
+const scraperRBAC = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: lab-metrics-reader}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: lab-metrics-reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lab-metrics-reader}
+subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: lab-prometheus}]
+`
+
+func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	c.fleet.targets.add(c.Name, scrapeTarget{job: "kube-state-metrics", addr: addr, scheme: "http"})
+	return c.fleet.procs.Run(ctx, program{
+		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
+		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
+			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs"},
+		ready: answers("http://"+addr+"/healthz", httpPlain),
+	})
+}
+
+// startPrometheus scrapes what the cluster offers, evaluates Plimsoll's rules,
+// and serves both to Thanos through a sidecar. A worker's series carry its name
+// in the external label cluster; the hub's name the cluster they speak of.
+func (c *Cluster) startPrometheus(ctx context.Context) error {
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	name := c.Name + "-prometheus"
+	work := filepath.Join(c.fleet.opts.Dir, "work", name)
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return err
+	}
+	config := filepath.Join(work, "prometheus.yaml")
+	if err := os.WriteFile(config, []byte(c.prometheusConfig()), 0o600); err != nil {
+		return err
+	}
+	c.Prometheus = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	if err := c.fleet.procs.Run(ctx, program{
+		name: name, path: c.fleet.bin.Path("prometheus"),
+		args: []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(work, "data"),
+			fmt.Sprintf("--web.listen-address=127.0.0.1:%d", ports[0]), "--storage.tsdb.retention.time=6h", "--web.enable-lifecycle"},
+		ready: answers(c.Prometheus+"/-/ready", httpPlain),
+	}); err != nil {
+		return err
+	}
+	grpc := fmt.Sprintf("127.0.0.1:%d", ports[1])
+	sidecarHTTP := fmt.Sprintf("127.0.0.1:%d", ports[2])
+	c.fleet.sidecarMu.Lock()
+	c.fleet.sidecars = append(c.fleet.sidecars, grpc)
+	c.fleet.sidecarMu.Unlock()
+	return c.fleet.procs.Run(ctx, program{
+		name: c.Name + "-thanos-sidecar", path: c.fleet.bin.Path("thanos"),
+		args: []string{"sidecar", "--prometheus.url=" + c.Prometheus, "--tsdb.path=" + filepath.Join(work, "data"),
+			"--grpc-address=" + grpc, "--http-address=" + sidecarHTTP},
+		ready: answers("http://"+sidecarHTTP+"/-/ready", httpPlain),
+	})
+}
+
+func (c *Cluster) prometheusConfig() string {
+	var b strings.Builder
+	label := "cluster: " + c.Name
+	if c.Name == Hub {
+		label = "prometheus: hub"
+	}
+	fmt.Fprintf(&b, "global:\n  scrape_interval: 2s\n  scrape_timeout: 2s\n  evaluation_interval: 2s\n  external_labels: {%s}\n", label)
+	fmt.Fprintf(&b, "rule_files: [%q, %q]\nscrape_configs:\n",
+		filepath.Join(c.fleet.opts.Root, "rules", "recording.yaml"), filepath.Join(c.fleet.opts.Root, "rules", "alerts.yaml"))
+	byJob := map[string][]scrapeTarget{}
+	var jobs []string
+	for _, t := range c.fleet.targets.of[c.Name] {
+		if byJob[t.job] == nil {
+			jobs = append(jobs, t.job)
+		}
+		byJob[t.job] = append(byJob[t.job], t)
+	}
+	for _, job := range jobs {
+		first := byJob[job][0]
+		fmt.Fprintf(&b, "- job_name: %s\n  honor_labels: true\n  scheme: %s\n", job, first.scheme)
+		if job == "plimsoll-exporter" {
+			fmt.Fprintf(&b, "  scrape_interval: 1s\n  scrape_timeout: 1s\n")
+		}
+		if first.scheme == "https" {
+			fmt.Fprintf(&b, "  tls_config: {insecure_skip_verify: true}\n  authorization: {credentials: %s}\n", first.token)
+		}
+		b.WriteString("  static_configs:\n  - targets:\n")
+		for _, t := range byJob[job] {
+			fmt.Fprintf(&b, "    - %s\n", t.addr)
+		}
+	}
+	return b.String()
+}
+
+func (f *Fleet) startThanosQuery(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	f.Thanos = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	args := []string{"query", fmt.Sprintf("--http-address=127.0.0.1:%d", ports[0]), fmt.Sprintf("--grpc-address=127.0.0.1:%d", ports[1]),
+		"--query.default-evaluation-interval=2s", "--store.unhealthy-timeout=1m"}
+	for _, endpoint := range f.sidecars {
+		args = append(args, "--endpoint="+endpoint)
+	}
+	return f.procs.Run(ctx, program{
+		name: "thanos-query", path: f.bin.Path("thanos"), args: args,
+		ready: answers(f.Thanos+"/-/ready", httpPlain),
+	})
+}

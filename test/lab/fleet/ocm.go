@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+)
+
+// startPlacement installs OCM's cluster kinds on the hub and runs its placement
+// controller.
+func (c *Cluster) startPlacement(ctx context.Context) error {
+	dir, err := moduleDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "cluster", "v*", "*.crd.yaml"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no OCM CRDs in %s", dir)
+	}
+	var crds []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		crds = append(crds, string(content))
+	}
+	if err := c.Apply(ctx, strings.Join(crds, "\n---\n")); err != nil {
+		return err
+	}
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, placementObjects); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	return c.fleet.procs.Run(ctx, program{
+		name: c.Name + "-ocm-placement", path: c.fleet.bin.Path("placement"),
+		args: []string{"controller", "--kubeconfig=" + c.Kubeconfig, "--namespace=open-cluster-management-hub",
+			fmt.Sprintf("--listen=127.0.0.1:%d", port), "--disable-leader-election"},
+		env:   []string{"POD_NAME=placement", "POD_NAMESPACE=open-cluster-management-hub"},
+		ready: listens(fmt.Sprintf("127.0.0.1:%d", port)),
+	})
+}
+
+// The set that OCM's registration makes on a hub: every cluster belongs to it.
+const placementObjects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: open-cluster-management-hub}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSet
+metadata: {name: global}
+spec:
+  clusterSelector:
+    selectorType: LabelSelector
+    labelSelector: {}
+`
+
+// join makes a worker a ManagedCluster of the hub, accepted and available, with
+// a namespace of its own.
+func (c *Cluster) join(ctx context.Context, worker string) error {
+	managed := &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: worker, Labels: map[string]string{"vendor": "lab"}},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60},
+	}
+	if err := c.Client.Create(ctx, managed); err != nil {
+		return fmt.Errorf("join %s: %w", worker, err)
+	}
+	for _, condition := range []string{clusterv1.ManagedClusterConditionHubAccepted, clusterv1.ManagedClusterConditionJoined, clusterv1.ManagedClusterConditionAvailable} {
+		meta.SetStatusCondition(&managed.Status.Conditions, metav1.Condition{
+			Type: condition, Status: metav1.ConditionTrue, Reason: "Lab", Message: "set by the lab, which runs no registration agent",
+			LastTransitionTime: metav1.NewTime(time.Now())})
+	}
+	if err := c.Client.Status().Update(ctx, managed); err != nil {
+		return fmt.Errorf("join %s: %w", worker, err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: worker}}
+	if err := c.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("namespace of %s: %w", worker, err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sort"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+const (
+	operatorNamespace = "plimsoll-system"
+	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":plimsoll-operator"
+)
+
+// Install applies Plimsoll's CRDs, roles and samples as a user would, and points
+// the samples' MetricsSource to the lab's Thanos.
+func (f *Fleet) Install(ctx context.Context) error {
+	config := filepath.Join(f.opts.Root, "config")
+	for _, folder := range []string{"crd", "rbac"} {
+		if _, err := f.Hub.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, folder)); err != nil {
+			return err
+		}
+	}
+	if _, err := f.Hub.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+		return err
+	}
+	for _, w := range f.Workers {
+		if _, err := w.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", "worker")); err != nil {
+			return err
+		}
+	}
+	if _, err := f.Hub.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", "hub")); err != nil {
+		return err
+	}
+	return f.SetSourceURL(ctx, f.Thanos)
+}
+
+// SetSourceURL points the samples' MetricsSource to url.
+func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
+	source := &plimsoll.MetricsSource{}
+	if err := f.Hub.Client.Get(ctx, client.ObjectKey{Name: "thanos"}, source); err != nil {
+		return fmt.Errorf("the samples' MetricsSource: %w", err)
+	}
+	before := source.DeepCopy()
+	source.Spec.URL = url
+	return f.Hub.Client.Patch(ctx, source, client.MergeFrom(before))
+}
+
+// StartOperator runs the operator as its own service account, so that its RBAC
+// must allow all that it does, and waits until it is ready.
+func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
+	kubeconfig, err := f.Hub.userKubeconfig("plimsoll-operator.kubeconfig", operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	probe := fmt.Sprintf("127.0.0.1:%d", port)
+	return f.procs.Run(ctx, program{
+		name: "plimsoll-operator", path: f.bin.Path("plimsoll-operator"),
+		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--kueue-namespace=" + kueueNamespace,
+			"--metrics-bind-address=" + f.OperatorMetrics, "--health-probe-bind-address=" + probe,
+			"--leader-elect=false", "--multikueue-dispatch=nominate"}, args...),
+		ready: answers("http://"+probe+"/readyz", httpPlain),
+	})
+}
+
+// OperatorToken may read the operator's metrics and explanations.
+func (f *Fleet) OperatorToken() string { return f.Hub.tokens["lab-prometheus"] }
+
+// StartExporters runs an exporter on each GPU node of the named clusters; all
+// clusters when none is named.
+func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range f.siliconOf(clusters) {
+		g.Go(func() error {
+			return f.procs.Run(ctx, program{
+				name: "exporter-" + s.node, path: f.bin.Path("plimsoll-exporter"),
+				args: []string{"--source=sim", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
+					"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node},
+				ready: answers("http://"+s.exporterAddr+"/health", httpPlain),
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// KillExporters ends every exporter of the named clusters with SIGKILL, as a
+// lost network or a broken DaemonSet would.
+func (f *Fleet) KillExporters(clusters ...string) error {
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	for _, s := range f.siliconOf(clusters) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := f.procs.End("exporter-"+s.node, syscall.SIGKILL); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (f *Fleet) siliconOf(clusters []string) []*siliconNode {
+	want := map[string]bool{}
+	for _, c := range clusters {
+		want[c] = true
+	}
+	var nodes []*siliconNode
+	for _, s := range f.nodes {
+		if len(clusters) == 0 || want[s.cluster] {
+			nodes = append(nodes, s)
+		}
+	}
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].node < nodes[j].node })
+	return nodes
+}
