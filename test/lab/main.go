@@ -59,7 +59,7 @@ func upCommand(dir *string) *cobra.Command {
 	cmd := &cobra.Command{Use: "up", Short: "Start the fleet with Plimsoll on it; Ctrl-C ends it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			f, err := fleet.Up(ctx, fleet.Options{Dir: *dir, Dispatcher: dispatcher})
+			f, err := fleet.Up(ctx, fleet.Options{Dir: *dir, Dispatcher: dispatcher, Bare: bare})
 			if err != nil {
 				return err
 			}

@@ -32,8 +32,12 @@ func newAuthority(name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	return selfSigned(name, key)
+}
+
+func selfSigned(name string, key crypto.Signer) (*authority, error) {
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(7 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}

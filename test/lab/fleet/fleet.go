@@ -63,6 +63,10 @@ type Fleet struct {
 	kueueYAML string
 	kueueErr  error
 
+	kueueCAOnce sync.Once
+	kueueCA     *authority
+	kueueCAErr  error
+
 	sidecarMu sync.Mutex
 	sidecars  []string
 }
@@ -76,6 +80,11 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 	bin, err := Build(ctx, opts.Root, opts.Out)
 	if err != nil {
 		return nil, err
+	}
+	if !opts.Bare {
+		if err := bin.buildOwn(ctx, opts.Root, opts.Out); err != nil {
+			return nil, err
+		}
 	}
 	lock, err := acquire(opts.Dir)
 	if err != nil {
@@ -247,4 +256,3 @@ func (f *Fleet) Stop() {
 func (f *Fleet) say(start time.Time, format string, args ...any) {
 	fmt.Fprintf(f.opts.Out, "lab: %5.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 }
-

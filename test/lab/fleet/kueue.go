@@ -2,7 +2,11 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -27,6 +31,9 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.fleet.kueueAuthority(); err != nil {
+		return err
+	}
 	local, err := c.withLocalWebhooks(manifests, webhook)
 	if err != nil {
 		return err
@@ -36,15 +43,8 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	}
 	name := c.Name + "-kueue"
 	work := filepath.Join(c.fleet.opts.Dir, "work", name)
-	serving, err := c.fleet.ca.issue("kueue", nil, "kueue-webhook-service."+kueueNamespace+".svc")
-	if err != nil {
+	if err := c.writeKueueCerts(ctx, work); err != nil {
 		return err
-	}
-	// Kueue looks for its visibility server's certificate in a folder of its own.
-	for _, dir := range []string{"certs", "visibility"} {
-		if err := c.fleet.ca.write(filepath.Join(work, dir), serving); err != nil {
-			return err
-		}
 	}
 	config := filepath.Join(work, "config.yaml")
 	if err := os.WriteFile(config, c.kueueConfig(work, webhook, metrics, health, visibility), 0o600); err != nil {
@@ -56,6 +56,48 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 		args:  []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig, "--zap-log-level=2"},
 		ready: answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", health), http.DefaultClient),
 	})
+}
+
+// kueueAuthority is the one authority that Kueue's certificate rotation takes
+// for its own work: named kueue-ca, with an RSA key that is kept as PKCS#1.
+// With any other it waits for ever.
+func (f *Fleet) kueueAuthority() (*authority, error) {
+	f.kueueCAOnce.Do(func() {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err == nil {
+			f.kueueCA, err = selfSigned("kueue-ca", key)
+		}
+		f.kueueCAErr = err
+	})
+	return f.kueueCA, f.kueueCAErr
+}
+
+// writeKueueCerts makes Kueue's serving certificate ahead of its rotation, as
+// the Secret that it looks for and as the files that the kubelet would mount.
+func (c *Cluster) writeKueueCerts(ctx context.Context, work string) error {
+	ca, err := c.fleet.kueueAuthority()
+	if err != nil {
+		return err
+	}
+	service := "kueue-webhook-service." + kueueNamespace + ".svc"
+	serving, err := ca.issue(service, nil, service)
+	if err != nil {
+		return err
+	}
+	// Kueue looks for its visibility server's certificate in a folder of its own.
+	for _, dir := range []string{"certs", "visibility"} {
+		if err := ca.write(filepath.Join(work, dir), serving); err != nil {
+			return err
+		}
+	}
+	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": "kueue-webhook-server-cert", "namespace": kueueNamespace},
+		"data": map[string][]byte{"ca.crt": ca.pem, "tls.crt": serving.cert, "tls.key": serving.key,
+			"ca.key": pemBlock("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(ca.key.(*rsa.PrivateKey)))}})
+	if err != nil {
+		return err
+	}
+	return c.Apply(ctx, string(manifest))
 }
 
 func (c *Cluster) kueueMetrics(port int) {
@@ -76,7 +118,7 @@ metrics: {bindAddress: "127.0.0.1:%d", enableClusterQueueResources: true}
 webhook: {host: 127.0.0.1, port: %d, certDir: %q}
 visibilityServer: {bindAddress: 127.0.0.1, bindPort: %d}
 leaderElection: {leaderElect: false}
-internalCertManagement: {enable: false}
+internalCertManagement: {enable: true}
 clientConnection: {qps: 300, burst: 500}
 integrations: {frameworks: [batch/job]}
 %s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
@@ -132,7 +174,7 @@ func (c *Cluster) localClientConfig(node any, port int) {
 				path, _ := service["path"].(string)
 				delete(config, "service")
 				config["url"] = fmt.Sprintf("https://127.0.0.1:%d%s", port, path)
-				config["caBundle"] = base64.StdEncoding.EncodeToString(c.fleet.ca.pem)
+				config["caBundle"] = base64.StdEncoding.EncodeToString(c.fleet.kueueCA.pem)
 			}
 		}
 		for _, item := range n {

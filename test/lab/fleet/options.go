@@ -21,6 +21,8 @@ type Options struct {
 	Seed int64
 	// Dispatcher of MultiKueue on the hub; the operator's by default.
 	Dispatcher string
+	// Bare leaves Plimsoll's own programs unbuilt.
+	Bare bool
 }
 
 // Worker is a cluster to run workloads on.
