@@ -9,10 +9,8 @@ import (
 
 // Cluster as a gate sees it, apart from any workload.
 type Cluster struct {
-	Name string
-	// Unusable says why nothing can be sent there; empty = usable.
-	Unusable string
-	Scores   map[string]Score
+	Name   string
+	Scores map[string]Score
 }
 
 // Gate is a PlacementGate with what its Placement decided.
@@ -32,12 +30,13 @@ type Board struct {
 	mu      sync.Mutex
 	gates   map[string]Gate
 	waiting map[string]int32
+	rivals  map[string]string
 	watch   []func(gate string)
 }
 
 // NewBoard without gates.
 func NewBoard() *Board {
-	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}}
+	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}, rivals: map[string]string{}}
 }
 
 // OnChange calls f after a gate changed. f must not block.
@@ -93,4 +92,18 @@ func (b *Board) Waiting(name string) int32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting[name]
+}
+
+// SetRival records that somebody else nominates clusters for a gate's workloads.
+func (b *Board) SetRival(name, evidence string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rivals[name] = evidence
+}
+
+// Rival is the evidence that somebody else nominates; empty = none.
+func (b *Board) Rival(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rivals[name]
 }

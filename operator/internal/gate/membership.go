@@ -54,7 +54,7 @@ func Membership(current []string, decided []Ranked, inUse map[string]bool, memor
 		_, stays := points[name]
 		if stays || inUse[name] {
 			delete(memory.undecided, name)
-			w.Clusters = append(w.Clusters, name)
+			w.Clusters, w.Unsettled = append(w.Clusters, name), w.Unsettled || !stays
 			continue
 		}
 		since, seen := memory.undecided[name]

@@ -1,0 +1,93 @@
+package placementgate
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// conditionRival warns that somebody else nominates clusters for our workloads.
+const conditionRival = "DispatcherMismatch"
+
+// conditions of the gate. Every one is set on the first visit.
+func conditions(in *input, configured outcome) []metav1.Condition {
+	ready := outcome{metav1.ConditionTrue, "Deciding", fmt.Sprintf("decides over %d clusters", len(in.clusters))}
+	queries := outcome{metav1.ConditionTrue, "Valid", "every query parses"}
+	placement := outcome{metav1.ConditionTrue, "Decided", fmt.Sprintf("%d clusters are decided", len(in.clusters))}
+	if len(in.clusters) == 0 {
+		placement = outcome{metav1.ConditionFalse, "NoDecisions", "the Placement has decided no cluster"}
+		ready = outcome{metav1.ConditionFalse, "NoDecisions", placement.message}
+	}
+	if configured.status == metav1.ConditionFalse && ready.status == metav1.ConditionTrue && configured.reason == "NotOurs" {
+		ready = outcome{metav1.ConditionFalse, configured.reason, configured.message}
+	}
+	if condition, reason, message := in.fault(); message != "" {
+		ready = outcome{metav1.ConditionFalse, reason, message}
+		switch condition {
+		case v1alpha1.ConditionQueriesValid:
+			queries = ready
+		case v1alpha1.ConditionPlacementFound:
+			placement = ready
+		}
+	}
+	single := outcome{metav1.ConditionFalse, "Choice", "the Placement leaves a choice"}
+	if len(in.clusters) == 1 {
+		single = outcome{metav1.ConditionTrue, "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"}
+	}
+	rival := outcome{metav1.ConditionFalse, "OnlyUs", "nobody else nominates clusters"}
+	if in.rival != "" {
+		rival = outcome{metav1.ConditionTrue, "AnotherDispatcher", in.rival + ": set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
+	}
+	var list []metav1.Condition
+	for _, c := range []struct {
+		name string
+		outcome
+	}{
+		{v1alpha1.ConditionReady, ready},
+		{v1alpha1.ConditionQueriesValid, queries},
+		{v1alpha1.ConditionPlacementFound, placement},
+		{v1alpha1.ConditionConfigured, configured},
+		{v1alpha1.ConditionSingleCandidate, single},
+		{conditionRival, rival},
+	} {
+		list = append(list, metav1.Condition{
+			Type: c.name, Status: c.status, Reason: c.reason, Message: gate.Truncate(c.message), ObservedGeneration: in.gate.Generation,
+		})
+	}
+	return list
+}
+
+// report writes the status if it differs, and then an event for a changed readiness.
+func (r *Reconciler) report(ctx context.Context, in *input, configured outcome) error {
+	old := in.gate
+	g := old.DeepCopy()
+	before := apimeta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionReady)
+	for _, c := range conditions(in, configured) {
+		apimeta.SetStatusCondition(&g.Status.Conditions, c)
+	}
+	g.Status.ObservedGeneration = g.Generation
+	g.Status.Candidates = int32(len(in.clusters))
+	g.Status.Waiting = in.waiting
+	if equality.Semantic.DeepEqual(old.Status, g.Status) {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, g, client.MergeFrom(old)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	after := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
+	if before == nil || before.Status != after.Status || before.Reason != after.Reason {
+		kind := "Normal"
+		if after.Status != metav1.ConditionTrue {
+			kind = "Warning"
+		}
+		r.recorder.Eventf(g, nil, kind, after.Reason, "Decide", "%s", after.Message)
+	}
+	return nil
+}

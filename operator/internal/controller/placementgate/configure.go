@@ -1,0 +1,152 @@
+package placementgate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// outcome of writing the configuration, as a condition.
+type outcome struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// configure writes the gate's MultiKueueClusters and then its MultiKueueConfig.
+// Neither has an ownerReference: collecting them would evict what runs there.
+func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) {
+	mk := in.gate.Spec.MultiKueue
+	if mk == nil {
+		return outcome{metav1.ConditionTrue, "NotWanted", "the gate states no multiKueue"}, nil
+	}
+	if owner, ok := foreign(in); !ok {
+		return outcome{metav1.ConditionFalse, "NotOurs", fmt.Sprintf("MultiKueueConfig %s %s and is left alone", mk.ConfigName, owner)}, nil
+	}
+	foreignClusters, err := r.createClusters(ctx, in)
+	if err != nil {
+		return outcome{}, err
+	}
+	var current []string
+	if in.config != nil {
+		current = in.config.Spec.Clusters
+	}
+	now := r.opts.Now()
+	want := gate.Membership(current, ranked(in), in.inUse, r.memory(in.gate.Name), period(&in.gate.Spec), now)
+	if len(want.Clusters) == 0 {
+		return outcome{metav1.ConditionFalse, "NoDecisions", "nothing is decided, and a MultiKueueConfig can't be empty"}, nil
+	}
+	if err := r.writeConfig(ctx, in, want.Clusters); err != nil {
+		return outcome{}, err
+	}
+	return summary(mk.ConfigName, want, foreignClusters), nil
+}
+
+// foreign says whose the existing configuration is, if it is not this gate's.
+func foreign(in *input) (string, bool) {
+	if in.config == nil {
+		return "", true
+	}
+	switch owner := in.config.Labels[v1alpha1.ManagedByLabel]; owner {
+	case in.gate.Name:
+		return "", true
+	case "":
+		return "was not created by a gate", false
+	default:
+		return "belongs to PlacementGate " + owner, false
+	}
+}
+
+// ranked are the decided clusters with the mean of their preferred scores, in
+// the order of the decisions where no score tells them apart.
+func ranked(in *input) []gate.Ranked {
+	list := make([]gate.Ranked, 0, len(in.clusters))
+	for _, c := range in.clusters {
+		sum, n := 0.0, 0
+		for _, p := range in.gate.Spec.Policies {
+			if s, ok := c.Scores[gate.ScoreKey(p.Name, p.Score)]; ok && p.Use != v1alpha1.UseRequire {
+				sum, n = sum+float64(s.Value), n+1
+			}
+		}
+		list = append(list, gate.Ranked{Name: c.Name, Points: sum / float64(max(n, 1))})
+	}
+	return list
+}
+
+func summary(name string, want gate.Wanted, foreignClusters []string) outcome {
+	o := outcome{metav1.ConditionTrue, "Written", fmt.Sprintf("MultiKueueConfig %s holds %s", name, strings.Join(want.Clusters, ", "))}
+	if len(foreignClusters) > 0 {
+		o.message += "; not created by this gate and left alone: MultiKueueClusters " + strings.Join(foreignClusters, ", ")
+	}
+	if len(want.Truncated) > 0 {
+		o.status, o.reason = metav1.ConditionFalse, "ClustersTruncated"
+		o.message = fmt.Sprintf("MultiKueueConfig %s is full at %d clusters; left out: %s", name, gate.MaxClusters, strings.Join(want.Truncated, ", "))
+	}
+	o.message = gate.Truncate(o.message)
+	return o
+}
+
+func (r *Reconciler) writeConfig(ctx context.Context, in *input, clusters []string) error {
+	if in.config == nil {
+		config := &kueue.MultiKueueConfig{
+			ObjectMeta: metav1.ObjectMeta{Name: in.gate.Spec.MultiKueue.ConfigName, Labels: map[string]string{v1alpha1.ManagedByLabel: in.gate.Name}},
+			Spec:       kueue.MultiKueueConfigSpec{Clusters: clusters},
+		}
+		return client.IgnoreAlreadyExists(r.client.Create(ctx, config))
+	}
+	if slices.Equal(in.config.Spec.Clusters, clusters) {
+		return nil
+	}
+	config := in.config.DeepCopy()
+	config.Spec.Clusters = clusters
+	if err := r.client.Patch(ctx, config, client.MergeFromWithOptions(in.config, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.recorder.Eventf(in.gate, config, "Normal", "MultiKueueConfigChanged", "Configure", "MultiKueueConfig %s: %s", config.Name, strings.Join(clusters, ", "))
+	return nil
+}
+
+// createClusters makes the missing MultiKueueClusters of the decided clusters
+// and names those that exist and are not this gate's.
+func (r *Reconciler) createClusters(ctx context.Context, in *input) ([]string, error) {
+	creds := in.gate.Spec.MultiKueue.Credentials
+	if creds.Type == v1alpha1.CredentialsExisting {
+		return nil, nil
+	}
+	var others []string
+	for _, c := range in.clusters {
+		existing, ok := in.mkClusters[c.Name]
+		if !ok {
+			if err := r.client.Create(ctx, newCluster(in.gate.Name, c.Name, creds)); client.IgnoreAlreadyExists(err) != nil {
+				return nil, err
+			}
+			continue
+		}
+		if existing.Labels[v1alpha1.ManagedByLabel] == "" {
+			others = append(others, c.Name)
+		}
+	}
+	return others, nil
+}
+
+func newCluster(gateName, name string, creds v1alpha1.Credentials) *kueue.MultiKueueCluster {
+	template := creds.NameTemplate
+	if template == "" {
+		template = "{cluster}-kubeconfig"
+	}
+	credential := strings.ReplaceAll(template, "{cluster}", name)
+	cluster := &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: gateName}}}
+	if creds.Type == v1alpha1.CredentialsClusterProfile {
+		cluster.Spec.ClusterSource.ClusterProfileRef = &kueue.ClusterProfileReference{Name: credential}
+	} else {
+		cluster.Spec.ClusterSource.KubeConfig = &kueue.KubeConfig{Location: credential, LocationType: kueue.SecretLocationType}
+	}
+	return cluster
+}

@@ -1,0 +1,63 @@
+package gate
+
+import (
+	"fmt"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Names of a gate's questions; a condition's is its own name behind "conditions/".
+const (
+	AskFit        = "fit"
+	AskLargest    = "largest"
+	AskHeadroom   = "headroom"
+	AskCapacity   = "capacity"
+	AskQueued     = "queued"
+	AskSampleTime = "sampleTime"
+)
+
+// Question that a gate asks about a workload's shape.
+type Question struct {
+	Name string
+	// Expr may use Variables.
+	Expr string
+	// Condition that the answer decides; nil for the other questions.
+	Condition *v1alpha1.GateCondition
+	// PerShape questions are asked once for each pod set.
+	PerShape bool
+}
+
+// Questions of a gate, with the shipped defaults over the recording rules where
+// it states none. label is the series label that names the cluster.
+func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
+	list := []Question{
+		{Name: AskSampleTime, Expr: either(spec.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
+		{Name: AskFit, PerShape: true, Expr: either(spec.Fit, fmt.Sprintf(
+			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{model="$model"} / $devices_per_pod))`, label))},
+		{Name: AskHeadroom, PerShape: true, Expr: either(spec.Headroom, fmt.Sprintf(
+			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{model="$model"})`, label))},
+		{Name: AskCapacity, PerShape: true, Expr: either(spec.Capacity, fmt.Sprintf(
+			`sum by (%s) (cluster_model:plimsoll_devices:sum{model="$model"})`, label))},
+	}
+	if spec.Queued != nil {
+		list = append(list, Question{Name: AskQueued, PerShape: true, Expr: spec.Queued.Query})
+	}
+	for i := range spec.Conditions {
+		c := &spec.Conditions[i]
+		list = append(list, Question{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
+	}
+	return list
+}
+
+// Largest asks for the free devices of each cluster's best node, to say what is missing.
+func Largest(label string) Question {
+	return Question{Name: AskLargest, PerShape: true, Expr: fmt.Sprintf(
+		`max by (%s) (cluster_model:plimsoll_node_free_devices:max{model="$model"})`, label)}
+}
+
+func either(q *v1alpha1.GateQuery, unset string) string {
+	if q != nil && q.Query != "" {
+		return q.Query
+	}
+	return unset
+}
