@@ -36,7 +36,7 @@ func command() *cobra.Command {
 	if err != nil {
 		dir = "lab-state"
 	}
-	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs")
+	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs (also PLIMSOLL_LAB_DIR)")
 	root.AddCommand(buildCommand(), upCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
 	return root
 }

@@ -106,8 +106,12 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// DefaultDir is where a fleet keeps its state unless told otherwise.
+// DefaultDir is where a fleet keeps its state unless told otherwise:
+// $PLIMSOLL_LAB_DIR, else below $XDG_STATE_HOME.
 func DefaultDir() (string, error) {
+	if dir := os.Getenv("PLIMSOLL_LAB_DIR"); dir != "" {
+		return dir, nil
+	}
 	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
 		return filepath.Join(state, "plimsoll", "lab"), nil
 	}
