@@ -1,0 +1,387 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/config"
+)
+
+var at = time.UnixMilli(1700000000250)
+
+func newClient(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	cfg.Name = "test"
+	cfg.Timeout = max(cfg.Timeout, 5*time.Second)
+	cfg.MaxConcurrency = max(cfg.MaxConcurrency, 2)
+	cfg.QueriesPerSecond = 1000
+	if cfg.MaxResponseBytes == 0 {
+		cfg.MaxResponseBytes = 1 << 20
+	}
+	if cfg.MaxSeries == 0 {
+		cfg.MaxSeries = 100
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func reply(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func vector(results ...string) string {
+	return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(results, ",") + `]}}`
+}
+
+func TestQueryReadsSamplesWarningsAndInfosApart(t *testing.T) {
+	c := newClient(t, Config{URL: serve(t, reply(200, `{"status":"success","warnings":["w"],"infos":["i"],"data":{"resultType":"vector","result":[
+		{"metric":{"cluster":"a"},"value":[1700000000.25,"1.5"]},
+		{"metric":{"cluster":"b"},"value":[1700000000.25,"NaN"]},
+		{"metric":{"cluster":"c"},"value":[1700000000.25,"-Inf"]},
+		{"metric":{"cluster":"h"},"histogram":[1700000000.25,{"count":"1"}]}]}}`))})
+	got, err := c.Query(context.Background(), "up", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Answer{
+		Samples: []Sample{
+			{map[string]string{"cluster": "a"}, 1.5},
+			{map[string]string{"cluster": "b"}, math.NaN()},
+			{map[string]string{"cluster": "c"}, math.Inf(-1)},
+		},
+		Warnings: []string{"w"}, Infos: []string{"i"},
+	}
+	if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(Answer{}, "Duration")); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestQuerySendsExpressionTimeAndParameters(t *testing.T) {
+	var got url.Values
+	var path, agent string
+	c := newClient(t, Config{
+		URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			got, path, agent = r.Form, r.URL.Path, r.UserAgent()
+			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`)
+		}) + "/prefix/",
+		Parameters: url.Values{"dedup": {"true"}, "partial_response": {"false"}},
+	})
+	a, err := c.Query(context.Background(), `up{a="b&c"}`, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Samples) != 1 || a.Samples[0].Value != 7 {
+		t.Errorf("scalar: %v", a.Samples)
+	}
+	want := url.Values{"query": {`up{a="b&c"}`}, "time": {"1700000000.250"}, "timeout": {"5.000s"}, "dedup": {"true"}, "partial_response": {"false"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if path != "/prefix/api/v1/query" || agent != "plimsoll" {
+		t.Errorf("path %q, agent %q", path, agent)
+	}
+}
+
+func TestQueryFailures(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		serve  http.HandlerFunc
+		tries  int32
+		reason Reason
+		text   string
+	}{
+		{"bad data", reply(400, `{"status":"error","errorType":"bad_data","error":"1:3: parse error"}`), 1, ReasonBadQuery, "1:3: parse error"},
+		{"can't evaluate", reply(422, `{"status":"error","errorType":"execution","error":"many-to-many"}`), 1, ReasonBadQuery, "many-to-many"},
+		{"unauthorized", reply(401, `no`), 1, ReasonUnauthorized, "no"},
+		{"rate limited", reply(429, ``), 3, ReasonRateLimited, "Too Many Requests"},
+		{"unavailable", reply(503, `<html>down</html>`), 3, ReasonUnavailable, "down"},
+		{"html", reply(200, `<html><body>Log in</body></html>`), 1, ReasonBadResponse, "Log in"},
+		{"garbage", reply(200, "\x00\x01"), 1, ReasonBadResponse, "not Prometheus's JSON"},
+		{"empty", reply(200, ``), 1, ReasonBadResponse, ""},
+		{"matrix", reply(200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), 1, ReasonBadQuery, "answers a matrix"},
+		{"bad value", reply(200, vector(`{"metric":{},"value":[1,"x"]}`)), 1, ReasonBadResponse, "must be a number"},
+		{"short value", reply(200, vector(`{"metric":{},"value":[1]}`)), 1, ReasonBadResponse, ""},
+		{"too many series", reply(200, vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, 100)+`{"metric":{},"value":[1,"1"]}`)), 1, ReasonTooLarge, "101 series"},
+		{"too long", reply(200, strings.Repeat(" ", 2<<20)), 1, ReasonTooLarge, "maxResponseBytes"},
+		{"success with an error status", reply(500, vector()), 3, ReasonUnavailable, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var tries atomic.Int32
+			c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) { tries.Add(1); tc.serve(w, r) })})
+			_, err := c.Query(context.Background(), "up", at)
+			var e *Error
+			if !errors.As(err, &e) || e.Reason != tc.reason || !strings.Contains(e.Message, tc.text) {
+				t.Errorf("got %v, want %s with %q", err, tc.reason, tc.text)
+			}
+			if tries.Load() != tc.tries {
+				t.Errorf("asked %d times, want %d", tries.Load(), tc.tries)
+			}
+			healthy := tc.reason == ReasonBadQuery
+			if h := c.Health(); (h.LastError == "") != healthy {
+				t.Errorf("health %+v", h)
+			}
+		})
+	}
+}
+
+func TestQueryRecoversWithinItsTries(t *testing.T) {
+	var n atomic.Int32
+	reg := prometheus.NewRegistry()
+	c := newClient(t, Config{Metrics: NewMetrics(reg), URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		reply(200, vector(`{"metric":{},"value":[1,"4"]}`))(w, r)
+	})})
+	a, err := c.Query(context.Background(), "up", at)
+	if err != nil || len(a.Samples) != 1 {
+		t.Fatal(a, err)
+	}
+	want := `# HELP plimsoll_query_retries_total Questions sent again, by the reason of the failure before.
+# TYPE plimsoll_query_retries_total counter
+plimsoll_query_retries_total{reason="Unavailable",source="test"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_query_retries_total", "plimsoll_query_failures_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestQueryDoesNotWaitLongerThanItsTime(t *testing.T) {
+	var n atomic.Int32
+	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})})
+	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonRateLimited {
+		t.Error(err)
+	}
+	if n.Load() != 1 {
+		t.Errorf("asked %d times although Retry-After is beyond the time-out", n.Load())
+	}
+}
+
+func TestQuerySlowDownAndUnreachable(t *testing.T) {
+	block := make(chan struct{})
+	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-block:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(block)
+	c := newClient(t, Config{URL: slow})
+	c.cfg.Timeout = 50 * time.Millisecond
+	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonTimeout {
+		t.Errorf("slow: %v", err)
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	c = newClient(t, Config{URL: gone.URL})
+	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonUnreachable {
+		t.Errorf("gone: %v", err)
+	}
+	tls := httptest.NewTLSServer(http.NotFoundHandler())
+	defer tls.Close()
+	c = newClient(t, Config{URL: tls.URL})
+	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonBadTLS {
+		t.Errorf("unknown authority: %v", err)
+	}
+}
+
+func TestQueryGoesBackToGETWherePOSTIsRefused(t *testing.T) {
+	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		reply(200, vector(fmt.Sprintf(`{"metric":{"q":%q},"value":[1,"1"]}`, r.FormValue("query"))))(w, r)
+	})})
+	a, err := c.Query(context.Background(), "up", at)
+	if err != nil || a.Samples[0].Labels["q"] != "up" {
+		t.Errorf("%v %v", a, err)
+	}
+}
+
+func TestQueryKeepsToItsConcurrency(t *testing.T) {
+	var now, most atomic.Int32
+	gate := make(chan struct{})
+	c := newClient(t, Config{MaxConcurrency: 2, URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		gate <- struct{}{}
+		now.Add(-1)
+		reply(200, vector())(w, r)
+	})})
+	errs := make(chan error)
+	for range 6 {
+		go func() { _, err := c.Query(context.Background(), "up", at); errs <- err }()
+	}
+	for range 6 {
+		<-gate
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d at a time, want 2", most.Load())
+	}
+}
+
+func TestPerClusterJoinsAndLeavesOutWhatFails(t *testing.T) {
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/c2/") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		reply(200, vector(`{"metric":{"cluster":"a lie"},"value":[1,"1"]}`))(w, r)
+	})
+	clusters := []string{"c1", "c2"}
+	c := newClient(t, Config{
+		URLTemplate: base + "/{cluster}/", ClusterLabel: "cluster",
+		Clusters: func(context.Context) ([]string, error) { return clusters, nil },
+	})
+	a, err := c.Query(context.Background(), "up", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Samples) != 1 || a.Samples[0].Labels["cluster"] != "c1" {
+		t.Errorf("samples %v", a.Samples)
+	}
+	if !strings.Contains(a.Failed["c2"], "Unauthorized") {
+		t.Errorf("failed %v", a.Failed)
+	}
+	clusters = []string{"c2"}
+	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonUnauthorized {
+		t.Errorf("all failed: %v", err)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for _, tc := range []struct{ template, cluster, want string }{
+		{"https://prom.{cluster}.example:9090/x", "c1", "https://prom.c1.example:9090/x"},
+		{"http://proxy/{cluster}/prom", "c1", "http://proxy/c1/prom"},
+		{"http://proxy/{cluster}", "a/../b", ""},
+		{"http://{cluster}/", "evil@host", ""},
+		{"http://host:{cluster}/", "c1", ""},
+		{"{cluster}://host/", "c1", ""},
+		{"http://host/", "c1", ""},
+		{"http://user:pw@host/{cluster}", "c1", ""},
+	} {
+		got, err := Endpoint(tc.template, tc.cluster)
+		if (err == nil) != (tc.want != "") || err == nil && got != tc.want {
+			t.Errorf("Endpoint(%q, %q) = %q, %v; want %q", tc.template, tc.cluster, got, err, tc.want)
+		}
+	}
+}
+
+func TestAuthenticationIsSentAndNeverShown(t *testing.T) {
+	var header http.Header
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header.Clone()
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	c := newClient(t, Config{URL: base, HTTP: config.HTTPClientConfig{
+		Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret"},
+		HTTPHeaders:   &config.Headers{Headers: map[string]config.Header{"X-Scope-OrgID": {Values: []string{"team"}}}},
+	}})
+	_, err := c.Query(context.Background(), "up", at)
+	if header.Get("Authorization") != "Bearer s3cret" || header.Get("X-Scope-Orgid") != "team" {
+		t.Errorf("headers %v", header)
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error shows the token: %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/status/buildinfo" {
+			reply(200, `{"status":"success","data":{"version":"3.1.0"}}`)(w, r)
+		}
+	})})
+	if v, err := c.Version(context.Background()); v != "3.1.0" || err != nil {
+		t.Errorf("%q %v", v, err)
+	}
+	c = newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/query" {
+			reply(200, vector())(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	})})
+	if v, err := c.Version(context.Background()); v != "" || err != nil {
+		t.Errorf("without buildinfo: %q %v", v, err)
+	}
+}
+
+func TestSources(t *testing.T) {
+	var s Sources
+	if _, _, err := s.For("a"); !errors.Is(err, ErrNoSource) {
+		t.Error(err)
+	}
+	s.Refuse("a", errors.New("secret x not found"))
+	if _, _, err := s.For("a"); err == nil || err.Error() != `MetricsSource "a" can't be used: secret x not found` {
+		t.Error(err)
+	}
+	s.Set(SourceInfo{Name: "a", ClusterLabel: "cluster"}, Func(func(context.Context, string, time.Time) (Answer, error) { return Answer{}, nil }))
+	if q, info, err := s.For("a"); q == nil || info.ClusterLabel != "cluster" || err != nil {
+		t.Error(q, info, err)
+	}
+	s.Delete("a")
+	if _, _, err := s.For("a"); !errors.Is(err, ErrNoSource) {
+		t.Error(err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(vector(`{"metric":{"cluster":"a"},"value":[1,"1"]}`)))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`))
+	f.Add([]byte(`{"status":"error"}`))
+	f.Fuzz(func(_ *testing.T, body []byte) { _, _ = decode(200, body, 10) })
+}
+
+func BenchmarkDecode10000(b *testing.B) {
+	one := `{"metric":{"cluster":"cluster-%05d"},"value":[1700000000.25,"%d.5"]}`
+	results := make([]string, 10000)
+	for i := range results {
+		results[i] = fmt.Sprintf(one, i, i)
+	}
+	body := []byte(vector(results...))
+	b.ReportAllocs()
+	for b.Loop() {
+		if a, err := decode(200, body, 10000); err != nil || len(a.Samples) != 10000 {
+			b.Fatal(err)
+		}
+	}
+}
