@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -248,4 +252,50 @@ func (f *Fleet) changeSilicon(node string, change func(*simState) error) error {
 		return err
 	}
 	return s.write()
+}
+
+// SetLoad sets the utilisation, 0..1, that others cause on all nodes of a cluster.
+func (f *Fleet) SetLoad(cluster string, utilisation float64) error {
+	for _, s := range f.siliconOf([]string{cluster}) {
+		if err := f.SetBackground(s.node, utilisation); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExporterShowsLoad is true once every device of a cluster shows at least so
+// much utilisation, in percent, on its node's own exporter.
+func (f *Fleet) ExporterShowsLoad(ctx context.Context, cluster string, percent float64) (bool, error) {
+	for _, s := range f.siliconOf([]string{cluster}) {
+		families, err := scrape(ctx, s.exporterAddr)
+		if err != nil {
+			return false, err
+		}
+		family := families["DCGM_FI_DEV_GPU_UTIL"]
+		if family == nil {
+			return false, fmt.Errorf("the exporter of %s has no DCGM_FI_DEV_GPU_UTIL", s.node)
+		}
+		for _, m := range family.Metric {
+			if m.GetGauge().GetValue() < percent {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// scrape an exporter.
+func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := httpPlain.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(resp.Body)
 }
