@@ -37,7 +37,7 @@ func command() *cobra.Command {
 		dir = "lab-state"
 	}
 	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs (also PLIMSOLL_LAB_DIR)")
-	root.AddCommand(buildCommand(), upCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
+	root.AddCommand(buildCommand(), pathCommand(), upCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
 	return root
 }
 
@@ -50,6 +50,26 @@ func buildCommand() *cobra.Command {
 			}
 			_, err = fleet.Build(cmd.Context(), root, os.Stderr)
 			return err
+		}}
+}
+
+func pathCommand() *cobra.Command {
+	return &cobra.Command{Use: "path PROGRAM", Short: "Print where a component's program is, building it if need be", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, err := fleet.FindRoot()
+			if err != nil {
+				return err
+			}
+			bin, err := fleet.Build(cmd.Context(), root, os.Stderr)
+			if err != nil {
+				return err
+			}
+			path := bin.Path(args[0])
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("the lab has no program %q", args[0])
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+			return nil
 		}}
 }
 

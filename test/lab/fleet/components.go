@@ -58,7 +58,10 @@ var families = []family{
 	},
 	{
 		name:    "prometheus",
-		targets: map[string]string{"github.com/prometheus/prometheus/cmd/prometheus": "prometheus"},
+		targets: map[string]string{
+			"github.com/prometheus/prometheus/cmd/prometheus": "prometheus",
+			"github.com/prometheus/prometheus/cmd/promtool":   "promtool",
+		},
 		tags:    "remove_all_sd,enable_kubernetes_sd",
 		weight:  3 * time.Minute,
 	},

@@ -1,0 +1,68 @@
+# Plimsoll. `make help` lists the targets; `make demo` and `make test` are all a
+# fresh machine with Go, gcc, make and git needs.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO            ?= go
+CONTROLLERGEN := $(GO) tool -modfile=.tools/controller-gen.mod controller-gen
+GOLANGCI      := $(GO) tool -modfile=.tools/golangci-lint.mod golangci-lint
+LAB           := $(GO) run ./test/lab
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+##@ Use
+.PHONY: build demo
+build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll
+	$(GO) build -trimpath -o bin/ ./operator/cmd/plimsoll-operator ./exporter/cmd/plimsoll-exporter ./operator/cmd/kubectl-plimsoll
+
+demo: ## Boot a fleet on this machine and watch a metric become a placement (KEEP=1 leaves it running)
+	$(GO) run ./test/demo $(if $(KEEP),--keep)
+
+##@ Test
+.PHONY: test test-unit test-rules test-integration test-e2e bench soak fuzz
+test: test-unit test-rules test-integration test-e2e ## Everything: unit, rules, integration and end to end on the lab
+
+test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's library)
+	$(GO) test ./operator/... ./exporter/... ./dashboards/... ./test/contract/...
+
+test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
+	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml
+
+test-integration: ## Controllers against a real kube-apiserver
+	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -p 1 -timeout 10m ./operator/internal/controller/... ./operator/internal/publish/...
+
+test-e2e: ## The whole fleet: outcomes that a user sees, on real components
+	$(GO) test -tags e2e -count=1 -timeout 30m ./test/e2e/...
+
+bench: ## Benchmarks; compare runs with benchstat
+	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/... ./exporter/...
+
+FUZZTIME ?= 10m
+fuzz: ## Fuzz what reads untrusted input, FUZZTIME each
+	for target in $$(grep -rhoE '^func Fuzz[A-Za-z]+' --include=*_test.go operator exporter | sed 's/func //'); do \
+	  pkg=$$(dirname "$$(grep -rlE "^func $$target\(" --include=*_test.go operator exporter)"); \
+	  $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "./$$pkg"; done
+
+soak: ## A long run of the fleet under seeded faults (SOAK=minutes)
+	$(GO) test -tags e2e,soak -count=1 -timeout 4h -run Soak ./test/e2e/...
+
+##@ Keep
+.PHONY: lint generate manifests verify
+lint: ## golangci-lint with .golangci.yml
+	$(GOLANGCI) run ./...
+
+generate: ## Deepcopy functions and METRICS.md
+	$(CONTROLLERGEN) object paths=./operator/api/...
+	$(GO) generate ./exporter/...
+
+manifests: ## CRDs and the operator's role, from types and markers
+	$(CONTROLLERGEN) crd:generateEmbeddedObjectMeta=false paths=./operator/api/... output:crd:dir=config/crd
+	$(CONTROLLERGEN) rbac:roleName=plimsoll-operator paths=./operator/... output:rbac:dir=config/rbac
+
+verify: generate manifests ## Fail when generated files differ from what is committed, or code is not formatted
+	@test -z "$$(gofmt -l operator exporter dashboards test)" || { gofmt -l operator exporter dashboards test; echo "run gofmt -w on these"; exit 1; }
+	git diff --exit-code -- operator/api config exporter/METRICS.md
