@@ -57,13 +57,13 @@ var families = []family{
 		weight:  90 * time.Second,
 	},
 	{
-		name:    "prometheus",
+		name: "prometheus",
 		targets: map[string]string{
 			"github.com/prometheus/prometheus/cmd/prometheus": "prometheus",
 			"github.com/prometheus/prometheus/cmd/promtool":   "promtool",
 		},
-		tags:    "remove_all_sd,enable_kubernetes_sd",
-		weight:  3 * time.Minute,
+		tags:   "remove_all_sd,enable_kubernetes_sd",
+		weight: 3 * time.Minute,
 	},
 	{
 		name:    "thanos",
@@ -185,7 +185,7 @@ func (f family) build(ctx context.Context, root, dir string, out io.Writer) erro
 	for pkg := range f.targets {
 		args = append(args, pkg)
 	}
-	if err := goBuild(ctx, f.dir(root), f.name, args, out); err != nil {
+	if err := goBuild(ctx, f.dir(root), f.name, "CGO_ENABLED=0", args, out); err != nil {
 		return err
 	}
 	for link, target := range f.links {
@@ -204,10 +204,10 @@ func (f family) build(ctx context.Context, root, dir string, out io.Writer) erro
 }
 
 // goBuild runs go build -v and tells how many packages it has compiled.
-func goBuild(ctx context.Context, dir, what string, args []string, out io.Writer) error {
+func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), cgo, "GOFLAGS=", "GOWORK=off")
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -247,18 +247,20 @@ func goBuild(ctx context.Context, dir, what string, args []string, out io.Writer
 // buildOwn makes Plimsoll's programs from the tree at root; go's own cache makes it quick.
 func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) error {
 	dir := filepath.Join(root, "bin")
-	own := []string{"./operator/cmd/plimsoll-operator", "./operator/cmd/kubectl-plimsoll", "./exporter/cmd/plimsoll-exporter"}
-	args := append([]string{"build", "-v", "-trimpath", "-o", dir + "/"}, own...)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := goBuild(ctx, root, "plimsoll", args, out); err != nil {
+	build := func(cgo string, packages ...string) error {
+		for _, pkg := range packages {
+			b.dirs[filepath.Base(pkg)] = dir
+		}
+		return goBuild(ctx, root, "plimsoll", cgo, append([]string{"build", "-v", "-trimpath", "-o", dir + "/"}, packages...), out)
+	}
+	if err := build("CGO_ENABLED=0", "./operator/cmd/plimsoll-operator", "./operator/cmd/kubectl-plimsoll"); err != nil {
 		return err
 	}
-	for _, pkg := range own {
-		b.dirs[filepath.Base(pkg)] = dir
-	}
-	return nil
+	// The exporter loads NVIDIA's library at run time, through cgo.
+	return build("CGO_ENABLED=1", "./exporter/cmd/plimsoll-exporter")
 }
 
 // moduleDir is where Go keeps the source of a module that a family pins; the
