@@ -130,11 +130,11 @@ func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Ti
 		return v.out(out, detail)
 	}
 	v.Score = preferred(c, rules, now)
-	if len(f.PodSets) == 0 {
-		return v
-	}
 	if len(c.Unmet) > 0 && !open {
 		return v.out(OutCondition, c.Unmet[0])
+	}
+	if len(f.PodSets) == 0 {
+		return v
 	}
 	if open {
 		v.Blind = true

@@ -120,13 +120,17 @@ func NewLedger(settle, ttl time.Duration) *Ledger {
 }
 
 // Reserve lets decide look at the ledger and debits what it returns before
-// anybody else may look.
-func (l *Ledger) Reserve(decide func(View) []Entry) {
+// anybody else may look. It returns the entries that were not there before.
+func (l *Ledger) Reserve(decide func(View) []Entry) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var added []Entry
 	for _, e := range decide(l.snapshot()) {
-		l.debit(e)
+		if l.debit(e) {
+			added = append(added, e)
+		}
 	}
+	return added
 }
 
 // Debit adds an entry; one of the same workload and cluster is kept as it is.
@@ -136,19 +140,21 @@ func (l *Ledger) Debit(e Entry) {
 	l.debit(e)
 }
 
-func (l *Ledger) debit(e Entry) {
+func (l *Ledger) debit(e Entry) bool {
 	if len(e.PodSets) == 0 {
-		return
+		return false
 	}
 	byCluster := l.entries[e.UID]
 	if byCluster == nil {
 		byCluster = map[string]Entry{}
 		l.entries[e.UID] = byCluster
 	}
-	if _, ok := byCluster[e.Cluster]; !ok {
-		byCluster[e.Cluster] = e
-		l.view = nil
+	if _, ok := byCluster[e.Cluster]; ok {
+		return false
 	}
+	byCluster[e.Cluster] = e
+	l.view = nil
+	return true
 }
 
 // Admitted keeps only the entry of the cluster that admitted the workload, and
@@ -178,15 +184,17 @@ func (l *Ledger) Release(uid string) bool {
 	return true
 }
 
-// ReleaseFrom drops a workload's entry on one cluster.
-func (l *Ledger) ReleaseFrom(uid, cluster string) {
+// Undo entries that Reserve added and that came to nothing.
+func (l *Ledger) Undo(added []Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.entries[uid], cluster)
-	if len(l.entries[uid]) == 0 {
-		delete(l.entries, uid)
+	for _, e := range added {
+		delete(l.entries[e.UID], e.Cluster)
+		if len(l.entries[e.UID]) == 0 {
+			delete(l.entries, e.UID)
+		}
+		l.view = nil
 	}
-	l.view = nil
 }
 
 // Credit a finished workload's devices, in ranking only.

@@ -1,0 +1,170 @@
+// Package workload decides the gate's check of each Workload and, as Kueue's
+// external dispatcher, nominates the clusters that MultiKueue copies it to.
+package workload
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// Options of the controller.
+type Options struct {
+	// Board that the gates' controller fills.
+	Board *gate.Board
+	// Ledger of what was sent and is not yet measured.
+	Ledger *gate.Ledger
+	// Sources to ask.
+	Sources *query.Sources
+	// Nominate as Kueue's external dispatcher, for every MultiKueue workload.
+	Nominate bool
+	// Registerer of the controller's metrics; nil = not registered.
+	Registerer prometheus.Registerer
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// Reconciler of Workloads.
+type Reconciler struct {
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	board    *gate.Board
+	ledger   *gate.Ledger
+	nominate bool
+	now      func() time.Time
+	ask      *asker
+	waiting  *waiters
+	tracks   *tracks
+	metrics  *metrics
+	rebuild  sync.Once
+}
+
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;multikueueconfigs;multikueueclusters;resourceflavors;localqueues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Setup adds the controller to the manager and returns it, for its Handler.
+func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	r := &Reconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
+		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, now: opts.Now,
+		ask:     newAsker(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
+		waiting: newWaiters(opts.Board, opts.Now), tracks: newTracks(),
+		metrics: newMetrics(opts.Registerer, opts.Ledger),
+	}
+	r.waiting.before = r.ask.refresh
+	r.board.OnChange(r.waiting.dirty)
+	if err := mgr.Add(r.waiting); err != nil {
+		return nil, err
+	}
+	return r, ctrl.NewControllerManagedBy(mgr).
+		Named("workload").
+		For(&kueue.Workload{}).
+		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
+		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.waiting.enqueue(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
+		Complete(r)
+}
+
+// Reconcile one workload.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.rebuildOnce(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	wl := &kueue.Workload{}
+	if err := r.client.Get(ctx, req.NamespacedName, wl); apierrors.IsNotFound(err) {
+		r.gone(req.NamespacedName)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	s, err := r.gather(ctx, wl)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.track(s)
+	var result reconcile.Result
+	switch {
+	case len(s.own) > 0:
+		result, err = r.gated(ctx, s)
+	case s.mk != "" && r.nominate:
+		result, err = r.ungated(ctx, s)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, nil
+	}
+	return result, err
+}
+
+// unsettled are the workloads that a change of MultiKueue's clusters may concern.
+func (r *Reconciler) unsettled(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		wl := &list.Items[i]
+		if gate.HoldsQuota(wl) && wl.Status.ClusterName == nil && len(wl.Status.AdmissionChecks) > 0 {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(wl)})
+		}
+	}
+	return requests
+}
+
+// ungated serves a MultiKueue workload that no gate of ours decides, as stock
+// Kueue would: every active cluster of its configuration is nominated.
+func (r *Reconciler) ungated(ctx context.Context, s *subject) (reconcile.Result, error) {
+	if left, err := r.repair(ctx, s); left > 0 || err != nil {
+		return reconcile.Result{RequeueAfter: left}, err
+	}
+	if !gate.MayWrite(s.wl) || !gate.WantsNomination(s.wl, s.mk) || !gate.OthersReady(s.wl, s.mk) {
+		return reconcile.Result{}, nil
+	}
+	nominated := s.wl.Status.NominatedClusterNames
+	wider := gate.Wider(gate.PhaseAll, nominated, nil, nil, s.usable, nil)
+	if len(wider) == len(nominated) {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, r.write(ctx, s, wider, nil, "NominatedAll", "no gate decides this queue: every active cluster is nominated")
+}
+
+func (r *Reconciler) event(wl *kueue.Workload, warning bool, reason, message string) {
+	kind := "Normal"
+	if warning {
+		kind = "Warning"
+	}
+	r.recorder.Eventf(wl, nil, kind, reason, "Gate", "%s", message)
+}
+
+// gateOf the board, or false when its controller has not looked at it yet.
+func (r *Reconciler) gateOf(s *subject) (gate.Gate, bool) { return r.board.Get(s.gateName) }
+
+func widen(g gate.Gate) v1alpha1.Widen { return g.Spec.Widen }

@@ -1,0 +1,136 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// Explanation of one workload: why it is where it is, or what it waits for.
+type Explanation struct {
+	Workload string `json:"workload"`
+	Gate     string `json:"gate,omitempty"`
+	// Check is our entry as it stands on the workload.
+	State   string `json:"state,omitempty"`
+	Message string `json:"message,omitempty"`
+	// WaitsFor says in one sentence what has to happen next.
+	WaitsFor  string           `json:"waitsFor"`
+	Cluster   string           `json:"cluster,omitempty"`
+	Nominated []string         `json:"nominated,omitempty"`
+	Dispatch  gate.Dispatch    `json:"dispatch"`
+	Facts     gate.Facts       `json:"facts"`
+	Decision  gate.Decision    `json:"decision"`
+	Clusters  []ClusterExplain `json:"clusters,omitempty"`
+	// Problem of the metrics source.
+	Problem string `json:"problem,omitempty"`
+}
+
+// ClusterExplain is one candidate.
+type ClusterExplain struct {
+	gate.Verdict
+	Why    string                `json:"why"`
+	Scores map[string]gate.Score `json:"scores,omitempty"`
+	Ledger []gate.Entry          `json:"ledger,omitempty"`
+}
+
+// Explain decides anew, writes nothing, and says why.
+func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*Explanation, error) {
+	wl := &kueue.Workload{}
+	if err := r.client.Get(ctx, key, wl); err != nil {
+		return nil, err
+	}
+	s, err := r.gather(ctx, wl)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
+	if wl.Status.ClusterName != nil {
+		e.Cluster = *wl.Status.ClusterName
+	}
+	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
+		e.Problem = err.Error()
+	}
+	if len(s.own) > 0 {
+		e.State, e.Message = string(s.check().State), s.check().Message
+	}
+	g, ok := r.gateOf(s)
+	if ok && g.Problem == "" {
+		r.explainDecision(ctx, s, g, e)
+	}
+	e.WaitsFor = waitsFor(s, e, g, ok)
+	return e, nil
+}
+
+func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *Explanation) {
+	e.Facts = r.facts(ctx, s.wl, &g.Spec)
+	answers, fleet := r.ask.answers(ctx, g, e.Facts)
+	list := candidates(s, g, answers)
+	view := r.ledger.View()
+	e.Problem = fleet.Problem
+	e.Decision = gate.Decide(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
+	for i, v := range e.Decision.Verdicts {
+		e.Clusters = append(e.Clusters, ClusterExplain{Verdict: v, Why: v.Why(), Scores: list[i].Scores, Ledger: view.Entries(v.Cluster)})
+	}
+	e.Decision.Verdicts = nil
+}
+
+func waitsFor(s *subject, e *Explanation, g gate.Gate, known bool) string {
+	switch {
+	case gate.IsFinished(s.wl):
+		return "nothing: it is finished"
+	case e.Cluster != "":
+		return "nothing: it is on " + e.Cluster
+	case !gate.HoldsQuota(s.wl):
+		return "quota in its ClusterQueue"
+	case gate.IsEvicted(s.wl):
+		return "its eviction to complete"
+	case len(s.own) == 0:
+		return "no gate decides its queue"
+	case !known:
+		return "PlacementGate " + s.gateName + ", which does not exist or was not read yet"
+	case g.Problem != "":
+		return "PlacementGate " + s.gateName + " to be mended: " + g.Problem
+	case len(e.Nominated) > 0:
+		return "one of " + strings.Join(e.Nominated, ", ") + " to admit it"
+	case !gate.OthersReady(s.wl, s.own[0], s.mk):
+		return "its other admission checks"
+	case e.Decision.State != gate.Ready:
+		return e.Decision.Message
+	}
+	return "its nomination"
+}
+
+// Prefix of the handler's paths.
+const Prefix = "/explain/workload/"
+
+// Handler serves Explain at /explain/workload/NAMESPACE/NAME as JSON.
+func (r *Reconciler) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		namespace, name, ok := strings.Cut(strings.TrimPrefix(req.URL.Path, Prefix), "/")
+		if !ok || req.Method != http.MethodGet {
+			http.Error(w, "want GET "+Prefix+"NAMESPACE/NAME", http.StatusBadRequest)
+			return
+		}
+		e, err := r.Explain(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
+		if apierrors.IsNotFound(err) {
+			http.Error(w, fmt.Sprintf("workload %s/%s does not exist", namespace, name), http.StatusNotFound)
+			return
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(e)
+	})
+}

@@ -1,0 +1,241 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// gated decides the check of a workload that a gate stands before, and
+// nominates when every other check is Ready.
+func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, error) {
+	if left, err := r.repair(ctx, s); left > 0 || err != nil {
+		return reconcile.Result{RequeueAfter: left}, err
+	}
+	check := s.check()
+	if !gate.MayWrite(s.wl) || s.wl.Status.ClusterName != nil {
+		r.waiting.leave(s.key())
+		return reconcile.Result{}, nil
+	}
+	if len(s.own) > 1 {
+		return reconcile.Result{}, r.tooMany(ctx, s)
+	}
+	switch check.State {
+	case kueue.CheckStatePending:
+		return r.decide(ctx, s)
+	case kueue.CheckStateReady:
+		r.waiting.leave(s.key())
+		if !r.mayNominate(s) {
+			return reconcile.Result{}, nil
+		}
+		if len(s.wl.Status.NominatedClusterNames) > 0 {
+			return r.widenIfDue(ctx, s)
+		}
+		return r.decide(ctx, s)
+	}
+	return reconcile.Result{}, nil
+}
+
+// mayNominate says whether it is our turn: every check but ours and MultiKueue's is Ready.
+func (r *Reconciler) mayNominate(s *subject) bool {
+	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
+}
+
+// decide now, write the check and, when it is our turn, nominate. The ledger is
+// read and debited in one step, so that a burst does not all go one way.
+func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, error) {
+	g, ok := r.gateOf(s)
+	if !ok {
+		r.waiting.park(s.gateName, s.key())
+		return reconcile.Result{}, nil
+	}
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		r.event(s.wl, true, "BadAnnotation", err.Error())
+	}
+	now := r.now()
+	nominate := r.mayNominate(s)
+	var facts gate.Facts
+	var d gate.Decision
+	var added []gate.Entry
+	if g.Problem != "" {
+		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + g.Name + ": " + g.Problem}
+	} else {
+		facts = r.facts(ctx, s.wl, &g.Spec)
+		answers, fleet := r.ask.answers(ctx, g, facts)
+		list := candidates(s, g, answers)
+		added = r.ledger.Reserve(func(view gate.View) []gate.Entry {
+			d = gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), dispatch.Attempt+1, now)
+			if d.State != gate.Ready || !nominate && s.mk != "" {
+				return nil
+			}
+			return []gate.Entry{entry(facts, d.Order[0], now)}
+		})
+	}
+	if d.State == gate.Pending {
+		d, err = r.unplaceable(ctx, s, g, d, dispatch, now)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	r.metrics.decided(g.Name, d)
+	if err := r.writeCheck(ctx, s, d, dispatch); err != nil {
+		r.ledger.Undo(added)
+		return reconcile.Result{}, err
+	}
+	if d.State != gate.Ready {
+		r.waiting.park(g.Name, s.key())
+		return reconcile.Result{}, nil
+	}
+	r.waiting.leave(s.key())
+	if !nominate {
+		return reconcile.Result{}, nil
+	}
+	next := dispatch.Begin(d.Order[:1], d.Message, now)
+	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", d.Message); err != nil {
+		r.ledger.Undo(added)
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, nil
+}
+
+func entry(f gate.Facts, cluster string, now time.Time) gate.Entry {
+	return gate.Entry{UID: f.UID, Workload: f.Key(), Cluster: cluster, PodSets: f.PodSets, Debited: now}
+}
+
+// unplaceable applies the gate's onUnplaceable.
+func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, error) {
+	rule := g.Spec.OnUnplaceable
+	if rule.Mode != v1alpha1.UnplaceableYield && rule.GiveUpAfterSeconds == nil {
+		return d, nil
+	}
+	others := false
+	if rule.Mode == v1alpha1.UnplaceableYield {
+		var err error
+		if others, err = r.othersPending(ctx, s.wl); err != nil {
+			return d, err
+		}
+	}
+	waiting := now.Sub(s.check().LastTransitionTime.Time)
+	known := now.Sub(s.wl.CreationTimestamp.Time)
+	return gate.Unplaceable(d, rule, dispatch, waiting, known, others, now), nil
+}
+
+// othersPending says whether another workload waits for quota of the same ClusterQueue.
+func (r *Reconciler) othersPending(ctx context.Context, wl *kueue.Workload) (bool, error) {
+	queues := &kueue.LocalQueueList{}
+	if err := r.client.List(ctx, queues); err != nil {
+		return false, err
+	}
+	same := map[client.ObjectKey]bool{}
+	for i := range queues.Items {
+		if queues.Items[i].Spec.ClusterQueue == wl.Status.Admission.ClusterQueue {
+			same[client.ObjectKeyFromObject(&queues.Items[i])] = true
+		}
+	}
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(other kueue.Workload) bool {
+		active := other.Spec.Active == nil || *other.Spec.Active
+		return active && other.UID != wl.UID && other.Status.Admission == nil && !gate.IsFinished(&other) &&
+			other.DeletionTimestamp.IsZero() && same[client.ObjectKey{Namespace: other.Namespace, Name: string(other.Spec.QueueName)}]
+	}), nil
+}
+
+// widenIfDue looks after a nomination that no cluster has admitted yet.
+func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Result, error) {
+	g, ok := r.gateOf(s)
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	nominated := s.wl.Status.NominatedClusterNames
+	if !ok || err != nil {
+		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
+	}
+	if foreign := slices.DeleteFunc(slices.Clone(nominated), func(c string) bool { return slices.Contains(dispatch.Nominated, c) }); len(foreign) > 0 {
+		r.board.SetRival(g.Name, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(foreign, ", ")))
+		return reconcile.Result{}, nil
+	}
+	now := r.now()
+	phase, after := dispatch.Phase(widen(g), now)
+	if phase == gate.PhaseWait {
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
+	facts := r.facts(ctx, s.wl, &g.Spec)
+	answers, fleet := r.ask.answers(ctx, g, facts)
+	list := candidates(s, g, answers)
+	var wider []string
+	added := r.ledger.Reserve(func(view gate.View) (debits []gate.Entry) {
+		d := gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), dispatch.Attempt, now)
+		wider = gate.Wider(phase, nominated, dispatch.Ever, d.Order, s.usable, widen(g).By)
+		for _, c := range wider[len(nominated):] {
+			debits = append(debits, entry(facts, c, now))
+		}
+		return debits
+	})
+	if len(wider) == len(nominated) {
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
+	message := fmt.Sprintf("not admitted %s after its nomination: now also %s", now.Sub(dispatch.NominatedAt).Round(time.Second), strings.Join(wider[len(nominated):], ", "))
+	next := dispatch.Widen(wider, message, now)
+	if err := r.write(ctx, s, wider, &next, string(phase), message); err != nil {
+		r.ledger.Undo(added)
+		return reconcile.Result{}, err
+	}
+	r.metrics.mispredicted(g.Name)
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// repair an eviction that can't complete: the remote copy vanished, and Kueue
+// waits for a nomination before it finishes. Blind to fit. It returns how long
+// to wait before it may be one.
+func (r *Reconciler) repair(ctx context.Context, s *subject) (time.Duration, error) {
+	if !r.nominate || s.mk == "" {
+		return 0, nil
+	}
+	now := r.now()
+	stuck, left := gate.Deadlocked(s.wl, s.mk, now)
+	if !stuck {
+		return left, nil
+	}
+	dispatch, _ := gate.DecodeDispatch(s.wl.Annotations)
+	clusters := slices.DeleteFunc(slices.Clone(dispatch.Ever), func(c string) bool { return !slices.Contains(s.usable, c) })
+	if len(clusters) == 0 {
+		clusters = gate.Wider(gate.PhaseAll, nil, nil, nil, s.usable, nil)
+	}
+	if len(clusters) == 0 {
+		return gate.EvictionGrace, nil
+	}
+	message := "the eviction could not complete without a nomination: the remote copy is gone"
+	for _, name := range s.own {
+		if c := gate.FindCheck(s.wl, name); c.State != kueue.CheckStateReady {
+			if err := r.applyCheck(ctx, s.wl, name, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message}); err != nil {
+				return 0, err
+			}
+			return time.Second, nil
+		}
+	}
+	next := dispatch.Begin(clusters, message, now)
+	return gate.EvictionGrace, r.write(ctx, s, clusters, &next, "EvictionRepair", message)
+}
+
+// tooMany of our checks stand on one queue: none of them decides.
+func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
+	message := "more than one placement check stands on this queue, leave one: " + strings.Join(s.own, ", ")
+	for _, name := range s.own {
+		c := gate.FindCheck(s.wl, name)
+		if c.State == kueue.CheckStatePending && c.Message != message {
+			return r.applyCheck(ctx, s.wl, name, gate.Decision{State: gate.Pending, Reason: "TwoChecks", Message: message})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package workload
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+type metrics struct {
+	decisions     *prometheus.CounterVec
+	nominations   *prometheus.CounterVec
+	mispredicts   *prometheus.CounterVec
+	readySeconds  *prometheus.HistogramVec
+	admitSeconds  *prometheus.HistogramVec
+	ledgerDevices *ledgerCollector
+}
+
+var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+
+func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger) *metrics {
+	m := &metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gate_decisions_total", Help: "Decisions about workloads, by gate, state and reason.",
+		}, []string{"gate", "state", "reason"}),
+		nominations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gate_nominations_total", Help: "Clusters nominated, by cluster and why.",
+		}, []string{"cluster", "reason"}),
+		mispredicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gate_mispredictions_total", Help: "Nominations that no cluster admitted in time.",
+		}, []string{"gate"}),
+		readySeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "plimsoll_gate_ready_seconds", Help: "Seconds from quota reserved to the gate's check Ready.", Buckets: buckets,
+		}, []string{"gate"}),
+		admitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "plimsoll_gate_admitted_seconds", Help: "Seconds from quota reserved on the hub to admission by a cluster.", Buckets: buckets,
+		}, []string{"gate", "cluster"}),
+		ledgerDevices: &ledgerCollector{ledger: ledger, desc: prometheus.NewDesc("plimsoll_gate_ledger_devices",
+			"Devices sent to a cluster and not yet seen in its metrics.", []string{"cluster"}, nil)},
+	}
+	if reg != nil {
+		reg.MustRegister(m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+	}
+	return m
+}
+
+// ledgerCollector reads the ledger when it is scraped.
+type ledgerCollector struct {
+	ledger *gate.Ledger
+	desc   *prometheus.Desc
+}
+
+func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
+	for cluster, devices := range c.ledger.Size() {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(devices), cluster)
+	}
+}
+
+func (m *metrics) decided(gateName string, d gate.Decision) {
+	m.decisions.WithLabelValues(gateName, string(d.State), d.Reason).Inc()
+}
+
+func (m *metrics) nominated(clusters []string, reason string) {
+	for _, c := range clusters {
+		m.nominations.WithLabelValues(c, reason).Inc()
+	}
+}
+
+func (m *metrics) mispredicted(gateName string) { m.mispredicts.WithLabelValues(gateName).Inc() }
+
+func (m *metrics) ready(gateName string, wl *kueue.Workload, now time.Time) {
+	if since, ok := reservedAt(wl); ok {
+		m.readySeconds.WithLabelValues(gateName).Observe(now.Sub(since).Seconds())
+	}
+}
+
+func (m *metrics) admitted(gateName, cluster string, wl *kueue.Workload, at time.Time) {
+	if since, ok := reservedAt(wl); ok {
+		m.admitSeconds.WithLabelValues(gateName, cluster).Observe(at.Sub(since).Seconds())
+	}
+}
+
+func reservedAt(wl *kueue.Workload) (time.Time, bool) {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if c == nil {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}

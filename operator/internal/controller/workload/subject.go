@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"context"
+	"slices"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// subject is one workload with the checks that concern it.
+type subject struct {
+	wl *kueue.Workload
+	// own are the checks that our gates decide, sorted; more than one is a mistake.
+	own      []string
+	gateName string
+	// mk is MultiKueue's check; empty = none.
+	mk string
+	// config that the MultiKueue check resolves to, and its clusters that are
+	// active; why the others are not.
+	config   string
+	usable   []string
+	unusable map[string]string
+}
+
+func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.wl) }
+
+// check is the entry that we may write.
+func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.wl, s.own[0]) }
+
+func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, error) {
+	s := &subject{wl: wl, unusable: map[string]string{}}
+	gates := map[string]string{}
+	for _, entry := range wl.Status.AdmissionChecks {
+		check := &kueue.AdmissionCheck{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: string(entry.Name)}, check); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		} else if err != nil {
+			continue
+		}
+		p := check.Spec.Parameters
+		switch {
+		case p == nil:
+		case check.Spec.ControllerName == v1alpha1.ControllerName && p.Kind == "PlacementGate":
+			s.own = append(s.own, check.Name)
+			gates[check.Name] = p.Name
+		case check.Spec.ControllerName == kueue.MultiKueueControllerName:
+			s.mk, s.config = check.Name, p.Name
+		}
+	}
+	slices.Sort(s.own)
+	if len(s.own) > 0 {
+		s.gateName = gates[s.own[0]]
+	}
+	if s.mk == "" {
+		return s, nil
+	}
+	return s, r.gatherClusters(ctx, s)
+}
+
+func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
+	config := &kueue.MultiKueueConfig{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: s.config}, config); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, name := range config.Spec.Clusters {
+		cluster := &kueue.MultiKueueCluster{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
+		switch {
+		case err != nil:
+			s.unusable[name] = "has no MultiKueueCluster"
+		case active == nil:
+			s.unusable[name] = "is not yet connected by Kueue"
+		case active.Status != "True":
+			s.unusable[name] = "is not connected by Kueue: " + active.Message
+		default:
+			s.usable = append(s.usable, name)
+		}
+	}
+	return nil
+}
+
+// facts of the workload under a gate.
+func (r *Reconciler) facts(ctx context.Context, wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) gate.Facts {
+	return gate.ShapeOf(wl, gate.ShapeOptions{
+		ModelFrom: spec.ModelFrom, Aliases: spec.Aliases,
+		FlavorLabels: func(name string) map[string]string {
+			flavor := &kueue.ResourceFlavor{}
+			if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
+				return nil
+			}
+			return flavor.Spec.NodeLabels
+		},
+	})
+}
+
+// candidates are the gate's clusters with their answers, judged usable or not
+// by MultiKueue's configuration where the workload has one.
+func candidates(s *subject, g gate.Gate, answers map[string]answer) []gate.Candidate {
+	list := make([]gate.Candidate, 0, len(g.Clusters))
+	for _, c := range g.Clusters {
+		a := answers[c.Name]
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, Sampled: a.sampled, Shapes: a.shapes, Unmet: a.unmet}
+		if s.mk != "" && !slices.Contains(s.usable, c.Name) {
+			candidate.Unusable = s.unusable[c.Name]
+			if candidate.Unusable == "" {
+				candidate.Unusable = "is not in MultiKueueConfig " + s.config
+			}
+		}
+		list = append(list, candidate)
+	}
+	return list
+}
+
+// specOf a gate, read from the API.
+func (r *Reconciler) specOf(ctx context.Context, name string) (v1alpha1.PlacementGateSpec, bool) {
+	g := &v1alpha1.PlacementGate{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, g); err != nil {
+		return v1alpha1.PlacementGateSpec{}, false
+	}
+	return g.Spec, true
+}

@@ -1,0 +1,128 @@
+package workload
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+const (
+	wakeTick = 250 * time.Millisecond
+	// wakeGap is the least time between two rounds of one gate.
+	wakeGap = time.Second
+)
+
+// waiters are the workloads that wait at each gate. A waiting workload has no
+// timer of its own: each gate has one round per period, and one at once when
+// something changed.
+type waiters struct {
+	board *gate.Board
+	now   func() time.Time
+	// before a round of a gate.
+	before func(gate string)
+
+	mu     sync.Mutex
+	add    func(types.NamespacedName)
+	gateOf map[types.NamespacedName]string
+	byGate map[string]map[types.NamespacedName]bool
+	marked map[string]bool
+	last   map[string]time.Time
+}
+
+func newWaiters(board *gate.Board, now func() time.Time) *waiters {
+	return &waiters{board: board, now: now, before: func(string) {}, gateOf: map[types.NamespacedName]string{},
+		byGate: map[string]map[types.NamespacedName]bool{}, marked: map[string]bool{}, last: map[string]time.Time{}}
+}
+
+// enqueue tells how to wake a workload.
+func (w *waiters) enqueue(add func(types.NamespacedName)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add = add
+}
+
+// park a workload until its gate's next round.
+func (w *waiters) park(gateName string, key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(key)
+	w.gateOf[key] = gateName
+	if w.byGate[gateName] == nil {
+		w.byGate[gateName] = map[types.NamespacedName]bool{}
+		w.last[gateName] = w.now()
+	}
+	w.byGate[gateName][key] = true
+}
+
+// leave: the workload waits no longer.
+func (w *waiters) leave(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(key)
+}
+
+func (w *waiters) forget(key types.NamespacedName) {
+	if name, ok := w.gateOf[key]; ok {
+		delete(w.gateOf, key)
+		delete(w.byGate[name], key)
+		if len(w.byGate[name]) == 0 {
+			delete(w.byGate, name)
+			w.board.SetWaiting(name, 0)
+		}
+	}
+}
+
+// dirty asks for a round of a gate now; "" means every gate.
+func (w *waiters) dirty(gateName string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if gateName != "" {
+		w.marked[gateName] = true
+		return
+	}
+	for name := range w.byGate {
+		w.marked[name] = true
+	}
+}
+
+// Start wakes until the context ends. It runs on the leader.
+func (w *waiters) Start(ctx context.Context) error {
+	ticker := time.NewTicker(wakeTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			w.wake()
+		}
+	}
+}
+
+// wake the workloads of every gate that is due.
+func (w *waiters) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	for name, keys := range w.byGate {
+		w.board.SetWaiting(name, int32(len(keys)))
+		period := gate.DefaultPeriod
+		if g, ok := w.board.Get(name); ok {
+			period = gate.Seconds(g.Spec.PeriodSeconds, period)
+		}
+		since := now.Sub(w.last[name])
+		if w.add == nil || since < period && (!w.marked[name] || since < wakeGap) {
+			continue
+		}
+		w.last[name] = now
+		delete(w.marked, name)
+		w.before(name)
+		for key := range keys {
+			w.add(key)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+const (
+	// checkOwner is the field manager of our own check entry and annotation.
+	checkOwner = client.FieldOwner("plimsoll-gate")
+	// admissionOwner is Kueue's manager of admission. A nomination has to be
+	// written as it: from any other manager Kueue could not clear it again.
+	admissionOwner = client.FieldOwner("kueue-admission")
+)
+
+// writeCheck writes a decision to the workload's check if it changes anything,
+// after what must outlive an eviction, and then an event on a transition.
+func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
+	old := *s.check()
+	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
+		return nil
+	}
+	if d.State == gate.Retry {
+		yielded := dispatch.Yielded(r.now())
+		if _, err := r.annotate(ctx, s.wl, yielded); err != nil {
+			return err
+		}
+	}
+	if err := r.applyCheck(ctx, s.wl, s.own[0], d); err != nil {
+		return err
+	}
+	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
+	r.tracks.setReason(s.wl.UID, d.Reason)
+	if transition {
+		r.event(s.wl, d.State == gate.Rejected, d.Reason, d.Message)
+	}
+	if d.State == gate.Ready {
+		r.metrics.ready(s.gateName, s.wl, r.now())
+	}
+	return nil
+}
+
+// applyCheck writes one entry by server-side apply, with the resourceVersion
+// that was decided upon: a conflict means that the decision is out of date. The
+// apply takes the entry's fields over from Kueue, which set them up.
+func (r *Reconciler) applyCheck(ctx context.Context, wl *kueue.Workload, name string, d gate.Decision) error {
+	current := gate.FindCheck(wl, name)
+	if current == nil {
+		return nil
+	}
+	since := current.LastTransitionTime
+	if string(current.State) != string(d.State) {
+		since = metav1.NewTime(r.now())
+	}
+	entry := map[string]any{
+		"name": name, "state": string(d.State), "message": d.Message,
+		"lastTransitionTime": since.UTC().Format(time.RFC3339),
+	}
+	if d.State == gate.Retry {
+		entry["requeueAfterSeconds"] = int64(0)
+	}
+	u := bare(wl, wl.ResourceVersion)
+	u.Object["status"] = map[string]any{"admissionChecks": []any{entry}}
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), checkOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("write check %s: %w", name, err)
+	}
+	wl.ResourceVersion = u.GetResourceVersion()
+	current.State, current.Message, current.LastTransitionTime = kueue.CheckState(d.State), d.Message, since
+	return nil
+}
+
+// bare workload: what an apply needs to find it.
+func bare(wl client.Object, resourceVersion string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
+	u.SetNamespace(wl.GetNamespace())
+	u.SetName(wl.GetName())
+	u.SetResourceVersion(resourceVersion)
+	return u
+}
+
+// annotate the workload and return it as the apiserver has it now, with its
+// managedFields.
+func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Dispatch) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": wl.ResourceVersion,
+		"annotations":     map[string]string{v1alpha1.DispatchAnnotation: d.Encode()},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	u := bare(wl, "")
+	if err := r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
+		return nil, fmt.Errorf("write annotation %s: %w", v1alpha1.DispatchAnnotation, err)
+	}
+	wl.ResourceVersion = u.GetResourceVersion()
+	return u, nil
+}
+
+// errMoved says that the workload is no longer as it was decided upon.
+var errMoved = errors.New("the workload changed since the decision")
+
+// write a nomination: the annotation first (nil = none), then the list of
+// clusters, on the state that the apiserver has now. A conflict drops it.
+func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d *gate.Dispatch, reason, message string) error {
+	var live *unstructured.Unstructured
+	var err error
+	if d != nil {
+		live, err = r.annotate(ctx, s.wl, *d)
+	} else {
+		live = bare(s.wl, "")
+		err = r.live.Get(ctx, s.key(), live)
+	}
+	if err != nil {
+		return err
+	}
+	now := &kueue.Workload{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, now); err != nil {
+		return fmt.Errorf("read workload: %w", err)
+	}
+	if !gate.HoldsQuota(now) || !gate.WantsNomination(now, s.mk) || !gate.OthersReady(now, s.mk) ||
+		!slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
+		return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, s.wl.Name, errMoved)
+	}
+	u, err := nomination(live, clusters)
+	if err != nil {
+		return err
+	}
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), admissionOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("nominate: %w", err)
+	}
+	r.metrics.nominated(clusters[len(s.wl.Status.NominatedClusterNames):], reason)
+	r.event(s.wl, false, reason, gate.Truncate(fmt.Sprintf("%v: %s", clusters, message)))
+	return nil
+}
