@@ -1,0 +1,81 @@
+package normalize
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLinear(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		v, from, to float64
+		r           Range
+		want        float64
+	}{
+		{"sdk lowest", 0, 0, 50, Full, -100},
+		{"sdk middle", 25, 0, 50, Full, 0},
+		{"sdk highest", 50, 0, 50, Full, 100},
+		{"sdk below", -10, 0, 50, Full, -100},
+		{"sdk above", 60, 0, 50, Full, 100},
+		{"usage-collect no GPU", 0, 0, 20, Full, -100},
+		{"usage-collect 2 GPUs", 2, 0, 20, Full, -80},
+		{"usage-collect 3 GPUs", 3, 0, 20, Full, -70},
+		{"usage-collect 6 GPUs, best node", 6, 0, 20, Full, -40},
+		{"usage-collect 12 GPUs, cluster", 12, 0, 20, Full, 20},
+		{"usage-collect 20 GPUs", 20, 0, 20, Full, 100},
+		{"usage-collect 1000 GPUs", 1000, 0, 20, Full, 100},
+		{"usage-collect 28 CPUs, best node", 28, 0, 100, Full, -44},
+		{"usage-collect 44 CPUs, cluster", 44, 0, 100, Full, -12},
+		{"zero to 100", 25, 0, 50, ZeroTo100, 50},
+		{"reversed", 10, 50, 0, ZeroTo100, 80},
+		{"reversed above", 60, 50, 0, ZeroTo100, 0},
+		{"from is to, below", 4, 5, 5, Full, -100},
+		{"from is to, on it", 5, 5, 5, Full, -100},
+		{"from is to, above", 6, 5, 5, Full, 100},
+		{"huge", math.MaxFloat64, 0, 1, Full, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Linear(tc.v, tc.from, tc.to, tc.r); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSteps(t *testing.T) {
+	steps := []Step{{0, 10}, {5, 60}, {10, 100}}
+	for v, want := range map[float64]float64{-1: -100, 0: 10, 4.9: 10, 5: 60, 10: 100, 1e9: 100} {
+		if got := Steps(v, steps, Full); got != want {
+			t.Errorf("Steps(%v) = %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestFleet(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		f    func([]float64, bool, Range)
+		desc bool
+		in   []float64
+		want []float64
+	}{
+		{"min max", MinMax, false, []float64{10, 20, 15}, []float64{0, 100, 50}},
+		{"min max descending", MinMax, true, []float64{10, 20, 15}, []float64{100, 0, 50}},
+		{"min max all equal", MinMax, false, []float64{7, 7}, []float64{100, 100}},
+		{"min max of none", MinMax, false, []float64{}, []float64{}},
+		{"rank", Rank, false, []float64{5, 900, 7}, []float64{0, 100, 50}},
+		{"rank descending", Rank, true, []float64{5, 900, 7}, []float64{100, 0, 50}},
+		{"rank with a tie", Rank, false, []float64{1, 2, 2}, []float64{0, 100, 100}},
+		{"rank of one", Rank, false, []float64{1}, []float64{100}},
+		{"rank of none", Rank, false, []float64{}, []float64{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.f(tc.in, tc.desc, ZeroTo100)
+			if d := cmp.Diff(tc.want, tc.in); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}

@@ -1,0 +1,316 @@
+package score
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+func ptr[T any](v T) *T { return &v }
+
+func linear(name string, from, to string) v1alpha1.ScoreSpec {
+	return v1alpha1.ScoreSpec{Name: name, Query: name, Normalize: v1alpha1.Normalize{
+		Type:   v1alpha1.NormalizeLinear,
+		Linear: &v1alpha1.Linear{From: resource.MustParse(from), To: resource.MustParse(to)},
+	}}
+}
+
+func identity(name string) v1alpha1.ScoreSpec {
+	return v1alpha1.ScoreSpec{Name: name, Query: name, Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}}
+}
+
+// fleetOf drives a policy round by round.
+type fleetOf struct {
+	t        *testing.T
+	policy   *Policy
+	clusters []string
+	last     *Result
+}
+
+func newFleet(t *testing.T, spec v1alpha1.ScoringPolicySpec, clusters ...string) *fleetOf {
+	return &fleetOf{t: t, policy: Compile(&spec), clusters: clusters}
+}
+
+// round evaluates at t0+seconds; inputs are per score, per cluster.
+func (f *fleetOf) round(after int, inputs ...[]Input) *Result {
+	f.t.Helper()
+	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: inputs}, f.last, t0.Add(time.Duration(after)*time.Second))
+	return f.last
+}
+
+// show is "value State" of each cell of cluster i.
+func show(r *Result, i int) []string {
+	var out []string
+	for _, c := range r.Row(i) {
+		out = append(out, fmt.Sprintf("%d %s", c.Value, c.State))
+	}
+	return out
+}
+
+func (f *fleetOf) expect(i int, want ...string) {
+	f.t.Helper()
+	if d := cmp.Diff(want, show(f.last, i)); d != "" {
+		f.t.Errorf("cluster %s: %s", f.clusters[i], d)
+	}
+}
+
+func v(values ...float64) []Input {
+	out := make([]Input, len(values))
+	for i, x := range values {
+		out[i].Value = x
+	}
+	return out
+}
+
+func lost(o Outcome, n int) []Input {
+	out := make([]Input, n)
+	for i := range out {
+		out[i].Outcome = o
+	}
+	return out
+}
+
+func TestUsageCollectFormula(t *testing.T) {
+	gpu, cpu := linear("gpu", "0", "20"), linear("cpu", "0", "100")
+	gpu.Range, cpu.Range = v1alpha1.RangeFull, v1alpha1.RangeFull
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{gpu, cpu}}, "cluster", "node")
+	f.round(0, v(12, 6), v(44, 28))
+	f.expect(0, "20 Scored", "-12 Scored")
+	f.expect(1, "-40 Scored", "-44 Scored")
+}
+
+func TestTotalIsTheWeightedMeanInItsRange(t *testing.T) {
+	a, b := linear("a", "0", "10"), linear("b", "0", "10")
+	a.Weight, b.Weight, b.Range = ptr(int32(3)), ptr(int32(1)), v1alpha1.RangeFull
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(10), v(0))
+	f.expect(0, "100 Scored", "-100 Scored", "75 Scored")
+}
+
+func TestWeightZeroStaysOutOfTheTotal(t *testing.T) {
+	a, b := linear("a", "0", "10"), linear("b", "0", "10")
+	b.Weight = ptr(int32(0))
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(4), lost(Absent, 1))
+	f.expect(0, "40 Scored", "-100 Worst", "40 Scored")
+}
+
+func TestHoldThenWorst(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(6), v(8))
+	f.expect(0, "60 Scored", "80 Scored", "70 Scored")
+	f.round(30, lost(NaN, 1), v(10))
+	f.expect(0, "60 Held", "100 Scored", "80 Held")
+	cell := f.last.Row(0)[0]
+	if got, want := cell.HeldUntil.Time(), t0.Add(300*time.Second); !got.Equal(want) {
+		t.Errorf("held until %v, want %v", got, want)
+	}
+	if got, want := cell.Since.Time(), t0.Add(30*time.Second); !got.Equal(want) {
+		t.Errorf("missing since %v, want %v", got, want)
+	}
+	f.round(299, lost(NaN, 1), v(10))
+	f.expect(0, "60 Held", "100 Scored", "80 Held")
+	f.round(300, lost(NaN, 1), v(10))
+	f.expect(0, "-100 Worst", "100 Scored", "-100 Worst")
+	f.round(330, v(6), v(10))
+	f.expect(0, "60 Scored", "100 Scored", "80 Scored")
+}
+
+func TestHoldCountsFromTheSample(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x"}}, "c")
+	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(6)}, Age: []time.Duration{100 * time.Second}}, nil, t0)
+	f.round(199, lost(Stale, 1))
+	f.expect(0, "60 Held")
+	f.round(200, lost(Stale, 1))
+	f.expect(0, "-100 Worst")
+}
+
+func TestMissingOutcomes(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		missing v1alpha1.Missing
+		outcome Outcome
+		want    []string
+	}{
+		{"worst", v1alpha1.Missing{}, Absent, []string{"-100 Worst", "-100 Worst"}},
+		{"omit", v1alpha1.Missing{Then: v1alpha1.MissingOmit}, Duplicate, []string{"0 Omitted", "0 Omitted"}},
+		{"fixed", v1alpha1.Missing{Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(7))}, Infinite, []string{"7 Fixed", "7 Scored"}},
+		{"nothing known yet", v1alpha1.Missing{}, Failed, []string{"0 Omitted", "0 Omitted"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := linear("a", "0", "10")
+			s.Missing = tc.missing
+			f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
+			f.round(0, lost(tc.outcome, 1))
+			f.expect(0, tc.want...)
+		})
+	}
+}
+
+func TestVeto(t *testing.T) {
+	a, b := linear("a", "0", "10"), linear("b", "0", "10")
+	a.Minimum, a.Weight = ptr(int32(30)), ptr(int32(0))
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(2.9), v(10))
+	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
+	f.round(30, v(3), v(10))
+	f.expect(0, "30 Scored", "100 Scored", "100 Scored")
+	f.round(60, v(2), v(10))
+	f.round(90, lost(Absent, 1), v(10))
+	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
+}
+
+func TestHalfLife(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 30
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+	f.round(0, v(0))
+	f.round(30, v(100))
+	f.expect(0, "50 Scored")
+	f.round(60, v(100))
+	f.expect(0, "75 Scored")
+	f.round(120, v(0))
+	f.expect(0, "19 Scored")
+}
+
+func TestRise(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.RiseSeconds = 60
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+	f.round(0, v(50))
+	f.round(30, v(90))
+	f.expect(0, "50 Scored")
+	f.round(60, v(40))
+	f.expect(0, "40 Scored")
+	f.round(90, v(90))
+	f.round(120, v(70))
+	f.expect(0, "40 Scored")
+	f.round(150, v(80))
+	f.expect(0, "70 Scored")
+}
+
+func TestDeadband(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.Deadband = 5
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(50))
+	f.round(30, v(54.9))
+	f.expect(0, "50 Scored", "50 Scored")
+	f.round(60, v(55))
+	f.expect(0, "55 Scored", "55 Scored")
+}
+
+func TestTooFewFreshHoldsTheRound(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
+	f.round(0, v(1, 2, 3, 4))
+	dead := v(9, 9, 9, 9)
+	for i := range 3 {
+		dead[i].Outcome = Absent
+	}
+	if r := f.round(30, dead); !r.Refused || r.Known != 4 || r.Fresh != 1 {
+		t.Errorf("refused %v, %d of %d", r.Refused, r.Fresh, r.Known)
+	}
+	f.expect(0, "10 Held")
+	f.expect(3, "40 Held")
+	half := v(9, 9, 9, 9)
+	half[0].Outcome, half[1].Outcome = Absent, Absent
+	if r := f.round(60, half); r.Refused {
+		t.Error("half answered, and the round was refused")
+	}
+	f.expect(3, "90 Scored")
+}
+
+func TestFewClustersAreNeverRefused(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2")
+	f.round(0, v(1, 2))
+	if r := f.round(30, lost(Absent, 2)); r.Refused {
+		t.Error("refused with two known clusters")
+	}
+}
+
+func TestClustersComeAndGo(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "a", "c")
+	f.round(0, v(1, 3))
+	f.clusters = []string{"b", "c"}
+	f.round(30, lost(Absent, 2))
+	f.expect(0, "-100 Worst")
+	f.expect(1, "30 Held")
+}
+
+func TestFleetNormalisation(t *testing.T) {
+	s := v1alpha1.ScoreSpec{Name: "a", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeFleet, Fleet: &v1alpha1.Fleet{Method: v1alpha1.FleetMinMax}}}
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b", "c")
+	in := v(5, 1000, 10)
+	in[1].Outcome = NaN
+	f.round(0, in)
+	f.expect(0, "0 Scored")
+	f.expect(1, "-100 Worst")
+	f.expect(2, "100 Scored")
+}
+
+func TestIdentityIsBounded(t *testing.T) {
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{identity("a")}}, "a", "b")
+	r := f.round(0, v(1e12, -5))
+	f.expect(0, "100 Scored")
+	f.expect(1, "0 Scored")
+	if r.Clamped != 2 {
+		t.Errorf("clamped %d, want 2", r.Clamped)
+	}
+}
+
+func TestSeedKeepsHoldAndDampingOverARestart(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 30
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
+	f.last = FromSeeds(f.policy, []Seed{
+		{Cluster: "b", Values: map[string]int32{"a": 40}, SampleTime: t0},
+		{Cluster: "a", Values: map[string]int32{"a": 0}, SampleTime: t0, Fresh: true},
+	}, t0)
+	in := v(100, 0)
+	in[1].Outcome = Failed
+	f.round(30, in)
+	f.expect(0, "50 Scored")
+	f.expect(1, "40 Held")
+}
+
+func TestChangedPolicyCountsAtOnce(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.RiseSeconds = 600
+	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
+	f.round(0, v(10))
+	f.last.Restart()
+	f.round(30, v(90))
+	f.expect(0, "90 Scored")
+}
+
+func BenchmarkEvaluate10000x10(b *testing.B) {
+	var spec v1alpha1.ScoringPolicySpec
+	in := Samples{}
+	for i := range 10000 {
+		in.Clusters = append(in.Clusters, fmt.Sprintf("cluster-%05d", i))
+	}
+	for s := range 10 {
+		spec.Scores = append(spec.Scores, linear(fmt.Sprintf("s%d", s), "0", "100"))
+		inputs := make([]Input, len(in.Clusters))
+		for i := range inputs {
+			inputs[i].Value = float64((i * (s + 7)) % 100)
+		}
+		in.Scores = append(in.Scores, inputs)
+	}
+	spec.Total = &v1alpha1.TotalSpec{}
+	p := Compile(&spec)
+	last := Evaluate(p, in, nil, t0)
+	now := t0
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(30 * time.Second)
+		last = Evaluate(p, in, last, now)
+	}
+}
