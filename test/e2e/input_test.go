@@ -1,0 +1,141 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// condition of an object, as "Status: message".
+func condition(ctx context.Context, object, kind string) (string, error) {
+	return lab.Hub.Kubectl(ctx, "", "get", object, "-o",
+		fmt.Sprintf(`jsonpath={.status.conditions[?(@.type==%q)].status}: {.status.conditions[?(@.type==%q)].message}`, kind, kind))
+}
+
+func awaitCondition(ctx context.Context, t *testing.T, object, kind, status string, words ...string) {
+	t.Helper()
+	await(ctx, t, fmt.Sprintf("%s of %s to be %s with %q", kind, object, status, words), func(ctx context.Context) error {
+		got, err := condition(ctx, object, kind)
+		if err != nil {
+			return err
+		}
+		for _, word := range append(words, status+": ") {
+			if !strings.Contains(got, word) {
+				return fmt.Errorf("it is %q", got)
+			}
+		}
+		return nil
+	})
+}
+
+func patch(ctx context.Context, t *testing.T, object, kind, body string) {
+	t.Helper()
+	if _, err := lab.Hub.Kubectl(ctx, "", "patch", object, "--type="+kind, "-p", body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPolicyWithAPromQLErrorSaysWhere(t *testing.T) {
+	ctx := testContext(t, time.Minute)
+	query, err := lab.Hub.Kubectl(ctx, "", "get", "scoringpolicy", "fleet", "-o", "jsonpath={.spec.scores[0].query}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := json.Marshal(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch(ctx, t, "scoringpolicy/fleet", "json", `[{"op":"replace","path":"/spec/scores/0/query","value":"sum by (cluster) (up"}]`)
+	awaitCondition(ctx, t, "scoringpolicy/fleet", "QueriesValid", "False", "1:")
+	patch(ctx, t, "scoringpolicy/fleet", "json", `[{"op":"replace","path":"/spec/scores/0/query","value":`+string(good)+`}]`)
+	awaitCondition(ctx, t, "scoringpolicy/fleet", "Ready", "True")
+}
+
+func TestGateWithAnAbsentPlacementSaysWhich(t *testing.T) {
+	ctx := testContext(t, time.Minute)
+	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"placementRef":{"name":"nowhere"}}}`)
+	awaitCondition(ctx, t, "admissioncheck/plimsoll", "Active", "False", "nowhere")
+	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"placementRef":{"name":"gpu"}}}`)
+	awaitCondition(ctx, t, "admissioncheck/plimsoll", "Active", "True")
+}
+
+func TestThanosDownIsSaidAndRecovers(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	if err := lab.Programs().End("thanos-query", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(ctx, t, "metricssource/thanos", "Reachable", "False")
+	if err := lab.Programs().Restart(ctx, "thanos-query"); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(ctx, t, "metricssource/thanos", "Reachable", "True")
+	awaitCondition(ctx, t, "scoringpolicy/fleet", "Ready", "True")
+}
+
+// stripServerFields leaves what a user would have written.
+func stripServerFields(t *testing.T, object string) string {
+	t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal([]byte(object), &o); err != nil {
+		t.Fatal(err)
+	}
+	delete(o, "status")
+	name := o["metadata"].(map[string]any)["name"]
+	o["metadata"] = map[string]any{"name": name}
+	out, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// plainQueue is a queue of MultiKueue without a gate of ours, on hub and workers.
+func plainQueue(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const queue = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: plain}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8}]}]
+%s---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: plain, namespace: team-a}
+spec: {clusterQueue: plain}
+`
+	const multikueue = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: MultiKueueConfig
+metadata: {name: plain}
+spec: {clusters: [cluster1, cluster2, cluster3]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: plain}
+spec:
+  controllerName: kueue.x-k8s.io/multikueue
+  parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: plain}
+`
+	for _, w := range lab.Workers {
+		if err := w.Apply(ctx, fmt.Sprintf(queue, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lab.Hub.Apply(ctx, multikueue); err != nil {
+		t.Fatal(err)
+	}
+	check := "  admissionChecksStrategy: {admissionChecks: [{name: plain}]}\n"
+	if err := lab.Hub.Apply(ctx, fmt.Sprintf(queue, check)); err != nil {
+		t.Fatal(err)
+	}
+}

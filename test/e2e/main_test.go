@@ -1,0 +1,174 @@
+//go:build e2e
+
+// Package e2e asserts what a user sees on a whole fleet of real components.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+var lab *fleet.Fleet
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "plm")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
+	defer cancel()
+	if lab, err = fleet.Up(ctx, fleet.Options{Dir: dir}); err == nil {
+		err = errors.Join(lab.Install(ctx), pace(ctx), lab.StartExporters(ctx))
+	}
+	if err == nil {
+		err = lab.StartOperator(ctx)
+	}
+	if lab != nil {
+		defer lab.Stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the fleet did not come up:", err)
+		return 1
+	}
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "logs of every component: %s/logs\n", dir)
+		return code
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return 0
+}
+
+// pace makes rounds short, so that tests don't wait for minutes.
+func pace(ctx context.Context) error {
+	for object, patch := range map[string]string{
+		"scoringpolicy/fleet": `{"spec":{"periodSeconds":2,"validForPeriods":15,"freshness":{"maxAgeSeconds":10}}}`,
+		"placementgate/gpu":   `{"spec":{"periodSeconds":2,"maxSampleAgeSeconds":20,"unknownAfterSeconds":40,"widen":{"afterSeconds":20}}}`,
+	} {
+		if _, err := lab.Hub.Kubectl(ctx, "", "patch", object, "--type=merge", "-p", patch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func testContext(t *testing.T, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// submit a job that is deleted, and gone everywhere, when the test ends.
+func submit(ctx context.Context, t *testing.T, j fleet.Job) {
+	t.Helper()
+	if err := lab.Submit(ctx, j); err != nil {
+		t.Fatalf("submit %s: %v", j.Name, err)
+	}
+	t.Cleanup(func() { gone(t, j.Name) })
+}
+
+func gone(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := lab.DeleteJob(ctx, name); err != nil {
+		t.Errorf("delete %s: %v", name, err)
+	}
+	await(ctx, t, name+" to be gone", func(ctx context.Context) error {
+		v, err := lab.View(ctx, name)
+		if err == nil && len(v.Copies) > 0 {
+			err = fmt.Errorf("copies on %v", v.Copies)
+		}
+		return err
+	})
+}
+
+func await(ctx context.Context, t *testing.T, what string, done func(context.Context) error) {
+	t.Helper()
+	if err := fleet.Await(ctx, what, done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runs waits until the job runs in exactly one place and no other copy exists.
+func runs(ctx context.Context, t *testing.T, name string) string {
+	t.Helper()
+	var v fleet.JobView
+	await(ctx, t, name+" to run", func(ctx context.Context) error {
+		var err error
+		if v, err = lab.View(ctx, name); err != nil {
+			return err
+		}
+		return runsOnce(v)
+	})
+	t.Logf("%s runs on %s: %s", name, v.Cluster, v.Message)
+	return v.Cluster
+}
+
+func runsOnce(v fleet.JobView) error {
+	if len(v.Running) != 1 || len(v.Copies) != 1 || v.Cluster != v.Running[0] {
+		return fmt.Errorf("%+v", v)
+	}
+	return nil
+}
+
+// stillRuns fails unless the job is where it was, once.
+func stillRuns(ctx context.Context, t *testing.T, name, cluster string) {
+	t.Helper()
+	v, err := lab.View(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runsOnce(v); err != nil || v.Cluster != cluster || v.Evicted {
+		t.Fatalf("%s ran on %s and is now: %+v", name, cluster, v)
+	}
+}
+
+// waits until the gate keeps the job back with a message that holds want.
+func waits(ctx context.Context, t *testing.T, name, want string) {
+	t.Helper()
+	await(ctx, t, fmt.Sprintf("%s to wait with %q", name, want), func(ctx context.Context) error {
+		v, err := lab.View(ctx, name)
+		if err == nil && (v.Gate != "Pending" || !strings.Contains(v.Message, want) || len(v.Copies) > 0) {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+}
+
+// free waits until a cluster shows so many free devices of a model.
+func free(ctx context.Context, t *testing.T, cluster string, model fleet.GPUModel, want float64) {
+	t.Helper()
+	expr := fmt.Sprintf(`sum(cluster_model:plimsoll_free_devices:sum{cluster=%q,model=%q})`, cluster, model.Label)
+	await(ctx, t, fmt.Sprintf("%g free %s on %s", want, model.Label, cluster), func(ctx context.Context) error {
+		samples, err := fleet.Query(ctx, lab.Thanos, expr)
+		if err == nil && (len(samples) != 1 || samples[0].Value != want) {
+			err = fmt.Errorf("%s answers %v", expr, samples)
+		}
+		return err
+	})
+}
+
+func cordon(ctx context.Context, t *testing.T, cluster, node string) {
+	t.Helper()
+	if err := lab.Cordon(ctx, cluster, node, true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Cordon(context.Background(), cluster, node, false); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// cluster2 has the most H100s, but none of its nodes has eight.
+func TestEightOnOneNodeGoToTheOnlyClusterThatHasThem(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	cordon(ctx, t, "cluster1", "cluster1-gpu0")
+	cordon(ctx, t, "cluster1", "cluster1-gpu1")
+	free(ctx, t, "cluster1", fleet.H100, 0)
+	free(ctx, t, "cluster3", fleet.H100, 8)
+
+	submit(ctx, t, fleet.Job{Name: "eight-first", Model: fleet.H100, GPUs: 8})
+	if got := runs(ctx, t, "eight-first"); got != "cluster3" {
+		t.Fatalf("eight-first runs on %s, want cluster3: the only one with 8 free on one node", got)
+	}
+	submit(ctx, t, fleet.Job{Name: "eight-second", Model: fleet.H100, GPUs: 8})
+	waits(ctx, t, "eight-second", "best is cluster2 with 6")
+
+	if err := lab.Cordon(ctx, "cluster1", "cluster1-gpu0", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := runs(ctx, t, "eight-second"); got != "cluster1" {
+		t.Fatalf("eight-second runs on %s, want cluster1, where room appeared", got)
+	}
+	stillRuns(ctx, t, "eight-first", "cluster3")
+}
+
+func TestBurstFillsClustersAndNoneIsStuck(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	cordon(ctx, t, "cluster2", "cluster2-gpu0")
+	cordon(ctx, t, "cluster2", "cluster2-gpu1")
+	cordon(ctx, t, "cluster1", "cluster1-gpu0")
+	cordon(ctx, t, "cluster1", "cluster1-gpu1")
+	free(ctx, t, "cluster1", fleet.H100, 0)
+	free(ctx, t, "cluster2", fleet.H100, 12)
+	free(ctx, t, "cluster3", fleet.H100, 8)
+	// Room for six on cluster2 and four on cluster3.
+	const jobs = 10
+	for i := range jobs {
+		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("ten-%d", i), Model: fleet.H100, GPUs: 2})
+	}
+	count := map[string]int{}
+	for i := range jobs {
+		count[runs(ctx, t, fmt.Sprintf("ten-%d", i))]++
+	}
+	if count["cluster2"] != 6 || count["cluster3"] != 4 {
+		t.Fatalf("the burst went to %v, want 6 on cluster2 and 4 on cluster3", count)
+	}
+}
+
+func TestScoresFlipWhileAJobRuns(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "steady", Model: fleet.H100, GPUs: 1})
+	old := runs(ctx, t, "steady")
+	total := func(ctx context.Context) int32 {
+		scores, err := lab.Scores(ctx, "fleet", old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scores["total"]
+	}
+	before := total(ctx)
+	if err := lab.SetLoad(old, 0.99); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.SetLoad(old, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	await(ctx, t, "the score of "+old+" to fall", func(ctx context.Context) error {
+		if now := total(ctx); now > before-25 {
+			return fmt.Errorf("%d, was %d", now, before)
+		}
+		return nil
+	})
+	submit(ctx, t, fleet.Job{Name: "next", Model: fleet.H100, GPUs: 1})
+	if got := runs(ctx, t, "next"); got == old {
+		t.Fatalf("next runs on %s, whose score fell out of the best tier", got)
+	}
+	stillRuns(ctx, t, "steady", old)
+}
+
+func TestOperatorKilledInABurst(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	const jobs = 6
+	for i := range jobs {
+		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("kill-%d", i), Model: fleet.H100, GPUs: 2})
+		if i == jobs/2 {
+			if err := lab.Programs().End("plimsoll-operator", syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := lab.Programs().Restart(ctx, "plimsoll-operator"); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]string{}
+	for i := range jobs {
+		name := fmt.Sprintf("kill-%d", i)
+		at[name] = runs(ctx, t, name)
+	}
+	for name, cluster := range at {
+		stillRuns(ctx, t, name, cluster)
+	}
+}
+
+func TestExportersDieAndNothingIsEvicted(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "survivor", Model: fleet.H100, GPUs: 1})
+	blind := runs(ctx, t, "survivor")
+	if err := lab.KillExporters(blind); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.StartExporters(context.Background(), blind); err != nil {
+			t.Error(err)
+		}
+	})
+	await(ctx, t, "the score of "+blind+" to become the worst", func(ctx context.Context) error {
+		scores, err := lab.Scores(ctx, "fleet", blind)
+		if err == nil && scores["total"] != -100 {
+			err = fmt.Errorf("scores %v", scores)
+		}
+		return err
+	})
+	submit(ctx, t, fleet.Job{Name: "elsewhere", Model: fleet.H100, GPUs: 1})
+	if got := runs(ctx, t, "elsewhere"); got == blind {
+		t.Fatalf("elsewhere runs on %s, of which nothing is known", got)
+	}
+	stillRuns(ctx, t, "survivor", blind)
+}
+
+func TestGateDeletedWhileItsJobsRun(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "gated", Model: fleet.H100, GPUs: 1})
+	cluster := runs(ctx, t, "gated")
+	gate, err := lab.Hub.Kubectl(ctx, "", "get", "placementgate", "gpu", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lab.Hub.Kubectl(ctx, "", "delete", "placementgate", "gpu"); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "the admission check to say that its gate is gone", func(ctx context.Context) error {
+		out, err := lab.Hub.Kubectl(ctx, "", "get", "admissioncheck", "plimsoll", "-o", `jsonpath={.status.conditions[?(@.type=="Active")].status}`)
+		if err == nil && out != "False" {
+			err = fmt.Errorf("Active is %q", out)
+		}
+		return err
+	})
+	// A queue of MultiKueue alone is served all the while.
+	plainQueue(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "ungated", Model: fleet.H100, GPUs: 1, Queue: "plain"})
+	runs(ctx, t, "ungated")
+	stillRuns(ctx, t, "gated", cluster)
+
+	if err := lab.Hub.Apply(ctx, stripServerFields(t, gate)); err != nil {
+		t.Fatal(err)
+	}
+	submit(ctx, t, fleet.Job{Name: "gated-again", Model: fleet.H100, GPUs: 1})
+	runs(ctx, t, "gated-again")
+	stillRuns(ctx, t, "gated", cluster)
+}
