@@ -1,0 +1,250 @@
+package gate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+var t0 = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+const h100 = "NVIDIA-H100-80GB-HBM3"
+
+func job(uid string, devices, pods int64) Facts {
+	return Facts{UID: uid, Namespace: "team-a", Name: uid, Queue: "gpu",
+		PodSets: []PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: devices, Pods: pods}}}
+}
+
+// cluster with room for fit pods, free devices in all, largest on one node, of total.
+func cluster(name string, fit, free, largest, total float64) Candidate {
+	return Candidate{Name: name, Sampled: t0.Add(-5 * time.Second),
+		Shapes: []ShapeAnswer{{Fit: Known(fit), Headroom: Known(free), Largest: Known(largest), Capacity: Known(total)}}}
+}
+
+func rules() Rules {
+	return Rules{Placement: "plimsoll-system/gpu", TierPoints: 20, MaxSampleAge: 120 * time.Second, UnknownAfter: 300 * time.Second, OnStale: v1alpha1.StaleClosed}
+}
+
+func scored(c Candidate, total int32) Candidate {
+	c.Scores = map[string]Score{"fleet/total": {Value: total, ValidUntil: t0.Add(time.Minute)}}
+	return c
+}
+
+func prefer(minimum *int32) []v1alpha1.GatePolicy {
+	p := []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+	if minimum != nil {
+		p = append(p, v1alpha1.GatePolicy{Name: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
+	}
+	return p
+}
+
+func TestDecide(t *testing.T) {
+	minimum := int32(30)
+	stale := cluster("cluster3", 4, 32, 8, 64)
+	stale.Sampled = t0.Add(-200 * time.Second)
+	unusable := cluster("cluster3", 4, 32, 8, 64)
+	unusable.Unusable = "is not in MultiKueueConfig plimsoll-gpu"
+	unmet := cluster("cluster1", 4, 32, 8, 64)
+	unmet.Unmet = []string{"power"}
+	unknown := Candidate{Name: "cluster1", Shapes: make([]ShapeAnswer, 1)}
+	old := cluster("cluster1", 4, 32, 8, 64)
+	old.Sampled = t0.Add(-400 * time.Second)
+	expired := scored(cluster("cluster2", 4, 32, 8, 64), 90)
+	expired.Scores = map[string]Score{"fleet/total": {Value: 90, ValidUntil: t0.Add(-time.Second)}}
+	open := rules()
+	open.OnStale = v1alpha1.StaleOpen
+	withScores := rules()
+	withScores.Policies = prefer(nil)
+	withMinimum := rules()
+	withMinimum.Policies = prefer(&minimum)
+
+	for _, tc := range []struct {
+		name       string
+		facts      Facts
+		candidates []Candidate
+		fleet      Fleet
+		rules      Rules
+		state      State
+		reason     string
+		message    string
+		order      []string
+	}{
+		{name: "the only cluster with eight on one node, though another has more in all",
+			facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 0, 40, 6, 64), cluster("cluster2", 1, 8, 8, 64)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 1 such pod there", order: []string{"cluster2"}},
+		{name: "nothing free on one node",
+			facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 0, 20, 4, 64), cluster("cluster2", 0, 12, 6, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6"},
+		{name: "room for some pods only",
+			facts: job("a", 8, 4), candidates: []Candidate{cluster("cluster1", 1, 8, 8, 64), cluster("cluster2", 2, 16, 8, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 4 pods of 8 " + h100 + ": best is cluster2 with room for 2"},
+		{name: "cordoned best node", facts: job("a", 8, 1),
+			candidates: []Candidate{cluster("cluster1", 0, 0, 0, 64), cluster("cluster2", 2, 16, 8, 32)},
+			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 2 such pods there", order: []string{"cluster2"}},
+		{name: "no decisions", facts: job("a", 8, 1), state: Pending, reason: ReasonNoDecisions, message: "Placement plimsoll-system/gpu has decided no cluster"},
+		{name: "stale and unusable are named", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster2", 0, 12, 6, 64), stale},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster3 has samples 3m20s old"},
+		{name: "not in the configuration", facts: job("a", 8, 1), candidates: []Candidate{unusable},
+			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster3 is not in MultiKueueConfig plimsoll-gpu"},
+		{name: "cluster condition", facts: job("a", 8, 1), candidates: []Candidate{unmet},
+			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 does not meet condition power"},
+		{name: "fleet condition", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, fleet: Fleet{Unmet: []string{"freeze"}},
+			state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+		{name: "source down", facts: job("a", 8, 1), candidates: []Candidate{unknown}, fleet: Fleet{Problem: "fit: connection refused"},
+			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 reports no samples; fit: connection refused"},
+		{name: "unknown, closed", facts: job("a", 8, 1), candidates: []Candidate{old},
+			state: Pending, reason: ReasonStale, message: "no cluster can take it; cluster1 has samples 6m40s old"},
+		{name: "unknown, open", facts: job("a", 8, 1), candidates: []Candidate{old}, rules: open,
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
+		{name: "open still obeys a cluster that is known", facts: job("a", 8, 1), candidates: []Candidate{old, cluster("cluster2", 0, 12, 6, 64)}, rules: open,
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has samples 6m40s old"},
+		{name: "a better tier beats more room", facts: job("a", 8, 1), rules: withScores,
+			candidates: []Candidate{scored(cluster("cluster1", 9, 72, 8, 512), 40), scored(cluster("cluster2", 1, 8, 8, 16), 61)},
+			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 1 such pod there", order: []string{"cluster2", "cluster1"}},
+		{name: "within one tier the room decides", facts: job("a", 8, 1), rules: withScores,
+			candidates: []Candidate{scored(cluster("cluster1", 9, 72, 8, 512), 41), scored(cluster("cluster2", 1, 8, 8, 16), 61)},
+			state:      Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 9 such pods there", order: []string{"cluster1", "cluster2"}},
+		{name: "an expired score is the last tier, not zero", facts: job("a", 8, 1), rules: withScores,
+			candidates: []Candidate{expired, scored(cluster("cluster1", 1, 8, 8, 16), -50)},
+			state:      Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 1 such pod there", order: []string{"cluster1", "cluster2"}},
+		{name: "below the minimum", facts: job("a", 8, 1), rules: withMinimum, candidates: []Candidate{scored(cluster("cluster1", 9, 72, 8, 512), 29)},
+			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 is below the minimum of fleet/total"},
+		{name: "required score missing", facts: job("a", 8, 1), rules: withMinimum, candidates: []Candidate{cluster("cluster1", 9, 72, 8, 512)},
+			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 has no valid score fleet/total"},
+		{name: "a workload without devices fits anywhere", facts: Facts{UID: "a"}, candidates: []Candidate{{Name: "cluster1"}},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: it asks for no devices", order: []string{"cluster1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.rules.Placement == "" {
+				tc.rules = rules()
+			}
+			d := Decide(tc.facts, tc.candidates, tc.fleet, View{}, tc.rules, 1, t0)
+			if d.State != tc.state || d.Reason != tc.reason || d.Message != tc.message {
+				t.Errorf("got %s %s %q\nwant %s %s %q", d.State, d.Reason, d.Message, tc.state, tc.reason, tc.message)
+			}
+			if diff := cmp.Diff(tc.order, d.Order); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// burst sends n equal jobs, each seeing what the ledger holds of the ones before.
+func burst(ledger *Ledger, n int, candidates []Candidate) map[string]int {
+	sent := map[string]int{}
+	for i := range n {
+		f := job(fmt.Sprintf("uid-%d", i), 8, 1)
+		ledger.Reserve(func(view View) []Entry {
+			d := Decide(f, candidates, Fleet{}, view, rules(), 1, t0)
+			if d.State != Ready {
+				sent["waits: "+d.Message]++
+				return nil
+			}
+			sent[d.Order[0]]++
+			return []Entry{{UID: f.UID, Workload: f.Key(), Cluster: d.Order[0], PodSets: f.PodSets, Debited: t0}}
+		})
+	}
+	return sent
+}
+
+func TestBurstFillsBothClusters(t *testing.T) {
+	two := []Candidate{cluster("cluster1", 5, 40, 8, 40), cluster("cluster2", 5, 40, 8, 40)}
+	if diff := cmp.Diff(map[string]int{"cluster1": 5, "cluster2": 5}, burst(NewLedger(5*time.Second, time.Hour), 10, two)); diff != "" {
+		t.Errorf("ten jobs onto two clusters with room for five each (-want +got):\n%s", diff)
+	}
+	got := burst(NewLedger(5*time.Second, time.Hour), 11, two)
+	waits := "waits: no cluster has 8 free " + h100 + " on one node: best is cluster1, where 40 devices are promised to workloads on their way"
+	if got[waits] != 1 {
+		t.Errorf("the eleventh must wait and say why, got %v", got)
+	}
+}
+
+func TestPodSetsTakeFromEachOther(t *testing.T) {
+	f := job("a", 8, 2)
+	f.PodSets = append(f.PodSets, PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 4, Pods: 2})
+	c := cluster("cluster1", 3, 24, 8, 64)
+	c.Shapes = append(c.Shapes, ShapeAnswer{Fit: Known(6)})
+	if d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0); d.State != Ready {
+		t.Errorf("3 nodes of 8 hold 2×8 and 2×4: %s", d.Message)
+	}
+	c.Shapes[1].Fit = Known(5)
+	d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0)
+	if want := "no cluster has room for 2 pods of 4 " + h100 + ": best is cluster1 with room for 1"; d.Message != want {
+		t.Errorf("got %q, want %q", d.Message, want)
+	}
+}
+
+// TestNeverNominatesWhatIsNoCandidate draws random fleets: whatever is ordered
+// is a usable candidate with room after the ledger, each once.
+func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 2000 {
+		f := job(fmt.Sprint("uid", round), 1+random.Int64N(8), 1+random.Int64N(4))
+		var list []Candidate
+		ledger := NewLedger(time.Second, time.Hour)
+		for i := range random.IntN(12) {
+			c := scored(cluster(fmt.Sprint("c", i), float64(random.IntN(6)), float64(random.IntN(64)), 8, float64(random.IntN(64))), int32(random.IntN(201)-100))
+			if random.IntN(4) == 0 {
+				c.Unusable = "is gone"
+			}
+			if random.IntN(5) == 0 {
+				c.Sampled = t0.Add(-time.Duration(random.IntN(600)) * time.Second)
+			}
+			if random.IntN(3) == 0 {
+				ledger.Debit(Entry{UID: "other", Cluster: c.Name, PodSets: job("other", 4, random.Int64N(4)+1).PodSets, Debited: t0})
+			}
+			list = append(list, c)
+		}
+		r := rules()
+		r.Policies = prefer(nil)
+		view := ledger.View()
+		d := Decide(f, list, Fleet{}, view, r, round%3, t0)
+		if again := Decide(f, list, Fleet{}, view, r, round%3, t0); !slices.Equal(d.Order, again.Order) {
+			t.Fatalf("the same question was answered %v and %v", d.Order, again.Order)
+		}
+		seen := map[string]bool{}
+		for _, name := range d.Order {
+			i := slices.IndexFunc(list, func(c Candidate) bool { return c.Name == name })
+			if i < 0 || seen[name] || list[i].Unusable != "" || t0.Sub(list[i].Sampled) > r.MaxSampleAge ||
+				int64(list[i].Shapes[0].Fit.Value)-view.Slots(name, f.UID, f.PodSets[0]) < f.PodSets[0].Pods {
+				t.Fatalf("round %d nominates %s of %v", round, name, d.Order)
+			}
+			seen[name] = true
+		}
+		if (d.State == Ready) != (len(d.Order) > 0) || d.Message == "" || strings.Contains(d.Message, "%!") {
+			t.Fatalf("round %d: %s with order %v: %q", round, d.State, d.Order, d.Message)
+		}
+	}
+}
+
+func TestDrawFollowsCapacity(t *testing.T) {
+	list := []Candidate{cluster("big", 100, 800, 8, 900), cluster("mid", 100, 800, 8, 90), cluster("small", 100, 800, 8, 10)}
+	got := map[string]int{}
+	for i := range 1000 {
+		d := Decide(job(fmt.Sprint("uid-", i), 8, 1), list, Fleet{}, View{}, rules(), 1, t0)
+		got[d.Order[0]]++
+	}
+	if got["big"] < 850 || got["small"] > 40 {
+		t.Errorf("equal headroom, capacities 900, 90 and 10: drew %v", got)
+	}
+}
+
+func BenchmarkDecide1000Candidates(b *testing.B) {
+	var list []Candidate
+	for i := range 1000 {
+		list = append(list, scored(cluster(fmt.Sprint("cluster", i), float64(i%7), float64(i), 8, 64), int32(i%100)))
+	}
+	r := rules()
+	r.Policies = prefer(nil)
+	f := job("uid", 8, 1)
+	for b.Loop() {
+		Decide(f, list, Fleet{}, View{}, r, 1, t0)
+	}
+}

@@ -1,0 +1,114 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func TestDispatchRoundTrip(t *testing.T) {
+	d := Dispatch{}.Begin([]string{"cluster2"}, "room", t0).
+		Widen([]string{"cluster2", "cluster1"}, "late", t0.Add(30*time.Second)).
+		Yielded(t0.Add(time.Hour)).
+		Begin([]string{"cluster3"}, "again", t0.Add(2*time.Hour))
+	got, err := DecodeDispatch(map[string]string{v1alpha1.DispatchAnnotation: d.Encode()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d, got); diff != "" {
+		t.Errorf("round trip (-want +got):\n%s", diff)
+	}
+	if got.Attempt != 2 || got.Yields != 1 || cmp.Diff([]string{"cluster2", "cluster1", "cluster3"}, got.Ever) != "" ||
+		cmp.Diff([]string{"cluster3"}, got.Nominated) != "" || !got.WidenedAt.IsZero() {
+		t.Errorf("a new attempt keeps what was ever nominated and nothing else: %+v", got)
+	}
+	if _, err := DecodeDispatch(map[string]string{v1alpha1.DispatchAnnotation: "{"}); err == nil {
+		t.Error("a broken annotation must be an error")
+	}
+}
+
+func TestPhases(t *testing.T) {
+	widen := v1alpha1.Widen{AfterSeconds: 30}
+	once := Dispatch{NominatedAt: t0}
+	again := Dispatch{NominatedAt: t0, WidenedAt: t0.Add(31 * time.Second)}
+	for _, tc := range []struct {
+		name  string
+		d     Dispatch
+		at    time.Duration
+		phase Phase
+		after time.Duration
+	}{
+		{"at first", once, 0, PhaseWait, 30 * time.Second},
+		{"just before", once, 29 * time.Second, PhaseWait, time.Second},
+		{"widening", once, 30 * time.Second, PhaseWiden, 30 * time.Second},
+		{"widened", again, 40 * time.Second, PhaseWait, 20 * time.Second},
+		{"healing", again, 60 * time.Second, PhaseHeal, 60 * time.Second},
+		{"all", again, 120 * time.Second, PhaseAll, 60 * time.Second},
+	} {
+		if phase, after := tc.d.Phase(widen, t0.Add(tc.at)); phase != tc.phase || after != tc.after {
+			t.Errorf("%s: got %s and %s, want %s and %s", tc.name, phase, after, tc.phase, tc.after)
+		}
+	}
+}
+
+func TestWiderOnlyAdds(t *testing.T) {
+	one := int32(1)
+	usable := []string{"a", "b", "c", "d"}
+	for _, tc := range []struct {
+		name  string
+		phase Phase
+		ever  []string
+		order []string
+		by    *int32
+		want  []string
+	}{
+		{"all with room", PhaseWiden, nil, []string{"b", "a", "c"}, nil, []string{"a", "b", "c"}},
+		{"one more", PhaseWiden, nil, []string{"b", "a", "c"}, &one, []string{"a", "b"}},
+		{"no room elsewhere", PhaseWiden, []string{"d"}, []string{"a"}, nil, []string{"a"}},
+		{"what was ever nominated, without room", PhaseHeal, []string{"d", "gone"}, nil, nil, []string{"a", "d"}},
+		{"every active one", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
+		{"a nominated one that lost its connection stays", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
+	} {
+		got := Wider(tc.phase, []string{"a"}, tc.ever, tc.order, usable, tc.by)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+	if got := Wider(PhaseAll, []string{"lost"}, nil, nil, usable, nil); got[0] != "lost" {
+		t.Errorf("revoking a nominated cluster would be a livelock: %v", got)
+	}
+}
+
+func TestUnplaceable(t *testing.T) {
+	giveUp := int32(3600)
+	yield := v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}
+	for _, tc := range []struct {
+		name     string
+		rule     v1alpha1.OnUnplaceable
+		reason   string
+		dispatch Dispatch
+		waiting  time.Duration
+		others   bool
+		want     State
+	}{
+		{"waits by default", v1alpha1.OnUnplaceable{}, ReasonNoRoom, Dispatch{}, time.Hour, true, Pending},
+		{"yields to others", yield, ReasonNoRoom, Dispatch{}, 5 * time.Minute, true, Retry},
+		{"not before its time", yield, ReasonNoRoom, Dispatch{}, 4 * time.Minute, true, Pending},
+		{"not if nobody else waits", yield, ReasonNoRoom, Dispatch{}, time.Hour, false, Pending},
+		{"not because a source is down", yield, ReasonNoMetrics, Dispatch{}, time.Hour, true, Pending},
+		{"the pause grows", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-9 * time.Minute)}, time.Hour, true, Pending},
+		{"and ends", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-10 * time.Minute)}, time.Hour, true, Retry},
+		{"gives up only if asked", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom, Dispatch{}, time.Hour, false, Rejected},
+	} {
+		d := Unplaceable(Decision{State: Pending, Reason: tc.reason}, tc.rule, tc.dispatch, tc.waiting, time.Hour, tc.others, t0)
+		if d.State != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.name, d.State, tc.want)
+		}
+	}
+	if YieldPause(1) != 5*time.Minute || YieldPause(9) != 30*time.Minute {
+		t.Errorf("pauses go from 5 to 30 minutes: %s, %s", YieldPause(1), YieldPause(9))
+	}
+}

@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSlotsOfAnotherShape(t *testing.T) {
+	for _, tc := range []struct {
+		name             string
+		theirs, pods     int64
+		ours             int64
+		theirModel       string
+		wantSlots, wantD int64
+	}{
+		{"the same shape", 8, 3, 8, h100, 3, 24},
+		{"larger pods take several of our slots", 8, 1, 4, h100, 2, 8},
+		{"and the odd rest of one more", 8, 1, 3, h100, 3, 8},
+		{"smaller pods may each spoil one slot", 1, 4, 8, h100, 4, 4},
+		{"another model takes nothing", 8, 3, 8, "NVIDIA-A100-SXM4-80GB", 0, 0},
+		{"an unknown model may be ours", 8, 3, 8, "", 3, 24},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := NewLedger(time.Second, time.Hour)
+			l.Debit(Entry{UID: "them", Cluster: "cluster1", Debited: t0,
+				PodSets: []PodSet{{Resource: "nvidia.com/gpu", Model: tc.theirModel, DevicesPerPod: tc.theirs, Pods: tc.pods}}})
+			p := PodSet{Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: tc.ours, Pods: 1}
+			v := l.View()
+			if got := v.Slots("cluster1", "us", p); got != tc.wantSlots {
+				t.Errorf("slots: got %d, want %d", got, tc.wantSlots)
+			}
+			if got := v.Devices("cluster1", "us", p); got != tc.wantD {
+				t.Errorf("devices: got %d, want %d", got, tc.wantD)
+			}
+			if got := v.Slots("cluster1", "them", p) + v.Slots("cluster2", "us", p); got != 0 {
+				t.Errorf("one's own entry and other clusters' must not count, got %d", got)
+			}
+		})
+	}
+}
+
+func TestLedgerRelease(t *testing.T) {
+	p := job("a", 8, 1).PodSets
+	fill := func() *Ledger {
+		l := NewLedger(5*time.Second, 10*time.Minute)
+		for _, c := range []string{"cluster1", "cluster2"} {
+			l.Debit(Entry{UID: "a", Cluster: c, PodSets: p, Debited: t0})
+		}
+		return l
+	}
+	held := func(l *Ledger) [2]int64 {
+		return [2]int64{l.Size()["cluster1"], l.Size()["cluster2"]}
+	}
+	sampled := func(at time.Duration) map[string]time.Time {
+		return map[string]time.Time{"cluster1": t0.Add(at), "cluster2": t0.Add(at)}
+	}
+
+	l := fill()
+	if l.Expire(sampled(time.Hour), t0.Add(time.Minute)); held(l) != [2]int64{8, 8} {
+		t.Errorf("what nobody admitted stays, however new the sample: %v", held(l))
+	}
+	if l.Admitted("a", "cluster2", t0.Add(10*time.Second)); held(l) != [2]int64{0, 8} {
+		t.Errorf("admission releases the others: %v", held(l))
+	}
+	if l.Expire(sampled(14*time.Second), t0.Add(20*time.Second)); held(l) != [2]int64{0, 8} {
+		t.Errorf("a sample within the settling time shows nothing yet: %v", held(l))
+	}
+	if l.Expire(sampled(16*time.Second), t0.Add(20*time.Second)); held(l) != [2]int64{0, 0} {
+		t.Errorf("a newer sample shows it: %v", held(l))
+	}
+	if l = fill(); !l.Release("a") || held(l) != [2]int64{0, 0} || l.Release("a") {
+		t.Errorf("the workload's end releases everything once: %v", held(l))
+	}
+	l = fill()
+	if l.Expire(nil, t0.Add(11*time.Minute)); held(l) != [2]int64{0, 0} {
+		t.Errorf("the TTL releases what nothing else did: %v", held(l))
+	}
+	l = fill()
+	added := l.Reserve(func(View) []Entry {
+		return []Entry{{UID: "a", Cluster: "cluster1", PodSets: p}, {UID: "a", Cluster: "cluster3", PodSets: p}}
+	})
+	if l.Undo(added); l.Size()["cluster1"] != 8 || l.Size()["cluster3"] != 0 {
+		t.Errorf("undo takes back only what was new: %v", l.Size())
+	}
+}
+
+func TestCreditsCountInRankingAlone(t *testing.T) {
+	l := NewLedger(5*time.Second, 10*time.Minute)
+	l.Credit(Credit{Cluster: "cluster1", PodSets: job("x", 8, 1).PodSets, Finished: t0})
+	full := cluster("cluster1", 0, 0, 0, 64)
+	if d := Decide(job("a", 8, 1), []Candidate{full}, Fleet{}, l.View(), rules(), 1, t0); d.State != Pending {
+		t.Errorf("a credit must not make room: %s", d.Message)
+	}
+	d := Decide(job("a", 1, 1), []Candidate{cluster("cluster1", 4, 4, 4, 64), cluster("cluster2", 4, 8, 4, 64)}, Fleet{}, l.View(), rules(), 1, t0)
+	if d.Order[0] != "cluster1" {
+		t.Errorf("4 free and 8 coming free beat 8 free, got %v", d.Order)
+	}
+	l.Expire(map[string]time.Time{"cluster1": t0.Add(6 * time.Second)}, t0.Add(7*time.Second))
+	if got := l.View().Credited("cluster1", t0.Add(-time.Second), job("a", 1, 1).PodSets[0]); got != 0 {
+		t.Errorf("a newer sample shows it: %d still credited", got)
+	}
+}

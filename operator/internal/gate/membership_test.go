@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func decided(names ...any) []Ranked {
+	var list []Ranked
+	for i := 0; i < len(names); i += 2 {
+		list = append(list, Ranked{Name: names[i].(string), Points: float64(names[i+1].(int))})
+	}
+	return list
+}
+
+// follow a configuration over rounds of ten seconds.
+func follow(current []string, inUse map[string]bool, rounds ...[]Ranked) [][]string {
+	var memory Memory
+	var history [][]string
+	for i, d := range rounds {
+		current = Membership(current, d, inUse, &memory, 10*time.Second, t0.Add(time.Duration(i)*10*time.Second)).Clusters
+		history = append(history, current)
+	}
+	return history
+}
+
+func TestMembership(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		current []string
+		inUse   map[string]bool
+		rounds  [][]Ranked
+		want    [][]string
+	}{
+		{name: "begins in the order of the points", rounds: [][]Ranked{decided("a", 10, "b", 50)}, want: [][]string{{"b", "a"}}},
+		{name: "a cluster that is no longer decided leaves after two rounds", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 0), decided("a", 0), decided("a", 0)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a"}}},
+		{name: "but not while it is in use", current: []string{"a", "b"}, inUse: map[string]bool{"b": true},
+			rounds: [][]Ranked{decided("a", 0), decided("a", 0), decided("a", 0), decided("a", 0)},
+			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}},
+		{name: "coming back in time resets the rounds", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 0), decided("a", 0, "b", 0), decided("a", 0), decided("a", 0), decided("a", 0)},
+			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}, {"a"}}},
+		{name: "never empty", current: []string{"a"}, rounds: [][]Ranked{nil, nil, nil, nil}, want: [][]string{{"a"}, {"a"}, {"a"}, {"a"}}},
+		{name: "a small lead changes no order", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 50, "b", 59), decided("a", 50, "b", 59), decided("a", 50, "b", 59)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
+		{name: "a large lead does once it lasted two rounds", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 50, "b", 60), decided("a", 50, "b", 60), decided("a", 50, "b", 60)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}}},
+		{name: "a lead that comes and goes never does", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 50, "b", 90), decided("a", 90, "b", 50), decided("a", 50, "b", 90), decided("a", 90, "b", 50)},
+			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, follow(tc.current, tc.inUse, tc.rounds...)); diff != "" {
+				t.Errorf("rounds (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMembershipIsCapped(t *testing.T) {
+	var many []Ranked
+	for i := range 25 {
+		many = append(many, Ranked{Name: fmt.Sprintf("c%02d", i), Points: float64(i)})
+	}
+	var memory Memory
+	w := Membership([]string{"c00"}, many, nil, &memory, time.Second, t0)
+	if len(w.Clusters) != MaxClusters || w.Clusters[0] != "c00" || w.Clusters[1] != "c24" {
+		t.Errorf("a member keeps its place and the best fill the rest: %v", w.Clusters)
+	}
+	if diff := cmp.Diff([]string{"c05", "c04", "c03", "c02", "c01"}, w.Truncated); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+}
