@@ -1,0 +1,180 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const valid = 90 * time.Second
+
+func want(value int32) *Desired {
+	return &Desired{
+		Cluster: "c1", Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: value}},
+		ValidUntil: now.Add(valid), Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m",
+	}
+}
+
+func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementScoreStatus {
+	until := metav1.NewTime(now.Add(validFor))
+	return &clusterv1alpha1.AddOnPlacementScoreStatus{
+		Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: value}}, ValidUntil: &until,
+		Conditions: []metav1.Condition{{Type: DataFresh, Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m"}},
+	}
+}
+
+func TestChanged(t *testing.T) {
+	held := want(5)
+	held.Status, held.Reason = metav1.ConditionFalse, ReasonHeld
+	short := want(5)
+	short.ValidUntil = now.Add(10 * time.Second)
+	more := want(5)
+	more.Scores = append(more.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "b"})
+	for _, tc := range []struct {
+		name string
+		live *clusterv1alpha1.AddOnPlacementScoreStatus
+		want *Desired
+		why  string
+	}{
+		{"nothing", live(5, valid), want(5), ""},
+		{"value", live(6, valid), want(5), "score"},
+		{"another score", live(5, valid), more, "score"},
+		{"condition", live(5, valid), held, "condition"},
+		{"less than a third used up", live(5, 61*time.Second), want(5), ""},
+		{"a third used up", live(5, 60*time.Second), want(5), "validity"},
+		{"expired", live(5, -time.Second), want(5), "validity"},
+		{"a hold that ends sooner", live(5, valid), short, "validity"},
+		{"a hold that stands", live(5, 10*time.Second), short, ""},
+		{"never written", &clusterv1alpha1.AddOnPlacementScoreStatus{}, want(5), "score"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Changed(tc.live, tc.want, now, valid); got != tc.why {
+				t.Errorf("got %q, want %q", got, tc.why)
+			}
+		})
+	}
+}
+
+// rounds evaluates a policy with the scores a and b over one cluster.
+func rounds(t *testing.T, inputs ...[2]score.Input) *score.Result {
+	t.Helper()
+	spec := &v1alpha1.ScoringPolicySpec{Total: &v1alpha1.TotalSpec{}}
+	for _, name := range []string{"a", "b"} {
+		spec.Scores = append(spec.Scores, v1alpha1.ScoreSpec{Name: name, Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}})
+	}
+	var last *score.Result
+	for i, in := range inputs {
+		last = score.Evaluate(score.Compile(spec), score.Samples{
+			Clusters: []string{"c1"}, Scores: [][]score.Input{{in[0]}, {in[1]}},
+		}, last, now.Add(time.Duration(i)*200*time.Second))
+	}
+	return last
+}
+
+func TestWant(t *testing.T) {
+	good, stale, absent := score.Input{Value: 40}, score.Input{Outcome: score.Stale}, score.Input{Outcome: score.Absent}
+	for _, tc := range []struct {
+		name    string
+		in      [][2]score.Input
+		scores  string
+		until   time.Duration // after the last round
+		reason  string
+		message string
+	}{
+		{"fresh", [][2]score.Input{{good, good}}, "a=40 b=40 total=40", valid, ReasonFresh, "every score has a fresh value"},
+		{"held", [][2]score.Input{{good, good}, {stale, good}}, "a=40 b=40 total=40", valid, ReasonHeld,
+			"a: Stale since 2026-01-02T03:07:25Z, held until 2026-01-02T03:09:05Z"},
+		{"stale after the hold", [][2]score.Input{{good, good}, {stale, good}, {stale, good}}, "a=-100 b=40 total=-100", valid, ReasonStale,
+			"a: Stale since 2026-01-02T03:07:25Z"},
+		{"missing", [][2]score.Input{{absent, good}}, "a=-100 b=40 total=-100", valid, ReasonMissing, "a: Absent since 2026-01-02T03:04:05Z"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rounds(t, tc.in...)
+			d := Want(r, true, valid)[0]
+			var scores string
+			for i, s := range d.Scores {
+				if i > 0 {
+					scores += " "
+				}
+				scores += fmt.Sprintf("%s=%d", s.Name, s.Value)
+			}
+			got := []any{scores, d.ValidUntil.Sub(r.Time.Time()), d.Reason, d.Message}
+			if diff := cmp.Diff([]any{tc.scores, tc.until, tc.reason, tc.message}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestValidityEndsWithTheHold(t *testing.T) {
+	r := rounds(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
+	if got := Want(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(300 * time.Second)) {
+		t.Errorf("valid until %v", got)
+	}
+}
+
+func TestOwns(t *testing.T) {
+	owner := Owner{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "p", UID: "1"}
+	obj := &clusterv1alpha1.AddOnPlacementScore{}
+	if owned, _ := owner.owns(obj); owned {
+		t.Error("owns an object without owner")
+	}
+	obj.OwnerReferences = []metav1.OwnerReference{owner.reference()}
+	if owned, current := owner.owns(obj); !owned || !current {
+		t.Error("does not own its object")
+	}
+	owner.UID = "2"
+	if owned, current := owner.owns(obj); !owned || current {
+		t.Error("a policy made anew must own what it left, as not current")
+	}
+	owner.Name = "q"
+	if owned, _ := owner.owns(obj); owned {
+		t.Error("owns another policy's object")
+	}
+}
+
+func TestSeed(t *testing.T) {
+	s := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "c1"}, Status: *live(7, valid)}
+	if d := cmp.Diff(score.Seed{Cluster: "c1", Values: map[string]int32{"a": 7}, SampleTime: now, Fresh: true}, seed(s, valid)); d != "" {
+		t.Error(d)
+	}
+	since := metav1.NewTime(now.Add(-time.Minute))
+	s.Status.Conditions[0].Status, s.Status.Conditions[0].LastTransitionTime = metav1.ConditionFalse, since
+	if got := seed(s, valid); got.Fresh || !got.SampleTime.Equal(since.Time) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// refusing is an API server that refuses every write with one error.
+type refusing struct {
+	client.Client
+	err error
+}
+
+func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func (r refusing) Create(context.Context, client.Object, ...client.CreateOption) error { return r.err }
+
+func (r refusing) Status() client.SubResourceWriter { return nil }
+
+func (r refusing) Scheme() *runtime.Scheme { return nil }
+
+func TestRefusedWritesAreReported(t *testing.T) {
+	p := Publisher{Client: refusing{err: fmt.Errorf("etcd is full")}}
+	r := p.Publish(context.Background(), Request{Name: "x", Want: []Desired{*want(1)}, Valid: valid, Now: now})
+	if r.Failed != 1 || r.Err == nil || r.Err.Error() != "write the score of c1: etcd is full" {
+		t.Errorf("%+v", r)
+	}
+}
