@@ -3,6 +3,7 @@ package gate
 import (
 	"reflect"
 	"sync"
+	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -30,13 +31,13 @@ type Board struct {
 	mu      sync.Mutex
 	gates   map[string]Gate
 	waiting map[string]int32
-	rivals  map[string]string
+	rivals  map[string]rival
 	watch   []func(gate string)
 }
 
 // NewBoard without gates.
 func NewBoard() *Board {
-	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}, rivals: map[string]string{}}
+	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}, rivals: map[string]rival{}}
 }
 
 // OnChange calls f after a gate changed. f must not block.
@@ -53,12 +54,25 @@ func (b *Board) Put(g Gate) {
 	b.gates[g.Name] = g
 	watch := b.watch
 	b.mu.Unlock()
-	if ok && reflect.DeepEqual(old, g) {
+	if ok && reflect.DeepEqual(steady(old), steady(g)) {
 		return
 	}
 	for _, f := range watch {
 		f(g.Name)
 	}
+}
+
+// steady part of a gate: a score that is merely renewed is no change.
+func steady(g Gate) Gate {
+	clusters := make([]Cluster, len(g.Clusters))
+	for i, c := range g.Clusters {
+		clusters[i] = Cluster{Name: c.Name, Scores: map[string]Score{}}
+		for key, s := range c.Scores {
+			clusters[i].Scores[key] = Score{Value: s.Value}
+		}
+	}
+	g.Clusters = clusters
+	return g
 }
 
 // Delete a gate.
@@ -94,16 +108,28 @@ func (b *Board) Waiting(name string) int32 {
 	return b.waiting[name]
 }
 
-// SetRival records that somebody else nominates clusters for a gate's workloads.
-func (b *Board) SetRival(name, evidence string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rivals[name] = evidence
+// rivalFor is how long evidence of another dispatcher counts.
+const rivalFor = 10 * time.Minute
+
+type rival struct {
+	evidence string
+	seen     time.Time
 }
 
-// Rival is the evidence that somebody else nominates; empty = none.
-func (b *Board) Rival(name string) string {
+// SetRival records that somebody else nominates clusters for a gate's workloads.
+func (b *Board) SetRival(name, evidence string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rivals[name]
+	b.rivals[name] = rival{evidence: evidence, seen: now}
+}
+
+// Rival is the evidence that somebody else nominates; empty = none of late.
+func (b *Board) Rival(name string, now time.Time) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.rivals[name]
+	if now.Sub(r.seen) > rivalFor {
+		return ""
+	}
+	return r.evidence
 }

@@ -3,6 +3,8 @@ package placementgate
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -13,8 +15,27 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// conditionRival warns that somebody else nominates clusters for our workloads.
-const conditionRival = "DispatcherMismatch"
+const (
+	// conditionRival warns that somebody else nominates clusters for our workloads.
+	conditionRival = "DispatcherMismatch"
+	// conditionScores: every score that the gate names is published for some cluster.
+	conditionScores = "ScoresFound"
+)
+
+// scoresFound names the scores that no cluster has.
+func scoresFound(in *input) outcome {
+	var absent []string
+	for _, p := range in.gate.Spec.Policies {
+		key := gate.ScoreKey(p.Name, p.Score)
+		if !slices.ContainsFunc(in.clusters, func(c gate.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
+			absent = append(absent, key)
+		}
+	}
+	if len(absent) > 0 {
+		return outcome{metav1.ConditionFalse, "NoSuchScore", "no decided cluster has an AddOnPlacementScore with " + strings.Join(absent, ", ")}
+	}
+	return outcome{metav1.ConditionTrue, "Found", "every score is published"}
+}
 
 // conditions of the gate. Every one is set on the first visit.
 func conditions(in *input, configured outcome) []metav1.Condition {
@@ -54,6 +75,7 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 		{v1alpha1.ConditionQueriesValid, queries},
 		{v1alpha1.ConditionPlacementFound, placement},
 		{v1alpha1.ConditionConfigured, configured},
+		{conditionScores, scoresFound(in)},
 		{v1alpha1.ConditionSingleCandidate, single},
 		{conditionRival, rival},
 	} {

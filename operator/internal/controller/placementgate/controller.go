@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for gate %s: %w", g.Name, err)
 	}
-	in.rival = r.opts.Board.Rival(g.Name)
+	in.rival = r.opts.Board.Rival(g.Name, r.opts.Now())
 	in.waiting = r.opts.Board.Waiting(g.Name)
 	if err := r.report(ctx, in, configured); err != nil {
 		return reconcile.Result{}, err

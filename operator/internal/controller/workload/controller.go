@@ -54,7 +54,8 @@ type Reconciler struct {
 	waiting  *waiters
 	tracks   *tracks
 	metrics  *metrics
-	rebuild  sync.Once
+	rebuild  sync.Mutex
+	rebuilt  bool
 }
 
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;patch
@@ -109,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.track(s)
+	r.track(ctx, s)
 	var result reconcile.Result
 	switch {
 	case len(s.own) > 0:

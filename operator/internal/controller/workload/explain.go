@@ -14,35 +14,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// Explanation of one workload: why it is where it is, or what it waits for.
-type Explanation struct {
-	Workload string `json:"workload"`
-	Gate     string `json:"gate,omitempty"`
-	// Check is our entry as it stands on the workload.
-	State   string `json:"state,omitempty"`
-	Message string `json:"message,omitempty"`
-	// WaitsFor says in one sentence what has to happen next.
-	WaitsFor  string           `json:"waitsFor"`
-	Cluster   string           `json:"cluster,omitempty"`
-	Nominated []string         `json:"nominated,omitempty"`
-	Dispatch  gate.Dispatch    `json:"dispatch"`
-	Facts     gate.Facts       `json:"facts"`
-	Decision  gate.Decision    `json:"decision"`
-	Clusters  []ClusterExplain `json:"clusters,omitempty"`
-	// Problem of the metrics source.
-	Problem string `json:"problem,omitempty"`
-}
-
-// ClusterExplain is one candidate.
-type ClusterExplain struct {
-	gate.Verdict
-	Why    string                `json:"why"`
-	Scores map[string]gate.Score `json:"scores,omitempty"`
-	Ledger []gate.Entry          `json:"ledger,omitempty"`
-}
-
 // Explain decides anew, writes nothing, and says why.
-func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*Explanation, error) {
+func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
 	wl := &kueue.Workload{}
 	if err := r.client.Get(ctx, key, wl); err != nil {
 		return nil, err
@@ -51,7 +24,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*Explan
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
+	e := &gate.Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
 	if wl.Status.ClusterName != nil {
 		e.Cluster = *wl.Status.ClusterName
 	}
@@ -69,7 +42,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*Explan
 	return e, nil
 }
 
-func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *Explanation) {
+func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *gate.Explanation) {
 	e.Facts = r.facts(ctx, s.wl, &g.Spec)
 	answers, fleet := r.ask.answers(ctx, g, e.Facts)
 	list := candidates(s, g, answers)
@@ -77,12 +50,12 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	e.Problem = fleet.Problem
 	e.Decision = gate.Decide(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
 	for i, v := range e.Decision.Verdicts {
-		e.Clusters = append(e.Clusters, ClusterExplain{Verdict: v, Why: v.Why(), Scores: list[i].Scores, Ledger: view.Entries(v.Cluster)})
+		e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: v.Why(), Scores: list[i].Scores, Ledger: view.Entries(v.Cluster)})
 	}
 	e.Decision.Verdicts = nil
 }
 
-func waitsFor(s *subject, e *Explanation, g gate.Gate, known bool) string {
+func waitsFor(s *subject, e *gate.Explanation, g gate.Gate, known bool) string {
 	switch {
 	case gate.IsFinished(s.wl):
 		return "nothing: it is finished"

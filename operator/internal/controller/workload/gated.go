@@ -56,7 +56,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	g, ok := r.gateOf(s)
 	if !ok {
 		r.waiting.park(s.gateName, s.key())
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.noGate(ctx, s)
 	}
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
 	if err != nil {
@@ -112,6 +112,15 @@ func entry(f gate.Facts, cluster string, now time.Time) gate.Entry {
 	return gate.Entry{UID: f.UID, Workload: f.Key(), Cluster: cluster, PodSets: f.PodSets, Debited: now}
 }
 
+// noGate says so on the workload; a gate that was merely not read yet is no news.
+func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
+	message := "PlacementGate " + s.gateName + " does not exist"
+	if _, exists := r.specOf(ctx, s.gateName); exists || s.check().Message == message {
+		return nil
+	}
+	return r.applyCheck(ctx, s.wl, s.own[0], gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
+}
+
 // unplaceable applies the gate's onUnplaceable.
 func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, error) {
 	rule := g.Spec.OnUnplaceable
@@ -162,7 +171,7 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
 	}
 	if foreign := slices.DeleteFunc(slices.Clone(nominated), func(c string) bool { return slices.Contains(dispatch.Nominated, c) }); len(foreign) > 0 {
-		r.board.SetRival(g.Name, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(foreign, ", ")))
+		r.board.SetRival(g.Name, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(foreign, ", ")), r.now())
 		return reconcile.Result{}, nil
 	}
 	now := r.now()
@@ -177,6 +186,9 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	added := r.ledger.Reserve(func(view gate.View) (debits []gate.Entry) {
 		d := gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), dispatch.Attempt, now)
 		wider = gate.Wider(phase, nominated, dispatch.Ever, d.Order, s.usable, widen(g).By)
+		if phase != gate.PhaseWiden {
+			return nil // blind to fit: it may never come to take anything there
+		}
 		for _, c := range wider[len(nominated):] {
 			debits = append(debits, entry(facts, c, now))
 		}

@@ -47,11 +47,13 @@ func (t *tracks) uid(key types.NamespacedName) types.UID {
 	return t.uids[key]
 }
 
-// run records that a workload is on a cluster.
-func (t *tracks) run(uid types.UID, e gate.Entry) {
+// run records that a workload is on a cluster, and says whether that is news.
+func (t *tracks) run(uid types.UID, e gate.Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	old, known := t.running[uid]
 	t.running[uid] = e
+	return !known || old.Cluster != e.Cluster
 }
 
 // stop forgets that a workload runs, and returns where it ran.
@@ -71,7 +73,7 @@ func (t *tracks) forget(key types.NamespacedName) {
 }
 
 // track a workload in the ledger: admitted somewhere, or over.
-func (r *Reconciler) track(s *subject) {
+func (r *Reconciler) track(ctx context.Context, s *subject) {
 	uid := string(s.wl.UID)
 	if !gate.HoldsQuota(s.wl) {
 		r.over(s.wl.UID, s.key())
@@ -87,8 +89,10 @@ func (r *Reconciler) track(s *subject) {
 	}
 	cluster := *s.wl.Status.ClusterName
 	admitted := admittedAt(s.wl, s.mk, r.now())
-	e := entry(r.facts(context.Background(), s.wl, &g.Spec), cluster, admitted)
-	r.tracks.run(s.wl.UID, e)
+	e := entry(r.facts(ctx, s.wl, &g.Spec), cluster, admitted)
+	if !r.tracks.run(s.wl.UID, e) {
+		return
+	}
 	if r.now().Sub(admitted) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}
@@ -118,17 +122,21 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 }
 
 // rebuildOnce debits what was nominated before this process started.
-func (r *Reconciler) rebuildOnce(ctx context.Context) (err error) {
-	r.rebuild.Do(func() {
-		list := &kueue.WorkloadList{}
-		if err = r.client.List(ctx, list); err != nil {
-			return
-		}
-		for i := range list.Items {
-			r.rebuildFrom(ctx, &list.Items[i])
-		}
-	})
-	return err
+func (r *Reconciler) rebuildOnce(ctx context.Context) error {
+	r.rebuild.Lock()
+	defer r.rebuild.Unlock()
+	if r.rebuilt {
+		return nil
+	}
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		r.rebuildFrom(ctx, &list.Items[i])
+	}
+	r.rebuilt = true
+	return nil
 }
 
 func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {

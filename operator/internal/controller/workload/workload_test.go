@@ -23,7 +23,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
@@ -189,7 +188,7 @@ func TestWaitsForRoomThenIsNominated(t *testing.T) {
 
 	answer := httptest.NewRecorder()
 	served.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/explain/workload/room/big", nil))
-	var e workload.Explanation
+	var e gate.Explanation
 	g.Expect(json.Unmarshal(answer.Body.Bytes(), &e)).To(Succeed(), answer.Body.String())
 	g.Expect(e.WaitsFor).To(Equal("no cluster has 8 free " + h100 + " on one node: best is room-2 with 6"))
 	g.Expect(e.Clusters).To(HaveLen(2))
