@@ -60,7 +60,7 @@ func (s *Sources) Delete(name string) {
 	old := s.entries[name]
 	delete(s.entries, name)
 	s.mu.Unlock()
-	old.close()
+	old.close(nil)
 }
 
 // Names of all sources, sorted.
@@ -78,11 +78,13 @@ func (s *Sources) put(name string, e entry) {
 	old := s.entries[name]
 	s.entries[name] = e
 	s.mu.Unlock()
-	old.close()
+	old.close(e.querier)
 }
 
-func (e entry) close() {
-	if c, ok := e.querier.(interface{ Close() }); ok {
+// close frees a client that is not the one in use now.
+func (e entry) close(now Querier) {
+	c, ok := e.querier.(*Client)
+	if current, _ := now.(*Client); ok && c != current {
 		c.Close()
 	}
 }
