@@ -285,7 +285,7 @@ func TestChangedPolicyCountsAtOnce(t *testing.T) {
 	s.Damping.RiseSeconds = 600
 	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
 	f.round(0, v(10))
-	f.last.Restart()
+	f.last = f.last.Restart()
 	f.round(30, v(90))
 	f.expect(0, "90 Scored")
 }

@@ -1,6 +1,9 @@
 package score
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Outcome says what a cluster's answer to one query was.
 type Outcome uint8
@@ -107,12 +110,16 @@ type Result struct {
 	answered []Instant // per cluster, its last fresh answer
 }
 
-// Restart is called when the policy's spec has changed: points of the old spec are
-// still held, and the next value counts at once instead of being damped from them.
-func (r *Result) Restart() {
-	for i := range r.Cells {
-		r.Cells[i].memory.jump = true
+// Restart is what a round starts from when the policy's spec has changed: points of
+// the old spec are still held, and the next value counts at once instead of being
+// damped from them.
+func (r *Result) Restart() *Result {
+	fresh := *r
+	fresh.Cells = slices.Clone(r.Cells)
+	for i := range fresh.Cells {
+		fresh.Cells[i].memory.jump = true
 	}
+	return &fresh
 }
 
 // Row returns the cells of cluster i.

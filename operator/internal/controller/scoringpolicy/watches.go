@@ -1,0 +1,65 @@
+package scoringpolicy
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// reachabilityChanged lets a policy ask as soon as its source is there, changed or
+// mended, without waiting for its period.
+func reachabilityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*v1alpha1.MetricsSource)
+		after, ok2 := e.ObjectNew.(*v1alpha1.MetricsSource)
+		return ok1 && ok2 && (before.Generation != after.Generation || reachable(before) != reachable(after))
+	}}
+}
+
+func reachable(s *v1alpha1.MetricsSource) bool {
+	return meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReachable)
+}
+
+// membershipChanged leaves out the heartbeats of clusters: only what selects or maps
+// a cluster matters.
+func membershipChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*clusterv1.ManagedCluster)
+		after, ok2 := e.ObjectNew.(*clusterv1.ManagedCluster)
+		return ok1 && ok2 && (before.Spec.HubAcceptsClient != after.Spec.HubAcceptsClient ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!maps.Equal(before.Labels, after.Labels) ||
+			!slices.Equal(before.Status.ClusterClaims, after.Status.ClusterClaims))
+	}}
+}
+
+func (r *Reconciler) policiesOfSource(ctx context.Context, source client.Object) []reconcile.Request {
+	return r.policies(ctx, func(p *v1alpha1.ScoringPolicy) bool { return p.Spec.SourceRef.Name == source.GetName() })
+}
+
+func (r *Reconciler) policiesOfCluster(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.policies(ctx, func(*v1alpha1.ScoringPolicy) bool { return true })
+}
+
+func (r *Reconciler) policies(ctx context.Context, pick func(*v1alpha1.ScoringPolicy) bool) []reconcile.Request {
+	var list v1alpha1.ScoringPolicyList
+	if err := r.client.List(ctx, &list); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if pick(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
