@@ -10,6 +10,7 @@ GOLANGCI      := $(GO) tool -modfile=.tools/golangci-lint.mod golangci-lint
 LAB           := $(GO) run ./test/lab
 # Only the exporter needs cgo: it loads NVIDIA's library at run time.
 export CGO_ENABLED := 0
+export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 
 .PHONY: help
 help: ## Show this list

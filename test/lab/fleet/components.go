@@ -207,7 +207,7 @@ func (f family) build(ctx context.Context, root, dir string, out io.Writer) erro
 func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), cgo, "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), cgo, "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "GOFLAGS=", "GOWORK=off")
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return err

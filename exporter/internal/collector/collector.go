@@ -1,0 +1,201 @@
+// Package collector reads every device in the background and keeps the result as
+// one immutable set of metric families. A scrape only renders it: no device is
+// ever called by one.
+package collector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+//go:generate go run ./metricsmd ../../METRICS.md
+
+// Config of a Collector.
+type Config struct {
+	Node     string        // Kubernetes name of the node, also Hostname
+	Interval time.Duration // between collections
+	Deadline time.Duration // of one reading; 1 s by default
+	Log      *slog.Logger
+	Now      func() time.Time // time.Now by default
+}
+
+// Collector reads a Source into families.
+type Collector struct {
+	cfg    Config
+	source device.Source
+	pods   *podmap.Poller
+
+	snapshot atomic.Pointer[snapshot]
+	known    map[string]*known // by UUID; only the collecting goroutine uses it
+}
+
+// snapshot never changes once it is stored.
+type snapshot struct {
+	families []*dto.MetricFamily // by name
+	at       time.Time
+}
+
+// known is what is remembered of a device between collections.
+type known struct {
+	device   device.Device
+	reading  device.Reading
+	fresh    bool // read in this collection
+	lost     bool
+	pending  chan outcome // a reading past its deadline
+	took     time.Duration
+	xids     map[uint64]float64
+	lastXID  uint64
+	idleFrom time.Time
+}
+
+type outcome struct {
+	reading device.Reading
+	err     error
+	took    time.Duration
+}
+
+// New collector; call Run, or Collect for a single time.
+func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
+	if cfg.Deadline == 0 {
+		cfg.Deadline = time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Collector{cfg: cfg, source: source, pods: pods, known: map[string]*known{}}
+}
+
+// Run collects at each interval until ctx ends.
+func (c *Collector) Run(ctx context.Context) {
+	tick := time.NewTicker(c.cfg.Interval)
+	defer tick.Stop()
+	said := ""
+	for {
+		err := c.Collect(ctx)
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			c.cfg.Log.Warn("collection failed; serving the last one", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Collect once: who holds what, then every device, then the new snapshot. It
+// fails, and leaves the last snapshot, only when the devices can't be listed.
+func (c *Collector) Collect(ctx context.Context) error {
+	// An unknown map is visible as plimsoll_exporter_unmapped_devices.
+	_ = c.pods.Poll(ctx)
+	devices, err := c.source.Devices(ctx)
+	if err != nil {
+		return err
+	}
+	present := map[string]bool{}
+	for _, d := range devices {
+		present[d.UUID] = true
+		k := c.known[d.UUID]
+		if k == nil {
+			k = &known{xids: map[uint64]float64{}}
+			c.known[d.UUID] = k
+		}
+		k.device = d
+		c.read(ctx, k)
+	}
+	for uuid := range c.known {
+		if !present[uuid] {
+			delete(c.known, uuid)
+		}
+	}
+	for _, xid := range c.source.XIDs() {
+		if k := c.known[xid.UUID]; k != nil {
+			k.xids[xid.Code]++
+			k.lastXID = xid.Code
+		}
+	}
+	now := c.cfg.Now()
+	pods, podErr := c.pods.Last()
+	c.snapshot.Store(&snapshot{families: c.render(now, devices, pods, podErr), at: now})
+	return nil
+}
+
+// read a device within the deadline. One whose reading has stalled is left alone
+// until that reading returns, so that a wedged device costs one goroutine, once.
+func (c *Collector) read(ctx context.Context, k *known) {
+	k.fresh = false
+	if k.pending == nil {
+		k.pending = make(chan outcome, 1)
+		go func(pending chan<- outcome, d device.Device) {
+			start := time.Now()
+			reading, err := c.source.Read(ctx, d)
+			pending <- outcome{reading, err, time.Since(start)}
+		}(k.pending, k.device)
+	} else if len(k.pending) == 0 {
+		return
+	}
+	timer := time.NewTimer(c.cfg.Deadline)
+	defer timer.Stop()
+	select {
+	case o := <-k.pending:
+		k.pending, k.took = nil, o.took
+		k.lost = errors.Is(o.err, device.ErrLost)
+		switch {
+		case o.err == nil:
+			k.reading, k.fresh = o.reading, true
+			k.trackIdle(o.reading)
+		case !k.lost:
+			c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
+		}
+	case <-timer.C:
+		c.cfg.Log.Warn("a device does not answer", "uuid", k.device.UUID, "deadline", c.cfg.Deadline)
+	}
+}
+
+// trackIdle remembers since when the device has done nothing.
+func (k *known) trackIdle(r device.Reading) {
+	utilisation, ok := r.Get(device.GPUUtil)
+	switch {
+	case !ok || utilisation >= 1:
+		k.idleFrom = time.Time{}
+	case k.idleFrom.IsZero():
+		k.idleFrom = r.Time
+	}
+}
+
+func (k *known) hung() bool    { return k.pending != nil }
+func (k *known) healthy() bool { return !k.lost && !k.hung() }
+
+// Healthy is nil while the last collection is younger than three intervals (ten
+// seconds at least), else what to look at.
+func (c *Collector) Healthy() error {
+	limit := max(3*c.cfg.Interval, 10*time.Second)
+	s := c.snapshot.Load()
+	if s == nil {
+		return errors.New("no collection has succeeded yet; the log says why")
+	}
+	if age := c.cfg.Now().Sub(s.at); age > limit {
+		return errors.New("the last collection is " + age.Round(time.Second).String() + " old; the log says why")
+	}
+	return nil
+}
+
+// Gather hands out the last snapshot's families. They are shared and must not be changed.
+func (c *Collector) Gather() []*dto.MetricFamily {
+	if s := c.snapshot.Load(); s != nil {
+		return s.families
+	}
+	return nil
+}

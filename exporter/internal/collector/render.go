@@ -1,0 +1,208 @@
+package collector
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+// page collects families while a snapshot is rendered.
+type page map[string]*dto.MetricFamily
+
+func (p page) add(name string, kind dto.MetricType, help string, labels []*dto.LabelPair, v float64) {
+	f := p[name]
+	if f == nil {
+		f = &dto.MetricFamily{Name: proto.String(name), Help: proto.String(help), Type: kind.Enum()}
+		p[name] = f
+	}
+	m := &dto.Metric{Label: labels}
+	if kind == counter {
+		m.Counter = &dto.Counter{Value: proto.Float64(v)}
+	} else {
+		m.Gauge = &dto.Gauge{Value: proto.Float64(v)}
+	}
+	f.Metric = append(f.Metric, m)
+}
+
+// own adds one of our metrics; values are in the order of its labels.
+func (p page) own(o own, v float64, values ...string) {
+	p.add(o.name, o.kind, o.help, pairs(o.labels, values), v)
+}
+
+func (p page) families() []*dto.MetricFamily {
+	out := make([]*dto.MetricFamily, 0, len(p))
+	for _, f := range p {
+		out = append(out, f)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
+	return out
+}
+
+func pairs(names, values []string) []*dto.LabelPair {
+	out := make([]*dto.LabelPair, len(names))
+	for i, name := range names {
+		out[i] = &dto.LabelPair{Name: proto.String(name), Value: proto.String(values[i])}
+	}
+	return out
+}
+
+// render everything that is known now.
+func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*dto.MetricFamily {
+	p := page{}
+	p.own(lastCollection, seconds(now), c.cfg.Node)
+	for _, d := range devices {
+		k := c.known[d.UUID]
+		holders := holdersOf(pods, d)
+		c.renderDevice(p, k, holders)
+		c.renderOwn(p, now, k, holders)
+	}
+	c.renderNode(p, devices, pods, podErr)
+	return p.families()
+}
+
+// renderDevice writes dcgm-exporter's metrics: one series, or one for each
+// container that holds the device.
+func (c *Collector) renderDevice(p page, k *known, holders []podmap.Holder) {
+	labelSets := [][]*dto.LabelPair{c.dcgm(k.device, nil)}
+	if len(holders) > 0 {
+		labelSets = labelSets[:0]
+		for _, h := range holders {
+			labelSets = append(labelSets, c.dcgm(k.device, &h))
+		}
+	}
+	for _, labels := range labelSets {
+		if k.fresh {
+			for _, f := range fields {
+				if v, ok := k.reading.Get(f.field); ok {
+					p.add(f.name, f.kind, f.help, labels, v)
+				}
+			}
+		}
+		p.add(xidErrors.name, xidErrors.kind, xidErrors.help, labels, float64(k.lastXID))
+	}
+}
+
+func (c *Collector) dcgm(d device.Device, h *podmap.Holder) []*dto.LabelPair {
+	labels := pairs(dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, d.Model, c.cfg.Node})
+	if h != nil {
+		labels = append(labels, pairs([]string{"container", "namespace", "pod"}, []string{h.Container, h.Namespace, h.Pod})...)
+	}
+	return labels
+}
+
+// renderOwn writes what placement needs of one device.
+func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.Holder) {
+	id := []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), Model(k.device.Model)}
+	p.own(deviceLost, flag(k.lost), id...)
+	p.own(deviceHung, flag(k.hung()), id...)
+	if !k.reading.Time.IsZero() {
+		p.own(lastSample, seconds(k.reading.Time), id...)
+	}
+	p.own(callSeconds, k.took.Seconds(), id...)
+	if len(holders) > 0 {
+		idle := 0.0
+		if !k.idleFrom.IsZero() {
+			idle = now.Sub(k.idleFrom).Seconds()
+		}
+		p.own(idleAllocated, idle, id...)
+	}
+	for _, h := range holders {
+		p.own(ownerInfo, 1, append(id[:4:4], h.Namespace, h.Pod, h.Container)...)
+	}
+	for _, xid := range sortedXIDs(k.xids) {
+		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
+	}
+}
+
+// renderNode counts the node's devices by resource and model. Without the
+// kubelet's word nothing is known to be free, and the counts are absent.
+func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map, podErr error) {
+	if podErr != nil {
+		p.own(mappedDevices, 0, c.cfg.Node)
+		p.own(unmapped, float64(len(devices)), c.cfg.Node, "kubelet does not answer")
+		return
+	}
+	type group struct{ resource, model string }
+	counts := map[group]map[string]float64{}
+	mapped := 0.0
+	for _, d := range devices {
+		resource, ok := pods.Allocatable[d.UUID]
+		if !ok {
+			resource, ok = pods.Allocatable[d.Minor]
+		}
+		if !ok {
+			continue
+		}
+		mapped++
+		g := group{resource, Model(d.Model)}
+		if counts[g] == nil {
+			counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
+		}
+		held := len(holdersOf(pods, d)) > 0
+		healthy := c.known[d.UUID].healthy()
+		shared := pods.Shared[d.UUID] || pods.Shared[d.Minor]
+		counts[g]["allocatable"]++
+		counts[g]["allocated"] += flag(held)
+		counts[g]["unhealthy"] += flag(!healthy)
+		counts[g]["free"] += flag(!held && healthy && !shared)
+	}
+	for g, states := range counts {
+		for state, n := range states {
+			p.own(nodeDevices, n, c.cfg.Node, g.resource, g.model, state)
+		}
+	}
+	if f := p[nodeDevices.name]; f != nil {
+		sort.Slice(f.Metric, func(i, j int) bool { return labelKey(f.Metric[i]) < labelKey(f.Metric[j]) })
+	}
+	p.own(mappedDevices, mapped, c.cfg.Node)
+	if missing := float64(len(devices)) - mapped; missing > 0 {
+		p.own(unmapped, missing, c.cfg.Node, "not allocatable by the kubelet")
+	}
+	for reason, n := range pods.Unmapped {
+		p.own(unmapped, float64(n), c.cfg.Node, reason)
+	}
+}
+
+func holdersOf(pods podmap.Map, d device.Device) []podmap.Holder {
+	if holders := pods.Holders[d.UUID]; len(holders) > 0 {
+		return holders
+	}
+	return pods.Holders[d.Minor]
+}
+
+// Model is a product name in the form of GPU feature discovery's labels.
+func Model(product string) string { return strings.Join(strings.Fields(product), "-") }
+
+func labelKey(m *dto.Metric) string {
+	var b strings.Builder
+	for _, l := range m.Label {
+		b.WriteString(l.GetValue())
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+func sortedXIDs(xids map[uint64]float64) []uint64 {
+	out := make([]uint64, 0, len(xids))
+	for xid := range xids {
+		out = append(out, xid)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i] < out[j] })
+	return out
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

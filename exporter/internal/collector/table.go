@@ -1,0 +1,110 @@
+package collector
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// field is one row of the one table of device metrics: what a device tells, and
+// what dcgm-exporter calls it.
+type field struct {
+	field device.Field
+	name  string
+	kind  dto.MetricType
+	unit  string
+	help  string
+	route string // where NVML gives it
+}
+
+const gauge, counter = dto.MetricType_GAUGE, dto.MetricType_COUNTER
+
+var fields = []field{
+	{device.SMClock, "DCGM_FI_DEV_SM_CLOCK", gauge, "MHz", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
+	{device.MemClock, "DCGM_FI_DEV_MEM_CLOCK", gauge, "MHz", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
+	{device.MemoryTemp, "DCGM_FI_DEV_MEMORY_TEMP", gauge, "C", "Memory temperature (in C).", "field 82"},
+	{device.GPUTemp, "DCGM_FI_DEV_GPU_TEMP", gauge, "C", "GPU temperature (in C).", "nvmlDeviceGetTemperature"},
+	{device.PowerUsage, "DCGM_FI_DEV_POWER_USAGE", gauge, "W", "Power draw (in W).", "nvmlDeviceGetPowerUsage"},
+	{device.TotalEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", counter, "mJ", "Total energy consumption since boot (in mJ).", "nvmlDeviceGetTotalEnergyConsumption"},
+	{device.PCIeReplay, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", counter, "1", "Total number of PCIe retries.", "nvmlDeviceGetPcieReplayCounter"},
+	{device.GPUUtil, "DCGM_FI_DEV_GPU_UTIL", gauge, "%", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates"},
+	{device.MemCopyUtil, "DCGM_FI_DEV_MEM_COPY_UTIL", gauge, "%", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates"},
+	{device.EncUtil, "DCGM_FI_DEV_ENC_UTIL", gauge, "%", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization"},
+	{device.DecUtil, "DCGM_FI_DEV_DEC_UTIL", gauge, "%", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization"},
+	{device.FBFree, "DCGM_FI_DEV_FB_FREE", gauge, "MiB", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBUsed, "DCGM_FI_DEV_FB_USED", gauge, "MiB", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBReserved, "DCGM_FI_DEV_FB_RESERVED", gauge, "MiB", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.PowerLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Current power limit (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
+	{device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"},
+	{device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"},
+	{device.RowRemapFailure, "DCGM_FI_DEV_ROW_REMAP_FAILURE", gauge, "1", "Whether remapping of rows has failed.", "nvmlDeviceGetRemappedRows"},
+}
+
+// own is a metric that only Plimsoll has.
+type own struct {
+	name   string
+	kind   dto.MetricType
+	labels []string
+	help   string
+}
+
+var deviceLabels = []string{"node", "uuid", "gpu", "model"}
+
+var (
+	nodeDevices    = own{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, not allocated, healthy, whole)."}
+	deviceLost     = own{"plimsoll_device_lost", gauge, deviceLabels, "1 when the device fell off the bus."}
+	deviceHung     = own{"plimsoll_device_hung", gauge, deviceLabels, "1 when a call to the device is past its deadline."}
+	lastSample     = own{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the device's last successful reading."}
+	lastCollection = own{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
+	idleAllocated  = own{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Seconds for which the device has been allocated with less than 1% utilisation."}
+	ownerInfo      = own{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
+	xidTotal       = own{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started."}
+	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
+	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
+	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
+	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
+)
+
+var owns = []own{nodeDevices, deviceLost, deviceHung, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, callSeconds}
+
+// dcgmLabels come first, in this order, on every DCGM metric; container,
+// namespace and pod follow where something holds the device.
+var dcgmLabels = []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
+
+// severity of an XID, after NVIDIA's catalogue.
+func severity(xid uint64) string {
+	switch xid {
+	case 48, 62, 64, 74, 79, 95, 119, 120:
+		return "critical"
+	case 94:
+		return "warning"
+	case 13, 31, 43:
+		return "application"
+	}
+	return "info"
+}
+
+// WriteMarkdown writes the catalogue of every metric.
+func WriteMarkdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")
+	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
+		"`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n")
+	b.WriteString("| metric | type | unit | what | where NVML gives it |\n|---|---|---|---|---|\n")
+	for _, f := range fields {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)
+	}
+	fmt.Fprintf(&b, "| `%s` | gauge | 1 | %s | event set |\n", xidErrors.name, xidErrors.help)
+	b.WriteString("\n## Placement\n\n`model` is the device's product name with blanks replaced by `-`, as GPU feature discovery labels nodes.\n\n| metric | type | labels | what |\n|---|---|---|---|\n")
+	for _, o := range owns {
+		if o.labels != nil {
+			fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", o.name, strings.ToLower(o.kind.String()), strings.Join(o.labels, "` `"), o.help)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

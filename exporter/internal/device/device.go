@@ -1,0 +1,82 @@
+// Package device is what a device can tell, whoever made it. Sources fill it,
+// the collector reads it; neither knows the other.
+package device
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Device is what does not change while a device is there.
+type Device struct {
+	UUID      string // GPU-…
+	Index     int    // as the vendor's tools number it
+	Minor     string // nvidia0
+	PCIBusID  string // 00000000:1B:00.0
+	Model     string // product name, as the vendor's library gives it
+	MemoryMiB int64
+}
+
+// Field names a value that a device may be able to tell.
+type Field int
+
+// Fields of a reading, with their units.
+const (
+	SMClock                   Field = iota // MHz
+	MemClock                               // MHz
+	MemoryTemp                             // °C
+	GPUTemp                                // °C
+	PowerUsage                             // W
+	TotalEnergy                            // mJ since the driver was loaded
+	PCIeReplay                             // count
+	GPUUtil                                // %
+	MemCopyUtil                            // %
+	EncUtil                                // %
+	DecUtil                                // %
+	FBFree                                 // MiB
+	FBUsed                                 // MiB
+	FBReserved                             // MiB
+	PowerLimit                             // W
+	CorrectableRemappedRows                // count
+	UncorrectableRemappedRows              // count
+	RowRemapFailure                        // 0 or 1
+	NumFields
+)
+
+// Reading is what a device told at one time. A field it could not tell is
+// absent, never 0.
+type Reading struct {
+	Time   time.Time
+	values [NumFields]float64
+	has    [NumFields]bool
+}
+
+// Set a field's value.
+func (r *Reading) Set(f Field, v float64) { r.values[f], r.has[f] = v, true }
+
+// Get a field's value; ok is false where the device could not tell.
+func (r *Reading) Get(f Field) (v float64, ok bool) { return r.values[f], r.has[f] }
+
+// XID is a critical event of a device.
+type XID struct {
+	UUID string
+	Code uint64
+}
+
+// ErrLost is what Read answers for a device that fell off the bus.
+var ErrLost = errors.New("device is lost")
+
+// Source is where devices are read from. Its calls may stall: the collector
+// gives each a deadline and goes on without the device. Calls come one at a
+// time, except that a stalled one may still be under way.
+type Source interface {
+	// Devices lists every device that the source has seen, lost ones included.
+	Devices(ctx context.Context) ([]Device, error)
+	// Read one device; ErrLost when it is gone.
+	Read(ctx context.Context, d Device) (Reading, error)
+	// XIDs are the events since the last call.
+	XIDs() []XID
+	// Close gives the library back.
+	Close() error
+}

@@ -1,0 +1,112 @@
+package nvml
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// getter adds what one call tells to a reading; it leaves out what fails.
+type getter func(nvml.Device, *device.Reading) nvml.Return
+
+const fieldMemoryTemp = 82
+
+var getters = []getter{
+	number(device.SMClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }, 1),
+	number(device.MemClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }, 1),
+	bounded(device.GPUTemp, func(d nvml.Device) (uint32, nvml.Return) { return d.GetTemperature(nvml.TEMPERATURE_GPU) }, 200),
+	number(device.PowerUsage, nvml.Device.GetPowerUsage, 1000),
+	number(device.PowerLimit, nvml.Device.GetEnforcedPowerLimit, 1000),
+	number(device.TotalEnergy, nvml.Device.GetTotalEnergyConsumption, 1),
+	number(device.PCIeReplay, nvml.Device.GetPcieReplayCounter, 1),
+	utilisation, encoder, decoder, memory, remappedRows, memoryTemp,
+}
+
+func number[N uint32 | uint64 | int](f device.Field, call func(nvml.Device) (N, nvml.Return), per float64) getter {
+	return func(d nvml.Device, r *device.Reading) nvml.Return {
+		v, ret := call(d)
+		if ret == nvml.SUCCESS {
+			r.Set(f, float64(v)/per)
+		}
+		return ret
+	}
+}
+
+// bounded leaves out values above limit: drivers are known to give nonsense.
+func bounded(f device.Field, call func(nvml.Device) (uint32, nvml.Return), limit uint32) getter {
+	return func(d nvml.Device, r *device.Reading) nvml.Return {
+		v, ret := call(d)
+		if ret == nvml.SUCCESS && v <= limit {
+			r.Set(f, float64(v))
+		}
+		return ret
+	}
+}
+
+func utilisation(d nvml.Device, r *device.Reading) nvml.Return {
+	u, ret := d.GetUtilizationRates()
+	if ret == nvml.SUCCESS {
+		r.Set(device.GPUUtil, float64(u.Gpu))
+		r.Set(device.MemCopyUtil, float64(u.Memory))
+	}
+	return ret
+}
+
+func encoder(d nvml.Device, r *device.Reading) nvml.Return {
+	v, _, ret := d.GetEncoderUtilization()
+	if ret == nvml.SUCCESS {
+		r.Set(device.EncUtil, float64(v))
+	}
+	return ret
+}
+
+func decoder(d nvml.Device, r *device.Reading) nvml.Return {
+	v, _, ret := d.GetDecoderUtilization()
+	if ret == nvml.SUCCESS {
+		r.Set(device.DecUtil, float64(v))
+	}
+	return ret
+}
+
+func memory(d nvml.Device, r *device.Reading) nvml.Return {
+	m, ret := d.GetMemoryInfo_v2()
+	if ret == nvml.SUCCESS {
+		r.Set(device.FBFree, float64(m.Free>>20))
+		r.Set(device.FBUsed, float64(m.Used>>20))
+		r.Set(device.FBReserved, float64(m.Reserved>>20))
+	}
+	return ret
+}
+
+func remappedRows(d nvml.Device, r *device.Reading) nvml.Return {
+	correctable, uncorrectable, _, failed, ret := d.GetRemappedRows()
+	if ret == nvml.SUCCESS {
+		r.Set(device.CorrectableRemappedRows, float64(correctable))
+		r.Set(device.UncorrectableRemappedRows, float64(uncorrectable))
+		failure := 0.0
+		if failed {
+			failure = 1
+		}
+		r.Set(device.RowRemapFailure, failure)
+	}
+	return ret
+}
+
+// memoryTemp is a field value, whose own return code counts.
+func memoryTemp(d nvml.Device, r *device.Reading) nvml.Return {
+	values := []nvml.FieldValue{{FieldId: fieldMemoryTemp}}
+	ret := d.GetFieldValues(values)
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	if own := nvml.Return(values[0].NvmlReturn); own != nvml.SUCCESS {
+		return own
+	}
+	if v := binary.LittleEndian.Uint32(values[0].Value[:4]); v <= 200 && v != math.MaxUint32 {
+		r.Set(device.MemoryTemp, float64(v))
+	}
+	return ret
+}

@@ -1,0 +1,167 @@
+// Package podmap asks the kubelet's PodResources API which pod holds which device.
+package podmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Holder is a container that holds a device.
+type Holder struct{ Namespace, Pod, Container string }
+
+// Map is what the kubelet said at one time. Keys are device ids in their plain
+// form: a UUID, or the name of a device node such as nvidia0.
+type Map struct {
+	// Resource by device that the kubelet may hand out.
+	Allocatable map[string]string
+	// Holders by device, in the kubelet's order.
+	Holders map[string][]Holder
+	// Shared devices are handed out as replicas or slices: never whole.
+	Shared map[string]bool
+	// Unmapped device ids of a form that is not known, by how often they came.
+	Unmapped map[string]int
+}
+
+// Poller keeps the last Map.
+type Poller struct {
+	client    podresources.PodResourcesListerClient
+	conn      *grpc.ClientConn
+	resources func(name string) bool
+
+	mu   sync.RWMutex
+	last Map
+	err  error
+}
+
+// ErrUnknown says that the kubelet has not been asked, or did not answer.
+var ErrUnknown = errors.New("who holds which device is not known")
+
+// New reads from the kubelet's socket, which need not be there yet: each Poll
+// tries anew. An empty socket is a Poller that knows nothing. names are resource
+// names that count besides nvidia.com/* and google.com/tpu.
+func New(socket string, names []string) (*Poller, error) {
+	extra := map[string]bool{}
+	for _, n := range names {
+		extra[n] = true
+	}
+	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
+		return extra[name] || strings.HasPrefix(name, "nvidia.com/") || name == "google.com/tpu"
+	}}
+	if socket == "" {
+		return p, nil
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
+	}
+	p.conn, p.client = conn, podresources.NewPodResourcesListerClient(conn)
+	return p, nil
+}
+
+// Poll asks the kubelet. After an error the map is unknown: an old one would
+// name pods that are gone.
+func (p *Poller) Poll(ctx context.Context) error {
+	if p.client == nil {
+		return ErrUnknown
+	}
+	m, err := p.ask(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.err = m, err
+	return err
+}
+
+func (p *Poller) ask(ctx context.Context) (Map, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	// The kubelet may have restarted behind the same path.
+	p.conn.ResetConnectBackoff()
+	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return Map{}, fmt.Errorf("ask the kubelet what is allocatable: %w", err)
+	}
+	pods, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return Map{}, fmt.Errorf("ask the kubelet who holds devices: %w", err)
+	}
+	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Unmapped: map[string]int{}}
+	for _, d := range allocatable.Devices {
+		p.each(d, &m, func(id string) { m.Allocatable[id] = d.ResourceName })
+	}
+	for _, pod := range pods.PodResources {
+		for _, c := range pod.Containers {
+			for _, d := range c.Devices {
+				p.each(d, &m, func(id string) {
+					m.Holders[id] = append(m.Holders[id], Holder{pod.Namespace, pod.Name, c.Name})
+				})
+			}
+		}
+	}
+	return m, nil
+}
+
+func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id string)) {
+	if !p.resources(d.ResourceName) {
+		return
+	}
+	for _, raw := range d.DeviceIds {
+		id, shared, ok := plain(raw)
+		if !ok {
+			m.Unmapped["unknown device id form"]++
+			continue
+		}
+		if shared || strings.HasSuffix(d.ResourceName, ".shared") || strings.HasPrefix(d.ResourceName, "nvidia.com/mig-") {
+			m.Shared[id] = true
+		}
+		use(id)
+	}
+}
+
+// plain turns the forms that device plugins use into the id of the whole device:
+// GPU-<uuid>, GPU-<uuid>::<replica>, MIG-<uuid>, nvidia0, nvidia0/gi3/vgpu1.
+func plain(raw string) (id string, shared, ok bool) {
+	id, _, shared = strings.Cut(raw, "::")
+	switch {
+	case strings.HasPrefix(id, "GPU-"):
+		return id, shared, true
+	case strings.HasPrefix(id, "MIG-GPU-"): // MIG-GPU-<uuid>/<gi>/<ci>
+		id, _, _ = strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
+		return id, true, true
+	case strings.HasPrefix(id, "MIG-"):
+		return id, true, true
+	case strings.HasPrefix(id, "nvidia"):
+		node, _, slice := strings.Cut(id, "/")
+		return node, shared || slice, true
+	}
+	return "", false, false
+}
+
+// Last map; an error when the kubelet did not answer the last Poll.
+func (p *Poller) Last() (Map, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.last, p.err
+}
+
+// Holds tells whether a container holds the device, as far as is known.
+func (p *Poller) Holds(uuid string) bool {
+	m, err := p.Last()
+	return err == nil && len(m.Holders[uuid]) > 0
+}
+
+// Close ends the connection.
+func (p *Poller) Close() error {
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.Close()
+}

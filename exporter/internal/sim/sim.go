@@ -1,0 +1,201 @@
+// Package sim is a source of devices that don't exist: deterministic by seed,
+// loaded by what the kubelet says holds them, and by a state that its owner sets.
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// State is the --sim-state file, or what a scenario makes.
+type State struct {
+	Seed    int64         `json:"seed"`
+	Devices []DeviceState `json:"devices"`
+}
+
+// DeviceState of one device.
+type DeviceState struct {
+	UUID      string `json:"uuid"`
+	Model     string `json:"model"`
+	MemoryMiB int64  `json:"memoryMiB"`
+	// State is ok, lost or hung.
+	State string `json:"state"`
+	// Background is the utilisation, 0..1, that others cause.
+	Background float64 `json:"background"`
+}
+
+// Source simulates devices. Create one with FromFile or FromScenario.
+type Source struct {
+	held func(uuid string) bool
+	load func(now time.Time) (State, []device.XID, error)
+	log  *slog.Logger
+	now  func() time.Time
+
+	mu      sync.Mutex
+	state   State
+	loadErr string
+	live    map[string]*live
+	xids    []device.XID
+}
+
+// live is what moves between readings of a device.
+type live struct {
+	utilisation float64
+	energyMJ    float64
+	temperature float64
+	at          time.Time
+}
+
+func newSource(held func(string) bool, log *slog.Logger, load func(time.Time) (State, []device.XID, error)) *Source {
+	return &Source{held: held, load: load, log: log, now: time.Now, live: map[string]*live{}}
+}
+
+// FromFile reads the state from a JSON file again at each tick. A file that
+// can't be read leaves the last good state in force, and that is logged.
+func FromFile(path string, held func(uuid string) bool, log *slog.Logger) *Source {
+	return newSource(held, log, func(time.Time) (State, []device.XID, error) {
+		var s State
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return s, nil, fmt.Errorf("read the simulator's state: %w", err)
+		}
+		if err := json.Unmarshal(content, &s); err != nil {
+			return s, nil, fmt.Errorf("the simulator's state in %s is not as expected: %w", path, err)
+		}
+		return s, nil, s.check(path)
+	})
+}
+
+func (s State) check(path string) error {
+	if len(s.Devices) == 0 {
+		return fmt.Errorf("the simulator's state in %s names no devices", path)
+	}
+	for i, d := range s.Devices {
+		switch {
+		case d.UUID == "" || d.Model == "" || d.MemoryMiB <= 0:
+			return fmt.Errorf("%s: devices[%d] must have a uuid, a model and memoryMiB above 0", path, i)
+		case d.State != "ok" && d.State != "lost" && d.State != "hung":
+			return fmt.Errorf("%s: devices[%d].state must be ok, lost or hung, not %q", path, i, d.State)
+		case d.Background < 0 || d.Background > 1:
+			return fmt.Errorf("%s: devices[%d].background must be within 0..1, not %g", path, i, d.Background)
+		}
+	}
+	return nil
+}
+
+// Devices re-reads the state and lists its devices, lost ones included.
+func (s *Source) Devices(context.Context) ([]device.Device, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, xids, err := s.load(s.now())
+	switch {
+	case err == nil:
+		s.state, s.loadErr = state, ""
+		s.xids = append(s.xids, xids...)
+	case len(s.state.Devices) == 0:
+		return nil, err
+	case err.Error() != s.loadErr:
+		s.loadErr = err.Error()
+		s.log.Warn("keeping the simulator's last good state", "err", err)
+	}
+	devices := make([]device.Device, len(s.state.Devices))
+	for i, d := range s.state.Devices {
+		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB}
+	}
+	return devices, nil
+}
+
+// Read moves the device on to now and tells its values. A hung device answers
+// only when ctx ends.
+func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, error) {
+	s.mu.Lock()
+	state := s.state.Devices[d.Index]
+	s.mu.Unlock()
+	switch state.State {
+	case "lost":
+		return device.Reading{}, device.ErrLost
+	case "hung":
+		<-ctx.Done()
+		return device.Reading{}, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	l := s.live[d.UUID]
+	if l == nil {
+		l = &live{temperature: 34, at: now}
+		s.live[d.UUID] = l
+	}
+	target := state.Background
+	if s.held(d.UUID) {
+		target = math.Max(target, 0.92)
+	}
+	return s.step(l, d, target, now), nil
+}
+
+// step follows the target with a time constant of about a second, as a real
+// device's averages do.
+func (s *Source) step(l *live, d device.Device, target float64, now time.Time) device.Reading {
+	dt := now.Sub(l.at).Seconds()
+	l.at = now
+	if target > 0 {
+		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
+	}
+	follow := func(from, to, seconds float64) float64 { return to + (from-to)*math.Exp(-dt/seconds) }
+	l.utilisation = follow(l.utilisation, target, 1)
+	l.temperature = follow(l.temperature, 34+42*l.utilisation, 8)
+	power := 70 + 610*l.utilisation
+	l.energyMJ += power * dt * 1000
+	used := math.Round(l.utilisation * 0.8 * float64(d.MemoryMiB))
+	reserved := math.Round(float64(d.MemoryMiB) * 0.006)
+
+	r := device.Reading{Time: now}
+	r.Set(device.GPUUtil, math.Round(100*l.utilisation))
+	r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
+	r.Set(device.SMClock, math.Round(345+1635*math.Min(1, 2*l.utilisation)))
+	r.Set(device.MemClock, 2619)
+	r.Set(device.GPUTemp, math.Round(l.temperature))
+	r.Set(device.MemoryTemp, math.Round(l.temperature+8))
+	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
+	r.Set(device.PowerLimit, 700)
+	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
+	r.Set(device.PCIeReplay, 0)
+	r.Set(device.EncUtil, 0)
+	r.Set(device.DecUtil, 0)
+	r.Set(device.FBUsed, used)
+	r.Set(device.FBReserved, reserved)
+	r.Set(device.FBFree, float64(d.MemoryMiB)-used-reserved)
+	r.Set(device.CorrectableRemappedRows, 0)
+	r.Set(device.UncorrectableRemappedRows, 0)
+	r.Set(device.RowRemapFailure, 0)
+	return r
+}
+
+// noise within -1..1 that is the same for the same seed, device and second.
+func (s *Source) noise(uuid string, now time.Time) float64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%d", s.state.Seed, uuid, now.Unix()))
+	return float64(binary.BigEndian.Uint32(sum[:4]))/float64(1<<31) - 1
+}
+
+// XIDs since the last call.
+func (s *Source) XIDs() []device.XID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	xids := s.xids
+	s.xids = nil
+	return xids
+}
+
+// Close does nothing: there is no library to give back.
+func (s *Source) Close() error { return nil }
