@@ -66,6 +66,8 @@ type Verdict struct {
 	Detail string `json:"detail,omitempty"`
 	// Room: pods of the workload's largest shape, ledger subtracted.
 	Room Number `json:"room"`
+	// Fit: the same before the ledger was subtracted.
+	Fit Number `json:"fit"`
 	// Largest: free devices on the best node.
 	Largest Number `json:"largest"`
 	// Score preferred, the mean of all preferred ones.
@@ -211,15 +213,16 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
 			return v.out(OutNoModel, describe(p))
 		}
-		free := math.Floor(c.Shapes[i].Fit.Value) - float64(view.Slots(c.Name, f.UID, p))
+		fit := math.Floor(c.Shapes[i].Fit.Value)
 		for _, before := range f.PodSets[:i] {
-			free -= float64(slots(before, p))
+			fit -= float64(slots(before, p))
 		}
-		if i == 0 {
-			v.Room, v.Largest = Known(max(free, 0)), c.Shapes[0].Largest
+		free := fit - float64(view.Slots(c.Name, f.UID, p))
+		short := free < float64(p.Pods) && v.Out == OutNone
+		if i == 0 || short {
+			v.Fit, v.Room, v.Largest = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest
 		}
-		if free < float64(p.Pods) && v.Out == OutNone {
-			v.Room, v.Largest = Known(max(free, 0)), c.Shapes[i].Largest
+		if short {
 			v = v.out(OutNoRoom, p.Name)
 		}
 	}

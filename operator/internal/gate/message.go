@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,16 +64,18 @@ func noRoom(f Facts, verdicts []Verdict) string {
 	switch {
 	case best == nil:
 		return one + ": none has any"
+	case best.Fit.Value >= float64(p.Pods):
+		return fmt.Sprintf("%s: best is %s, where %s are promised to workloads on their way", one, best.Cluster, count(best.Promised, "device"))
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
 		return fmt.Sprintf("%s: best is %s with %.0f", one, best.Cluster, best.Largest.Value)
 	case best.Room.Value >= 1:
 		return fmt.Sprintf("%s: best is %s with room for %.0f", many, best.Cluster, best.Room.Value)
-	case best.Promised > 0:
-		return fmt.Sprintf("%s: best is %s, where %s are promised to workloads on their way", one, best.Cluster, count(best.Promised, "device"))
 	}
 	return fmt.Sprintf("%s: best is %s with %.0f in all", one, best.Cluster, max(best.Net, 0))
 }
 
+// nearest of those without room: by what is left, then by what was there
+// before the ledger, then by the best node, then by all that is free.
 func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
@@ -80,9 +83,8 @@ func nearest(verdicts []Verdict) *Verdict {
 		if v.Out != OutNoRoom {
 			continue
 		}
-		if best == nil || v.Room.Value > best.Room.Value ||
-			v.Room.Value == best.Room.Value && v.Largest.Value > best.Largest.Value ||
-			v.Room.Value == best.Room.Value && v.Largest.Value == best.Largest.Value && v.Net > best.Net {
+		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value),
+			cmp.Compare(v.Largest.Value, best.Largest.Value), cmp.Compare(v.Net, best.Net)) > 0 {
 			best = v
 		}
 	}
