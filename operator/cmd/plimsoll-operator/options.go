@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,6 +23,8 @@ type options struct {
 	dispatch       string
 	credentialsDir string
 	concurrency    int
+	ledgerSettle   time.Duration
+	ledgerTTL      time.Duration
 	logLevel       slog.Level
 }
 
@@ -41,6 +44,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: be Kueue's dispatcher, plimsoll.dev/dispatcher; off: leave that to Kueue")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: none may be named")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "writes of AddOnPlacementScores at a time, for each policy")
+	f.DurationVar(&o.ledgerSettle, "ledger-settle", 5*time.Second, "how long after a workload's admission on a cluster an exporter's sample shows its devices as taken")
+	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "how long devices of a nomination are counted as taken when nothing else is heard of it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	if err := f.Parse(args); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -18,8 +19,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/metricssource"
+	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
+	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -78,7 +83,37 @@ func setup(mgr ctrl.Manager, o *options) error {
 	if err != nil {
 		return err
 	}
-	return scoringpolicy.Setup(mgr, scoringpolicy.Options{
+	err = scoringpolicy.Setup(mgr, scoringpolicy.Options{
 		Sources: sources, Registerer: metrics.Registry, Concurrency: o.concurrency,
 	})
+	if err != nil {
+		return err
+	}
+	return setupGate(mgr, o, sources)
+}
+
+// setupGate adds what needs Kueue. On a hub without it scores are still published.
+func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
+	workloads := kueue.SchemeGroupVersion.WithKind("Workload")
+	if _, err := mgr.GetRESTMapper().RESTMapping(workloads.GroupKind(), workloads.Version); meta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("Kueue v1beta2 is not installed on this hub: no gates until it is and the operator is started again")
+		return nil
+	} else if err != nil {
+		return err
+	}
+	board, nominate := gate.NewBoard(), o.dispatch == "nominate"
+	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: nominate}); err != nil {
+		return err
+	}
+	if err := admissioncheck.Setup(mgr); err != nil {
+		return err
+	}
+	r, err := workload.Setup(mgr, workload.Options{
+		Board: board, Ledger: gate.NewLedger(o.ledgerSettle, o.ledgerTTL), Sources: sources,
+		Nominate: nominate, Registerer: metrics.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	return mgr.AddMetricsServerExtraHandler(workload.Prefix, r.Handler())
 }
