@@ -19,8 +19,8 @@ help: ## Show this list
 ##@ Use
 .PHONY: build demo
 build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll
-	$(GO) build -trimpath -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
-	CGO_ENABLED=1 $(GO) build -trimpath -o bin/ ./exporter/cmd/plimsoll-exporter
+	$(GO) build -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
+	CGO_ENABLED=1 $(GO) build -o bin/ ./exporter/cmd/plimsoll-exporter
 
 demo: ## Boot a fleet on this machine and watch a metric become a placement (KEEP=1 leaves it running)
 	$(GO) run ./test/demo $(if $(KEEP),--keep)

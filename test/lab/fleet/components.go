@@ -254,9 +254,9 @@ func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) erro
 		for _, pkg := range packages {
 			b.dirs[filepath.Base(pkg)] = dir
 		}
-		return goBuild(ctx, root, "plimsoll", cgo, append([]string{"build", "-v", "-trimpath", "-o", dir + "/"}, packages...), out)
+		return goBuild(ctx, root, "plimsoll", cgo, append([]string{"build", "-v", "-o", dir + "/"}, packages...), out)
 	}
-	if err := build("CGO_ENABLED=0", "./operator/cmd/plimsoll-operator", "./operator/cmd/kubectl-plimsoll"); err != nil {
+	if err := build("CGO_ENABLED=0", "./operator/cmd/plimsoll-operator"); err != nil {
 		return err
 	}
 	// The exporter loads NVIDIA's library at run time, through cgo.

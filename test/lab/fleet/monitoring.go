@@ -38,7 +38,7 @@ const scraperRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: lab-metrics-reader}
-rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+rules: [{nonResourceURLs: [/metrics, /explain/*], verbs: [get]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
