@@ -48,8 +48,17 @@ func Parse(expr string) (Expr, []Problem) {
 			Pos:     position(expr, int(e.PositionRange.Start)),
 			Message: e.Err.Error(),
 		})
+		if breaksOff(e.Err.Error()) {
+			break
+		}
 	}
 	return nil, problems
+}
+
+// breaksOff says that the parser lost its way here: what it reports after that is
+// about its own repairs.
+func breaksOff(message string) bool {
+	return strings.HasPrefix(message, "unexpected") || strings.HasPrefix(message, "unclosed") || strings.HasPrefix(message, "unterminated")
 }
 
 // Check returns what is wrong with an expression that shall answer an instant

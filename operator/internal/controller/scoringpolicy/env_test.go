@@ -1,0 +1,207 @@
+//go:build integration
+
+package scoringpolicy_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/controller/metricssource"
+	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+const operatorNamespace = "plimsoll-system"
+
+var (
+	api    client.Client
+	hub    *rest.Config
+	scheme = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	ocm, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "find OCM's CRDs:", err)
+		return 1
+	}
+	dir := strings.TrimSpace(string(ocm))
+	env := &envtest.Environment{ErrorIfCRDPathMissing: true, CRDDirectoryPaths: []string{
+		"../../../../config/crd", filepath.Join(dir, "cluster/v1"), filepath.Join(dir, "cluster/v1alpha1"),
+	}}
+	if hub, err = env.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "start an apiserver (KUBEBUILDER_ASSETS must name a folder with etcd and kube-apiserver):", err)
+		return 1
+	}
+	defer func() { _ = env.Stop() }()
+	hub.QPS = -1
+	if api, err = client.New(hub, client.Options{Scheme: scheme}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := api.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// operator runs the controllers until the test ends or stop is called, with metrics
+// and explanations at the returned address.
+func operator(t *testing.T) (stop func()) {
+	t.Helper()
+	unique := true
+	mgr, err := ctrl.NewManager(hub, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &unique},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := &query.Sources{}
+	if err := metricssource.Setup(mgr, metricssource.Options{Sources: sources, Namespace: operatorNamespace}); err != nil {
+		t.Fatal(err)
+	}
+	if err := scoringpolicy.Setup(mgr, scoringpolicy.Options{Sources: sources}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// prometheus answers what the test has put into it, as JSON over HTTP.
+type prometheus struct {
+	*httptest.Server
+	mu     sync.Mutex
+	down   bool
+	values map[string]map[string]string // expression -> cluster -> value
+}
+
+func newPrometheus(t *testing.T) *prometheus {
+	p := &prometheus{values: map[string]map[string]string{}}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if r.URL.Path != "/api/v1/query" {
+		http.NotFound(w, r)
+		return
+	}
+	var results []string
+	for cluster, v := range p.values[r.FormValue("query")] {
+		results = append(results, fmt.Sprintf(`{"metric":{"cluster":%q},"value":[1,%q]}`, cluster, v))
+	}
+	_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(results, ","))
+}
+
+func (p *prometheus) set(expr string, values map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.values[expr] = values
+}
+
+func (p *prometheus) setDown(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+// cluster joins a managed cluster, with its namespace, for the length of the test.
+func cluster(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := client.IgnoreAlreadyExists(api.Create(context.Background(), ns)); err != nil {
+		t.Fatal(err)
+	}
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	c.Spec.HubAcceptsClient = true
+	create(t, c)
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := api.Create(context.Background(), obj); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Delete(context.Background(), obj) })
+}
+
+// eventually waits for a state of the world.
+func eventually(t *testing.T, what func(g gomega.Gomega)) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(what).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
+}
+
+// values of a cluster's AddOnPlacementScore, nil when there is none.
+func values(g gomega.Gomega, cluster, name string) map[string]int32 {
+	s := score(g, cluster, name)
+	if s == nil {
+		return nil
+	}
+	out := map[string]int32{}
+	for _, item := range s.Status.Scores {
+		out[item.Name] = item.Value
+	}
+	return out
+}
+
+func score(g gomega.Gomega, cluster, name string) *clusterv1alpha1.AddOnPlacementScore {
+	s := &clusterv1alpha1.AddOnPlacementScore{}
+	err := api.Get(context.Background(), client.ObjectKey{Namespace: cluster, Name: name}, s)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		return nil
+	}
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	return s
+}

@@ -1,0 +1,315 @@
+//go:build integration
+
+package scoringpolicy_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+type scores = map[string]int32
+
+func source(name, url string) *v1alpha1.MetricsSource {
+	return &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MetricsSourceSpec{URL: url}}
+}
+
+// policy asks once a second for free of 0..10, and for the fleet that a label names.
+func policy(name string) *v1alpha1.ScoringPolicy {
+	return &v1alpha1.ScoringPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ScoringPolicySpec{
+			SourceRef:       v1alpha1.LocalReference{Name: name},
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": name}},
+			PeriodSeconds:   1, ValidForPeriods: 30,
+			Scores: []v1alpha1.ScoreSpec{linear("free", "free")},
+			Total:  &v1alpha1.TotalSpec{Name: "total"},
+		},
+	}
+}
+
+func linear(name, query string) v1alpha1.ScoreSpec {
+	return v1alpha1.ScoreSpec{Name: name, Query: query, Normalize: v1alpha1.Normalize{
+		Type: v1alpha1.NormalizeLinear, Linear: &v1alpha1.Linear{From: resource.MustParse("0"), To: resource.MustParse("10")},
+	}}
+}
+
+// condition is "Status/Reason" of a policy's condition.
+func condition(g gomega.Gomega, name, kind string) (string, string) {
+	p := &v1alpha1.ScoringPolicy{}
+	g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, p)).To(gomega.Succeed())
+	c := meta.FindStatusCondition(p.Status.Conditions, kind)
+	if c == nil {
+		return "", ""
+	}
+	return string(c.Status) + "/" + c.Reason, c.Message
+}
+
+func TestScoresFollowTheMetrics(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"follow-1": "3", "follow-2": "10", "stranger": "5"})
+	cluster(t, "follow-1", map[string]string{"fleet": "follow"})
+	cluster(t, "follow-2", map[string]string{"fleet": "follow"})
+	create(t, source("follow", prom.URL))
+	p := policy("follow")
+	create(t, p)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "follow-1", "follow")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+		g.Expect(values(g, "follow-2", "follow")).To(gomega.Equal(scores{"free": 100, "total": 100}))
+		ready, _ := condition(g, "follow", v1alpha1.ConditionReady)
+		g.Expect(ready).To(gomega.Equal("True/Ready"))
+	})
+	g := gomega.NewWithT(t)
+	s := score(g, "follow-1", "follow")
+	g.Expect(s.OwnerReferences).To(gomega.HaveLen(1))
+	g.Expect(s.OwnerReferences[0].Name).To(gomega.Equal("follow"))
+	g.Expect(s.Status.ValidUntil.Time).To(gomega.BeTemporally("~", time.Now().Add(30*time.Second), 5*time.Second))
+
+	prom.set("free", map[string]string{"follow-1": "9", "follow-2": "10"})
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "follow-1", "follow")).To(gomega.Equal(scores{"free": 90, "total": 90}))
+	})
+	cluster(t, "follow-3", map[string]string{"fleet": "follow"})
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "follow-3", "follow")).To(gomega.Equal(scores{"free": -100, "total": -100}))
+		fresh, message := condition(g, "follow", v1alpha1.ConditionDataFresh)
+		g.Expect(fresh).To(gomega.Equal("False/Missing"))
+		g.Expect(message).To(gomega.Equal("1 of 3 clusters lack a fresh value: follow-3"))
+	})
+	left := &clusterv1.ManagedCluster{}
+	g.Expect(api.Get(context.Background(), client.ObjectKey{Name: "follow-2"}, left)).To(gomega.Succeed())
+	g.Expect(api.Delete(context.Background(), left)).To(gomega.Succeed())
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "follow-2", "follow")).To(gomega.BeNil()) })
+}
+
+func TestUnchangedScoresAreNotWritten(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"still-1": "3"})
+	cluster(t, "still-1", map[string]string{"fleet": "still"})
+	create(t, source("still", prom.URL))
+	create(t, policy("still"))
+	operator(t)
+	var first *clusterv1alpha1.AddOnPlacementScore
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "still-1", "still")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+		first = score(g, "still-1", "still")
+	})
+	rounds := lastRound(t, "still")
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(lastRound(t, "still").Sub(rounds)).To(gomega.BeNumerically(">=", 3*time.Second))
+	})
+	g := gomega.NewWithT(t)
+	g.Expect(score(g, "still-1", "still").ResourceVersion).To(gomega.Equal(first.ResourceVersion))
+}
+
+func lastRound(t *testing.T, name string) time.Time {
+	t.Helper()
+	p := &v1alpha1.ScoringPolicy{}
+	if err := api.Get(context.Background(), client.ObjectKey{Name: name}, p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Status.LastRound == nil {
+		return time.Time{}
+	}
+	return p.Status.LastRound.Time.Time
+}
+
+func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"down-1": "3"})
+	cluster(t, "down-1", map[string]string{"fleet": "down"})
+	prom.setDown(true)
+	create(t, source("down", prom.URL))
+	p := policy("down")
+	hold := int32(6)
+	p.Spec.Scores[0].Missing.HoldSeconds = &hold
+	create(t, p)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		fresh, message := condition(g, "down", v1alpha1.ConditionDataFresh)
+		g.Expect(fresh).To(gomega.Equal("False/Unavailable"))
+		g.Expect(message).To(gomega.ContainSubstring("scores[free].query got no answer"))
+	})
+	g := gomega.NewWithT(t)
+	g.Expect(values(g, "down-1", "down")).To(gomega.BeNil(), "nothing is known yet, and nothing may be published")
+	prom.setDown(false)
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+	})
+	prom.setDown(true)
+	eventually(t, func(g gomega.Gomega) {
+		s := score(g, "down-1", "down")
+		c := meta.FindStatusCondition(s.Status.Conditions, "DataFresh")
+		g.Expect(c.Reason).To(gomega.Equal("Held"))
+		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+		g.Expect(s.Status.ValidUntil.Time).To(gomega.BeTemporally("<=", time.Now().Add(6*time.Second)))
+	})
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": -100, "total": -100}))
+	})
+	prom.setDown(false)
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+		ready, _ := condition(g, "down", v1alpha1.ConditionReady)
+		g.Expect(ready).To(gomega.Equal("True/Ready"))
+	})
+	eventually(t, func(g gomega.Gomega) {
+		var events eventsv1.EventList
+		g.Expect(api.List(context.Background(), &events)).To(gomega.Succeed())
+		var reasons []string
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "ScoringPolicy" && e.Regarding.Name == "down" {
+				reasons = append(reasons, e.Reason)
+			}
+		}
+		g.Expect(reasons).To(gomega.ContainElements("Unavailable", "Fresh"))
+	})
+}
+
+func TestOneBadExpressionLeavesTheOthers(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"bad-1": "3"})
+	cluster(t, "bad-1", map[string]string{"fleet": "bad"})
+	create(t, source("bad", prom.URL))
+	p := policy("bad")
+	p.Spec.Scores = append(p.Spec.Scores, linear("broken", "sum by (cluster) (free"))
+	create(t, p)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		valid, message := condition(g, "bad", v1alpha1.ConditionQueriesValid)
+		g.Expect(valid).To(gomega.Equal("False/ParseError"))
+		g.Expect(message).To(gomega.Equal("scores[broken].query 1:23: unclosed left parenthesis"))
+		g.Expect(values(g, "bad-1", "bad")).To(gomega.HaveKeyWithValue("free", int32(30)))
+		g.Expect(values(g, "bad-1", "bad")).NotTo(gomega.HaveKey("total"))
+	})
+	g := gomega.NewWithT(t)
+	g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(p), p)).To(gomega.Succeed())
+	mended := p.DeepCopy()
+	mended.Spec.Scores[1].Query = "free"
+	g.Expect(api.Patch(context.Background(), mended, client.MergeFrom(p))).To(gomega.Succeed())
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "bad-1", "bad")).To(gomega.Equal(scores{"free": 30, "broken": 30, "total": 30}))
+	})
+}
+
+func TestForeignScoresAreNeverTouched(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"taken-1": "3", "taken-2": "4"})
+	cluster(t, "taken-1", map[string]string{"fleet": "taken"})
+	cluster(t, "taken-2", map[string]string{"fleet": "taken"})
+	foreign := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "taken-1", Name: "taken"}}
+	create(t, foreign)
+	create(t, source("taken", prom.URL))
+	create(t, policy("taken"))
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		out, message := condition(g, "taken", v1alpha1.ConditionPublished)
+		g.Expect(out).To(gomega.Equal("False/NameTaken"))
+		g.Expect(message).To(gomega.ContainSubstring("taken-1"))
+		g.Expect(values(g, "taken-2", "taken")).To(gomega.Equal(scores{"free": 40, "total": 40}))
+	})
+	g := gomega.NewWithT(t)
+	g.Expect(score(g, "taken-1", "taken").ResourceVersion).To(gomega.Equal(foreign.ResourceVersion))
+}
+
+func TestShadowWritesNothingAndWithdraws(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"shadow-1": "3"})
+	cluster(t, "shadow-1", map[string]string{"fleet": "shadow"})
+	create(t, source("shadow", prom.URL))
+	p := policy("shadow")
+	create(t, p)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "shadow-1", "shadow")).To(gomega.HaveLen(2)) })
+	g := gomega.NewWithT(t)
+	g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(p), p)).To(gomega.Succeed())
+	shadow := p.DeepCopy()
+	shadow.Spec.Mode = v1alpha1.ModeShadow
+	g.Expect(api.Patch(context.Background(), shadow, client.MergeFrom(p))).To(gomega.Succeed())
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "shadow-1", "shadow")).To(gomega.BeNil())
+		ready, _ := condition(g, "shadow", v1alpha1.ConditionReady)
+		g.Expect(ready).To(gomega.Equal("True/Shadow"))
+	})
+}
+
+func TestRestartHoldsWhatIsPublished(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"again-1": "3"})
+	cluster(t, "again-1", map[string]string{"fleet": "again"})
+	create(t, source("again", prom.URL))
+	create(t, policy("again"))
+	stop := operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+	})
+	stop()
+	prom.setDown(true)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		c := meta.FindStatusCondition(score(g, "again-1", "again").Status.Conditions, "DataFresh")
+		g.Expect(c.Reason).To(gomega.Equal("Held"))
+	})
+	g := gomega.NewWithT(t)
+	g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+}
+
+func TestSourceWaitsForItsSecret(t *testing.T) {
+	prom := newPrometheus(t)
+	s := source("secretive", prom.URL)
+	s.Spec.Auth = &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{
+		Credentials: &v1alpha1.SecretKeyReference{Name: "token", Key: "token"},
+	}}
+	create(t, s)
+	operator(t)
+	reachable := func(g gomega.Gomega) (string, string) {
+		g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(s), s)).To(gomega.Succeed())
+		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReachable)
+		if c == nil {
+			return "", ""
+		}
+		return string(c.Status) + "/" + c.Reason, c.Message
+	}
+	elsewhere := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "token"}, StringData: map[string]string{"token": "x"}}
+	create(t, elsewhere)
+	eventually(t, func(g gomega.Gomega) {
+		status, message := reachable(g)
+		g.Expect(status).To(gomega.Equal("False/InvalidConfiguration"))
+		g.Expect(message).To(gomega.Equal(`create Secret plimsoll-system/token with the key "token"`))
+	})
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "token"}, StringData: map[string]string{"token": "x"}})
+	eventually(t, func(g gomega.Gomega) {
+		status, _ := reachable(g)
+		g.Expect(status).To(gomega.Equal("True/Answered"))
+	})
+}
+
+func TestMissingSourceIsSaidAndMended(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"late-1": "3"})
+	cluster(t, "late-1", map[string]string{"fleet": "late"})
+	create(t, policy("late"))
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		fresh, message := condition(g, "late", v1alpha1.ConditionDataFresh)
+		g.Expect(fresh).To(gomega.Equal("False/NotFound"))
+		g.Expect(message).To(gomega.Equal(`MetricsSource "late": not found`))
+	})
+	create(t, source("late", prom.URL))
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "late-1", "late")).To(gomega.Equal(scores{"free": 30, "total": 30}))
+	})
+}
