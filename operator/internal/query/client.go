@@ -171,7 +171,7 @@ func (c *Client) ask(ctx context.Context, base, expr string, at time.Time) (answ
 	form := url.Values{
 		"query":   {expr},
 		"time":    {strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)},
-		"timeout": {strconv.FormatFloat(c.cfg.Timeout.Seconds(), 'f', 3, 64) + "s"},
+		"timeout": {strconv.FormatInt(c.cfg.Timeout.Milliseconds(), 10) + "ms"},
 	}
 	resp, body, failure := do(ctx, endpoint, http.MethodPost, form)
 	if resp != nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
