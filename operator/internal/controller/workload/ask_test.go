@@ -1,0 +1,155 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// recorded answers by the first key that the expression contains, and counts.
+type recorded struct {
+	mu      sync.Mutex
+	answers map[string]query.Answer
+	err     error
+	asked   []string
+}
+
+func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, expr)
+	if s.err != nil {
+		return query.Answer{}, s.err
+	}
+	for key, answer := range s.answers {
+		if strings.Contains(expr, key) {
+			return answer, nil
+		}
+	}
+	return query.Answer{}, nil
+}
+
+func series(values ...any) query.Answer {
+	var a query.Answer
+	for i := 0; i < len(values); i += 2 {
+		labels := map[string]string{}
+		if name := values[i].(string); name != "" {
+			labels["cluster"] = name
+		}
+		a.Samples = append(a.Samples, query.Sample{Labels: labels, Value: values[i+1].(float64)})
+	}
+	return a
+}
+
+type bench struct {
+	*asker
+	source *recorded
+	now    time.Time
+	gate   gate.Gate
+	facts  gate.Facts
+}
+
+func newBench(spec v1alpha1.PlacementGateSpec) *bench {
+	b := &bench{source: &recorded{answers: map[string]query.Answer{}}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	sources := &query.Sources{}
+	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
+	b.asker = newAsker(sources, gate.NewLedger(time.Second, time.Hour), nil, func() time.Time { return b.now })
+	spec.SourceRef.Name = "thanos"
+	b.gate = gate.Gate{Name: "gpu", Spec: spec, Clusters: []gate.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
+	b.facts = gate.Facts{UID: "uid", Namespace: "team-a", Name: "job", Queue: "gpu",
+		PodSets: []gate.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 2, Pods: 1}}}
+	return b
+}
+
+func (b *bench) at(seconds float64) float64 { return float64(b.now.Unix()) + seconds }
+
+func TestOneQuestionPerShapeAndRound(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	for range 5 {
+		b.answers(t.Context(), b.gate, b.facts)
+	}
+	if got := len(b.source.asked); got != 4 {
+		t.Errorf("five workloads of one shape asked %d questions, want 4: %q", got, b.source.asked)
+	}
+	other := b.facts
+	other.PodSets = []gate.PodSet{{Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 4, Pods: 1}}
+	if b.answers(t.Context(), b.gate, other); len(b.source.asked) != 5 {
+		t.Errorf("another size asks only what depends on it: %q", b.source.asked[4:])
+	}
+	b.now = b.now.Add(time.Millisecond)
+	b.refresh("gpu")
+	if b.answers(t.Context(), b.gate, b.facts); len(b.source.asked) != 9 {
+		t.Errorf("a new round asks anew, asked %d", len(b.source.asked))
+	}
+}
+
+func TestAnswersAreExplicit(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{
+		{Name: "power", Query: `power_ok`, Scope: v1alpha1.ScopeCluster}, {Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}})
+	b.source.answers["floor("] = series("cluster1", 3.0, "cluster2", math.NaN())
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-7))
+	b.source.answers["power_ok"] = series("cluster1", 0.0, "cluster2", 1.0)
+	got, fleet := b.answers(t.Context(), b.gate, b.facts)
+	if fleet.Problem != "" || cmp.Diff([]string{"freeze"}, fleet.Unmet) != "" {
+		t.Errorf("an empty answer leaves a fleet condition unmet: %+v", fleet)
+	}
+	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) || !got["cluster1"].sampled.Equal(b.now.Add(-5*time.Second)) {
+		t.Errorf("cluster1: %+v", got["cluster1"])
+	}
+	if got["cluster2"].shapes[0].Fit.Known {
+		t.Error("NaN is not an answer")
+	}
+	if cmp.Diff([]string{"power"}, got["cluster1"].unmet) != "" || got["cluster2"].unmet != nil {
+		t.Errorf("conditions: %v and %v", got["cluster1"].unmet, got["cluster2"].unmet)
+	}
+	b.source.answers["freeze"] = series("", 1.0)
+	b.source.answers["floor("] = series("cluster1", 3.0, "cluster1", 4.0)
+	b.now = b.now.Add(2 * time.Second)
+	got, fleet = b.answers(t.Context(), b.gate, b.facts)
+	if fleet.Unmet != nil || got["cluster1"].shapes[0].Fit.Known {
+		t.Errorf("a series without cluster speaks for the fleet, two for one cluster for none: %+v %+v", fleet, got["cluster1"])
+	}
+}
+
+func TestLastGoodAnswersAreHeldWithTheirAge(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	sampled := b.now.Add(-5 * time.Second)
+	b.answers(t.Context(), b.gate, b.facts)
+	b.source.err = errors.New("connection refused")
+	b.now = b.now.Add(time.Minute)
+	got, fleet := b.answers(t.Context(), b.gate, b.facts)
+	if got["cluster1"].shapes[0].Fit != gate.Known(3) || !got["cluster1"].sampled.Equal(sampled) {
+		t.Errorf("the last good answer and its sample time must be kept: %+v", got["cluster1"])
+	}
+	if !strings.Contains(fleet.Problem, "connection refused") {
+		t.Errorf("problem %q", fleet.Problem)
+	}
+}
+
+func TestHostileFactsCannotChangeAQuestion(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{Fit: &v1alpha1.GateQuery{Query: `sum by (cluster) (quota{namespace="$namespace"})`}})
+	b.facts.Namespace = `a"} or vector(1) #`
+	b.answers(t.Context(), b.gate, b.facts)
+	for _, expr := range b.source.asked {
+		if strings.Contains(expr, "quota") {
+			if want := `sum by (cluster) (quota{namespace="a\"} or vector(1) #"})`; expr != want {
+				t.Errorf("asked %s, want %s", expr, want)
+			}
+			return
+		}
+	}
+	t.Errorf("not asked: %q", b.source.asked)
+}
