@@ -102,7 +102,7 @@ func TestQuerySendsExpressionTimeAndParameters(t *testing.T) {
 	if len(a.Samples) != 1 || a.Samples[0].Value != 7 {
 		t.Errorf("scalar: %v", a.Samples)
 	}
-	want := url.Values{"query": {`up{a="b&c"}`}, "time": {"1700000000.250"}, "timeout": {"5.000s"}, "dedup": {"true"}, "partial_response": {"false"}}
+	want := url.Values{"query": {`up{a="b&c"}`}, "time": {"1700000000.250"}, "timeout": {"5000ms"}, "dedup": {"true"}, "partial_response": {"false"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
