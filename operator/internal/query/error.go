@@ -68,7 +68,7 @@ func transportError(err error) *Error {
 		certErr *tls.CertificateVerificationError
 		authErr x509.UnknownAuthorityError
 		record  tls.RecordHeaderError
-		alert   tls.AlertError
+		remote  *net.OpError // the server's alert, such as for a missing client certificate
 	)
 	reason := ReasonUnreachable
 	switch {
@@ -78,7 +78,8 @@ func transportError(err error) *Error {
 		reason = ReasonCanceled
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		reason = ReasonTimeout
-	case errors.As(err, &certErr), errors.As(err, &authErr), errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &certErr), errors.As(err, &authErr), errors.As(err, &record),
+		errors.As(err, &remote) && remote.Op == "remote error":
 		reason = ReasonBadTLS
 	case strings.Contains(err.Error(), "oauth2"), strings.Contains(err.Error(), "unable to read"):
 		reason = ReasonUnauthorized

@@ -1,0 +1,250 @@
+package metricssource
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+type secrets = map[v1alpha1.SecretKeyReference]string
+
+func key(name string) v1alpha1.SecretKeyReference {
+	return v1alpha1.SecretKeyReference{Name: "s", Key: name}
+}
+
+func keyp(name string) *v1alpha1.SecretKeyReference { k := key(name); return &k }
+
+const empty = `{"status":"success","data":{"resultType":"vector","result":[]}}`
+
+// demanding serves answers only to requests that pass.
+func demanding(pass func(*http.Request) bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !pass(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, empty)
+	}
+}
+
+func ask(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) error {
+	t.Helper()
+	c := newClient(t, spec, s, dir)
+	_, err := c.Query(context.Background(), "up", time.Now())
+	return err
+}
+
+func newClient(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) *query.Client {
+	t.Helper()
+	cfg, err := Config(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "src"}, Spec: spec}, s, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := query.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestBasicAuth(t *testing.T) {
+	base := serve(t, demanding(func(r *http.Request) bool {
+		user, password, _ := r.BasicAuth()
+		return user == "ann" && password == "pw"
+	}))
+	spec := v1alpha1.MetricsSourceSpec{URL: base, Auth: &v1alpha1.Auth{Basic: &v1alpha1.BasicAuth{Username: key("user"), Password: key("password")}}}
+	if err := ask(t, spec, secrets{key("user"): "ann", key("password"): "pw"}, ""); err != nil {
+		t.Error(err)
+	}
+	if err := ask(t, spec, secrets{key("user"): "ann", key("password"): "wrong"}, ""); query.ReasonOf(err) != query.ReasonUnauthorized {
+		t.Errorf("wrong password: %v", err)
+	}
+}
+
+func TestBearerFileIsReadAgainWhenItRotates(t *testing.T) {
+	token := "one"
+	base := serve(t, demanding(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }))
+	dir := t.TempDir()
+	write := func(s string) {
+		if err := os.WriteFile(filepath.Join(dir, "token"), []byte(s+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	c := newClient(t, v1alpha1.MetricsSourceSpec{URL: base, Auth: &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{CredentialsFile: "token"}}}, nil, dir)
+	for _, token = range []string{"one", "two"} {
+		write(token)
+		if _, err := c.Query(context.Background(), "up", time.Now()); err != nil {
+			t.Errorf("token %s: %v", token, err)
+		}
+	}
+}
+
+func TestCredentialsFileStaysInItsDirectory(t *testing.T) {
+	for _, tc := range []struct{ dir, path, want string }{
+		{"", "token", "--credentials-dir"},
+		{"/creds", "../etc/passwd", "must lie in /creds"},
+		{"/creds", "/etc/passwd", "must lie in /creds"},
+		{"/creds", "/creds/../etc/passwd", "must lie in /creds"},
+		{"/creds", "/creds/a", ""},
+		{"/creds", "a/b", ""},
+	} {
+		_, err := credentialsFile(tc.dir, tc.path)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q in %q: %v", tc.path, tc.dir, err)
+		}
+	}
+}
+
+func TestOAuth2(t *testing.T) {
+	issued := 0
+	tokens := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, secret, _ := r.BasicAuth()
+		if id != "me" || secret != "sh" || r.FormValue("scope") != "read" || r.FormValue("audience") != "prom" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		issued++
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"tok","token_type":"Bearer","expires_in":3600}`)
+	}))
+	base := serve(t, demanding(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok" }))
+	spec := v1alpha1.MetricsSourceSpec{URL: base, Auth: &v1alpha1.Auth{OAuth2: &v1alpha1.OAuth2{
+		ClientID: key("id"), ClientSecret: key("secret"), TokenURL: tokens, Scopes: []string{"read"},
+		EndpointParams: map[string]string{"audience": "prom"},
+	}}}
+	c := newClient(t, spec, secrets{key("id"): "me", key("secret"): "sh"}, "")
+	for range 2 {
+		if _, err := c.Query(context.Background(), "up", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if issued != 1 {
+		t.Errorf("%d tokens for two questions", issued)
+	}
+	err := ask(t, spec, secrets{key("id"): "me", key("secret"): "no"}, "")
+	if query.ReasonOf(err) != query.ReasonUnauthorized {
+		t.Errorf("wrong client secret: %v", err)
+	}
+}
+
+func TestTenantAndHeaders(t *testing.T) {
+	for kind, header := range map[v1alpha1.SourceType]string{v1alpha1.SourceMimir: "X-Scope-OrgID", v1alpha1.SourceThanos: "THANOS-TENANT"} {
+		var got http.Header
+		base := serve(t, demanding(func(r *http.Request) bool { got = r.Header; return true }))
+		spec := v1alpha1.MetricsSourceSpec{URL: base, Type: kind, Tenant: "team", Headers: []v1alpha1.Header{{Name: "X-A", Value: "plain"}, {Name: "X-B", Secret: keyp("b")}}}
+		if err := ask(t, spec, secrets{key("b"): "hidden"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got.Get(header) != "team" || got.Get("X-A") != "plain" || got.Get("X-B") != "hidden" {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+	_, err := Config(&v1alpha1.MetricsSource{Spec: v1alpha1.MetricsSourceSpec{URL: "http://x", Headers: []v1alpha1.Header{{Name: "Authorization", Value: "x"}}}}, nil, "")
+	if err == nil {
+		t.Error("Authorization may be set as a header")
+	}
+}
+
+func TestThanosParameters(t *testing.T) {
+	var got url.Values
+	base := serve(t, demanding(func(r *http.Request) bool { got = r.URL.Query(); return true }))
+	no := false
+	spec := v1alpha1.MetricsSourceSpec{URL: base, Type: v1alpha1.SourceThanos, Thanos: &v1alpha1.ThanosOptions{
+		Dedup: &no, MaxSourceResolution: &metav1.Duration{Duration: 5 * time.Minute}, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
+	}}
+	if err := ask(t, spec, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := url.Values{"dedup": {"false"}, "partial_response": {"false"}, "max_source_resolution": {"5m0s"}, "storeMatch[]": {`{a="b"}`, `{c="d"}`}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	spec.Type, spec.Thanos = v1alpha1.SourcePrometheus, nil
+	if err := ask(t, spec, nil, ""); err != nil || len(got) != 0 {
+		t.Errorf("Prometheus was sent %v (%v)", got, err)
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	ca := newCA(t)
+	certificate, privateKey := ca.issue(t, "client", time.Now().Add(time.Hour))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(ca.pem))
+	start := func(until time.Time) string {
+		server := httptest.NewUnstartedServer(demanding(func(r *http.Request) bool { return r.TLS.PeerCertificates[0].Subject.CommonName == "client" }))
+		serverCert, serverKey := ca.issue(t, "server", until)
+		pair, err := tls.X509KeyPair([]byte(serverCert), []byte(serverKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	base, expired := start(time.Now().Add(time.Hour)), start(time.Now().Add(-time.Hour))
+	all := secrets{key("ca"): ca.pem, key("cert"): certificate, key("key"): privateKey}
+	full := &v1alpha1.TLSConfig{CA: keyp("ca"), Cert: keyp("cert"), Key: keyp("key")}
+	for _, tc := range []struct {
+		name string
+		url  string
+		tls  *v1alpha1.TLSConfig
+		want query.Reason
+	}{
+		{"right", base, full, ""},
+		{"no client certificate", base, &v1alpha1.TLSConfig{CA: keyp("ca")}, query.ReasonBadTLS},
+		{"unknown authority", base, &v1alpha1.TLSConfig{Cert: keyp("cert"), Key: keyp("key")}, query.ReasonBadTLS},
+		{"another server name", base, &v1alpha1.TLSConfig{CA: keyp("ca"), Cert: keyp("cert"), Key: keyp("key"), ServerName: "other"}, query.ReasonBadTLS},
+		{"expired", expired, full, query.ReasonBadTLS},
+		{"not verified", expired, &v1alpha1.TLSConfig{InsecureSkipVerify: true, Cert: keyp("cert"), Key: keyp("key")}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := ask(t, v1alpha1.MetricsSourceSpec{URL: tc.url, TLS: tc.tls}, all, "")
+			if tc.want == "" && err != nil || tc.want != "" && query.ReasonOf(err) != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSecureCondition(t *testing.T) {
+	for _, tc := range []struct {
+		spec v1alpha1.MetricsSourceSpec
+		want string
+	}{
+		{v1alpha1.MetricsSourceSpec{URL: "https://x"}, "Verified"},
+		{v1alpha1.MetricsSourceSpec{URL: "http://x"}, "PlainHTTP"},
+		{v1alpha1.MetricsSourceSpec{URL: "https://x", TLS: &v1alpha1.TLSConfig{InsecureSkipVerify: true}}, "InsecureSkipVerify"},
+		{v1alpha1.MetricsSourceSpec{Topology: &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: "http://{cluster}"}}, "PlainHTTP"},
+	} {
+		if _, reason, _ := secure(&tc.spec); reason != tc.want {
+			t.Errorf("%+v: %s, want %s", tc.spec, reason, tc.want)
+		}
+	}
+}
