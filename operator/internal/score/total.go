@@ -1,6 +1,10 @@
 package score
 
-import "plimsoll.dev/plimsoll/operator/api/v1alpha1"
+import (
+	"math"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
 
 // decideTotal sets the last cell of a row: the weighted mean of the others, each
 // first brought to the total's range. One vetoed part vetoes it. It is missing when
@@ -42,7 +46,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 		total.end(v1alpha1.MissingOmit, now)
 	default:
 		total.Points, _ = p.total.Clamp(sum / p.weights)
-		total.Raw = total.Points
+		total.Raw = math.NaN()
 		total.settleTotal(held, false, p.deadband, now)
 	}
 }

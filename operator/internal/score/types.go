@@ -66,7 +66,7 @@ type Samples struct {
 
 // Cell is one score of one cluster.
 type Cell struct {
-	Raw     float64 // the last usable value
+	Raw     float64 // the last usable value; NaN for the total, which has none
 	Points  float64 // normalised and damped
 	Value   int32   // what is published, unless Omitted
 	State   State

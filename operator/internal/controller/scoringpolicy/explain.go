@@ -2,6 +2,7 @@ package scoringpolicy
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -148,7 +149,10 @@ func explainScores(r *score.Result, i int) []ScoreExplanation {
 			Since: stamp(cell.Since), SampleTime: stamp(cell.SampleTime), HeldUntil: stamp(cell.HeldUntil),
 		}
 		if !cell.SampleTime.IsZero() {
-			s.Raw, s.Points = &cell.Raw, &cell.Points
+			s.Points = &cell.Points
+			if !math.IsNaN(cell.Raw) {
+				s.Raw = &cell.Raw
+			}
 		}
 		if cell.State != score.Omitted {
 			s.Value = &cell.Value

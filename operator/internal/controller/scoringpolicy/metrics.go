@@ -1,6 +1,7 @@
 package scoringpolicy
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,7 +107,9 @@ func collect(ch chan<- prometheus.Metric, policy string, r *score.Result) {
 				gauge(scoreDesc, float64(cell.Value), policy, r.Names[j], cluster)
 			}
 			if !cell.SampleTime.IsZero() {
-				gauge(rawDesc, cell.Raw, policy, r.Names[j], cluster)
+				if !math.IsNaN(cell.Raw) {
+					gauge(rawDesc, cell.Raw, policy, r.Names[j], cluster)
+				}
 				if oldest.IsZero() || cell.SampleTime < oldest {
 					oldest = cell.SampleTime
 				}
