@@ -113,6 +113,7 @@ func (r *Reconciler) over(uid types.UID, key types.NamespacedName) {
 	}
 	if released {
 		r.waiting.dirty("")
+		r.waiting.dirtyAfter(r.ledger.Settle)
 	}
 }
 

@@ -31,6 +31,8 @@ type waiters struct {
 	byGate map[string]map[types.NamespacedName]bool
 	marked map[string]bool
 	last   map[string]time.Time
+	// later is when one more round of every gate is due; zero = none.
+	later time.Time
 }
 
 func newWaiters(board *gate.Board, now func() time.Time) *waiters {
@@ -89,6 +91,16 @@ func (w *waiters) dirty(gateName string) {
 	}
 }
 
+// dirtyAfter asks for one more round of every gate after a while, when the
+// samples will show what has just ended.
+func (w *waiters) dirtyAfter(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := w.now().Add(d); at.After(w.later) {
+		w.later = at
+	}
+}
+
 // Start wakes until the context ends. It runs on the leader.
 func (w *waiters) Start(ctx context.Context) error {
 	ticker := time.NewTicker(wakeTick)
@@ -108,6 +120,12 @@ func (w *waiters) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
+	if !w.later.IsZero() && !now.Before(w.later) {
+		w.later = time.Time{}
+		for name := range w.byGate {
+			w.marked[name] = true
+		}
+	}
 	for name, keys := range w.byGate {
 		w.board.SetWaiting(name, int32(len(keys)))
 		period := gate.DefaultPeriod
