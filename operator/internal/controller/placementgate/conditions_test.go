@@ -1,0 +1,103 @@
+package placementgate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+func fine(clusters ...string) *input {
+	g := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "gpu", Generation: 3}}
+	g.Spec.PlacementRef = v1alpha1.NamespacedReference{Namespace: "plimsoll-system", Name: "gpu"}
+	g.Spec.SourceRef.Name = "thanos"
+	g.Spec.MultiKueue = &v1alpha1.GateMultiKueue{ConfigName: "plimsoll-gpu"}
+	in := &input{gate: g, placement: true, source: true}
+	for _, c := range clusters {
+		in.clusters = append(in.clusters, gate.Cluster{Name: c})
+	}
+	return in
+}
+
+func TestConditions(t *testing.T) {
+	written := outcome{metav1.ConditionTrue, "Written", ""}
+	many := make([]string, 25)
+	for i := range many {
+		many[i] = fmt.Sprint("c", i)
+	}
+	for _, tc := range []struct {
+		name       string
+		change     func(*input)
+		configured outcome
+		condition  string
+		status     metav1.ConditionStatus
+		reason     string
+		message    string
+	}{
+		{"fine", func(*input) {}, written, v1alpha1.ConditionReady, "True", "Deciding", "decides over 2 clusters"},
+		{"no decisions", func(in *input) { in.clusters = nil }, written, v1alpha1.ConditionReady, "False", "NoDecisions", "the Placement has decided no cluster"},
+		{"no Placement", func(in *input) { in.placement = false }, written, v1alpha1.ConditionPlacementFound, "False", "PlacementNotFound", "Placement plimsoll-system/gpu does not exist"},
+		{"no source", func(in *input) { in.source = false }, written, v1alpha1.ConditionReady, "False", "SourceNotFound", "MetricsSource thanos does not exist"},
+		{"a bad query", func(in *input) { in.invalid = "fit: 1:3: oh" }, written, v1alpha1.ConditionQueriesValid, "False", "InvalidQuery", "fit: 1:3: oh"},
+		{"another's configuration", func(*input) {}, outcome{metav1.ConditionFalse, "NotOurs", "theirs"}, v1alpha1.ConditionReady, "False", "NotOurs", "theirs"},
+		{"no choice", func(in *input) { in.clusters = in.clusters[:1] }, written, v1alpha1.ConditionSingleCandidate, "True", "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"},
+		{"an absent score", func(in *input) {
+			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
+		}, written, conditionScores, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
+		{"another dispatcher", func(in *input) { in.rival = "team-a/job was nominated to cluster3, which was not our doing" }, written, conditionRival, "True", "AnotherDispatcher",
+			"team-a/job was nominated to cluster3, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := fine("cluster1", "cluster2")
+			tc.change(in)
+			got := apimeta.FindStatusCondition(conditions(in, tc.configured), tc.condition)
+			if got == nil || got.Status != tc.status || got.Reason != tc.reason || got.Message != tc.message || got.ObservedGeneration != 3 {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	o := summary("plimsoll-gpu", gate.Wanted{Clusters: many[:20], Truncated: many[20:]}, nil)
+	if o.reason != "ClustersTruncated" || !strings.HasSuffix(o.message, "left out: c20, c21, c22, c23, c24") {
+		t.Errorf("25 clusters: %+v", o)
+	}
+}
+
+func TestConfigurationOfAnother(t *testing.T) {
+	in := fine("cluster1")
+	for label, want := range map[string]string{"gpu": "", "": "was not created by a gate", "other": "belongs to PlacementGate other"} {
+		in.config = &kueue.MultiKueueConfig{}
+		if label != "" {
+			in.config.Labels = map[string]string{v1alpha1.ManagedByLabel: label}
+		}
+		if got, ours := foreign(in); got != want || ours != (want == "") {
+			t.Errorf("label %q: got %q, ours %t", label, got, ours)
+		}
+	}
+}
+
+func TestInUse(t *testing.T) {
+	cluster := "cluster1"
+	wl := func(change func(*kueue.Workload)) *kueue.Workload {
+		w := &kueue.Workload{Status: kueue.WorkloadStatus{AdmissionChecks: []kueue.AdmissionCheckState{{Name: "multikueue"}}}}
+		change(w)
+		return w
+	}
+	inUse := map[string]bool{}
+	checks := map[string]bool{"multikueue": true}
+	uses(wl(func(w *kueue.Workload) { w.Status.ClusterName = &cluster }), checks, inUse)
+	uses(wl(func(w *kueue.Workload) { w.Status.NominatedClusterNames = []string{"cluster2"} }), checks, inUse)
+	uses(wl(func(w *kueue.Workload) {
+		w.Status.NominatedClusterNames = []string{"cluster3"}
+		w.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	}), checks, inUse)
+	uses(wl(func(w *kueue.Workload) { w.Status.NominatedClusterNames = []string{"cluster4"} }), map[string]bool{"other": true}, inUse)
+	if len(inUse) != 2 || !inUse["cluster1"] || !inUse["cluster2"] {
+		t.Errorf("in use: %v, want cluster1 and cluster2", inUse)
+	}
+}
