@@ -55,6 +55,8 @@ type Health struct {
 	LastSuccess time.Time
 	LastFailure time.Time
 	LastError   string
+	// Partial is why the last answer was not from all stores, empty when it was.
+	Partial string
 }
 
 // New makes a client. It asks nothing yet: an error means that the configuration
@@ -135,13 +137,18 @@ func (c *Client) queryURL(ctx context.Context, base, expr string, at time.Time) 
 		return Answer{}, err
 	}
 	defer func() { <-c.turns }()
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
 	answer, err := c.retry(ctx, base, expr, at)
+	if err != nil {
+		answer, err = c.askPartial(caller, base, expr, at, err)
+	}
 	answer.Duration = time.Since(start)
 	c.cfg.Metrics.observe(c.cfg.Name, answer.Duration, err)
 	c.note(err)
+	c.notePartial(answer, err)
 	if err != nil {
 		return Answer{Duration: answer.Duration}, err
 	}
@@ -216,6 +223,19 @@ func (c *Client) endpoint(base string) (api.Client, error) {
 	}
 	c.endpoints[base] = e
 	return e, nil
+}
+
+// notePartial keeps whether all stores answered.
+func (c *Client) notePartial(answer Answer, err error) {
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health.Partial = ""
+	if answer.Partial {
+		c.health.Partial = clip(answer.Warnings[0])
+	}
 }
 
 // note keeps the source's health. A refused expression is no fault of the source.

@@ -385,3 +385,30 @@ func BenchmarkDecode10000(b *testing.B) {
 		}
 	}
 }
+
+func TestThanosIsAskedForAPartialAnswerOnlyAfterARefusal(t *testing.T) {
+	var asked []string
+	down := true
+	c := newClient(t, Config{Parameters: url.Values{"partial_response": {"false"}}, URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.FormValue("partial_response"))
+		switch {
+		case !down:
+			reply(200, vector())(w, r)
+		case r.FormValue("partial_response") == "false":
+			reply(422, `{"status":"error","errorType":"execution","error":"no store matched"}`)(w, r)
+		default:
+			reply(200, `{"status":"success","warnings":["store c2 is down"],"data":{"resultType":"vector","result":[]}}`)(w, r)
+		}
+	})})
+	a, err := c.Query(context.Background(), "up", at)
+	if err != nil || !a.Partial || c.Health().Partial != "store c2 is down" {
+		t.Errorf("%+v %v %+v", a, err, c.Health())
+	}
+	down = false
+	if a, err = c.Query(context.Background(), "up", at); err != nil || a.Partial || c.Health().Partial != "" {
+		t.Errorf("%+v %v %+v", a, err, c.Health())
+	}
+	if d := cmp.Diff([]string{"false", "true", "false"}, asked); d != "" {
+		t.Error(d)
+	}
+}

@@ -15,6 +15,8 @@ type SourceInfo struct {
 	// Match says what that label holds: Name (of the ManagedCluster), Label or
 	// ClusterClaim, the last two under Key.
 	Match, Key string
+	// Partial says that the source may answer for some of its stores only.
+	Partial bool
 }
 
 // Sources is the registry of the sources that can be asked. The zero value is

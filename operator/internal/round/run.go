@@ -23,6 +23,8 @@ type Request struct {
 	Clusters []Cluster // sorted by name, as Fleet returns them
 	Previous *score.Result
 	Now      time.Time // the evaluation time of every query
+	// Contributions of former rounds; nil where answers are never partial.
+	Contributions *Contributions
 }
 
 // Asked is one expression of a policy and what came of it.
@@ -117,7 +119,7 @@ func ask(ctx context.Context, req Request) replies {
 		if r.problems != nil {
 			continue
 		}
-		group.Go(func() { r.answer, r.err = req.Querier.Query(ctx, expr, req.Now) })
+		group.Go(func() { r.answer, r.err = req.Contributions.ask(ctx, req, expr) })
 	}
 	group.Wait()
 	return all

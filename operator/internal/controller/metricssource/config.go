@@ -80,6 +80,7 @@ func info(src *v1alpha1.MetricsSource) query.SourceInfo {
 	m := src.Spec.ClusterMapping
 	i := query.SourceInfo{
 		Name: src.Name, ClusterLabel: cmp.Or(m.Label, "cluster"), Match: string(cmp.Or(m.Match, v1alpha1.MatchName)), Key: m.Key,
+		Partial: src.Spec.Type == v1alpha1.SourceThanos,
 	}
 	if perCluster(&src.Spec) {
 		i.Match, i.Key = string(v1alpha1.MatchName), ""

@@ -55,6 +55,14 @@ func secure(spec *v1alpha1.MetricsSourceSpec) (metav1.ConditionStatus, string, s
 	}
 }
 
+// partial decides the condition PartialResponse.
+func partial(h query.Health) (metav1.ConditionStatus, string, string) {
+	if h.Partial != "" {
+		return metav1.ConditionTrue, "StoresMissing", "clusters that are not whole in the answers are left out: " + h.Partial
+	}
+	return metav1.ConditionFalse, "Whole", "every store answers"
+}
+
 // report writes the status when it means something else than before, and an event
 // when the source begins or stops to answer.
 func (r *Reconciler) report(ctx context.Context, src *v1alpha1.MetricsSource, o observed) error {
@@ -68,6 +76,12 @@ func (r *Reconciler) report(ctx context.Context, src *v1alpha1.MetricsSource, o 
 	set(src, v1alpha1.ConditionReachable, status, reason, message)
 	s, why, text := secure(&src.Spec)
 	set(src, v1alpha1.ConditionSecure, s, why, text)
+	if src.Spec.Type == v1alpha1.SourceThanos && o.refused == nil {
+		s, why, text := partial(o.health)
+		set(src, v1alpha1.ConditionPartialResponse, s, why, text)
+	} else {
+		meta.RemoveStatusCondition(&src.Status.Conditions, v1alpha1.ConditionPartialResponse)
+	}
 	if o.version != "" {
 		src.Status.Version = o.version
 	}

@@ -80,6 +80,9 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	in.request = round.Request{
 		Spec: &policy.Spec, Policy: compiled, Querier: querier, Info: info, Clusters: fleet, Previous: previous, Now: r.now(),
 	}
+	if info.Partial {
+		in.request.Contributions = r.contributions(policy)
+	}
 	return in, nil
 }
 
@@ -115,6 +118,16 @@ func (r *Reconciler) previous(ctx context.Context, policy *v1alpha1.ScoringPolic
 		return nil, err
 	}
 	return score.FromSeeds(compiled, seeds, r.now()), nil
+}
+
+// contributions are those of the policy's last round, or none yet.
+func (r *Reconciler) contributions(policy *v1alpha1.ScoringPolicy) *round.Contributions {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.memories[policy.Name]; m != nil && m.uid == policy.UID && m.last.in.request.Contributions != nil {
+		return m.last.in.request.Contributions
+	}
+	return &round.Contributions{}
 }
 
 // publication asks for the scores of a result, or in Shadow mode for none.
