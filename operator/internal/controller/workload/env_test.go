@@ -139,7 +139,7 @@ func setup(mgr ctrl.Manager) error {
 // definitions of every kind that the controllers touch. Kueue's name conversion
 // webhooks, which no Kueue serves here.
 func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	paths := []string{"../../../../config/crd/*.yaml"}
+	paths := []string{"../../../../config/crd/plimsoll.dev_*.yaml"}
 	for module, files := range map[string][]string{
 		"sigs.k8s.io/kueue":              {"config/components/crd/bases/*.yaml"},
 		"open-cluster-management.io/api": {"cluster/v1/*.crd.yaml", "cluster/v1beta1/*.crd.yaml", "cluster/v1alpha1/*.crd.yaml"},
