@@ -91,8 +91,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.ScoringPolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, policy); apierrors.IsNotFound(err) {
-		r.forget(req.Name)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.forget(ctx, req.Name)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -151,9 +150,16 @@ func (r *Reconciler) tooSoon(policy *v1alpha1.ScoringPolicy) time.Duration {
 	return m.began.Add(least).Sub(r.now())
 }
 
-func (r *Reconciler) forget(name string) {
+// forget a policy that is gone, and delete its scores. Garbage collection would do
+// that too, later, and does it when the operator was not there to see.
+func (r *Reconciler) forget(ctx context.Context, name string) error {
 	r.mu.Lock()
+	m := r.memories[name]
 	delete(r.memories, name)
 	r.mu.Unlock()
 	r.metrics.forget(name)
+	if m == nil {
+		return nil
+	}
+	return r.publisher.Publish(ctx, publish.Request{Owner: m.last.in.owner, Name: m.last.in.name}).Err
 }

@@ -267,6 +267,20 @@ func TestRestartHoldsWhatIsPublished(t *testing.T) {
 	g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
 }
 
+func TestDeletedPolicyTakesItsScoresAway(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"bye-1": "3"})
+	cluster(t, "bye-1", map[string]string{"fleet": "bye"})
+	create(t, source("bye", prom.URL))
+	p := policy("bye")
+	create(t, p)
+	operator(t)
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "bye-1", "bye")).To(gomega.HaveLen(2)) })
+	g := gomega.NewWithT(t)
+	g.Expect(api.Delete(context.Background(), p)).To(gomega.Succeed())
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "bye-1", "bye")).To(gomega.BeNil()) })
+}
+
 func TestSourceWaitsForItsSecret(t *testing.T) {
 	prom := newPrometheus(t)
 	s := source("secretive", prom.URL)

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string // what the user reads; empty: accepted
+	}{
+		{"nothing", nil, ""},
+		{"the lab's", []string{"--namespace=plimsoll-system", "--metrics-bind-address=127.0.0.1:0", "--leader-elect=false", "--multikueue-dispatch=off"}, ""},
+		{"unknown flag", []string{"--bogus"}, "flag provided but not defined: -bogus"},
+		{"argument", []string{"run"}, `plimsoll-operator: unexpected argument "run": every setting is a flag`},
+		{"dispatch", []string{"--multikueue-dispatch=x"}, `--multikueue-dispatch must be nominate or off, is "x"`},
+		{"namespace", []string{"--namespace="}, "--namespace must not be empty"},
+		{"concurrency", []string{"--score-write-concurrency=0"}, "--score-write-concurrency must be at least 1"},
+		{"level", []string{"--log-level=loud"}, "invalid value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			_, err := parse(tc.args, &out)
+			if (err == nil) != (tc.want == "") || !strings.Contains(out.String(), tc.want) {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+		})
+	}
+}
+
+func TestEveryKindIsKnown(t *testing.T) {
+	s, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"plimsoll.dev", "kueue.x-k8s.io", "cluster.open-cluster-management.io", ""} {
+		if !s.IsGroupRegistered(group) {
+			t.Errorf("group %q is not registered", group)
+		}
+	}
+}
