@@ -59,7 +59,7 @@ func New(socket string, names []string) (*Poller, error) {
 		return p, nil
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
 	}
@@ -81,9 +81,9 @@ func (p *Poller) Poll(ctx context.Context) error {
 }
 
 func (p *Poller) ask(ctx context.Context) (Map, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	// The kubelet may have restarted behind the same path.
+	// The kubelet may have restarted behind the same path: connect anew at once.
 	p.conn.ResetConnectBackoff()
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {

@@ -1,0 +1,356 @@
+package collector
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// box is a source of eight devices whose state a test sets.
+type box struct {
+	mu    sync.Mutex
+	lost  map[string]bool
+	hung  map[string]chan struct{}
+	reads map[string]int
+	xids  []device.XID
+	err   error
+}
+
+func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
+
+func (b *box) Devices(context.Context) ([]device.Device, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var devices []device.Device
+	for i := range 8 {
+		devices = append(devices, device.Device{UUID: uuid(i), Index: i, Minor: "nvidia" + string(rune('0'+i)),
+			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559})
+	}
+	return devices, b.err
+}
+
+func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
+	b.mu.Lock()
+	if b.reads == nil {
+		b.reads = map[string]int{}
+	}
+	b.reads[d.UUID]++
+	stall, lost := b.hung[d.UUID], b.lost[d.UUID]
+	b.mu.Unlock()
+	if stall != nil {
+		<-stall
+	}
+	if lost {
+		return device.Reading{}, device.ErrLost
+	}
+	r := device.Reading{Time: time.Now()}
+	r.Set(device.GPUUtil, float64(10+d.Index))
+	return r, nil
+}
+
+func (b *box) XIDs() []device.XID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.xids
+	b.xids = nil
+	return x
+}
+func (b *box) Close() error { return nil }
+
+// kubelet answers PodResources on a socket.
+type kubelet struct {
+	podresources.UnimplementedPodResourcesListerServer
+	mu     sync.Mutex
+	held   map[string][]string // "namespace/pod/container" -> device ids
+	server *grpc.Server
+}
+
+func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := &podresources.ListPodResourcesResponse{}
+	var names []string
+	for name := range k.held {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		p := strings.Split(name, "/")
+		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: p[0], Name: p[1],
+			Containers: []*podresources.ContainerResources{{Name: p[2], Devices: []*podresources.ContainerDevices{
+				{ResourceName: "nvidia.com/gpu", DeviceIds: k.held[name]}}}}})
+	}
+	return out, nil
+}
+
+func (k *kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	var ids []string
+	for i := range 8 {
+		ids = append(ids, uuid(i))
+	}
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}}}, nil
+}
+
+func (k *kubelet) start(t *testing.T, socket string) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.server = grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(k.server, k)
+	go func() { _ = k.server.Serve(listener) }() // ends with Stop
+}
+
+type fixture struct {
+	*Collector
+	box     *box
+	kubelet *kubelet
+	socket  string
+	own     *prometheus.Registry
+}
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{box: &box{lost: map[string]bool{}, hung: map[string]chan struct{}{}},
+		kubelet: &kubelet{held: map[string][]string{}}, socket: filepath.Join(t.TempDir(), "k.sock"), own: prometheus.NewRegistry()}
+	f.kubelet.start(t, f.socket)
+	t.Cleanup(func() { f.kubelet.server.Stop() })
+	pods, err := podmap.New(f.socket, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pods.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: 50 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, f.box, pods)
+	return f
+}
+
+// scrape the handler as Prometheus would, and read the text with its parser.
+func (f *fixture) scrape(t *testing.T) (map[string]*dto.MetricFamily, string) {
+	t.Helper()
+	response := httptest.NewRecorder()
+	f.Handler(f.own).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if response.Code != http.StatusOK {
+		t.Fatalf("scrape answers %d: %s", response.Code, response.Body)
+	}
+	text := response.Body.String()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("the exposition does not parse: %v\n%s", err, text)
+	}
+	return families, text
+}
+
+func (f *fixture) collect(t *testing.T) (map[string]*dto.MetricFamily, string) {
+	t.Helper()
+	if err := f.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f.scrape(t)
+}
+
+// value of the one series with these labels.
+func value(t *testing.T, families map[string]*dto.MetricFamily, name string, labels ...string) float64 {
+	t.Helper()
+	family := families[name]
+	if family == nil {
+		t.Fatalf("no %s", name)
+	}
+series:
+	for _, m := range family.Metric {
+		have := map[string]string{}
+		for _, l := range m.Label {
+			have[l.GetName()] = l.GetValue()
+		}
+		for i := 0; i < len(labels); i += 2 {
+			if have[labels[i]] != labels[i+1] {
+				continue series
+			}
+		}
+		return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	}
+	t.Fatalf("no %s with %v", name, labels)
+	return 0
+}
+
+func states(t *testing.T, families map[string]*dto.MetricFamily) [4]float64 {
+	t.Helper()
+	var out [4]float64
+	for i, state := range []string{"allocatable", "allocated", "free", "unhealthy"} {
+		out[i] = value(t, families, "plimsoll_node_devices", "node", "node-1", "resource", "nvidia.com/gpu", "model", "NVIDIA-H100-80GB-HBM3", "state", state)
+	}
+	return out
+}
+
+func TestFreeIsAllocatableMinusHeldMinusUnhealthy(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/train-0/main"] = []string{uuid(0), uuid(1), uuid(2)}
+	f.box.lost[uuid(2)] = true // held and lost: not free, once
+	f.box.lost[uuid(7)] = true
+	families, _ := f.collect(t)
+	if got, want := states(t, families), [4]float64{8, 3, 4, 2}; got != want {
+		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	}
+	if got := value(t, families, "plimsoll_device_lost", "uuid", uuid(7)); got != 1 {
+		t.Fatalf("plimsoll_device_lost = %g", got)
+	}
+}
+
+func TestSharedDevicesAreNeverFree(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/notebook/main"] = []string{uuid(0) + "::3"}
+	families, _ := f.collect(t)
+	if got, want := states(t, families), [4]float64{8, 1, 7, 0}; got != want {
+		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	}
+}
+
+func TestLabelsAreDCGMExportersInItsOrder(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held[`team-a/tr"ain/main`] = []string{uuid(0)}
+	_, text := f.collect(t)
+	for _, want := range []string{
+		`DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",container="main",namespace="team-a",pod="tr\"ain"} 10`,
+		`DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-bbbb",pci_bus_id="00000000:1B:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1"} 11`,
+		"# TYPE DCGM_FI_DEV_GPU_UTIL gauge",
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("missing line: %s", want)
+		}
+	}
+	if strings.Contains(text, "DCGM_FI_DEV_POWER_USAGE") {
+		t.Error("a field that the device does not tell is exposed")
+	}
+}
+
+func TestAHungDeviceCostsNoOtherItsMetrics(t *testing.T) {
+	f := setup(t)
+	stall := make(chan struct{})
+	f.box.hung[uuid(3)] = stall
+	f.collect(t)
+	families, _ := f.collect(t)
+	if n := len(families["DCGM_FI_DEV_GPU_UTIL"].Metric); n != 7 {
+		t.Fatalf("%d devices have fresh values, want the 7 others", n)
+	}
+	if got := value(t, families, "plimsoll_device_hung", "uuid", uuid(3)); got != 1 {
+		t.Fatalf("plimsoll_device_hung = %g", got)
+	}
+	if got, want := states(t, families), [4]float64{8, 0, 7, 1}; got != want {
+		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	}
+	f.box.mu.Lock()
+	reads := f.box.reads[uuid(3)]
+	delete(f.box.hung, uuid(3))
+	f.box.mu.Unlock()
+	if reads != 1 {
+		t.Fatalf("the stalled device was called %d times, want once until it returns", reads)
+	}
+	close(stall)
+	for {
+		families, _ = f.collect(t)
+		if value(t, families, "plimsoll_device_hung", "uuid", uuid(3)) == 0 {
+			break
+		}
+	}
+	if n := len(families["DCGM_FI_DEV_GPU_UTIL"].Metric); n != 8 {
+		t.Fatalf("%d devices after the stall, want 8", n)
+	}
+}
+
+func TestWithoutTheKubeletNothingIsSaidToBeFree(t *testing.T) {
+	f := setup(t)
+	f.kubelet.server.Stop()
+	families, _ := f.collect(t)
+	if families["plimsoll_node_devices"] != nil {
+		t.Fatal("devices are counted although nobody knows who holds them")
+	}
+	if got := value(t, families, "plimsoll_exporter_unmapped_devices", "reason", "kubelet does not answer"); got != 8 {
+		t.Fatalf("unmapped = %g, want 8", got)
+	}
+	f.kubelet.start(t, f.socket)
+	families, _ = f.collect(t)
+	if got, want := states(t, families), [4]float64{8, 0, 8, 0}; got != want {
+		t.Fatalf("after the kubelet came back: %v, want %v", got, want)
+	}
+}
+
+func TestXIDsAreCountedAndLatched(t *testing.T) {
+	f := setup(t)
+	f.box.xids = []device.XID{{UUID: uuid(2), Code: 79}, {UUID: uuid(2), Code: 79}, {UUID: uuid(2), Code: 13}}
+	families, _ := f.collect(t)
+	if got := value(t, families, "plimsoll_xid_total", "uuid", uuid(2), "xid", "79", "severity", "critical"); got != 2 {
+		t.Errorf("XID 79 counted %g times, want 2", got)
+	}
+	if got := value(t, families, "DCGM_FI_DEV_XID_ERRORS", "UUID", uuid(2)); got != 13 {
+		t.Errorf("the last XID is %g, want 13", got)
+	}
+}
+
+func TestHealthTellsThatCollectionFails(t *testing.T) {
+	f := setup(t)
+	health := func() int {
+		response := httptest.NewRecorder()
+		f.Handler(f.own).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/health", nil))
+		return response.Code
+	}
+	if got := health(); got != http.StatusServiceUnavailable {
+		t.Fatalf("before any collection: %d", got)
+	}
+	f.collect(t)
+	if got := health(); got != http.StatusOK {
+		t.Fatalf("after a collection: %d", got)
+	}
+	f.box.err = io.ErrUnexpectedEOF
+	if err := f.Collect(t.Context()); err == nil {
+		t.Fatal("a source that can't list its devices is no error")
+	}
+	f.cfg.Now = func() time.Time { return time.Now().Add(11 * time.Second) }
+	if got := health(); got != http.StatusServiceUnavailable {
+		t.Fatalf("with a snapshot of 11 s ago: %d", got)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	f := &fixture{box: &box{}, own: prometheus.NewRegistry()}
+	pods, err := podmap.New("", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.Collector = New(Config{Node: "n", Interval: time.Second, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, f.box, pods)
+	if err := f.Collect(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	handler := f.Handler(f.own)
+	b.ReportAllocs()
+	for b.Loop() {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	}
+}
