@@ -1,0 +1,188 @@
+package contract
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+// operatorMetrics that rules and dashboards read. Its source must name each.
+var operatorMetrics = map[string][]string{
+	"plimsoll_score":                        {"policy", "score", "cluster"},
+	"plimsoll_round_timestamp_seconds":      {"policy"},
+	"plimsoll_round_duration_seconds_sum":   {"policy"},
+	"plimsoll_round_duration_seconds_count": {"policy"},
+	"plimsoll_query_duration_seconds_count": {"source"},
+	"plimsoll_query_failures_total":         {"source", "reason"},
+	"plimsoll_gate_waiting_workloads":       {"gate"},
+	"plimsoll_gate_oldest_waiting_seconds":  {"gate"},
+}
+
+// Metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that we read.
+var (
+	nodeMetrics = map[string][]string{
+		"kube_node_status_condition":           {"node", "condition", "status"},
+		"kube_node_spec_unschedulable":         {"node"},
+		"kube_node_spec_taint":                 {"node", "key", "value", "effect"},
+		"kube_node_status_capacity":            {"node", "resource", "unit"},
+		"kube_node_status_allocatable":         {"node", "resource", "unit"},
+		"kube_pod_container_resource_requests": {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
+		"kube_pod_status_phase":                {"namespace", "pod", "uid", "phase"},
+	}
+	kueueMetrics = map[string][]string{
+		"kueue_pending_workloads":                  {"cluster_queue", "status", "replica_role"},
+		"kueue_cluster_queue_resource_pending":     {"cluster_queue", "resource", "replica_role"},
+		"kueue_cluster_queue_resource_reservation": {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cluster_queue_nominal_quota":        {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+	}
+)
+
+// exported are the metrics that some component exports.
+func exported(t *testing.T) catalogue {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "exporter", "METRICS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := catalogue{"up": ambient}
+	for name, names := range readMetricsMD(string(content)) {
+		known.add(name, names...)
+	}
+	for _, table := range []map[string][]string{operatorMetrics, nodeMetrics, kueueMetrics} {
+		for name, names := range table {
+			known.add(name, names...)
+		}
+	}
+	return known
+}
+
+var (
+	quoted   = regexp.MustCompile("`([^`]+)`")
+	headline = regexp.MustCompile(`^#+ `)
+)
+
+// readMetricsMD reads tables whose first column is a metric: its labels stand in a
+// column of that name, or for all of the table in a line "Labels: …" above it.
+func readMetricsMD(md string) map[string][]string {
+	metrics := map[string][]string{}
+	var shared []string
+	column := -1
+	for _, line := range strings.Split(md, "\n") {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		switch {
+		case headline.MatchString(line):
+			shared, column = nil, -1
+		case strings.HasPrefix(line, "Labels:"):
+			shared = backquoted(line)
+		case strings.HasPrefix(line, "| metric "):
+			column = -1
+			for i, cell := range cells {
+				if strings.TrimSpace(cell) == "labels" {
+					column = i
+				}
+			}
+		case strings.HasPrefix(line, "| `"):
+			names := shared
+			if column >= 0 {
+				names = backquoted(cells[column])
+			}
+			metrics[backquoted(cells[0])[0]] = names
+		}
+	}
+	return metrics
+}
+
+func backquoted(s string) []string {
+	var found []string
+	for _, m := range quoted.FindAllStringSubmatch(s, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+type ruleFile struct {
+	Groups []struct {
+		Name  string `json:"name"`
+		Rules []struct {
+			Record      string            `json:"record"`
+			Alert       string            `json:"alert"`
+			Expr        string            `json:"expr"`
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"rules"`
+	} `json:"groups"`
+}
+
+func readRules(t *testing.T, name string) ruleFile {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "rules", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f ruleFile
+	if err := yaml.Unmarshal(content, &f); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return f
+}
+
+// withRules adds what recording rules make of known, in their order: a rule that
+// reads a later one is a fault, too.
+func withRules(known catalogue, rules ruleFile) []string {
+	var problems []string
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			if r.Record == "" {
+				continue
+			}
+			have, wrong := known.check(r.Expr)
+			for _, w := range wrong {
+				problems = append(problems, fmt.Sprintf("rule %s: %s", r.Record, w))
+			}
+			known[r.Record] = have.with(ambient)
+		}
+	}
+	return problems
+}
+
+func TestOperatorNamesTheMetricsThatWeRead(t *testing.T) {
+	var source strings.Builder
+	for _, file := range operatorSources(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(content)
+	}
+	for name := range operatorMetrics {
+		if !strings.Contains(source.String(), `"`+metricBase(name)+`"`) {
+			t.Errorf("no source of the operator names %s", metricBase(name))
+		}
+	}
+}
+
+func TestKueueNamesTheMetricsThatWeRead(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatalf("find Kueue's module: %v", err)
+	}
+	source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "metrics", "metrics.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, names := range kueueMetrics {
+		labels := `"` + strings.Join(names, `", "`) + `"`
+		declaration := regexp.MustCompile(`Name: +"` + strings.TrimPrefix(name, "kueue_") + `",[^{}]*\}, append\(\[\]string\{` + labels + `\}`)
+		if !declaration.Match(source) {
+			t.Errorf("Kueue declares no %s with the labels %s", name, labels)
+		}
+	}
+}
