@@ -198,13 +198,13 @@ func TestRise(t *testing.T) {
 
 func TestDeadband(t *testing.T) {
 	s := linear("a", "0", "100")
-	s.Damping.Deadband = 5
+	s.Damping.Deadband = 25
 	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(50))
-	f.round(30, v(54.9))
+	f.round(30, v(74.9))
 	f.expect(0, "50 Scored", "50 Scored")
-	f.round(60, v(55))
-	f.expect(0, "55 Scored", "55 Scored")
+	f.round(60, v(75))
+	f.expect(0, "75 Scored", "75 Scored")
 }
 
 func TestTooFewFreshHoldsTheRound(t *testing.T) {
