@@ -30,14 +30,14 @@ type Gate struct {
 type Board struct {
 	mu      sync.Mutex
 	gates   map[string]Gate
-	waiting map[string]int32
+	waiting map[string]Queue
 	rivals  map[string]rival
 	watch   []func(gate string)
 }
 
 // NewBoard without gates.
 func NewBoard() *Board {
-	return &Board{gates: map[string]Gate{}, waiting: map[string]int32{}, rivals: map[string]rival{}}
+	return &Board{gates: map[string]Gate{}, waiting: map[string]Queue{}, rivals: map[string]rival{}}
 }
 
 // OnChange calls f after a gate changed. f must not block.
@@ -94,18 +94,35 @@ func (b *Board) Get(name string) (Gate, bool) {
 	return g, ok
 }
 
-// SetWaiting records how many workloads wait at a gate.
-func (b *Board) SetWaiting(name string, n int32) {
+// Queue at a gate: how many workloads wait there, and since when the first does.
+type Queue struct {
+	Workloads int32
+	Since     time.Time // zero when none waits
+}
+
+// SetWaiting records the queue at a gate.
+func (b *Board) SetWaiting(name string, q Queue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting[name] = n
+	b.waiting[name] = q
 }
 
 // Waiting workloads at a gate.
 func (b *Board) Waiting(name string) int32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.waiting[name]
+	return b.waiting[name].Workloads
+}
+
+// Queues at every gate; an empty one where nothing waits.
+func (b *Board) Queues() map[string]Queue {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queues := map[string]Queue{}
+	for name := range b.gates {
+		queues[name] = b.waiting[name]
+	}
+	return queues
 }
 
 // rivalFor is how long evidence of another dispatcher counts.

@@ -74,7 +74,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, now: opts.Now,
 		ask:     newAsker(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
 		waiting: newWaiters(opts.Board, opts.Now), tracks: newTracks(),
-		metrics: newMetrics(opts.Registerer, opts.Ledger),
+		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
 	}
 	r.waiting.before = r.ask.refresh
 	r.board.OnChange(r.waiting.dirty)

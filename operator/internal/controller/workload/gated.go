@@ -50,12 +50,20 @@ func (r *Reconciler) mayNominate(s *subject) bool {
 	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
 }
 
+// waitsSince is when the workload got the quota that it holds while it waits.
+func (r *Reconciler) waitsSince(s *subject) time.Time {
+	if since, ok := reservedAt(s.wl); ok {
+		return since
+	}
+	return r.now()
+}
+
 // decide now, write the check and, when it is our turn, nominate. The ledger is
 // read and debited in one step, so that a burst does not all go one way.
 func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
 	if !ok {
-		r.waiting.park(s.gateName, s.key())
+		r.waiting.park(s.gateName, s.key(), r.waitsSince(s))
 		return reconcile.Result{}, r.noGate(ctx, s)
 	}
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
@@ -93,7 +101,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		return reconcile.Result{}, err
 	}
 	if d.State != gate.Ready {
-		r.waiting.park(g.Name, s.key())
+		r.waiting.park(g.Name, s.key(), r.waitsSince(s))
 		return reconcile.Result{}, nil
 	}
 	r.waiting.leave(s.key())

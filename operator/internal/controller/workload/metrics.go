@@ -21,7 +21,7 @@ type metrics struct {
 
 var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger) *metrics {
+func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger, board *gate.Board, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_decisions_total", Help: "Decisions about workloads, by gate, state and reason.",
@@ -42,7 +42,7 @@ func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger) *metrics {
 			"Devices sent to a cluster and not yet seen in its metrics.", []string{"cluster"}, nil)},
 	}
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+		reg.MustRegister(newQueueCollector(board, now), m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
 	}
 	return m
 }
@@ -58,6 +58,36 @@ func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 	for cluster, devices := range c.ledger.Size() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(devices), cluster)
+	}
+}
+
+// queueCollector reads the gates' queues when it is scraped.
+type queueCollector struct {
+	board           *gate.Board
+	now             func() time.Time
+	waiting, oldest *prometheus.Desc
+}
+
+func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector {
+	desc := func(opts prometheus.GaugeOpts) *prometheus.Desc {
+		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
+	}
+	return &queueCollector{board: board, now: now,
+		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that no cluster can take now."}),
+		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Seconds since the longest waiting workload got its quota; 0 when none waits."}),
+	}
+}
+
+func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.waiting; ch <- c.oldest }
+
+func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	for name, q := range c.board.Queues() {
+		age := 0.0
+		if !q.Since.IsZero() {
+			age = c.now().Sub(q.Since).Seconds()
+		}
+		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(q.Workloads), name)
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
 	}
 }
 

@@ -28,7 +28,7 @@ type waiters struct {
 	mu     sync.Mutex
 	add    func(types.NamespacedName)
 	gateOf map[types.NamespacedName]string
-	byGate map[string]map[types.NamespacedName]bool
+	byGate map[string]map[types.NamespacedName]time.Time
 	marked map[string]bool
 	last   map[string]time.Time
 	// later is when one more round of every gate is due; zero = none.
@@ -37,7 +37,7 @@ type waiters struct {
 
 func newWaiters(board *gate.Board, now func() time.Time) *waiters {
 	return &waiters{board: board, now: now, before: func(string) {}, gateOf: map[types.NamespacedName]string{},
-		byGate: map[string]map[types.NamespacedName]bool{}, marked: map[string]bool{}, last: map[string]time.Time{}}
+		byGate: map[string]map[types.NamespacedName]time.Time{}, marked: map[string]bool{}, last: map[string]time.Time{}}
 }
 
 // enqueue tells how to wake a workload.
@@ -47,17 +47,28 @@ func (w *waiters) enqueue(add func(types.NamespacedName)) {
 	w.add = add
 }
 
-// park a workload until its gate's next round.
-func (w *waiters) park(gateName string, key types.NamespacedName) {
+// park a workload, which has waited since then, until its gate's next round.
+func (w *waiters) park(gateName string, key types.NamespacedName, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(key)
 	w.gateOf[key] = gateName
 	if w.byGate[gateName] == nil {
-		w.byGate[gateName] = map[types.NamespacedName]bool{}
+		w.byGate[gateName] = map[types.NamespacedName]time.Time{}
 		w.last[gateName] = w.now()
 	}
-	w.byGate[gateName][key] = true
+	w.byGate[gateName][key] = since
+	w.board.SetWaiting(gateName, queue(w.byGate[gateName]))
+}
+
+func queue(keys map[types.NamespacedName]time.Time) gate.Queue {
+	q := gate.Queue{Workloads: int32(len(keys))}
+	for _, since := range keys {
+		if q.Since.IsZero() || since.Before(q.Since) {
+			q.Since = since
+		}
+	}
+	return q
 }
 
 // leave: the workload waits no longer.
@@ -73,7 +84,7 @@ func (w *waiters) forget(key types.NamespacedName) {
 		delete(w.byGate[name], key)
 		if len(w.byGate[name]) == 0 {
 			delete(w.byGate, name)
-			w.board.SetWaiting(name, 0)
+			w.board.SetWaiting(name, gate.Queue{})
 		}
 	}
 }
@@ -127,7 +138,7 @@ func (w *waiters) wake() {
 		}
 	}
 	for name, keys := range w.byGate {
-		w.board.SetWaiting(name, int32(len(keys)))
+		w.board.SetWaiting(name, queue(keys))
 		period := gate.DefaultPeriod
 		if g, ok := w.board.Get(name); ok {
 			period = gate.Seconds(g.Spec.PeriodSeconds, period)

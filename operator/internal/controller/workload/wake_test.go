@@ -19,7 +19,10 @@ func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
 	w.enqueue(func(types.NamespacedName) { woken++ })
 	w.before = func(string) { rounds++ }
 	for _, name := range []string{"a", "b", "c"} {
-		w.park("gpu", types.NamespacedName{Name: name})
+		w.park("gpu", types.NamespacedName{Name: name}, now.Add(-time.Minute))
+	}
+	if q := board.Queues()["gpu"]; q.Workloads != 3 || !q.Since.Equal(now.Add(-time.Minute)) {
+		t.Errorf("the queue is %+v, want 3 workloads since a minute ago", q)
 	}
 	step := func(what string, after time.Duration, wantWoken, wantRounds int) {
 		t.Helper()
