@@ -52,8 +52,8 @@ fuzz: ## Fuzz what reads untrusted input, FUZZTIME each
 	  pkg=$$(dirname "$$(grep -rlE "^func $$target\(" --include=*_test.go operator exporter)"); \
 	  $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "./$$pkg"; done
 
-soak: ## A long run of the fleet under seeded faults (SOAK=minutes)
-	$(GO) test -tags e2e,soak -count=1 -timeout 4h -run Soak ./test/e2e/...
+soak: ## A long run of the fleet under seeded faults (SOAK=minutes, SEED=number)
+	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...
 
 ##@ Keep
 .PHONY: lint generate manifests verify
