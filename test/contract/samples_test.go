@@ -1,0 +1,135 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// sampleDocuments are what a user applies: two folders, and single files.
+func sampleDocuments(t *testing.T) map[string][]byte {
+	t.Helper()
+	dir := filepath.Join(root, "config", "samples")
+	documents := map[string][]byte{"job.yaml": []byte(read(t, filepath.Join(dir, "job.yaml")))}
+	for _, file := range walk(t, filepath.Join(dir, "policies"), ".yaml") {
+		documents["policies/"+filepath.Base(file)] = []byte(read(t, file))
+	}
+	for _, folder := range []string{"hub", "worker"} {
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range built.Resources() {
+			text, err := r.AsYAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents[folder+"/"+r.CurId().String()] = text
+		}
+	}
+	return documents
+}
+
+// Each field of the samples exists, and each of our objects is one that an API
+// server with our CRDs accepts.
+func TestSamplesAreValid(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, batchv1.AddToScheme, kueue.AddToScheme, clusterv1beta1.Install, clusterv1beta2.Install, plimsoll.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	for name, text := range sampleDocuments(t) {
+		_, kind, err := decoder.Decode(text, nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if kind.Group == plimsoll.GroupVersion.Group {
+			for _, problem := range validate(t, kind.Kind, text) {
+				t.Errorf("%s: %s", name, problem)
+			}
+		}
+	}
+}
+
+func TestValidationNoticesWhatTheCRDsForbid(t *testing.T) {
+	const policy = `{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, metadata: {name: x}, spec: {sourceRef: {name: thanos}, scores: [{name: a, query: up, normalize: {type: Linear}}]}}`
+	got := strings.Join(validate(t, "ScoringPolicy", []byte(policy)), "\n")
+	if want := "linear must be set exactly when type is Linear"; !strings.Contains(got, want) {
+		t.Errorf("problems %q, want %q", got, want)
+	}
+}
+
+// validate as the API server does: defaults, schema, CEL rules.
+func validate(t *testing.T, kind string, text []byte) []string {
+	t.Helper()
+	crd := readCRD(t, kind)
+	internal := &apiextensions.CustomResourceValidation{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[0].Schema, internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := schema.NewStructural(internal.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(asJSON, object); err != nil {
+		t.Fatal(err)
+	}
+	defaulting.Default(object.Object, structural)
+	found := validation.ValidateCustomResource(nil, object.Object, validator)
+	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).
+		Validate(context.Background(), field.NewPath(""), structural, object.Object, nil, celconfig.RuntimeCELCostBudget)
+	var problems []string
+	for _, p := range append(found, rules...) {
+		problems = append(problems, p.Error())
+	}
+	return problems
+}
+
+func readCRD(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	for _, file := range walk(t, filepath.Join(root, "config", "crd"), ".yaml") {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal([]byte(read(t, file)), crd); err == nil && crd.Spec.Names.Kind == kind {
+			return crd
+		}
+	}
+	t.Fatalf("config/crd has no %s", kind)
+	return nil
+}
