@@ -31,6 +31,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=plimsoll-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=plimsoll-system,resources=events,verbs=create;patch
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()

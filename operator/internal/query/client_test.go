@@ -258,53 +258,6 @@ func TestQueryKeepsToItsConcurrency(t *testing.T) {
 	}
 }
 
-func TestPerClusterJoinsAndLeavesOutWhatFails(t *testing.T) {
-	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/c2/") {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		reply(200, vector(`{"metric":{"cluster":"a lie"},"value":[1,"1"]}`))(w, r)
-	})
-	clusters := []string{"c1", "c2"}
-	c := newClient(t, Config{
-		URLTemplate: base + "/{cluster}/", ClusterLabel: "cluster",
-		Clusters: func(context.Context) ([]string, error) { return clusters, nil },
-	})
-	a, err := c.Query(context.Background(), "up", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(a.Samples) != 1 || a.Samples[0].Labels["cluster"] != "c1" {
-		t.Errorf("samples %v", a.Samples)
-	}
-	if !strings.Contains(a.Failed["c2"], "Unauthorized") {
-		t.Errorf("failed %v", a.Failed)
-	}
-	clusters = []string{"c2"}
-	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonUnauthorized {
-		t.Errorf("all failed: %v", err)
-	}
-}
-
-func TestEndpoint(t *testing.T) {
-	for _, tc := range []struct{ template, cluster, want string }{
-		{"https://prom.{cluster}.example:9090/x", "c1", "https://prom.c1.example:9090/x"},
-		{"http://proxy/{cluster}/prom", "c1", "http://proxy/c1/prom"},
-		{"http://proxy/{cluster}", "a/../b", ""},
-		{"http://{cluster}/", "evil@host", ""},
-		{"http://host:{cluster}/", "c1", ""},
-		{"{cluster}://host/", "c1", ""},
-		{"http://host/", "c1", ""},
-		{"http://user:pw@host/{cluster}", "c1", ""},
-	} {
-		got, err := Endpoint(tc.template, tc.cluster)
-		if (err == nil) != (tc.want != "") || err == nil && got != tc.want {
-			t.Errorf("Endpoint(%q, %q) = %q, %v; want %q", tc.template, tc.cluster, got, err, tc.want)
-		}
-	}
-}
-
 func TestAuthenticationIsSentAndNeverShown(t *testing.T) {
 	var header http.Header
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
