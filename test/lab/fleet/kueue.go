@@ -182,15 +182,3 @@ func (c *Cluster) localClientConfig(node any, port int) {
 		}
 	}
 }
-
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		ports[i] = port
-	}
-	return ports, nil
-}

@@ -239,16 +239,6 @@ func tailFile(path string, lines int) string {
 	return "  " + strings.Join(all, "\n  ")
 }
 
-// freePort asks the kernel for a port on loopback that nobody uses.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port on 127.0.0.1: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // answers is ready once a GET of url does not fail with 400 or above.
 func answers(url string, c *http.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
