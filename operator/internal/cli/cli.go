@@ -6,80 +6,85 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-var scheme = runtime.NewScheme()
-
-func init() {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1alpha1.Install, kueue.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
-}
+// Exit codes.
+const (
+	exitDone     = 0
+	exitFindings = 1 // also: something was asked that failed
+	exitUsage    = 2
+)
 
 // errFindings ends a command whose output says all: lint found something.
 var errFindings = errors.New("findings")
 
+// usageError is a command line that can't be understood.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// app is what all commands share.
+type app struct {
+	genericclioptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+	now   func() time.Time
+	paint painter
+}
+
 // Main runs the plugin and returns its exit code: 0, 1 for findings or a failed
 // request, 2 for a command line that can't be understood.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot(genericclioptions.IOStreams{In: in, Out: out, ErrOut: errOut}, connect)
+	return run(ctx, args, genericclioptions.IOStreams{In: in, Out: out, ErrOut: errOut}, time.Now)
+}
+
+func run(ctx context.Context, args []string, streams genericclioptions.IOStreams, now func() time.Time) int {
+	a := &app{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: now, paint: painterFor(streams.Out)}
+	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
 	case err == nil:
-		return 0
+		return exitDone
 	case errors.Is(err, errFindings):
-		return 1
+		return exitFindings
 	case errors.As(err, &usage):
-		fmt.Fprintf(errOut, "error: %v\nSee 'kubectl plimsoll --help'.\n", err)
-		return 2
+		_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\nSee 'kubectl plimsoll --help'.\n", err)
+		return exitUsage
 	}
-	fmt.Fprintln(errOut, "error:", err)
-	return 1
+	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	return exitFindings
 }
 
-type usageError struct{ error }
-
-// connector makes a client and the namespace that the kubeconfig names.
-type connector func(*genericclioptions.ConfigFlags) (client.Client, string, error)
-
-func connect(flags *genericclioptions.ConfigFlags) (client.Client, string, error) {
-	config, err := flags.ToRESTConfig()
-	if err != nil {
-		return nil, "", err
-	}
-	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, "", err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	return c, namespace, err
-}
-
-func newRoot(streams genericclioptions.IOStreams, connect connector) *cobra.Command {
-	flags := genericclioptions.NewConfigFlags(true)
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use: "kubectl-plimsoll", Short: "Why clusters score as they do, and why workloads go where they go",
+		Use:   "kubectl-plimsoll",
+		Short: "Why clusters score as they do, and why workloads go where they go",
+		Long: `Why clusters score as they do, and why workloads go where they go.
+
+Exit codes: 0; 1 when lint found something or a request failed; 2 when the command
+line can't be understood. Colours are left out where NO_COLOR is set or the output
+is not a terminal.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(streams, flags, connect), newTop(streams, flags, connect), newLint(streams))
+	a.flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(newExplain(a), newTop(a), newLint(a), newRelease(a))
 	return root
 }
 
@@ -87,7 +92,7 @@ func newRoot(streams genericclioptions.IOStreams, connect connector) *cobra.Comm
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{fmt.Errorf("expected %s, got %d arguments", what, len(args))}
+			return usagef("expected %s, got %d arguments", what, len(args))
 		}
 		return nil
 	}

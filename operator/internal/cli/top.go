@@ -1,54 +1,191 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-func newTop(streams genericclioptions.IOStreams, flags *genericclioptions.ConfigFlags, connect connector) *cobra.Command {
-	return &cobra.Command{
-		Use: "top", Short: "Every cluster's scores", Args: exactly(0, "no arguments"),
+// Questions of top, over the shipped recording rules.
+const (
+	askFree  = `sum by (%s, model) (cluster_model:plimsoll_free_devices:sum)`
+	askTotal = `sum by (%s, model) (cluster_model:plimsoll_devices:sum)`
+)
+
+// topRow is one cluster.
+type topRow struct {
+	Cluster string                `json:"cluster"`
+	Models  map[string]devices    `json:"models,omitempty"`
+	Scores  map[string]gate.Score `json:"scores,omitempty"`
+}
+
+// devices of one model; -1 where the answer is missing.
+type devices struct {
+	Free  int `json:"free"`
+	Total int `json:"total"`
+}
+
+func newTop(a *app) *cobra.Command {
+	var (
+		out        output
+		prometheus string
+		label      string
+	)
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "The fleet at a glance: free devices and scores of each cluster",
+		Long: `The fleet at a glance: free devices and scores of each cluster.
+
+Scores are read from the hub. Free devices are asked from a Prometheus or Thanos
+that has the shipped recording rules, if --prometheus names one.`,
+		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := connect(flags)
+			if err := out.check(); err != nil {
+				return err
+			}
+			rows, err := top(cmd.Context(), a, prometheus, label)
 			if err != nil {
 				return err
 			}
-			e := &gate.Explanation{}
-			if err := addScores(cmd.Context(), c, e); err != nil {
-				return err
+			if len(rows) == 0 {
+				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score: is there a ScoringPolicy that is Ready? (kubectl get scoringpolicies)")
 			}
-			if len(e.Clusters) == 0 {
-				fmt.Fprintln(streams.ErrOut, "No cluster has a score: is there a ScoringPolicy that is Ready? (kubectl get scoringpolicies)")
-				return nil
-			}
-			w := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "CLUSTER\tSCORES")
-			for _, cluster := range e.Clusters {
-				fmt.Fprintf(w, "%s\t%s\n", cluster.Cluster, scores(cluster.Scores, time.Now()))
-			}
-			return w.Flush()
+			return out.print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, prometheus != "", out.wide(), a.now()) })
 		},
+	}
+	cmd.Flags().StringVar(&prometheus, "prometheus", "", "base URL of a Prometheus or Thanos to ask for free devices")
+	cmd.Flags().StringVar(&label, "cluster-label", "cluster", "label of the series that names the cluster")
+	out.add(cmd)
+	return cmd
+}
+
+func top(ctx context.Context, a *app, prometheus, label string) ([]topRow, error) {
+	c, _, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	scores, err := readScores(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	models := map[string]map[string]devices{}
+	if prometheus != "" {
+		if models, err = askDevices(ctx, prometheus, label, a.now()); err != nil {
+			return nil, fmt.Errorf("--prometheus: %w", err)
+		}
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(scores)), slices.Collect(maps.Keys(models)))
+	slices.Sort(names)
+	rows := []topRow{}
+	for _, name := range slices.Compact(names) {
+		rows = append(rows, topRow{Cluster: name, Models: models[name], Scores: scores[name]})
+	}
+	return rows, nil
+}
+
+func askDevices(ctx context.Context, url, label string, now time.Time) (map[string]map[string]devices, error) {
+	if label == "" {
+		return nil, usagef("--cluster-label must not be empty")
+	}
+	client, err := query.New(query.Config{
+		Name: "top", URL: url, HTTP: config.DefaultHTTPClientConfig, Timeout: 15 * time.Second,
+		MaxConcurrency: 1, QueriesPerSecond: 10, MaxResponseBytes: 64 << 20, MaxSeries: 100000,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	models := map[string]map[string]devices{}
+	for _, expr := range []string{askFree, askTotal} {
+		answer, err := client.Query(ctx, fmt.Sprintf(expr, label), now)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range answer.Samples {
+			cluster, model := s.Labels[label], cmp.Or(s.Labels["model"], "unknown")
+			if models[cluster] == nil {
+				models[cluster] = map[string]devices{}
+			}
+			d, ok := models[cluster][model]
+			if !ok {
+				d = devices{-1, -1}
+			}
+			if expr == askFree {
+				d.Free = int(s.Value)
+			} else {
+				d.Total = int(s.Value)
+			}
+			models[cluster][model] = d
+		}
+	}
+	return models, nil
+}
+
+func writeTop(w io.Writer, rows []topRow, asked, wide bool, now time.Time) {
+	if len(rows) == 0 {
+		return
+	}
+	columns := []string{"CLUSTER", "FREE", "OF", "MODEL", "SCORES"}
+	if !asked {
+		columns = []string{"CLUSTER", "SCORES"}
+	}
+	line(w, columns...)
+	for _, row := range rows {
+		text := scoresText(row.Scores, now, wide)
+		if text == "" {
+			text = "none"
+		}
+		switch {
+		case !asked:
+			line(w, row.Cluster, text)
+		case len(row.Models) == 0:
+			line(w, row.Cluster, "?", "?", "no devices reported", text)
+		}
+		first := []string{row.Cluster, text}
+		for _, model := range slices.Sorted(maps.Keys(row.Models)) {
+			d := row.Models[model]
+			line(w, first[0], known(d.Free), known(d.Total), model, first[1])
+			first = []string{"", ""} // the cluster and its scores stand once
+		}
+	}
+	if asked {
+		line(w, sum(rows)...)
 	}
 }
 
-// scores as policy/score=value, expired ones marked.
-func scores(all map[string]gate.Score, now time.Time) string {
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		text := fmt.Sprintf("%s=%d", key, all[key].Value)
-		if until := all[key].ValidUntil; !until.IsZero() && until.Before(now) {
-			text += fmt.Sprintf(" (expired %s ago)", now.Sub(until).Round(time.Second))
-		}
-		out = append(out, text)
+func known(n int) string {
+	if n < 0 {
+		return "?"
 	}
-	return strings.Join(out, " ")
+	return fmt.Sprint(n)
+}
+
+// sum of the fleet, clusters that did not answer left out.
+func sum(rows []topRow) []string {
+	free, total, silent := 0, 0, []string{}
+	for _, row := range rows {
+		if len(row.Models) == 0 {
+			silent = append(silent, row.Cluster)
+		}
+		for _, d := range row.Models {
+			free, total = free+max(d.Free, 0), total+max(d.Total, 0)
+		}
+	}
+	text := "all models"
+	if len(silent) > 0 {
+		text += ", without " + strings.Join(silent, ", ")
+	}
+	return []string{"fleet", fmt.Sprint(free), fmt.Sprint(total), text}
 }

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+var (
+	scheme = runtime.NewScheme()
+	// kinds that commands read. Naming them here saves the round trips of discovery.
+	kinds = meta.NewDefaultRESTMapper(nil)
+)
+
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		kueue.SchemeGroupVersion.WithKind("Workload"):                      meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):              meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):             meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("MetricsSource"):                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("PlacementGate"):                    meta.RESTScopeRoot,
+		clusterv1alpha1.SchemeGroupVersion.WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
+		clusterv1beta1.SchemeGroupVersion.WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
+	} {
+		kinds.Add(kind, scope)
+	}
+}
+
+// connect makes a client and the namespace that flags and kubeconfig name.
+func (a *app) connect() (client.Client, string, error) {
+	config, err := a.flags.ToRESTConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
+	}
+	namespace, _, err := a.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
+	return c, namespace, err
+}
+
+// reading says what could not be read, and what to do about it.
+func reading(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w (the ClusterRole plimsoll-explainer allows it)", what, err)
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && apierrors.ReasonForError(err) == "NotFound" && noSuchResource(err):
+		return fmt.Errorf("%s: this cluster does not serve it: is it the hub?", what)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// noSuchResource tells a kind that is not served from an object that does not exist.
+func noSuchResource(err error) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // what client.Reader returns, unwrapped
+	return ok && (status.Status().Details == nil || status.Status().Details.Name == "")
+}

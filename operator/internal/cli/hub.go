@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// hub tells what stands on its objects. What can't be read is noted, and the rest told.
+type hub struct {
+	client client.Client
+	report *workloadReport
+	config string // MultiKueueConfig that the workload's check names
+}
+
+func (h *hub) note(err error) bool {
+	if err != nil {
+		h.report.NotShown = append(h.report.NotShown, err.Error())
+	}
+	return err == nil
+}
+
+// checks of the workload, and which of them is ours.
+func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
+	for _, state := range wl.Status.AdmissionChecks {
+		entry := checkReport{Name: string(state.Name), State: string(state.State), Message: state.Message}
+		check := &kueue.AdmissionCheck{}
+		err := h.client.Get(ctx, client.ObjectKey{Name: entry.Name}, check)
+		if client.IgnoreNotFound(err) != nil {
+			return reading("AdmissionCheck "+entry.Name, err)
+		}
+		parameters := check.Spec.Parameters
+		switch {
+		case err != nil || parameters == nil:
+		case check.Spec.ControllerName == v1alpha1.ControllerName:
+			entry.Ours = true
+			h.report.Gate, h.report.State, h.report.Message = parameters.Name, entry.State, entry.Message
+		case check.Spec.ControllerName == kueue.MultiKueueControllerName:
+			h.config = parameters.Name
+		}
+		h.report.Checks = append(h.report.Checks, entry)
+	}
+	return nil
+}
+
+// explain as much as objects tell.
+func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
+	e := &h.report.Explanation
+	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
+	if wl.Status.ClusterName != nil {
+		e.Cluster = *wl.Status.ClusterName
+	}
+	var err error
+	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
+		e.Problem = err.Error()
+	}
+	e.WaitsFor = waitsFor(h.report, wl)
+	scores, err := readScores(ctx, h.client)
+	h.note(err)
+	h.candidates(ctx, wl, scores, now)
+	if e.Cluster == "" && !gate.IsFinished(wl) {
+		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: the operator knows them (--operator-url; see --help)")
+	}
+}
+
+// candidates of the gate's Placement, and what ruled out those that need no metrics
+// to be ruled out; then the clusters that have scores and are not eligible.
+func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[string]map[string]gate.Score, now time.Time) {
+	e := &h.report.Explanation
+	placed := map[string]bool{}
+	if g := h.gate(ctx); g != nil {
+		e.Facts = gate.ShapeOf(wl, gate.ShapeOptions{ModelFrom: g.Spec.ModelFrom, Aliases: g.Spec.Aliases, FlavorLabels: h.flavorLabels(ctx)})
+		var list []gate.Candidate
+		for _, name := range h.decided(ctx, g.Spec.PlacementRef) {
+			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})
+		}
+		rules := gate.RulesOf(&g.Spec)
+		for _, v := range gate.Decide(e.Facts, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1, now).Verdicts {
+			placed[v.Cluster] = true
+			why := v.Why()
+			if v.Out == gate.OutUnknown || v.Out == gate.OutNone {
+				v.Out, why = gate.OutNone, ""
+			}
+			e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: why, Scores: scores[v.Cluster]})
+		}
+		if len(list) == 0 {
+			e.Problem = "Placement " + rules.Placement + " has decided no cluster"
+		}
+		for _, name := range slices.Sorted(maps.Keys(scores)) {
+			if !placed[name] {
+				why := "is not among the decisions of Placement " + rules.Placement
+				e.Clusters = append(e.Clusters, gate.ClusterExplanation{
+					Verdict: gate.Verdict{Cluster: name, Out: gate.OutUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
+				})
+			}
+		}
+	}
+}
+
+func (h *hub) gate(ctx context.Context) *v1alpha1.PlacementGate {
+	if h.report.Gate == "" {
+		return nil
+	}
+	g := &v1alpha1.PlacementGate{}
+	err := h.client.Get(ctx, client.ObjectKey{Name: h.report.Gate}, g)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		h.report.Problem = "PlacementGate " + h.report.Gate + " does not exist"
+		return nil
+	}
+	if !h.note(reading("PlacementGate "+h.report.Gate, err)) {
+		return nil
+	}
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != "True" {
+		h.report.Problem = fmt.Sprintf("PlacementGate %s is not ready: %s", g.Name, c.Message)
+	}
+	return g
+}
+
+// decided is the union of the Placement's decisions.
+func (h *hub) decided(ctx context.Context, placement v1alpha1.NamespacedReference) []string {
+	list := &clusterv1beta1.PlacementDecisionList{}
+	err := h.client.List(ctx, list, client.InNamespace(placement.Namespace), client.MatchingLabels{clusterv1beta1.PlacementLabel: placement.Name})
+	if !h.note(reading("PlacementDecisions of "+placement.Namespace+"/"+placement.Name, err)) {
+		return nil
+	}
+	var names []string
+	for _, d := range list.Items {
+		for _, c := range d.Status.Decisions {
+			names = append(names, c.ClusterName)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// unusable says why nothing can be sent to a cluster; empty where all is well or
+// can't be told.
+func (h *hub) unusable(ctx context.Context, name string) string {
+	if h.config == "" {
+		return ""
+	}
+	cluster := &kueue.MultiKueueCluster{}
+	err := h.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		h.note(reading("MultiKueueCluster "+name, err))
+		return ""
+	}
+	active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
+	switch {
+	case err != nil:
+		return "has no MultiKueueCluster"
+	case active == nil:
+		return "is not yet connected by Kueue"
+	case active.Status != "True":
+		return "is not connected by Kueue: " + active.Message
+	}
+	return ""
+}
+
+func (h *hub) flavorLabels(ctx context.Context) func(string) map[string]string {
+	return func(name string) map[string]string {
+		flavor := &kueue.ResourceFlavor{}
+		if err := h.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
+			h.note(reading("ResourceFlavor "+name, err))
+			return nil
+		}
+		return flavor.Spec.NodeLabels
+	}
+}
+
+// readScores of every cluster, by cluster and key.
+func readScores(ctx context.Context, c client.Client) (map[string]map[string]gate.Score, error) {
+	list := &clusterv1alpha1.AddOnPlacementScoreList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, reading("AddOnPlacementScores", err)
+	}
+	all := map[string]map[string]gate.Score{}
+	for _, object := range list.Items {
+		if all[object.Namespace] == nil {
+			all[object.Namespace] = map[string]gate.Score{}
+		}
+		for _, s := range object.Status.Scores {
+			score := gate.Score{Value: s.Value}
+			if object.Status.ValidUntil != nil {
+				score.ValidUntil = object.Status.ValidUntil.Time
+			}
+			all[object.Namespace][gate.ScoreKey(object.Name, s.Name)] = score
+		}
+	}
+	return all, nil
+}
+
+// waitsFor says in one sentence what has to happen next.
+func waitsFor(r *workloadReport, wl *kueue.Workload) string {
+	switch {
+	case gate.IsFinished(wl):
+		return "nothing: it is finished"
+	case r.Cluster != "":
+		return "nothing: it is on " + r.Cluster
+	case wl.Spec.Active != nil && !*wl.Spec.Active:
+		return "its activation: spec.active is false"
+	case !gate.HoldsQuota(wl):
+		text := "quota in its ClusterQueue"
+		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Message != "" {
+			text += ": " + c.Message
+		}
+		return text
+	case gate.IsEvicted(wl):
+		return "its eviction to complete"
+	case len(r.Nominated) > 0:
+		return "one of " + strings.Join(r.Nominated, ", ") + " to admit it"
+	}
+	for _, mine := range []bool{true, false} {
+		for _, c := range r.Checks {
+			if c.State == string(gate.Ready) || c.Ours != mine {
+				continue
+			}
+			if c.Message == "" {
+				return "admission check " + c.Name
+			}
+			return "admission check " + c.Name + ": " + c.Message
+		}
+	}
+	if r.Gate == "" {
+		return "Kueue to admit it: no gate decides its queue"
+	}
+	return "its nomination"
+}
