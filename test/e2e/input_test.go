@@ -105,8 +105,8 @@ metadata: {name: plain}
 spec:
   namespaceSelector: {}
   resourceGroups:
-  - coveredResources: [nvidia.com/gpu]
-    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8}]}]
+  - coveredResources: [nvidia.com/gpu, cpu, memory]
+    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8}, {name: cpu, nominalQuota: 100}, {name: memory, nominalQuota: 1Ti}]}]
 %s---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue

@@ -45,7 +45,10 @@ func (f *Fleet) Submit(ctx context.Context, j Job) error {
 	if j.Duration > 0 {
 		annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = j.Duration.String()
 	}
-	gpus := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI)}
+	asks := corev1.ResourceList{
+		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+	}
 	return f.Hub.Client.Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: Namespace, Labels: map[string]string{"kueue.x-k8s.io/queue-name": j.Queue}},
 		Spec: batchv1.JobSpec{
@@ -56,7 +59,7 @@ func (f *Fleet) Submit(ctx context.Context, j Job) error {
 					RestartPolicy: corev1.RestartPolicyNever,
 					NodeSelector:  map[string]string{"nvidia.com/gpu.product": j.Model.Label},
 					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1",
-						Resources: corev1.ResourceRequirements{Requests: gpus, Limits: gpus}}},
+						Resources: corev1.ResourceRequirements{Requests: asks, Limits: asks}}},
 				},
 			},
 		},
