@@ -45,7 +45,7 @@ func (d *demo) steps(ctx context.Context) error {
 		{"A metric changes: others load the best cluster, and the decision moves", time.Minute, d.metricChanges},
 		{"Jobs of 8 GPUs on one node: cluster2 has the most H100s, but no node with eight", time.Minute, d.wholeNodes},
 		{"No room anywhere: the next such job waits and says for what; it starts when room appears", time.Minute, d.waitsForRoom},
-		{"A burst of small jobs spreads over what is free", 90 * time.Second, d.burst},
+		{"Two big jobs end, and a burst of small ones spreads over what is free", 90 * time.Second, d.burst},
 		{"The operator is killed and comes back: nothing moves", time.Minute, d.operatorKilled},
 		{"The best cluster loses its exporters: the decision moves, what runs there runs on", 90 * time.Second, d.losesExporters},
 	}
@@ -218,10 +218,9 @@ func (d *demo) waitsForRoom(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.screen.printf("      %s waits: %s\n", name, message)
-	if err := d.fleet.DeleteJob(ctx, "train-1"); err != nil {
+	if err := d.end(ctx, "train-1"); err != nil {
 		return "", err
 	}
-	d.jobs = append(d.jobs[:0:0], d.jobs[1:]...)
 	cluster, err := d.runs(ctx, name)
 	if err != nil {
 		return "", err
@@ -230,7 +229,12 @@ func (d *demo) waitsForRoom(ctx context.Context) (string, error) {
 }
 
 func (d *demo) burst(ctx context.Context) (string, error) {
-	const n = 8
+	for _, name := range []string{"train-2", "train-3"} {
+		if err := d.end(ctx, name); err != nil {
+			return "", err
+		}
+	}
+	const n = 10
 	var names []string
 	for i := range n {
 		name := fmt.Sprintf("burst-%d", i+1)

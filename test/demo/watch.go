@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
@@ -45,6 +46,21 @@ func (d *demo) runs(ctx context.Context, name string) (string, error) {
 	}
 	d.screen.printf("      %-14s -> %s: %s\n", name, v.Cluster, v.Message)
 	return v.Cluster, nil
+}
+
+// end deletes a job and waits until no copy of it is left.
+func (d *demo) end(ctx context.Context, name string) error {
+	if err := d.fleet.DeleteJob(ctx, name); err != nil {
+		return err
+	}
+	d.jobs = slices.DeleteFunc(d.jobs, func(job string) bool { return job == name })
+	return d.await(ctx, name+" to be gone", func(ctx context.Context) error {
+		v, err := d.fleet.View(ctx, name)
+		if err == nil && len(v.Copies) > 0 {
+			err = fmt.Errorf("copies of it on %v", v.Copies)
+		}
+		return err
+	})
 }
 
 // once is an error unless the job runs in one place, and no other copy exists.

@@ -51,7 +51,7 @@ func TestExplainTellsWhereAJobIsAndWhatOneWaitsFor(t *testing.T) {
 	submit(ctx, t, fleet.Job{Name: "placed", Model: fleet.H100, GPUs: 1})
 	cluster := runs(ctx, t, "placed")
 	contains(t, command(ctx, t, env, plugin, "explain", "workload", "job/placed", "-n", "team-a"),
-		"nothing: it is on "+cluster, "fleet/total=", "--operator-url")
+		"nothing: it is on "+cluster, "fleet/total=")
 
 	submit(ctx, t, fleet.Job{Name: "too-big", Model: fleet.L4, GPUs: 16})
 	waits(ctx, t, "too-big", "no cluster has 16 free NVIDIA-L4 on one node")
@@ -60,7 +60,7 @@ func TestExplainTellsWhereAJobIsAndWhatOneWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, command(ctx, t, env, plugin, "explain", "workload", "job/too-big", "-n", "team-a",
-		"--operator-url", "https://"+lab.OperatorMetrics, "--operator-token-file", token, "--operator-insecure"),
+		"--operator-url", "https://"+lab.OperatorMetrics, "--token-file", token, "--operator-insecure"),
 		"no cluster has 16 free NVIDIA-L4 on one node", "cluster1", "cluster2", "cluster3", "ROOM")
 	contains(t, command(ctx, t, env, plugin, "top"), "cluster1", "fleet/headroom=")
 }
