@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,7 +50,11 @@ func (a *app) connect() (client.Client, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
 	}
-	namespace, _, err := a.flags.ToRawKubeConfigLoader().Namespace()
+	loader := a.flags.ToRawKubeConfigLoader()
+	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, "localhost:8080") {
+		return nil, "", errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
+	}
+	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", err
 	}

@@ -91,7 +91,7 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 			placed[v.Cluster] = true
 			why := v.Why()
 			if v.Out == gate.OutUnknown || v.Out == gate.OutNone {
-				v.Out, why = gate.OutNone, ""
+				v.Out, why = gate.OutNone, "is eligible"
 			}
 			e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: why, Scores: scores[v.Cluster]})
 		}
@@ -227,8 +227,11 @@ func waitsFor(r *workloadReport, wl *kueue.Workload) string {
 			if c.State == string(gate.Ready) || c.Ours != mine {
 				continue
 			}
-			if c.Message == "" {
+			switch {
+			case c.Message == "":
 				return "admission check " + c.Name
+			case c.Ours:
+				return c.Message
 			}
 			return "admission check " + c.Name + ": " + c.Message
 		}

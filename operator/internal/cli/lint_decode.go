@@ -108,11 +108,8 @@ func (l *linter) document(d *document) {
 	}
 	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(content, nil, nil)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		path := "kind"
-		if !runtime.IsNotRegisteredError(err) {
-			path = ""
-		}
-		l.add(d, path, "%s", decodeMessage(err))
+		path, message := undecodable(err)
+		l.add(d, path, "%s", message)
 		return
 	}
 	if err != nil {
@@ -135,16 +132,17 @@ func (l *linter) document(d *document) {
 	}
 }
 
-// decodeMessage without the decoder's own names.
-func decodeMessage(err error) string {
-	text := err.Error()
+var wrongType = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
+
+// undecodable says where and why an object can't be read, without the decoder's own names.
+func undecodable(err error) (path, message string) {
 	if runtime.IsNotRegisteredError(err) {
-		return "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy and PlacementGate"
+		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy and PlacementGate"
 	}
-	if _, rest, ok := strings.Cut(text, "json: cannot unmarshal "); ok {
-		return "wrong type: can't read a " + rest
+	if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
+		return m[2], "must be of type " + m[3] + ", not " + m[1]
 	}
-	return text
+	return "", err.Error()
 }
 
 func (l *linter) add(d *document, path, format string, args ...any) {

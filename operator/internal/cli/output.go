@@ -118,7 +118,7 @@ func short(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {
 	case d < 10*time.Minute:
-		return d.String()
+		return strings.Replace(d.String(), "m0s", "m", 1)
 	case d < 3*time.Hour:
 		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:

@@ -172,20 +172,25 @@ func known(n int) string {
 	return fmt.Sprint(n)
 }
 
-// sum of the fleet, clusters that did not answer left out.
+// sum of the fleet. A cluster that did not answer in full is left out and named.
 func sum(rows []topRow) []string {
-	free, total, silent := 0, 0, []string{}
+	free, total, without := 0, 0, []string{}
 	for _, row := range rows {
-		if len(row.Models) == 0 {
-			silent = append(silent, row.Cluster)
+		whole := len(row.Models) > 0
+		for _, d := range row.Models {
+			whole = whole && d.Free >= 0 && d.Total >= 0
+		}
+		if !whole {
+			without = append(without, row.Cluster)
+			continue
 		}
 		for _, d := range row.Models {
-			free, total = free+max(d.Free, 0), total+max(d.Total, 0)
+			free, total = free+d.Free, total+d.Total
 		}
 	}
 	text := "all models"
-	if len(silent) > 0 {
-		text += ", without " + strings.Join(silent, ", ")
+	if len(without) > 0 {
+		text += ", without " + strings.Join(without, ", ")
 	}
 	return []string{"fleet", fmt.Sprint(free), fmt.Sprint(total), text}
 }

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+var update = flag.Bool("update", false, "write the golden files of the scripts anew")
+
+// now in all scripts.
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"kubectl-plimsoll": func() {
+			streams := genericclioptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+			os.Exit(run(context.Background(), os.Args[1:], streams, func() time.Time { return now }))
+		},
+	})
+}
+
+// Each script runs the plugin as a user does, against a hub that serves the objects
+// in its folder hub, an operator and a Prometheus.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup:               serve,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits CODE COMMAND...: the command ends with this code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
