@@ -71,7 +71,7 @@ line can't be understood. Colours are left out where NO_COLOR is set or the outp
 is not a terminal.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		SilenceUsage: true, SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q", args[0])
 			}

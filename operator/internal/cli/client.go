@@ -29,16 +29,16 @@ func init() {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		kueue.SchemeGroupVersion.WithKind("Workload"):                      meta.RESTScopeNamespace,
-		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):              meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):             meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("MetricsSource"):                    meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                    meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("PlacementGate"):                    meta.RESTScopeRoot,
-		clusterv1alpha1.SchemeGroupVersion.WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
-		clusterv1beta1.SchemeGroupVersion.WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("Workload"):                meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):          meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):          meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):        meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):       meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("MetricsSource"):              meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):              meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("PlacementGate"):              meta.RESTScopeRoot,
+		clusterv1alpha1.GroupVersion.WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
+		clusterv1beta1.GroupVersion.WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
 	} {
 		kinds.Add(kind, scope)
 	}
@@ -69,7 +69,7 @@ func reading(what string, err error) error {
 		return nil
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: %w (the ClusterRole plimsoll-explainer allows it)", what, err)
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && apierrors.ReasonForError(err) == "NotFound" && noSuchResource(err):
+	case apierrors.IsNotFound(err) && noSuchResource(err):
 		return fmt.Errorf("%s: this cluster does not serve it: is it the hub?", what)
 	}
 	return fmt.Errorf("%s: %w", what, err)
@@ -77,6 +77,6 @@ func reading(what string, err error) error {
 
 // noSuchResource tells a kind that is not served from an object that does not exist.
 func noSuchResource(err error) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // what client.Reader returns, unwrapped
-	return ok && (status.Status().Details == nil || status.Status().Details.Name == "")
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }

@@ -84,8 +84,12 @@ type painter bool
 
 func painterFor(out io.Writer) painter {
 	file, ok := out.(*os.File)
-	_, refused := os.LookupEnv("NO_COLOR")
-	return painter(ok && !refused && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd())))
+	return colours(ok && term.IsTerminal(int(file.Fd())), os.Getenv)
+}
+
+// colours are for a terminal, unless NO_COLOR is set to anything (no-color.org).
+func colours(terminal bool, env func(string) string) painter {
+	return painter(terminal && env("NO_COLOR") == "" && env("TERM") != "dumb")
 }
 
 func (p painter) good(s string) string { return p.code("32", s) }
