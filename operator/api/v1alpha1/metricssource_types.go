@@ -14,6 +14,7 @@ const (
 
 // MetricsSourceSpec says where and how to ask.
 // +kubebuilder:validation:XValidation:rule="has(self.url) || (has(self.topology) && self.topology.type == 'PerCluster')",message="url must be set unless topology.type is PerCluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.thanos) || self.type == 'Thanos'",message="thanos must be set only when type is Thanos"
 type MetricsSourceSpec struct {
 	// URL is the base URL of the server's HTTP API; a path prefix is allowed.
 	// +optional
@@ -59,6 +60,7 @@ const (
 
 // Topology of the endpoints: one for all clusters, or one each.
 // +kubebuilder:validation:XValidation:rule="self.type != 'PerCluster' || has(self.urlTemplate)",message="urlTemplate must be set when type is PerCluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.urlTemplate) || self.urlTemplate.contains('{cluster}')",message="urlTemplate must hold {cluster}"
 type Topology struct {
 	// +kubebuilder:default=Aggregated
 	// +optional
@@ -100,6 +102,7 @@ type ClusterMapping struct {
 }
 
 // TLSConfig of the connection.
+// +kubebuilder:validation:XValidation:rule="has(self.cert) == has(self.key)",message="cert and key must be set together"
 type TLSConfig struct {
 	// +optional
 	CA *SecretKeyReference `json:"ca,omitempty"`
@@ -161,6 +164,7 @@ type OAuth2 struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Scopes []string `json:"scopes,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxProperties=16
 	EndpointParams map[string]string `json:"endpointParams,omitempty"`
 }
 
@@ -209,10 +213,12 @@ type Limits struct {
 	QueriesPerSecond int32 `json:"queriesPerSecond,omitempty"`
 	// +kubebuilder:default=67108864
 	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=1073741824
 	// +optional
 	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty"`
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000
 	// +optional
 	MaxSeries int32 `json:"maxSeries,omitempty"`
 }
@@ -251,6 +257,7 @@ type MetricsSourceStatus struct {
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].reason`
 // +kubebuilder:printcolumn:name="Last success",type=date,JSONPath=`.status.lastSuccessTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MetricsSource struct {

@@ -69,6 +69,7 @@ type Freshness struct {
 	Query string `json:"query"`
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MaxAgeSeconds int32 `json:"maxAgeSeconds,omitempty"`
 }
@@ -240,6 +241,7 @@ type TotalSpec struct {
 type PublishSpec struct {
 	// Name of the AddOnPlacementScore in each cluster's namespace; the policy's name by default.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
@@ -327,6 +329,7 @@ type ScoreStatus struct {
 // +kubebuilder:printcolumn:name="Scored",type=integer,JSONPath=`.status.lastRound.scored`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.lastRound.held`
 // +kubebuilder:printcolumn:name="Last round",type=date,JSONPath=`.status.lastRound.time`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScoringPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
