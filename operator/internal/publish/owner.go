@@ -24,11 +24,16 @@ func (o Owner) reference() metav1.OwnerReference {
 // made anew under its name owns what it left, and current is false.
 func (o Owner) owns(obj client.Object) (owned, current bool) {
 	for _, ref := range obj.GetOwnerReferences() {
-		if ref.APIVersion == o.APIVersion && ref.Kind == o.Kind && ref.Name == o.Name {
+		if o.named(ref) {
 			return true, ref.UID == o.UID
 		}
 	}
 	return false, false
+}
+
+// named says that a reference is to the owner, or to the one before it of that name.
+func (o Owner) named(ref metav1.OwnerReference) bool {
+	return ref.APIVersion == o.APIVersion && ref.Kind == o.Kind && ref.Name == o.Name
 }
 
 const (

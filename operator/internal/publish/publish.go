@@ -157,7 +157,7 @@ func (p *Publisher) write(ctx context.Context, req Request, want *Desired, live 
 		}
 		live = created
 	} else if _, current := req.Owner.owns(live); !current {
-		if err := p.adopt(ctx, req, want); err != nil {
+		if err := p.adopt(ctx, req, live); err != nil {
 			return err
 		}
 	}
@@ -190,10 +190,13 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 	return obj, nil
 }
 
-func (p *Publisher) adopt(ctx context.Context, req Request, want *Desired) error {
-	obj := object(req, want)
-	obj.SetOwnerReferences([]metav1.OwnerReference{req.Owner.reference()})
-	return p.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), FieldOwner, client.ForceOwnership)
+// adopt puts the owner in the place of the one of the same name that is gone: an
+// apply would add it beside that, and an object has one controller.
+func (p *Publisher) adopt(ctx context.Context, req Request, live *clusterv1alpha1.AddOnPlacementScore) error {
+	obj := live.DeepCopy()
+	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.named)
+	obj.OwnerReferences = append(obj.OwnerReferences, req.Owner.reference())
+	return p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner)
 }
 
 func object(req Request, want *Desired) *unstructured.Unstructured {

@@ -45,6 +45,7 @@ func seed(s *clusterv1alpha1.AddOnPlacementScore, valid time.Duration) score.See
 		out.Fresh = true
 	default:
 		out.SampleTime = c.LastTransitionTime.Time
+		out.Fresh = c.Reason == ReasonHeld
 	}
 	return out
 }

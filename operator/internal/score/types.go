@@ -133,5 +133,5 @@ type Seed struct {
 	Cluster    string
 	Values     map[string]int32
 	SampleTime time.Time // no later than the last good sample, as far as is known
-	Fresh      bool
+	Fresh      bool      // it did answer then
 }
