@@ -36,6 +36,8 @@ type Config struct {
 	MaxSeries        int
 
 	Metrics *Metrics // nil: not measured
+	// Failing is called when a question fails after one that was answered; nil: nobody.
+	Failing func()
 }
 
 // Client asks one source. It is safe for concurrent use.
@@ -48,6 +50,8 @@ type Client struct {
 	mu        sync.Mutex
 	endpoints map[string]api.Client
 	health    Health
+	partial   map[string]partialAnswer // by expression
+	hide      hider
 }
 
 // Health is what the last questions showed.
@@ -55,7 +59,7 @@ type Health struct {
 	LastSuccess time.Time
 	LastFailure time.Time
 	LastError   string
-	// Partial is why the last answer was not from all stores, empty when it was.
+	// Partial is why a current answer is not from all stores, empty when all are.
 	Partial string
 }
 
@@ -82,6 +86,8 @@ func New(cfg Config) (*Client, error) {
 		turns:     make(chan struct{}, cfg.MaxConcurrency),
 		rate:      rate.NewLimiter(rate.Limit(cfg.QueriesPerSecond), cfg.QueriesPerSecond),
 		endpoints: map[string]api.Client{},
+		partial:   map[string]partialAnswer{},
+		hide:      newHider(cfg.HTTP),
 	}, nil
 }
 
@@ -106,30 +112,35 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (Answer, 
 func (c *Client) Health() Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.health
+	health := c.health
+	health.Partial = c.currentPartial(time.Now())
+	return health
 }
 
 // Close frees idle connections. Questions under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Version asks for the server's build information; sources with an endpoint per
-// cluster, and servers without such an API, are asked a constant instead and give
-// no version.
-func (c *Client) Version(ctx context.Context) (string, error) {
-	if c.cfg.URLTemplate == "" {
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		endpoint, err := c.endpoint(c.cfg.URL)
-		if err != nil {
-			return "", err
-		}
-		if info, err := promv1.NewAPI(endpoint).Buildinfo(ctx); err == nil {
-			c.note(nil)
-			return info.Version, nil
-		}
+// Check asks a constant, as a question of a policy would be asked, and for the
+// server's version, which is empty where there is an endpoint per cluster and on
+// servers that don't tell. Many endpoints are not asked while policies do.
+func (c *Client) Check(ctx context.Context) (version string, err error) {
+	if c.cfg.URLTemplate != "" && time.Since(c.Health().LastSuccess) < time.Minute {
+		return "", nil
 	}
-	_, err := c.Query(ctx, "vector(1)", time.Now())
-	return "", err
+	if _, err := c.Query(ctx, "vector(1)", time.Now()); err != nil || c.cfg.URLTemplate != "" {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	endpoint, err := c.endpoint(c.cfg.URL)
+	if err != nil {
+		return "", err
+	}
+	info, err := promv1.NewAPI(endpoint).Buildinfo(ctx)
+	if err != nil {
+		return "", nil //nolint:nilerr // not every server has build information
+	}
+	return info.Version, nil
 }
 
 func (c *Client) queryURL(ctx context.Context, base, expr string, at time.Time) (Answer, error) {
@@ -148,7 +159,7 @@ func (c *Client) queryURL(ctx context.Context, base, expr string, at time.Time) 
 	answer.Duration = time.Since(start)
 	c.cfg.Metrics.observe(c.cfg.Name, answer.Duration, err)
 	c.note(err)
-	c.notePartial(answer, err)
+	c.notePartial(expr, answer, err)
 	if err != nil {
 		return Answer{Duration: answer.Duration}, err
 	}
@@ -185,10 +196,11 @@ func (c *Client) ask(ctx context.Context, base, expr string, at time.Time) (answ
 		resp, body, failure = do(ctx, endpoint, http.MethodGet, form)
 	}
 	if failure != nil {
-		return Answer{}, 0, failure
+		return Answer{}, 0, c.hide.failure(failure)
 	}
 	answer, failure = decode(resp.StatusCode, body, c.cfg.MaxSeries)
-	return answer, retryAfter(resp.Header.Get("Retry-After"), time.Now()), failure
+	answer.Warnings, answer.Infos = c.hide.texts(answer.Warnings), c.hide.texts(answer.Infos)
+	return answer, retryAfter(resp.Header.Get("Retry-After"), time.Now()), c.hide.failure(failure)
 }
 
 func do(ctx context.Context, endpoint api.Client, method string, form url.Values) (*http.Response, []byte, *Error) {
@@ -225,27 +237,20 @@ func (c *Client) endpoint(base string) (api.Client, error) {
 	return e, nil
 }
 
-// notePartial keeps whether all stores answered.
-func (c *Client) notePartial(answer Answer, err error) {
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.health.Partial = ""
-	if answer.Partial {
-		c.health.Partial = clip(answer.Warnings[0])
-	}
-}
-
-// note keeps the source's health. A refused expression is no fault of the source.
+// note keeps the source's health. A refused expression and one that asks too much
+// are no fault of the source.
 func (c *Client) note(err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case err == nil || ReasonOf(err) == ReasonBadQuery:
+	turns := false
+	switch reason := ReasonOf(err); {
+	case err == nil || reason == ReasonBadQuery || reason == ReasonTooLarge:
 		c.health.LastSuccess, c.health.LastError = time.Now(), ""
-	case ReasonOf(err) != ReasonCanceled:
+	case reason != ReasonCanceled:
+		turns = c.health.LastError == ""
 		c.health.LastFailure, c.health.LastError = time.Now(), err.Error()
+	}
+	c.mu.Unlock()
+	if turns && c.cfg.Failing != nil {
+		c.cfg.Failing()
 	}
 }

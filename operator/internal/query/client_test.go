@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -79,7 +82,7 @@ func TestQueryReadsSamplesWarningsAndInfosApart(t *testing.T) {
 		},
 		Warnings: []string{"w"}, Infos: []string{"i"},
 	}
-	if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(Answer{}, "Duration")); d != "" {
+	if d := gocmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(Answer{}, "Duration")); d != "" {
 		t.Error(d)
 	}
 }
@@ -103,7 +106,7 @@ func TestQuerySendsExpressionTimeAndParameters(t *testing.T) {
 		t.Errorf("scalar: %v", a.Samples)
 	}
 	want := url.Values{"query": {`up{a="b&c"}`}, "time": {"1700000000.250"}, "timeout": {"5000ms"}, "dedup": {"true"}, "partial_response": {"false"}}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := gocmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	if path != "/prefix/api/v1/query" || agent != "plimsoll" {
@@ -145,7 +148,7 @@ func TestQueryFailures(t *testing.T) {
 			if tries.Load() != tc.tries {
 				t.Errorf("asked %d times, want %d", tries.Load(), tc.tries)
 			}
-			healthy := tc.reason == ReasonBadQuery
+			healthy := tc.reason == ReasonBadQuery || tc.reason == ReasonTooLarge
 			if h := c.Health(); (h.LastError == "") != healthy {
 				t.Errorf("health %+v", h)
 			}
@@ -259,32 +262,76 @@ func TestQueryKeepsToItsConcurrency(t *testing.T) {
 }
 
 func TestAuthenticationIsSentAndNeverShown(t *testing.T) {
-	var header http.Header
-	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		header = r.Header.Clone()
-		w.WriteHeader(http.StatusUnauthorized)
-	})
-	c := newClient(t, Config{URL: base, HTTP: config.HTTPClientConfig{
-		Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret"},
-		HTTPHeaders:   &config.Headers{Headers: map[string]config.Header{"X-Scope-OrgID": {Values: []string{"team"}}}},
-	}})
-	_, err := c.Query(context.Background(), "up", at)
-	if header.Get("Authorization") != "Bearer s3cret" || header.Get("X-Scope-Orgid") != "team" {
-		t.Errorf("headers %v", header)
+	secret := func(s string) *config.Headers {
+		return &config.Headers{Headers: map[string]config.Header{"X-Key": {Secrets: []config.Secret{config.Secret(s)}}}}
 	}
-	if strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("the error shows the token: %v", err)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "token")
+	if err := os.WriteFile(file, []byte("a-token-from-a-file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		http config.HTTPClientConfig
+		sent string // what the server repeats
+	}{
+		"bearer":      {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret"}}, "Bearer s3cret"},
+		"bearer file": {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", CredentialsFile: file}}, "Bearer a-token-from-a-file"},
+		"basic":       {config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: "u", Password: "s3cret"}}, "Basic dTpzM2NyZXQ="},
+		"header":      {config.HTTPClientConfig{HTTPHeaders: secret("s3cret")}, "s3cret"},
+	} {
+		for _, status := range []int{200, 401, 422, 503} {
+			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
+				var sent string
+				c := newClient(t, Config{HTTP: tc.http, URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+					sent = cmp.Or(r.Header.Get("Authorization"), r.Header.Get("X-Key"))
+					reply(status, strings.Repeat(" ", 290)+"you said "+sent)(w, r)
+				})})
+				_, err := c.Query(context.Background(), "up", at)
+				if sent != tc.sent {
+					t.Errorf("sent %q, want %q", sent, tc.sent)
+				}
+				if err == nil || !strings.Contains(err.Error(), "you said") {
+					t.Fatalf("the error leaves out what the server says: %v", err)
+				}
+				if shown := strings.Fields(tc.sent); strings.Contains(err.Error(), shown[len(shown)-1]) {
+					t.Errorf("the error shows the secret: %v", err)
+				}
+			})
+		}
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestWarningsHideSecrets(t *testing.T) {
+	c := newClient(t, Config{
+		HTTP: config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: "u", Password: "s3cret"}},
+		URL:  serve(t, reply(200, `{"status":"success","warnings":["w s3cret"],"infos":["i s3cret"],"data":{"resultType":"vector","result":[]}}`)),
+	})
+	a, err := c.Query(context.Background(), "up", at)
+	if err != nil || a.Warnings[0] != "w (hidden)" || a.Infos[0] != "i (hidden)" {
+		t.Errorf("%+v %v", a, err)
+	}
+}
+
+func TestCheckSaysTheVersion(t *testing.T) {
 	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/status/buildinfo" {
 			reply(200, `{"status":"success","data":{"version":"3.1.0"}}`)(w, r)
+			return
 		}
+		reply(200, vector())(w, r)
 	})})
-	if v, err := c.Version(context.Background()); v != "3.1.0" || err != nil {
+	if v, err := c.Check(context.Background()); v != "3.1.0" || err != nil {
 		t.Errorf("%q %v", v, err)
+	}
+	c = newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/query" {
+			reply(503, "")(w, r)
+			return
+		}
+		reply(200, `{"status":"success","data":{"version":"3.1.0"}}`)(w, r)
+	})})
+	if _, err := c.Check(context.Background()); ReasonOf(err) != ReasonUnavailable {
+		t.Errorf("build information, but no answers: %v", err)
 	}
 	c = newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/query" {
@@ -293,7 +340,7 @@ func TestVersion(t *testing.T) {
 		}
 		http.NotFound(w, r)
 	})})
-	if v, err := c.Version(context.Background()); v != "" || err != nil {
+	if v, err := c.Check(context.Background()); v != "" || err != nil {
 		t.Errorf("without buildinfo: %q %v", v, err)
 	}
 }
@@ -358,10 +405,13 @@ func TestThanosIsAskedForAPartialAnswerOnlyAfterARefusal(t *testing.T) {
 		t.Errorf("%+v %v %+v", a, err, c.Health())
 	}
 	down = false
+	if _, err := c.Query(context.Background(), "vector(1)", at); err != nil || c.Health().Partial == "" {
+		t.Errorf("an answer that no store gave ends the partial one: %v %+v", err, c.Health())
+	}
 	if a, err = c.Query(context.Background(), "up", at); err != nil || a.Partial || c.Health().Partial != "" {
 		t.Errorf("%+v %v %+v", a, err, c.Health())
 	}
-	if d := cmp.Diff([]string{"false", "true", "false"}, asked); d != "" {
+	if d := gocmp.Diff([]string{"false", "true", "false", "false"}, asked); d != "" {
 		t.Error(d)
 	}
 }

@@ -55,9 +55,9 @@ func decode(status int, body []byte, maxSeries int) (Answer, *Error) {
 	var env envelope
 	if err := json.Unmarshal(body, &env); err != nil || env.Status == "" {
 		if status/100 != 2 {
-			return Answer{}, statusError(status, string(body))
+			return Answer{}, statusError(status, start(body))
 		}
-		return Answer{}, &Error{ReasonBadResponse, status, "the answer is not Prometheus's JSON: " + clip(start(body))}
+		return Answer{}, &Error{ReasonBadResponse, status, "the answer is not Prometheus's JSON: " + start(body)}
 	}
 	if env.Status != "success" || status/100 != 2 {
 		if status/100 == 2 {
@@ -68,7 +68,7 @@ func decode(status int, body []byte, maxSeries int) (Answer, *Error) {
 	answer := Answer{Warnings: env.Warnings, Infos: env.Infos}
 	var data vectorData
 	if err := json.Unmarshal(env.Data, &data); err != nil {
-		return Answer{}, &Error{ReasonBadResponse, status, clip(err.Error())}
+		return Answer{}, &Error{ReasonBadResponse, status, err.Error()}
 	}
 	var err *Error
 	switch data.ResultType {
@@ -85,7 +85,7 @@ func decode(status int, body []byte, maxSeries int) (Answer, *Error) {
 func decodeVector(raw []byte, maxSeries int) ([]Sample, *Error) {
 	var list []vectorSample
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, &Error{ReasonBadResponse, 200, clip(err.Error())}
+		return nil, &Error{ReasonBadResponse, 200, err.Error()}
 	}
 	if len(list) > maxSeries {
 		return nil, &Error{ReasonTooLarge, 200, fmt.Sprintf("%d series, limits.maxSeries allows %d", len(list), maxSeries)}
@@ -103,9 +103,11 @@ func decodeVector(raw []byte, maxSeries int) ([]Sample, *Error) {
 func decodeScalar(raw []byte) ([]Sample, *Error) {
 	var p point
 	if err := json.Unmarshal(raw, &p); err != nil || !p.set {
-		return nil, &Error{ReasonBadResponse, 200, "the scalar can't be read: " + clip(start(raw))}
+		return nil, &Error{ReasonBadResponse, 200, "the scalar can't be read: " + start(raw)}
 	}
 	return []Sample{{Value: p.value}}, nil
 }
 
-func start(b []byte) string { return string(b[:min(len(b), 120)]) }
+// start is more of an answer than a message shows: what must be hidden is hidden
+// before the rest is cut off.
+func start(b []byte) string { return string(b[:min(len(b), 4096)]) }

@@ -84,7 +84,7 @@ func transportError(err error) *Error {
 	case strings.Contains(err.Error(), "oauth2"), strings.Contains(err.Error(), "unable to read"):
 		reason = ReasonUnauthorized
 	}
-	return &Error{Reason: reason, Message: clip(err.Error())}
+	return &Error{Reason: reason, Message: err.Error()}
 }
 
 // statusError judges an HTTP status with the message of its body.
@@ -103,7 +103,7 @@ func statusError(status int, message string) *Error {
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	return &Error{Reason: reason, Status: status, Message: clip(message)}
+	return &Error{Reason: reason, Status: status, Message: message}
 }
 
 // clip keeps a message short enough for a condition, on one line.

@@ -2,8 +2,41 @@ package query
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 )
+
+// partialAnswer is the last answer to an expression, when not all stores gave it.
+type partialAnswer struct {
+	at  time.Time
+	why string
+}
+
+// partialFor is how long it counts when the expression is not asked again.
+const partialFor = 5 * time.Minute
+
+// notePartial keeps whether all stores answered. An answer to another expression
+// says nothing of them: it may come from other stores, or from none.
+func (c *Client) notePartial(expr string, answer Answer, err error) {
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.partial, expr)
+	if answer.Partial {
+		c.partial[expr] = partialAnswer{time.Now(), answer.Warnings[0]}
+	}
+}
+
+func (c *Client) currentPartial(now time.Time) string {
+	maps.DeleteFunc(c.partial, func(_ string, p partialAnswer) bool { return now.Sub(p.at) > partialFor })
+	if len(c.partial) == 0 {
+		return ""
+	}
+	return c.partial[slices.Min(slices.Collect(maps.Keys(c.partial)))].why
+}
 
 // askPartial asks again, after a refusal, for what the reachable stores hold. Only
 // Thanos knows such answers; any other failure stays what it is.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // SourceInfo is what a caller must know of a source to read its answers.
@@ -17,6 +18,8 @@ type SourceInfo struct {
 	Match, Key string
 	// Partial says that the source may answer for some of its stores only.
 	Partial bool
+	// Timeout of one question.
+	Timeout time.Duration
 }
 
 // Sources is the registry of the sources that can be asked. The zero value is

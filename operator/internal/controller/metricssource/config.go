@@ -53,7 +53,7 @@ func Config(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference
 		Name: src.Name, URL: spec.URL, ClusterLabel: cmp.Or(spec.ClusterMapping.Label, "cluster"),
 		HTTP:             config.DefaultHTTPClientConfig,
 		Parameters:       parameters(spec),
-		Timeout:          time.Duration(cmp.Or(spec.Limits.TimeoutSeconds, 10)) * time.Second,
+		Timeout:          timeout(spec),
 		MaxConcurrency:   int(cmp.Or(spec.Limits.MaxConcurrency, 4)),
 		QueriesPerSecond: int(cmp.Or(spec.Limits.QueriesPerSecond, 20)),
 		MaxResponseBytes: cmp.Or(spec.Limits.MaxResponseBytes, 64<<20),
@@ -71,6 +71,10 @@ func Config(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference
 	return cfg, err
 }
 
+func timeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
+	return time.Duration(cmp.Or(spec.Limits.TimeoutSeconds, 10)) * time.Second
+}
+
 func perCluster(spec *v1alpha1.MetricsSourceSpec) bool {
 	return spec.Topology != nil && spec.Topology.Type == v1alpha1.TopologyPerCluster
 }
@@ -80,7 +84,7 @@ func info(src *v1alpha1.MetricsSource) query.SourceInfo {
 	m := src.Spec.ClusterMapping
 	i := query.SourceInfo{
 		Name: src.Name, ClusterLabel: cmp.Or(m.Label, "cluster"), Match: string(cmp.Or(m.Match, v1alpha1.MatchName)), Key: m.Key,
-		Partial: src.Spec.Type == v1alpha1.SourceThanos,
+		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: timeout(&src.Spec),
 	}
 	if perCluster(&src.Spec) {
 		i.Match, i.Key = string(v1alpha1.MatchName), ""

@@ -12,15 +12,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -29,6 +32,9 @@ import (
 const (
 	healthyPeriod = 30 * time.Second
 	brokenPeriod  = 5 * time.Second
+	// atATime is how many sources are looked at: those that don't answer must not
+	// keep the others waiting.
+	atATime = 32
 )
 
 // Options of the controller.
@@ -47,6 +53,8 @@ type Reconciler struct {
 	Options
 	client   client.Client
 	recorder events.EventRecorder
+
+	failing chan event.GenericEvent // sources that stopped answering just now
 
 	mu    sync.Mutex
 	built map[string]*built
@@ -69,16 +77,18 @@ type built struct {
 func Setup(mgr ctrl.Manager, opts Options) error {
 	r := &Reconciler{
 		Options: opts, client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-source"), built: map[string]*built{},
+		failing: make(chan event.GenericEvent, 1024),
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("metricssource").
 		For(&v1alpha1.MetricsSource{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sourcesWithSecret)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WatchesRawSource(source.Channel(r.failing, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atATime}).
 		Complete(r)
 }
 
-// Reconcile one source: read what it refers to, build its client, ask for its version.
+// Reconcile one source: read what it refers to, build its client, see whether it answers.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	src := &v1alpha1.MetricsSource{}
 	if err := r.client.Get(ctx, req.NamespacedName, src); apierrors.IsNotFound(err) {
@@ -92,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Sources.Refuse(src.Name, err)
 		return reconcile.Result{RequeueAfter: brokenPeriod}, r.report(ctx, src, unusable(err))
 	}
-	version, err := c.Version(ctx)
+	version, err := c.Check(ctx)
 	after := healthyPeriod
 	if err != nil {
 		after = brokenPeriod
@@ -116,7 +126,7 @@ func (r *Reconciler) build(ctx context.Context, src *v1alpha1.MetricsSource) (*q
 	if err != nil {
 		return nil, err
 	}
-	cfg.Metrics, cfg.Clusters = r.Metrics, r.clusters
+	cfg.Metrics, cfg.Clusters, cfg.Failing = r.Metrics, r.clusters, r.wake(src.Name)
 	c, err := query.New(cfg)
 	if err != nil {
 		return nil, err
@@ -124,6 +134,17 @@ func (r *Reconciler) build(ctx context.Context, src *v1alpha1.MetricsSource) (*q
 	r.built[src.Name] = &built{client: c, spec: *src.Spec.DeepCopy(), secrets: secrets}
 	r.Sources.Set(info(src), c)
 	return c, nil
+}
+
+// wake has a source looked at before its time.
+func (r *Reconciler) wake(name string) func() {
+	e := event.GenericEvent{Object: &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	return func() {
+		select {
+		case r.failing <- e:
+		default: // so many wait that its time comes as soon
+		}
+	}
 }
 
 func (r *Reconciler) forget(name string) {

@@ -24,7 +24,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
 	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
 )
 
 // Options of the controller.
@@ -68,7 +67,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		publisher: &publish.Publisher{Client: mgr.GetClient(), Concurrency: opts.Concurrency},
 		now:       opts.Now, memories: map[string]*memory{},
 	}
-	r.metrics = newMetrics(opts.Registerer, r.results)
+	r.metrics = newMetrics(opts.Registerer, r.outcomes)
 	if err := publish.Indices(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(reachabilityChanged())).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfCluster), builder.WithPredicates(membershipChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atATime}).
 		Complete(r)
 }
 
@@ -109,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case in.invalid != nil:
 		return reconcile.Result{}, r.writeInvalid(ctx, policy, in.invalid)
 	}
-	report := round.Run(ctx, in.request)
+	report := in.ask(ctx)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil // leadership or process ends: nothing that we learnt may be written
 	}
@@ -134,6 +133,9 @@ func next(in *gathered, now time.Time) time.Duration {
 const (
 	calm   = time.Second
 	notYet = 100 * time.Millisecond
+	// atATime is how many policies have a round: those of a slow source must not
+	// keep the others waiting.
+	atATime = 16
 )
 
 // tooSoon keeps clusters that come in a burst from making a round each. A changed

@@ -148,7 +148,7 @@ func TestMetricsShowWhatIsPublished(t *testing.T) {
 	w := world{clusters: []string{"c1", "c2"}, say: map[string]map[string]float64{"free": {"c1": 4}}}
 	done := w.round(spec("free"), nil, now)
 	reg := prometheus.NewPedanticRegistry()
-	m := newMetrics(reg, func() map[string]*score.Result { return map[string]*score.Result{"fleet": done.report.Result} })
+	m := newMetrics(reg, func() map[string]*outcome { return map[string]*outcome{"fleet": done} })
 	m.observe("fleet", done)
 	want := `# HELP plimsoll_score Score as it is published, or would be in Shadow mode: -100..100.
 # TYPE plimsoll_score gauge
@@ -173,6 +173,29 @@ plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
 	m.forget("fleet")
 	if n := testutil.CollectAndCount(m.last); n != 0 {
 		t.Errorf("%d series of a policy that is gone", n)
+	}
+}
+
+func TestMetricsCountWhatGotNoAnswer(t *testing.T) {
+	s := spec("free", "sum(")
+	s.Freshness = &v1alpha1.Freshness{Query: "age"}
+	w := world{clusters: []string{"c1"}, fail: map[string]error{"age": &query.Error{Reason: query.ReasonTimeout}}}
+	done := w.round(s, nil, now)
+	reg := prometheus.NewPedanticRegistry()
+	m := newMetrics(reg, func() map[string]*outcome { return map[string]*outcome{"fleet": done} })
+	m.observe("fleet", done)
+	want := `# HELP plimsoll_score_query_duration_seconds Duration of a score's query in the last round, with retries; score="(freshness)" is the policy's freshness.
+# TYPE plimsoll_score_query_duration_seconds gauge
+plimsoll_score_query_duration_seconds{policy="fleet",score="(freshness)"} 0
+plimsoll_score_query_duration_seconds{policy="fleet",score="a"} 0
+plimsoll_score_query_duration_seconds{policy="fleet",score="b"} 0
+# HELP plimsoll_score_query_failures_total Rounds in which a score's query got no usable answer, by reason; ParseError: it was not asked.
+# TYPE plimsoll_score_query_failures_total counter
+plimsoll_score_query_failures_total{policy="fleet",reason="ParseError",score="b"} 1
+plimsoll_score_query_failures_total{policy="fleet",reason="Timeout",score="(freshness)"} 1
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score_query_duration_seconds", "plimsoll_score_query_failures_total"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -116,12 +118,13 @@ func operator(t *testing.T) (stop func()) {
 type prometheus struct {
 	*httptest.Server
 	mu     sync.Mutex
-	down   bool
+	fail   http.HandlerFunc             // instead of every answer
+	says   map[string]string            // expression -> answer, before values
 	values map[string]map[string]string // expression -> cluster -> value
 }
 
 func newPrometheus(t *testing.T) *prometheus {
-	p := &prometheus{values: map[string]map[string]string{}}
+	p := &prometheus{values: map[string]map[string]string{}, says: map[string]string{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
@@ -129,9 +132,20 @@ func newPrometheus(t *testing.T) *prometheus {
 
 func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
+	fail := p.fail
+	p.mu.Unlock()
+	if fail != nil {
+		fail(w, r)
+		return
+	}
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.down {
-		w.WriteHeader(http.StatusServiceUnavailable)
+	if r.FormValue("query") == "vector(1)" {
+		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`)
+		return
+	}
+	if body, ok := p.says[r.FormValue("query")]; ok {
+		_, _ = fmt.Fprint(w, body)
 		return
 	}
 	if r.URL.Path != "/api/v1/query" {
@@ -151,10 +165,48 @@ func (p *prometheus) set(expr string, values map[string]string) {
 	p.values[expr] = values
 }
 
-func (p *prometheus) setDown(down bool) {
+func (p *prometheus) answer(expr, body string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.down = down
+	p.says[expr] = body
+}
+
+func (p *prometheus) failWith(h http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail = h
+}
+
+func (p *prometheus) setDown(down bool) {
+	if down {
+		p.failWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+		return
+	}
+	p.failWith(nil)
+}
+
+// sourceCondition is "Status/Reason" of a source's condition.
+func sourceCondition(g gomega.Gomega, name, kind string) string {
+	s := &v1alpha1.MetricsSource{}
+	g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, s)).To(gomega.Succeed())
+	c := meta.FindStatusCondition(s.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+// eventReasons of all events about one object.
+func eventReasons(g gomega.Gomega, kind, name string) []string {
+	var events eventsv1.EventList
+	g.Expect(api.List(context.Background(), &events)).To(gomega.Succeed())
+	var reasons []string
+	for _, e := range events.Items {
+		if e.Regarding.Kind == kind && e.Regarding.Name == name {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	return reasons
 }
 
 // cluster joins a managed cluster, with its namespace, for the length of the test.

@@ -119,7 +119,8 @@ func explainPolicy(name string, done *outcome) *PolicyExplanation {
 
 func (r *Reconciler) explainCluster(cluster string) []ClusterExplanation {
 	var list []ClusterExplanation
-	for policy, result := range r.results() {
+	for policy, done := range r.outcomes() {
+		result := done.report.Result
 		if i, ok := slices.BinarySearch(result.Clusters, cluster); ok {
 			list = append(list, ClusterExplanation{Policy: policy, Cluster: cluster, Scores: explainScores(result, i)})
 		}

@@ -130,6 +130,15 @@ func (r *Reconciler) contributions(policy *v1alpha1.ScoringPolicy) *round.Contri
 	return &round.Contributions{}
 }
 
+// ask runs the round, and gives up what a slow source has not answered within a
+// period, but no single question before its time: what is published must be renewed
+// before it expires.
+func (in *gathered) ask(ctx context.Context) *round.Report {
+	ctx, cancel := context.WithTimeout(ctx, max(in.period, in.request.Info.Timeout))
+	defer cancel()
+	return round.Run(ctx, in.request)
+}
+
 // publication asks for the scores of a result, or in Shadow mode for none.
 func (in *gathered) publication(result *score.Result) publish.Request {
 	req := publish.Request{Owner: in.owner, Name: in.name, Valid: in.valid, Now: in.request.Now}
@@ -155,13 +164,13 @@ func (r *Reconciler) last(name string) *outcome {
 	return nil
 }
 
-// results are the last rounds of all policies, by name.
-func (r *Reconciler) results() map[string]*score.Result {
+// outcomes are the last rounds of all policies, by name.
+func (r *Reconciler) outcomes() map[string]*outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[string]*score.Result, len(r.memories))
+	all := make(map[string]*outcome, len(r.memories))
 	for name, m := range r.memories {
-		all[name] = m.last.report.Result
+		all[name] = m.last
 	}
 	return all
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,15 +166,7 @@ func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
 		g.Expect(ready).To(gomega.Equal("True/Ready"))
 	})
 	eventually(t, func(g gomega.Gomega) {
-		var events eventsv1.EventList
-		g.Expect(api.List(context.Background(), &events)).To(gomega.Succeed())
-		var reasons []string
-		for _, e := range events.Items {
-			if e.Regarding.Kind == "ScoringPolicy" && e.Regarding.Name == "down" {
-				reasons = append(reasons, e.Reason)
-			}
-		}
-		g.Expect(reasons).To(gomega.ContainElements("Unavailable", "Fresh"))
+		g.Expect(eventReasons(g, "ScoringPolicy", "down")).To(gomega.ContainElements("Unavailable", "Fresh"))
 	})
 }
 
@@ -243,6 +234,7 @@ func TestShadowWritesNothingAndWithdraws(t *testing.T) {
 		g.Expect(values(g, "shadow-1", "shadow")).To(gomega.BeNil())
 		ready, _ := condition(g, "shadow", v1alpha1.ConditionReady)
 		g.Expect(ready).To(gomega.Equal("True/Shadow"))
+		g.Expect(eventReasons(g, "ScoringPolicy", "shadow")).To(gomega.ContainElement("ScoresDeleted"))
 	})
 }
 
@@ -279,6 +271,30 @@ func TestDeletedPolicyTakesItsScoresAway(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.Expect(api.Delete(context.Background(), p)).To(gomega.Succeed())
 	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "bye-1", "bye")).To(gomega.BeNil()) })
+}
+
+func TestPolicyMadeAnewTakesOverItsScores(t *testing.T) {
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"anew-1": "3"})
+	cluster(t, "anew-1", map[string]string{"fleet": "anew"})
+	create(t, source("anew", prom.URL))
+	p := policy("anew")
+	create(t, p)
+	stop := operator(t)
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "anew-1", "anew")).To(gomega.HaveLen(2)) })
+	stop()
+	g := gomega.NewWithT(t)
+	g.Expect(api.Delete(context.Background(), p)).To(gomega.Succeed())
+	p = policy("anew")
+	create(t, p)
+	prom.set("free", map[string]string{"anew-1": "4"})
+	operator(t)
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(values(g, "anew-1", "anew")).To(gomega.Equal(scores{"free": 40, "total": 40}))
+		owners := score(g, "anew-1", "anew").OwnerReferences
+		g.Expect(owners).To(gomega.HaveLen(1))
+		g.Expect(owners[0].UID).To(gomega.Equal(p.UID))
+	})
 }
 
 func TestSourceWaitsForItsSecret(t *testing.T) {

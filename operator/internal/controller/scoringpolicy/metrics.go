@@ -1,11 +1,15 @@
 package scoringpolicy
 
 import (
+	"cmp"
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
@@ -16,6 +20,8 @@ var (
 		"Last usable value of a score's query, as the source answered it.", []string{"policy", "score", "cluster"}, nil)
 	stateDesc = prometheus.NewDesc("plimsoll_score_state",
 		"Scores of a policy by what became of them in the last round.", []string{"policy", "score", "state"}, nil)
+	askedDesc = prometheus.NewDesc("plimsoll_score_query_duration_seconds",
+		"Duration of a score's query in the last round, with retries; score=\"(freshness)\" is the policy's freshness.", []string{"policy", "score"}, nil)
 	ageDesc = prometheus.NewDesc("plimsoll_score_sample_timestamp_seconds",
 		"Unix time of the oldest usable sample behind a cluster's scores.", []string{"policy", "cluster"}, nil)
 )
@@ -23,20 +29,21 @@ var (
 // metrics of all policies. Those per cluster are made from the last results at each
 // scrape, so that nothing outlives a cluster or a policy.
 type metrics struct {
-	results  func() map[string]*score.Result
+	outcomes func() map[string]*outcome
 	duration *prometheus.HistogramVec
 	last     *prometheus.GaugeVec
 	refused  *prometheus.CounterVec
 	clamped  *prometheus.CounterVec
+	failures *prometheus.CounterVec
 	writes   *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer, results func() map[string]*score.Result) *metrics {
+func newMetrics(reg prometheus.Registerer, outcomes func() map[string]*outcome) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"policy"}, labels...))
 	}
 	m := &metrics{
-		results: results,
+		outcomes: outcomes,
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "plimsoll_round_duration_seconds", Help: "Duration of a policy's rounds, from asking to the last write.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
@@ -44,12 +51,13 @@ func newMetrics(reg prometheus.Registerer, results func() map[string]*score.Resu
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_round_timestamp_seconds", Help: "Unix time at which a policy's last round began.",
 		}, []string{"policy"}),
-		refused: counter("plimsoll_rounds_refused_total", "Rounds that were held because fewer clusters than minHealthyPercent answered."),
-		clamped: counter("plimsoll_score_clamped_total", "Values that normalisation left outside the score's range."),
-		writes:  counter("plimsoll_score_writes_total", "Writes of AddOnPlacementScores, by what had changed; failed ones as result=\"failed\".", "result"),
+		refused:  counter("plimsoll_rounds_refused_total", "Rounds that were held because fewer clusters than minHealthyPercent answered."),
+		clamped:  counter("plimsoll_score_clamped_total", "Values that normalisation left outside the score's range."),
+		failures: counter("plimsoll_score_query_failures_total", "Rounds in which a score's query got no usable answer, by reason; ParseError: it was not asked.", "score", "reason"),
+		writes:   counter("plimsoll_score_writes_total", "Writes of AddOnPlacementScores, by what had changed; failed ones as result=\"failed\".", "result"),
 	}
 	if reg != nil {
-		reg.MustRegister(m, m.duration, m.last, m.refused, m.clamped, m.writes)
+		reg.MustRegister(m, m.duration, m.last, m.refused, m.clamped, m.failures, m.writes)
 	}
 	return m
 }
@@ -60,6 +68,11 @@ func (m *metrics) observe(policy string, done *outcome) {
 	m.clamped.WithLabelValues(policy).Add(float64(done.report.Result.Clamped))
 	if done.report.Result.Refused {
 		m.refused.WithLabelValues(policy).Inc()
+	}
+	for _, a := range all(done.report) {
+		if reason := failure(a); reason != "" {
+			m.failures.WithLabelValues(policy, label(a), reason).Inc()
+		}
 	}
 	for result, n := range done.published.Reasons {
 		m.writes.WithLabelValues(policy, result).Add(float64(n))
@@ -74,27 +87,47 @@ func (m *metrics) forget(policy string) {
 	m.last.DeletePartialMatch(labels)
 	m.refused.DeletePartialMatch(labels)
 	m.clamped.DeletePartialMatch(labels)
+	m.failures.DeletePartialMatch(labels)
 	m.writes.DeletePartialMatch(labels)
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{scoreDesc, rawDesc, stateDesc, ageDesc} {
+	for _, d := range []*prometheus.Desc{scoreDesc, rawDesc, stateDesc, askedDesc, ageDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	for policy, r := range m.results() {
-		collect(ch, policy, r)
+	for policy, done := range m.outcomes() {
+		collect(ch, policy, done.report.Result)
+		for _, a := range all(done.report) {
+			gauge(ch, askedDesc, a.Duration.Seconds(), policy, label(a))
+		}
 	}
 }
 
-func collect(ch chan<- prometheus.Metric, policy string, r *score.Result) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+// label names a query in metrics and in the status.
+func label(a *round.Asked) string {
+	return cmp.Or(a.Name, "(freshness)")
+}
+
+func failure(a *round.Asked) string {
+	switch {
+	case a.Problems != nil:
+		return v1alpha1.ReasonParseError
+	case a.Err != nil:
+		return string(query.ReasonOf(a.Err))
 	}
+	return ""
+}
+
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func collect(ch chan<- prometheus.Metric, policy string, r *score.Result) {
 	states := make([]map[score.State]int, len(r.Names))
 	for i := range states {
 		states[i] = map[score.State]int{}
@@ -104,11 +137,11 @@ func collect(ch chan<- prometheus.Metric, policy string, r *score.Result) {
 		for j, cell := range r.Row(i) {
 			states[j][cell.State]++
 			if cell.State != score.Omitted {
-				gauge(scoreDesc, float64(cell.Value), policy, r.Names[j], cluster)
+				gauge(ch, scoreDesc, float64(cell.Value), policy, r.Names[j], cluster)
 			}
 			if !cell.SampleTime.IsZero() {
 				if !math.IsNaN(cell.Raw) {
-					gauge(rawDesc, cell.Raw, policy, r.Names[j], cluster)
+					gauge(ch, rawDesc, cell.Raw, policy, r.Names[j], cluster)
 				}
 				if oldest.IsZero() || cell.SampleTime < oldest {
 					oldest = cell.SampleTime
@@ -116,12 +149,12 @@ func collect(ch chan<- prometheus.Metric, policy string, r *score.Result) {
 			}
 		}
 		if !oldest.IsZero() {
-			gauge(ageDesc, float64(oldest)/float64(time.Second), policy, cluster)
+			gauge(ch, ageDesc, float64(oldest)/float64(time.Second), policy, cluster)
 		}
 	}
 	for j, name := range r.Names {
 		for s := score.Scored; s <= score.Omitted; s++ {
-			gauge(stateDesc, float64(states[j][s]), policy, name, s.String())
+			gauge(ch, stateDesc, float64(states[j][s]), policy, name, s.String())
 		}
 	}
 }

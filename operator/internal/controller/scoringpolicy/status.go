@@ -84,18 +84,15 @@ func (r *Reconciler) tell(before, after *v1alpha1.ScoringPolicy, decisions map[s
 
 func scoreStatus(report *round.Report) []v1alpha1.ScoreStatus {
 	var list []v1alpha1.ScoreStatus
-	for i := range report.Scores {
-		list = append(list, statusOf(&report.Scores[i], report.Scores[i].Name))
-	}
-	if report.Freshness != nil {
-		list = append(list, statusOf(report.Freshness, "(freshness)"))
+	for _, a := range all(report) {
+		list = append(list, statusOf(a))
 	}
 	return list
 }
 
-func statusOf(a *round.Asked, name string) v1alpha1.ScoreStatus {
+func statusOf(a *round.Asked) v1alpha1.ScoreStatus {
 	s := v1alpha1.ScoreStatus{
-		Name: name, Query: a.Query, Series: int32(a.Series), Duration: &metav1.Duration{Duration: a.Duration},
+		Name: label(a), Query: a.Query, Series: int32(a.Series), Duration: &metav1.Duration{Duration: a.Duration},
 	}
 	for i, w := range a.Warnings {
 		if i == 7 && len(a.Warnings) > 8 {
