@@ -5,6 +5,7 @@ package scoringpolicy_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -26,6 +28,8 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -41,16 +45,38 @@ import (
 const operatorNamespace = "plimsoll-system"
 
 var (
-	api    client.Client
-	hub    *rest.Config
-	scheme = runtime.NewScheme()
+	api client.Client
+	hub *rest.Config
+	// kubeconfig of hub, for programs.
+	kubeconfig []byte
+	logged     buffer // what the operators log
+	scheme     = runtime.NewScheme()
 )
+
+// buffer keeps what is written to it.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(&logged, nil)))
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install,
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, clusterv1beta2.Install,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -62,13 +88,14 @@ func run(m *testing.M) int {
 	dir := strings.TrimSpace(string(ocm))
 	env := &envtest.Environment{ErrorIfCRDPathMissing: true, CRDDirectoryPaths: []string{
 		"../../../../config/crd", filepath.Join(dir, "cluster/v1"), filepath.Join(dir, "cluster/v1alpha1"),
+		filepath.Join(dir, "cluster/v1beta1"), filepath.Join(dir, "cluster/v1beta2"),
 	}}
 	if hub, err = env.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "start an apiserver (KUBEBUILDER_ASSETS must name a folder with etcd and kube-apiserver):", err)
 		return 1
 	}
 	defer func() { _ = env.Stop() }()
-	hub.QPS = -1
+	hub.QPS, kubeconfig = -1, env.KubeConfig
 	if api, err = client.New(hub, client.Options{Scheme: scheme}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
