@@ -128,7 +128,7 @@ func apart(p listed) []string {
 func touch(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{".", "../exporter"} {
-		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") {
 				return err
 			}

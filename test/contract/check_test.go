@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -105,7 +105,7 @@ func (k *checker) selector(e *parser.VectorSelector) set {
 		return ambient
 	}
 	for _, m := range e.LabelMatchers {
-		if m.Name != labels.MetricName {
+		if m.Name != model.MetricNameLabel {
 			k.need(have, []string{m.Name}, e)
 		}
 	}

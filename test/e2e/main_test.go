@@ -161,14 +161,33 @@ func free(ctx context.Context, t *testing.T, cluster string, model fleet.GPUMode
 	})
 }
 
+// cordon a node until the test ends. It returns once the metrics show it, and so
+// does its end: no later test meets a sample from before.
 func cordon(ctx context.Context, t *testing.T, cluster, node string) {
 	t.Helper()
-	if err := lab.Cordon(ctx, cluster, node, true); err != nil {
+	setCordon(ctx, t, cluster, node, true)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		setCordon(ctx, t, cluster, node, false)
+	})
+}
+
+func setCordon(ctx context.Context, t *testing.T, cluster, node string, cordoned bool) {
+	t.Helper()
+	if err := lab.Cordon(ctx, cluster, node, cordoned); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := lab.Cordon(context.Background(), cluster, node, false); err != nil {
-			t.Error(err)
+	want := 1.0
+	if cordoned {
+		want = 0
+	}
+	expr := fmt.Sprintf(`node:plimsoll_placeable:bool{cluster=%q,node=%q}`, cluster, node)
+	await(ctx, t, fmt.Sprintf("the metrics to show %s, cordoned: %t", node, cordoned), func(ctx context.Context) error {
+		samples, err := fleet.Query(ctx, lab.Thanos, expr)
+		if err == nil && (len(samples) != 1 || samples[0].Value != want) {
+			err = fmt.Errorf("%s answers %v", expr, samples)
 		}
+		return err
 	})
 }

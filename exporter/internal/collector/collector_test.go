@@ -148,7 +148,7 @@ func setup(t *testing.T) *fixture {
 		}
 	})
 	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: 50 * time.Millisecond,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, f.box, pods)
+		Log: slog.New(slog.DiscardHandler)}, f.box, pods)
 	return f
 }
 
@@ -344,7 +344,7 @@ func BenchmarkScrape(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f.Collector = New(Config{Node: "n", Interval: time.Second, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, f.box, pods)
+	f.Collector = New(Config{Node: "n", Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, f.box, pods)
 	if err := f.Collect(b.Context()); err != nil {
 		b.Fatal(err)
 	}

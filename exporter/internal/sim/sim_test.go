@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var quiet = slog.New(slog.DiscardHandler)
 
 const twoDevices = `{"seed":7,"devices":[
  {"uuid":"GPU-a","model":"NVIDIA L4","memoryMiB":23034,"state":"ok","background":0},

@@ -6,6 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=Prometheus;Thanos;Mimir
 type SourceType string
 
+// The types of a source.
 const (
 	SourcePrometheus SourceType = "Prometheus"
 	SourceThanos     SourceType = "Thanos"
@@ -53,6 +54,7 @@ type MetricsSourceSpec struct {
 // +kubebuilder:validation:Enum=Aggregated;PerCluster
 type TopologyType string
 
+// The topologies.
 const (
 	TopologyAggregated TopologyType = "Aggregated"
 	TopologyPerCluster TopologyType = "PerCluster"
@@ -77,6 +79,7 @@ type Topology struct {
 // +kubebuilder:validation:Enum=Name;Label;ClusterClaim
 type ClusterMatch string
 
+// What a series label may hold.
 const (
 	MatchName         ClusterMatch = "Name"
 	MatchLabel        ClusterMatch = "Label"

@@ -98,6 +98,7 @@ type GateQuery struct {
 // +kubebuilder:validation:Enum=Require;Prefer
 type PolicyUse string
 
+// The uses of a policy.
 const (
 	UseRequire PolicyUse = "Require"
 	UsePrefer  PolicyUse = "Prefer"
@@ -127,6 +128,7 @@ type GatePolicy struct {
 // +kubebuilder:validation:Enum=Cluster;Fleet
 type ConditionScope string
 
+// The scopes of a condition.
 const (
 	ScopeCluster ConditionScope = "Cluster"
 	ScopeFleet   ConditionScope = "Fleet"
@@ -149,6 +151,7 @@ type GateCondition struct {
 // +kubebuilder:validation:Enum=Wait;Yield
 type UnplaceableMode string
 
+// What a workload without a place may do.
 const (
 	UnplaceableWait  UnplaceableMode = "Wait"
 	UnplaceableYield UnplaceableMode = "Yield"
@@ -173,6 +176,7 @@ type OnUnplaceable struct {
 // +kubebuilder:validation:Enum=Open;Closed
 type StaleMode string
 
+// What a gate may do without data.
 const (
 	StaleOpen   StaleMode = "Open"
 	StaleClosed StaleMode = "Closed"
@@ -195,6 +199,7 @@ type Widen struct {
 // +kubebuilder:validation:Enum=Secret;ClusterProfile;Existing
 type CredentialsType string
 
+// Where credentials may come from.
 const (
 	CredentialsSecret         CredentialsType = "Secret"
 	CredentialsClusterProfile CredentialsType = "ClusterProfile"

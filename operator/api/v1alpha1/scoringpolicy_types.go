@@ -120,6 +120,7 @@ type ScoreSpec struct {
 // +kubebuilder:validation:Enum=Linear;Steps;Fleet;Identity
 type NormalizeType string
 
+// The ways to points.
 const (
 	NormalizeLinear   NormalizeType = "Linear"
 	NormalizeSteps    NormalizeType = "Steps"
@@ -163,6 +164,7 @@ type Step struct {
 // +kubebuilder:validation:Enum=MinMax;Rank
 type FleetMethod string
 
+// The ways to compare.
 const (
 	FleetMinMax FleetMethod = "MinMax"
 	FleetRank   FleetMethod = "Rank"
@@ -180,6 +182,7 @@ type Fleet struct {
 // +kubebuilder:validation:Enum=Worst;Omit;Fixed
 type MissingOutcome string
 
+// The outcomes of a missing value.
 const (
 	MissingWorst MissingOutcome = "Worst"
 	MissingOmit  MissingOutcome = "Omit"

@@ -29,16 +29,16 @@ func init() {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		kueue.SchemeGroupVersion.WithKind("Workload"):                      meta.RESTScopeNamespace,
-		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):              meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):             meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("MetricsSource"):                    meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                    meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("PlacementGate"):                    meta.RESTScopeRoot,
-		clusterv1alpha1.SchemeGroupVersion.WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
-		clusterv1beta1.SchemeGroupVersion.WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("Workload"):                                     meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                               meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                               meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                             meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                            meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
+		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
 	} {
 		kinds.Add(kind, scope)
 	}

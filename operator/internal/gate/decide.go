@@ -11,6 +11,7 @@ import (
 // State of a check, in the words of Kueue.
 type State string
 
+// The states that a gate sets.
 const (
 	Pending  State = "Pending"
 	Ready    State = "Ready"
@@ -46,6 +47,7 @@ type Decision struct {
 // Out says what ruled a candidate out.
 type Out string
 
+// What may rule a candidate out.
 const (
 	OutNone      Out = ""
 	OutUnusable  Out = "Unusable"

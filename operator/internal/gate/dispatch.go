@@ -115,6 +115,7 @@ func (d Dispatch) Phase(widen v1alpha1.Widen, now time.Time) (Phase, time.Durati
 func Wider(phase Phase, nominated, ever, order, usable []string, by *int32) []string {
 	add := []string{}
 	switch phase {
+	case PhaseWait:
 	case PhaseWiden:
 		for _, c := range order {
 			if by != nil && len(add) >= int(*by) {

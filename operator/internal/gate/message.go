@@ -112,6 +112,7 @@ func others(verdicts []Verdict) string {
 // Why the verdict, to follow the cluster's name in a sentence.
 func (v Verdict) Why() string {
 	switch v.Out {
+	case OutNone:
 	case OutUnusable:
 		return v.Detail
 	case OutScore:

@@ -191,9 +191,9 @@ func (c *Client) ask(ctx context.Context, base, expr string, at time.Time) (answ
 		"time":    {strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)},
 		"timeout": {strconv.FormatInt(c.cfg.Timeout.Milliseconds(), 10) + "ms"},
 	}
-	resp, body, failure := do(ctx, endpoint, http.MethodPost, form)
+	resp, body, failure := do(ctx, endpoint, http.MethodPost, form) //nolint:bodyclose // api.Client reads and closes it
 	if resp != nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
-		resp, body, failure = do(ctx, endpoint, http.MethodGet, form)
+		resp, body, failure = do(ctx, endpoint, http.MethodGet, form) //nolint:bodyclose // the same
 	}
 	if failure != nil {
 		return Answer{}, 0, c.hide.failure(failure)

@@ -14,6 +14,7 @@ import (
 // Reason says in one word why a question failed; it serves as a condition's reason.
 type Reason string
 
+// The reasons.
 const (
 	ReasonBadQuery     Reason = "BadQuery"     // the source refuses or can't evaluate the expression
 	ReasonTimeout      Reason = "Timeout"      // no answer in time

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -56,6 +57,6 @@ func (c *Client) askPartial(ctx context.Context, base, expr string, at time.Time
 
 // maybePartial says whether a store that does not answer may be behind a failure.
 func maybePartial(err error) bool {
-	e, ok := err.(*Error)
-	return ok && (e.Reason == ReasonUnavailable || e.Reason == ReasonTimeout || e.Reason == ReasonBadQuery && e.Status != 400)
+	var e *Error
+	return errors.As(err, &e) && (e.Reason == ReasonUnavailable || e.Reason == ReasonTimeout || e.Reason == ReasonBadQuery && e.Status != 400)
 }

@@ -22,6 +22,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 		}
 		points := part.Points
 		switch part.State {
+		case Scored, Vetoed:
 		case Worst:
 			worst = true
 		case Omitted:

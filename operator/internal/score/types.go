@@ -8,6 +8,7 @@ import (
 // Outcome says what a cluster's answer to one query was.
 type Outcome uint8
 
+// The outcomes of an answer.
 const (
 	OK          Outcome = iota // a finite value
 	Absent                     // no series
@@ -31,6 +32,7 @@ func (o Outcome) known() bool { return o != Failed && o != Invalid && o != TooFe
 // State says what became of one score of one cluster.
 type State uint8
 
+// The states of a score.
 const (
 	Scored  State = iota // from a value of this round
 	Held                 // the last good value, for a while

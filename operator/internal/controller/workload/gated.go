@@ -41,6 +41,7 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 			return r.widenIfDue(ctx, s)
 		}
 		return r.decide(ctx, s)
+	case kueue.CheckStateRetry, kueue.CheckStateRejected: // Kueue's turn
 	}
 	return reconcile.Result{}, nil
 }
