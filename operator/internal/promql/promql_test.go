@@ -112,6 +112,32 @@ func TestRenderKeepsHostileFactsInOneMatcher(t *testing.T) {
 	}
 }
 
+// FuzzCheck: whatever a user writes, the problems lie within it, and what has none
+// parses again from its own text.
+func FuzzCheck(f *testing.F) {
+	for _, expr := range []string{"up", "sum by (cluster) (rate(x[5m]))", "sum(", "1 +", "x{a=\"b\"} @ end()", "\xff", "ä", "x[5m]", "count by (c) ({__name__=~\".+\"})\n+"} {
+		f.Add(expr)
+	}
+	f.Fuzz(func(t *testing.T, expr string) {
+		problems := Check(expr)
+		for _, p := range problems {
+			if p.Message == "" || p.Pos.Offset < 0 || p.Pos.Offset > len(expr) || p.Pos.Line < 1 || p.Pos.Column < 1 {
+				t.Fatalf("%q: %+v", expr, p)
+			}
+		}
+		if problems != nil {
+			return
+		}
+		e, _ := Parse(expr)
+		if again := Check(e.String()); again != nil {
+			t.Fatalf("%q prints as %q: %s", expr, e, Strings(again))
+		}
+		if counting, problems := Contribution(expr, "cluster"); problems == nil && Check(counting) != nil {
+			t.Fatalf("%q is counted by %q, which is wrong", expr, counting)
+		}
+	})
+}
+
 func FuzzRender(f *testing.F) {
 	for _, fact := range hostile {
 		f.Add(fact)

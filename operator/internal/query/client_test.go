@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,11 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
 )
 
 var at = time.UnixMilli(1700000000250)
@@ -131,6 +134,7 @@ func TestQueryFailures(t *testing.T) {
 		{"garbage", reply(200, "\x00\x01"), 1, ReasonBadResponse, "not Prometheus's JSON"},
 		{"empty", reply(200, ``), 1, ReasonBadResponse, ""},
 		{"matrix", reply(200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), 1, ReasonBadQuery, "answers a matrix"},
+		{"no data", reply(200, `{"status":"success"}`), 1, ReasonBadResponse, "no resultType"},
 		{"bad value", reply(200, vector(`{"metric":{},"value":[1,"x"]}`)), 1, ReasonBadResponse, "must be a number"},
 		{"short value", reply(200, vector(`{"metric":{},"value":[1]}`)), 1, ReasonBadResponse, ""},
 		{"too many series", reply(200, vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, 100)+`{"metric":{},"value":[1,"1"]}`)), 1, ReasonTooLarge, "101 series"},
@@ -368,16 +372,51 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(vector(`{"metric":{"cluster":"a"},"value":[1,"1"]}`)))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`))
 	f.Add([]byte(`{"status":"error"}`))
-	f.Fuzz(func(_ *testing.T, body []byte) { _, _ = decode(200, body, 10) })
+	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"NaN"]},{"metric":{},"histogram":[1,{}]}]}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, err := decode(200, body, 10)
+		switch {
+		case err != nil && (len(a.Samples) > 0 || err.Message == "" || err.Reason == ""):
+			t.Fatalf("%+v with %+v", err, a)
+		case err == nil && !json.Valid(body):
+			t.Fatalf("%q is not JSON", body)
+		case len(a.Samples) > 10:
+			t.Fatalf("%d samples, allowed were 10", len(a.Samples))
+		}
+	})
 }
 
-func BenchmarkDecode10000(b *testing.B) {
+func tenThousand() []byte {
 	one := `{"metric":{"cluster":"cluster-%05d"},"value":[1700000000.25,"%d.5"]}`
 	results := make([]string, 10000)
 	for i := range results {
 		results[i] = fmt.Sprintf(one, i, i)
 	}
-	body := []byte(vector(results...))
+	return []byte(vector(results...))
+}
+
+// canned is client_golang's client with an answer at hand.
+type canned struct{ body []byte }
+
+func (canned) URL(string, map[string]string) *url.URL { return &url.URL{} }
+
+func (c canned) Do(context.Context, *http.Request) (*http.Response, []byte, error) {
+	return &http.Response{StatusCode: http.StatusOK}, c.body, nil
+}
+
+// BenchmarkDecodeClientGolang10000 is what Decode is measured against.
+func BenchmarkDecodeClientGolang10000(b *testing.B) {
+	api := promv1.NewAPI(canned{tenThousand()})
+	b.ReportAllocs()
+	for b.Loop() {
+		if v, _, err := api.Query(context.Background(), "up", at); err != nil || len(v.(model.Vector)) != 10000 {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode10000(b *testing.B) {
+	body := tenThousand()
 	b.ReportAllocs()
 	for b.Loop() {
 		if a, err := decode(200, body, 10000); err != nil || len(a.Samples) != 10000 {

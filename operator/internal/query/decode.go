@@ -4,21 +4,27 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 )
 
+// envelope is read in one pass: a vector's samples are decoded where they stand.
+// Answers of another type leave Result half read, and are looked at again.
 type envelope struct {
-	Status    string          `json:"status"`
-	Data      json.RawMessage `json:"data"`
-	ErrorType string          `json:"errorType"`
-	Error     string          `json:"error"`
-	Warnings  []string        `json:"warnings"`
-	Infos     []string        `json:"infos"`
+	Status string `json:"status"`
+	Data   struct {
+		ResultType string         `json:"resultType"`
+		Result     []vectorSample `json:"result"`
+	} `json:"data"`
+	Error    string   `json:"error"`
+	Warnings []string `json:"warnings"`
+	Infos    []string `json:"infos"`
 }
 
-type vectorData struct {
-	ResultType string          `json:"resultType"`
-	Result     json.RawMessage `json:"result"`
+type scalarEnvelope struct {
+	Data struct {
+		Result point `json:"result"`
+	} `json:"data"`
 }
 
 type vectorSample struct {
@@ -53,59 +59,55 @@ func (p *point) UnmarshalJSON(b []byte) error {
 // decode reads the body of an instant query's answer.
 func decode(status int, body []byte, maxSeries int) (Answer, *Error) {
 	var env envelope
-	if err := json.Unmarshal(body, &env); err != nil || env.Status == "" {
+	err := json.Unmarshal(body, &env)
+	switch {
+	case env.Status == "" || err != nil && !json.Valid(body):
 		if status/100 != 2 {
 			return Answer{}, statusError(status, start(body))
 		}
 		return Answer{}, &Error{ReasonBadResponse, status, "the answer is not Prometheus's JSON: " + start(body)}
-	}
-	if env.Status != "success" || status/100 != 2 {
-		if status/100 == 2 {
-			status = 422
-		}
+	case status/100 != 2:
 		return Answer{}, statusError(status, env.Error)
+	case env.Status != "success":
+		return Answer{}, statusError(http.StatusUnprocessableEntity, env.Error)
 	}
 	answer := Answer{Warnings: env.Warnings, Infos: env.Infos}
-	var data vectorData
-	if err := json.Unmarshal(env.Data, &data); err != nil {
-		return Answer{}, &Error{ReasonBadResponse, status, err.Error()}
-	}
-	var err *Error
-	switch data.ResultType {
-	case "vector":
-		answer.Samples, err = decodeVector(data.Result, maxSeries)
-	case "scalar":
-		answer.Samples, err = decodeScalar(data.Result)
+	var failure *Error
+	switch kind := env.Data.ResultType; {
+	case kind == "scalar":
+		answer.Samples, failure = decodeScalar(body)
+	case kind == "":
+		failure = &Error{ReasonBadResponse, status, "the answer has no resultType: " + start(body)}
+	case kind != "vector":
+		failure = &Error{ReasonBadQuery, status, fmt.Sprintf("must answer an instant vector, answers a %s", kind)}
+	case err != nil:
+		failure = &Error{ReasonBadResponse, status, err.Error()}
 	default:
-		err = &Error{ReasonBadQuery, status, fmt.Sprintf("must answer an instant vector, answers a %s", data.ResultType)}
+		answer.Samples, failure = samples(env.Data.Result, maxSeries)
 	}
-	return answer, err
+	return answer, failure
 }
 
-func decodeVector(raw []byte, maxSeries int) ([]Sample, *Error) {
-	var list []vectorSample
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, &Error{ReasonBadResponse, 200, err.Error()}
-	}
+func samples(list []vectorSample, maxSeries int) ([]Sample, *Error) {
 	if len(list) > maxSeries {
 		return nil, &Error{ReasonTooLarge, 200, fmt.Sprintf("%d series, limits.maxSeries allows %d", len(list), maxSeries)}
 	}
-	samples := make([]Sample, 0, len(list))
+	out := make([]Sample, 0, len(list))
 	for _, s := range list {
 		if !s.Value.set {
 			continue // a native histogram: no number to score
 		}
-		samples = append(samples, Sample{Labels: s.Metric, Value: s.Value.value})
+		out = append(out, Sample{Labels: s.Metric, Value: s.Value.value})
 	}
-	return samples, nil
+	return out, nil
 }
 
-func decodeScalar(raw []byte) ([]Sample, *Error) {
-	var p point
-	if err := json.Unmarshal(raw, &p); err != nil || !p.set {
-		return nil, &Error{ReasonBadResponse, 200, "the scalar can't be read: " + start(raw)}
+func decodeScalar(body []byte) ([]Sample, *Error) {
+	var env scalarEnvelope
+	if err := json.Unmarshal(body, &env); err != nil || !env.Data.Result.set {
+		return nil, &Error{ReasonBadResponse, 200, "the scalar can't be read: " + start(body)}
 	}
-	return []Sample{{Value: p.value}}, nil
+	return []Sample{{Value: env.Data.Result.value}}, nil
 }
 
 // start is more of an answer than a message shows: what must be hidden is hidden

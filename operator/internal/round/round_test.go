@@ -199,12 +199,25 @@ func TestRunTakesTheSampleTimeFromFreshness(t *testing.T) {
 }
 
 func FuzzMap(f *testing.F) {
-	f.Add("cluster", "a", 1.0)
-	x := NewIndex([]Cluster{{"a", "a"}, {"b", "a"}, {"c", ""}})
-	f.Fuzz(func(t *testing.T, label, value string, v float64) {
-		m := Map(query.Answer{Samples: []query.Sample{{Labels: map[string]string{label: value}, Value: v}}}, "cluster", x)
-		if m.Inputs[2].Outcome != score.Absent {
-			t.Fatal("a cluster without a key got a value")
+	f.Add("cluster", "a", 1.0, false)
+	f.Add("cluster", "d", math.NaN(), true)
+	f.Add("cluster", "d", math.Inf(1), false)
+	f.Add("", "", 0.0, true)
+	x := NewIndex([]Cluster{{"a", "a"}, {"b", "a"}, {"c", ""}, {"d", "d"}})
+	f.Fuzz(func(t *testing.T, label, value string, v float64, twice bool) {
+		samples := []query.Sample{{Labels: map[string]string{label: value}, Value: v}}
+		if twice {
+			samples = append(samples, samples[0])
+		}
+		m := Map(query.Answer{Samples: samples}, "cluster", x)
+		for i, in := range m.Inputs {
+			named := label == "cluster" && value == "d" && i == 3
+			if in.Outcome == score.OK && (!named || twice || in.Value != v || math.IsNaN(v) || math.IsInf(v, 0)) {
+				t.Fatalf("cluster %d got %v from %q=%q %v (twice: %t)", i, in.Value, label, value, v, twice)
+			}
+			if named && !twice && in.Outcome == score.Absent {
+				t.Fatalf("%v got lost", v)
+			}
 		}
 	})
 }
