@@ -11,10 +11,26 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+type onlyClusters struct{}
+
+// ForClusters returns a context in which a source with an endpoint per cluster asks
+// those of these clusters, and of no others.
+func ForClusters(ctx context.Context, names []string) context.Context {
+	return context.WithValue(ctx, onlyClusters{}, names)
+}
+
+// clusters to ask: those that the caller wants, else all.
+func (c *Client) clusters(ctx context.Context) ([]string, error) {
+	if names, ok := ctx.Value(onlyClusters{}).([]string); ok {
+		return names, nil
+	}
+	return c.cfg.Clusters(ctx)
+}
+
 // queryEach asks every cluster's own endpoint and joins the answers. An endpoint
 // that fails is that cluster missing, no more; only when all fail it is an error.
 func (c *Client) queryEach(ctx context.Context, expr string, at time.Time) (Answer, error) {
-	clusters, err := c.cfg.Clusters(ctx)
+	clusters, err := c.clusters(ctx)
 	if err != nil {
 		return Answer{}, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
 	}

@@ -30,6 +30,10 @@ func TestPerClusterJoinsAndLeavesOutWhatFails(t *testing.T) {
 	if !strings.Contains(a.Failed["c2"], "Unauthorized") {
 		t.Errorf("failed %v", a.Failed)
 	}
+	a, err = c.Query(ForClusters(context.Background(), []string{"c1"}), "up", at)
+	if err != nil || len(a.Samples) != 1 || len(a.Failed) != 0 {
+		t.Errorf("c1 alone: %+v %v", a, err)
+	}
 	clusters = []string{"c2"}
 	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonUnauthorized {
 		t.Errorf("all failed: %v", err)

@@ -51,7 +51,7 @@ type Report struct {
 // stands in the report, and the clusters that it concerns are held.
 func Run(ctx context.Context, req Request) *Report {
 	index := NewIndex(req.Clusters)
-	answers := ask(ctx, req)
+	answers := ask(query.ForClusters(ctx, index.Names()), req)
 	report := &Report{Sent: answers.sent()}
 	in := score.Samples{Clusters: index.Names()}
 	for i := range req.Spec.Scores {
