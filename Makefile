@@ -45,6 +45,7 @@ test-e2e: ## The whole fleet: outcomes that a user sees, on real components
 bench: ## Benchmarks; compare runs with benchstat
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench . -benchmem ./exporter/...
+	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
 
 FUZZTIME ?= 10m
 fuzz: ## Fuzz what reads untrusted input, FUZZTIME each
