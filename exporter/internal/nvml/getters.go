@@ -9,23 +9,34 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// getter adds what one call tells to a reading; it leaves out what fails.
-type getter func(nvml.Device, *device.Reading) nvml.Return
+// getter is one call that the library may lack, and what it adds to a reading.
+type getter struct {
+	symbol  string
+	get     get
+	instead get // where the library lacks the symbol
+}
 
 const fieldMemoryTemp = 82
 
 var getters = []getter{
-	number(device.SMClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }, 1),
-	number(device.MemClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }, 1),
-	bounded(device.GPUTemp, func(d nvml.Device) (uint32, nvml.Return) { return d.GetTemperature(nvml.TEMPERATURE_GPU) }, 200),
-	number(device.PowerUsage, nvml.Device.GetPowerUsage, 1000),
-	number(device.PowerLimit, nvml.Device.GetEnforcedPowerLimit, 1000),
-	number(device.TotalEnergy, nvml.Device.GetTotalEnergyConsumption, 1),
-	number(device.PCIeReplay, nvml.Device.GetPcieReplayCounter, 1),
-	utilisation, encoder, decoder, memory, remappedRows, memoryTemp,
+	{symbol: "nvmlDeviceGetClockInfo", get: number(device.SMClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }, 1)},
+	{symbol: "nvmlDeviceGetClockInfo", get: number(device.MemClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }, 1)},
+	{symbol: "nvmlDeviceGetTemperature", get: bounded(device.GPUTemp, func(d nvml.Device) (uint32, nvml.Return) { return d.GetTemperature(nvml.TEMPERATURE_GPU) }, 200)},
+	{symbol: "nvmlDeviceGetPowerUsage", get: number(device.PowerUsage, nvml.Device.GetPowerUsage, 1000)},
+	{symbol: "nvmlDeviceGetEnforcedPowerLimit", get: number(device.PowerLimit, nvml.Device.GetEnforcedPowerLimit, 1000)},
+	{symbol: "nvmlDeviceGetTotalEnergyConsumption", get: number(device.TotalEnergy, nvml.Device.GetTotalEnergyConsumption, 1)},
+	{symbol: "nvmlDeviceGetPcieReplayCounter", get: number(device.PCIeReplay, nvml.Device.GetPcieReplayCounter, 1)},
+	{symbol: "nvmlDeviceGetUtilizationRates", get: utilisation},
+	{symbol: "nvmlDeviceGetEncoderUtilization", get: encoder},
+	{symbol: "nvmlDeviceGetDecoderUtilization", get: decoder},
+	{symbol: "nvmlDeviceGetMemoryInfo_v2", get: memory, instead: memoryV1},
+	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
+	{symbol: "nvmlDeviceGetFieldValues", get: memoryTemp},
 }
 
-func number[N uint32 | uint64 | int](f device.Field, call func(nvml.Device) (N, nvml.Return), per float64) getter {
+type get = func(nvml.Device, *device.Reading) nvml.Return
+
+func number[N uint32 | uint64 | int](f device.Field, call func(nvml.Device) (N, nvml.Return), per float64) get {
 	return func(d nvml.Device, r *device.Reading) nvml.Return {
 		v, ret := call(d)
 		if ret == nvml.SUCCESS {
@@ -36,7 +47,7 @@ func number[N uint32 | uint64 | int](f device.Field, call func(nvml.Device) (N, 
 }
 
 // bounded leaves out values above limit: drivers are known to give nonsense.
-func bounded(f device.Field, call func(nvml.Device) (uint32, nvml.Return), limit uint32) getter {
+func bounded(f device.Field, call func(nvml.Device) (uint32, nvml.Return), limit uint32) get {
 	return func(d nvml.Device, r *device.Reading) nvml.Return {
 		v, ret := call(d)
 		if ret == nvml.SUCCESS && v <= limit {
@@ -77,6 +88,16 @@ func memory(d nvml.Device, r *device.Reading) nvml.Return {
 		r.Set(device.FBFree, float64(m.Free>>20))
 		r.Set(device.FBUsed, float64(m.Used>>20))
 		r.Set(device.FBReserved, float64(m.Reserved>>20))
+	}
+	return ret
+}
+
+// memoryV1 is what drivers before 510 have: what is reserved counts as used.
+func memoryV1(d nvml.Device, r *device.Reading) nvml.Return {
+	m, ret := d.GetMemoryInfo()
+	if ret == nvml.SUCCESS {
+		r.Set(device.FBFree, float64(m.Free>>20))
+		r.Set(device.FBUsed, float64(m.Used>>20))
 	}
 	return ret
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,9 @@ type Source struct {
 
 	mu      sync.Mutex
 	up      bool
+	getters []getter // those that the loaded library has
 	handles map[string]nvml.Device
+	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
 	events  nvml.EventSet
 }
@@ -33,7 +37,7 @@ func New(path string, log *slog.Logger) *Source {
 	if path != "" {
 		options = append(options, nvml.WithLibraryPath(path))
 	}
-	return &Source{lib: nvml.New(options...), log: log, handles: map[string]nvml.Device{}}
+	return &Source{lib: nvml.New(options...), log: log, handles: map[string]nvml.Device{}, uuids: map[nvml.Device]string{}}
 }
 
 // Devices loads the library if need be and lists its devices. A device that
@@ -46,6 +50,10 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 			return nil, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s; is the driver installed, and the library visible in this container?", message(ret))
 		}
 		s.up = true
+		if err := s.look(); err != nil {
+			s.reset()
+			return nil, err
+		}
 		s.watchXIDs()
 	}
 	count, ret := s.lib.DeviceGetCount()
@@ -53,24 +61,31 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 		s.reset()
 		return nil, fmt.Errorf("count the devices: %s", message(ret))
 	}
+	// A device that is known is not asked again, for it may have come to hang.
 	for i := range count {
-		handle, ret := s.lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
-			// Known ones stay listed, and reading them tells that they are lost.
+		if slices.ContainsFunc(s.devices, func(d device.Device) bool { return d.Index == i }) {
 			continue
 		}
-		d, err := describe(handle, i)
-		if err != nil {
+		if err := s.add(i); err != nil {
 			s.log.Warn("a device does not tell what it is", "index", i, "err", err)
-			continue
 		}
-		if _, known := s.handles[d.UUID]; !known {
-			s.devices = append(s.devices, d)
-			s.register(handle)
-		}
-		s.handles[d.UUID] = handle
 	}
 	return append([]device.Device(nil), s.devices...), nil
+}
+
+func (s *Source) add(index int) error {
+	handle, ret := s.lib.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return errors.New(message(ret))
+	}
+	d, err := describe(handle, index)
+	if err != nil {
+		return err
+	}
+	s.devices = append(s.devices, d)
+	s.handles[d.UUID], s.uuids[handle] = handle, d.UUID
+	s.register(handle)
+	return nil
 }
 
 func describe(handle nvml.Device, index int) (device.Device, error) {
@@ -100,35 +115,78 @@ func describe(handle nvml.Device, index int) (device.Device, error) {
 func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	s.mu.Lock()
 	handle, ok := s.handles[d.UUID]
+	getters := s.getters
 	s.mu.Unlock()
 	if !ok {
-		return device.Reading{}, device.ErrLost
+		return device.Reading{}, errGone
 	}
 	r := device.Reading{Time: time.Now()}
-	for _, get := range getters {
-		switch ret := get(handle, &r); {
-		case ret == nvml.ERROR_GPU_IS_LOST:
+	told, failure := 0, nvml.SUCCESS
+	for _, g := range getters {
+		switch ret := g.get(handle, &r); ret {
+		case nvml.SUCCESS:
+			told++
+		case nvml.ERROR_NOT_SUPPORTED:
+		case nvml.ERROR_GPU_IS_LOST:
 			return device.Reading{}, device.ErrLost
-		case ret == nvml.ERROR_UNINITIALIZED || ret == nvml.ERROR_DRIVER_NOT_LOADED:
+		case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
 			s.mu.Lock()
 			s.reset()
 			s.mu.Unlock()
-			return device.Reading{}, errors.New("the driver went away: " + message(ret))
+			return device.Reading{}, fmt.Errorf("%w: %s", errGone, message(ret))
+		default:
+			failure = ret
 		}
+	}
+	if told == 0 && failure != nvml.SUCCESS {
+		return device.Reading{}, fmt.Errorf("it answers no call: %s", message(failure))
 	}
 	return r, nil
 }
+
+// errGone is what Read answers between the driver's going and the next Devices.
+var errGone = errors.New("the driver went away")
+
+// needed are the calls without which there is nothing to tell.
+var needed = []string{"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMemoryInfo"}
+
+// look finds which calls the library has: calling one that it lacks would end the process.
+func (s *Source) look() error {
+	for _, symbol := range needed {
+		if !s.has(symbol) {
+			return fmt.Errorf("NVIDIA's driver library has no %s: the driver is too old, update it", symbol)
+		}
+	}
+	s.getters = s.getters[:0:0]
+	for _, g := range getters {
+		switch {
+		case s.has(g.symbol):
+			s.getters = append(s.getters, g)
+		case g.instead != nil:
+			s.getters = append(s.getters, getter{get: g.instead})
+		default:
+			s.log.Info("this driver has no such call; its metrics are absent", "call", g.symbol)
+		}
+	}
+	return nil
+}
+
+func (s *Source) has(symbol string) bool { return s.lib.Extensions().LookupSymbol(symbol) == nil }
 
 // reset forgets the library's state, so that the next Devices loads it anew.
 func (s *Source) reset() {
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
-	s.up, s.handles, s.devices, s.events = false, map[string]nvml.Device{}, nil, nil
+	s.up, s.handles, s.uuids, s.devices, s.events = false, map[string]nvml.Device{}, map[nvml.Device]string{}, nil, nil
 }
 
 // watchXIDs asks for critical events; a driver that has none simply has no XIDs.
 func (s *Source) watchXIDs() {
+	if !s.has("nvmlEventSetCreate") || !s.has("nvmlDeviceRegisterEvents") {
+		s.log.Info("this driver has no events; XIDs are absent")
+		return
+	}
 	events, ret := s.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		s.log.Warn("no XID events from this driver", "err", message(ret))
@@ -149,7 +207,7 @@ func (s *Source) register(handle nvml.Device) {
 // XIDs since the last call.
 func (s *Source) XIDs() []device.XID {
 	s.mu.Lock()
-	events := s.events
+	events, uuids := s.events, maps.Clone(s.uuids)
 	s.mu.Unlock()
 	if events == nil {
 		return nil
@@ -161,7 +219,7 @@ func (s *Source) XIDs() []device.XID {
 		if ret != nvml.SUCCESS {
 			return xids
 		}
-		if uuid, ret := event.Device.GetUUID(); ret == nvml.SUCCESS {
+		if uuid, ok := uuids[event.Device]; ok {
 			xids = append(xids, device.XID{UUID: uuid, Code: event.EventData})
 		}
 	}

@@ -1,0 +1,350 @@
+/*
+ * A stand-in for NVIDIA's libnvidia-ml.so.1, driven by a test.
+ *
+ * PLIMSOLL_FAKE_CONTROL names a file of 64-bit words that the test maps as well:
+ * what devices there are, what they answer, and how often they were asked. The
+ * words' places are the enums below; fake_test.go has the same ones.
+ *
+ * Compile with -DOLD_DRIVER for a driver without the newer calls, and with
+ * -DWITHOUT_UUID for one that lacks what the exporter can't do without.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
+
+/* Words of the whole library. */
+enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, XID_RING = 16, DEVICES = 64 };
+enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 40 };
+
+/* Words of a device. */
+enum {
+	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
+	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED
+};
+enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
+
+typedef int ret;
+struct nvmlDevice_st { int n; };
+typedef struct nvmlDevice_st *dev;
+
+static struct nvmlDevice_st devices[MAX_DEVICES];
+static int visible[MAX_DEVICES], nvisible; /* in the order of the last init */
+static _Atomic uint64_t *words;
+
+static void map_control(void)
+{
+	const char *path = getenv("PLIMSOLL_FAKE_CONTROL");
+	size_t size = (DEVICES + MAX_DEVICES * DEVICE_WORDS) * sizeof(uint64_t);
+	int fd = path ? open(path, O_RDWR) : -1;
+	void *at = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED) {
+		perror("fake libnvidia-ml: PLIMSOLL_FAKE_CONTROL");
+		abort();
+	}
+	close(fd);
+	words = at;
+}
+
+static _Atomic uint64_t *of(int n) { return words + DEVICES + n * DEVICE_WORDS; }
+
+/* Blocks until the test closes the pipe, half a minute at most. */
+static void stall(void)
+{
+	struct pollfd release = { .fd = (int)words[RELEASE_FD], .events = POLLIN };
+	words[STALLED]++;
+	poll(&release, 1, 30000);
+	words[STALLED]--;
+}
+
+/* What every call on a device goes through. Bit `call` of UNSUPPORTED refuses it. */
+static ret enter(dev d, int call)
+{
+	words[CALLS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	if (!d || d < devices || d >= devices + MAX_DEVICES)
+		return INVALID_ARGUMENT;
+	_Atomic uint64_t *w = of(d->n);
+	w[DEVICE_CALLS]++;
+	switch (w[STATE]) {
+	case STATE_LOST: return IS_LOST;
+	case STATE_HUNG: stall(); break;
+	case STATE_RESET_REQUIRED: return RESET_REQUIRED;
+	case STATE_BROKEN: return UNKNOWN;
+	}
+	return w[UNSUPPORTED] >> call & 1 ? NOT_SUPPORTED : SUCCESS;
+}
+
+ret nvmlInit_v2(void)
+{
+	if (!words)
+		map_control();
+	words[CALLS]++;
+	words[INITS]++;
+	if (words[INIT_RESULT])
+		return (ret)words[INIT_RESULT];
+	nvisible = 0;
+	for (int n = 0; n < (int)words[COUNT] && n < MAX_DEVICES; n++) {
+		devices[n].n = n;
+		of(n)[WATCHED] = 0;
+		if (!of(n)[ABSENT])
+			visible[nvisible++] = n;
+	}
+	words[GONE] = 0;
+	words[READY] = 1;
+	return SUCCESS;
+}
+
+ret nvmlShutdown(void)
+{
+	words[CALLS]++;
+	words[SHUTDOWNS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	if (words[STALLED]) /* the driver's lock is held */
+		stall();
+	words[READY] = 0;
+	return SUCCESS;
+}
+
+const char *nvmlErrorString(ret r)
+{
+	switch (r) {
+	case SUCCESS: return "Success";
+	case UNINITIALIZED: return "Uninitialized";
+	case NOT_SUPPORTED: return "Not Supported";
+	case 9: return "Driver Not Loaded";
+	case IS_LOST: return "GPU is lost";
+	case RESET_REQUIRED: return "GPU requires reset";
+	}
+	return "Unknown Error";
+}
+
+ret nvmlDeviceGetCount_v2(unsigned *count)
+{
+	words[CALLS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	if (words[STALL_COUNT])
+		stall();
+	*count = nvisible;
+	return SUCCESS;
+}
+
+ret nvmlDeviceGetHandleByIndex_v2(unsigned index, dev *d)
+{
+	if (index >= (unsigned)nvisible)
+		return INVALID_ARGUMENT;
+	ret r = enter(&devices[visible[index]], 63);
+	if (r == SUCCESS)
+		*d = &devices[visible[index]];
+	return r;
+}
+
+#ifndef WITHOUT_UUID
+ret nvmlDeviceGetUUID(dev d, char *uuid, unsigned length)
+{
+	ret r = enter(d, 62);
+	if (r == SUCCESS)
+		snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)of(d->n)[SERIAL], d->n);
+	return r;
+}
+#endif
+
+ret nvmlDeviceGetName(dev d, char *name, unsigned length)
+{
+	ret r = enter(d, 61);
+	if (r == SUCCESS)
+		snprintf(name, length, "NVIDIA H100 80GB HBM3");
+	return r;
+}
+
+/* Calls that give one number, by bit of UNSUPPORTED. */
+#define NUMBER(name, type, call, word) \
+	ret name(dev d, type *v) { ret r = enter(d, call); if (r == SUCCESS) *v = (type)of(d->n)[word]; return r; }
+
+NUMBER(nvmlDeviceGetPowerUsage, unsigned, 2, POWER)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, 3, POWER_LIMIT)
+NUMBER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, 4, ENERGY)
+NUMBER(nvmlDeviceGetPcieReplayCounter, unsigned, 5, REPLAY)
+
+ret nvmlDeviceGetMinorNumber(dev d, unsigned *minor)
+{
+	ret r = enter(d, 60);
+	if (r == SUCCESS)
+		*minor = d->n;
+	return r;
+}
+
+struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char busId[32]; };
+
+ret nvmlDeviceGetPciInfo_v3(dev d, struct pci *pci)
+{
+	ret r = enter(d, 59);
+	if (r != SUCCESS)
+		return r;
+	memset(pci, 0, sizeof *pci);
+	pci->bus = 0x1b + d->n;
+	pci->id = 0x233010de;
+	snprintf(pci->legacy, sizeof pci->legacy, "%04X:%02X:%02X.0", 0, pci->bus, 0);
+	snprintf(pci->busId, sizeof pci->busId, "%08X:%02X:%02X.0", 0, pci->bus, 0);
+	return SUCCESS;
+}
+
+ret nvmlDeviceGetClockInfo(dev d, int type, unsigned *mhz)
+{
+	ret r = enter(d, 0);
+	if (r == SUCCESS)
+		*mhz = (unsigned)of(d->n)[type == 1 ? SM_CLOCK : MEM_CLOCK];
+	return r;
+}
+
+ret nvmlDeviceGetTemperature(dev d, int sensor, unsigned *celsius)
+{
+	ret r = enter(d, 1);
+	if (r == SUCCESS)
+		*celsius = (unsigned)of(d->n)[TEMPERATURE];
+	return sensor == 0 ? r : INVALID_ARGUMENT;
+}
+
+struct utilisation { unsigned gpu, memory; };
+
+ret nvmlDeviceGetUtilizationRates(dev d, struct utilisation *u)
+{
+	ret r = enter(d, 6);
+	if (r == SUCCESS)
+		*u = (struct utilisation){ (unsigned)of(d->n)[UTIL], (unsigned)of(d->n)[MEM_UTIL] };
+	return r;
+}
+
+static ret codec(dev d, int call, int word, unsigned *v, unsigned *period)
+{
+	ret r = enter(d, call);
+	if (r == SUCCESS) {
+		*v = (unsigned)of(d->n)[word];
+		*period = 167000;
+	}
+	return r;
+}
+
+ret nvmlDeviceGetEncoderUtilization(dev d, unsigned *v, unsigned *period) { return codec(d, 7, ENC, v, period); }
+ret nvmlDeviceGetDecoderUtilization(dev d, unsigned *v, unsigned *period) { return codec(d, 8, DEC, v, period); }
+
+struct memory { unsigned long long total, free, used; };
+
+/* The first version counts what is reserved as used. */
+ret nvmlDeviceGetMemoryInfo(dev d, struct memory *m)
+{
+	ret r = enter(d, 58);
+	if (r == SUCCESS) {
+		_Atomic uint64_t *w = of(d->n);
+		*m = (struct memory){ w[TOTAL], w[TOTAL] - w[USED] - w[RESERVED], w[USED] + w[RESERVED] };
+	}
+	return r;
+}
+
+#ifndef OLD_DRIVER
+struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+
+ret nvmlDeviceGetMemoryInfo_v2(dev d, struct memory_v2 *m)
+{
+	ret r = enter(d, 9);
+	if (r != SUCCESS)
+		return r;
+	if (m->version != (sizeof *m | 2 << 24))
+		return 25; /* argument version mismatch */
+	_Atomic uint64_t *w = of(d->n);
+	m->total = w[TOTAL];
+	m->reserved = w[RESERVED];
+	m->used = w[USED];
+	m->free = w[TOTAL] - w[USED] - w[RESERVED];
+	return SUCCESS;
+}
+
+ret nvmlDeviceGetRemappedRows(dev d, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed)
+{
+	ret r = enter(d, 10);
+	if (r == SUCCESS) {
+		_Atomic uint64_t *w = of(d->n);
+		*correctable = (unsigned)w[CORRECTABLE];
+		*uncorrectable = (unsigned)w[UNCORRECTABLE];
+		*pending = 0;
+		*failed = (unsigned)w[REMAP_FAILED];
+	}
+	return r;
+}
+
+struct field { unsigned id, scope; long long timestamp, latency; int type; ret result; union { double d; unsigned u; unsigned long long l; } value; };
+
+/* The call succeeds; each value has its own return code. */
+ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
+{
+	ret r = enter(d, 57);
+	for (int i = 0; r == SUCCESS && i < n; i++) {
+		values[i].result = values[i].id == 82 && !(of(d->n)[UNSUPPORTED] >> 11 & 1) ? SUCCESS : NOT_SUPPORTED;
+		values[i].type = 1;
+		values[i].value.l = 0xdeadbeefdeadbeef; /* undefined where it failed */
+		if (values[i].result == SUCCESS)
+			values[i].value.u = (unsigned)of(d->n)[MEMORY_TEMP];
+	}
+	return r;
+}
+#endif
+
+typedef struct { int unused; } *set;
+
+ret nvmlEventSetCreate(set *s)
+{
+	static int the_only;
+	words[CALLS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	*s = (set)&the_only;
+	return SUCCESS;
+}
+
+ret nvmlEventSetFree(set s) { words[CALLS]++; return s ? SUCCESS : INVALID_ARGUMENT; }
+
+ret nvmlDeviceRegisterEvents(dev d, unsigned long long types, set s)
+{
+	ret r = enter(d, 12);
+	if (r == SUCCESS && s && types == 8)
+		of(d->n)[WATCHED] = 1;
+	return r;
+}
+
+struct event { dev device; unsigned long long type, data; unsigned gi, ci; };
+
+/* Tells of watched devices alone, whatever has become of them. */
+#ifdef OLD_DRIVER
+ret nvmlEventSetWait(set s, struct event *e, unsigned ms)
+#else
+ret nvmlEventSetWait_v2(set s, struct event *e, unsigned ms)
+#endif
+{
+	(void)ms;
+	words[CALLS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	while (s && words[XID_READ] < words[XID_WRITTEN]) {
+		_Atomic uint64_t *slot = words + XID_RING + 2 * (words[XID_READ]++ % RING);
+		if (!of((int)slot[0])[WATCHED])
+			continue;
+		e->device = &devices[slot[0]];
+		e->type = 8;
+		e->data = slot[1];
+#ifndef OLD_DRIVER
+		e->gi = e->ci = 0xffffffff;
+#endif
+		return SUCCESS;
+	}
+	return TIMEOUT;
+}
