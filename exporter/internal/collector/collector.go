@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,14 @@ type Collector struct {
 	pods   *podmap.Poller
 
 	snapshot atomic.Pointer[snapshot]
+	stalled  atomic.Bool       // listing the devices is past its deadline
+	listing  chan listed       // a listing under way
 	known    map[string]*known // by UUID; only the collecting goroutine uses it
+}
+
+type listed struct {
+	devices []device.Device
+	err     error
 }
 
 // snapshot never changes once it is stored.
@@ -49,6 +57,7 @@ type known struct {
 	reading  device.Reading
 	fresh    bool // read in this collection
 	lost     bool
+	failed   bool         // answers with another error
 	pending  chan outcome // a reading past its deadline
 	took     time.Duration
 	xids     map[uint64]float64
@@ -85,7 +94,7 @@ func (c *Collector) Run(ctx context.Context) {
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			c.cfg.Log.Warn("collection failed; serving the last one", "err", err)
+			c.cfg.Log.Warn("collection failed", "err", err, "serving", c.serving())
 		}
 		select {
 		case <-ctx.Done():
@@ -100,7 +109,7 @@ func (c *Collector) Run(ctx context.Context) {
 func (c *Collector) Collect(ctx context.Context) error {
 	// An unknown map is visible as plimsoll_exporter_unmapped_devices.
 	_ = c.pods.Poll(ctx)
-	devices, err := c.source.Devices(ctx)
+	devices, err := c.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,6 +141,42 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return nil
 }
 
+// serving says what scrapes get meanwhile.
+func (c *Collector) serving() string {
+	if s := c.snapshot.Load(); s != nil {
+		return "the collection of " + s.at.Format(time.RFC3339)
+	}
+	return "no device metrics yet"
+}
+
+// errStalled says that the vendor's library does not answer at all: its lock is
+// held, and no device can be read.
+var errStalled = errors.New("the driver does not answer; something holds its lock")
+
+// list the devices within the deadline. A listing that stalls is left alone until
+// it returns.
+func (c *Collector) list(ctx context.Context) ([]device.Device, error) {
+	if c.listing == nil {
+		c.listing = make(chan listed, 1)
+		go func(listing chan<- listed) {
+			devices, err := c.source.Devices(ctx)
+			listing <- listed{devices, err}
+		}(c.listing)
+	}
+	// The first listing initialises the library, which takes seconds on idle devices.
+	timer := time.NewTimer(10 * c.cfg.Deadline)
+	defer timer.Stop()
+	select {
+	case l := <-c.listing:
+		c.listing = nil
+		c.stalled.Store(false)
+		return l.devices, l.err
+	case <-timer.C:
+		c.stalled.Store(true)
+		return nil, errStalled
+	}
+}
+
 // read a device within the deadline. One whose reading has stalled is left alone
 // until that reading returns, so that a wedged device costs one goroutine, once.
 func (c *Collector) read(ctx context.Context, k *known) {
@@ -152,11 +197,12 @@ func (c *Collector) read(ctx context.Context, k *known) {
 	case o := <-k.pending:
 		k.pending, k.took = nil, o.took
 		k.lost = errors.Is(o.err, device.ErrLost)
+		k.failed = o.err != nil && !k.lost
 		switch {
 		case o.err == nil:
 			k.reading, k.fresh = o.reading, true
 			k.trackIdle(o.reading)
-		case !k.lost:
+		case k.failed:
 			c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
 		}
 	case <-timer.C:
@@ -176,12 +222,15 @@ func (k *known) trackIdle(r device.Reading) {
 }
 
 func (k *known) hung() bool    { return k.pending != nil }
-func (k *known) healthy() bool { return !k.lost && !k.hung() }
+func (k *known) healthy() bool { return !k.lost && !k.failed && !k.hung() }
 
 // Healthy is nil while the last collection is younger than three intervals (ten
 // seconds at least), else what to look at.
 func (c *Collector) Healthy() error {
 	limit := max(3*c.cfg.Interval, 10*time.Second)
+	if c.stalled.Load() {
+		return errStalled
+	}
 	s := c.snapshot.Load()
 	if s == nil {
 		return errors.New("no collection has succeeded yet; the log says why")
@@ -192,10 +241,14 @@ func (c *Collector) Healthy() error {
 	return nil
 }
 
-// Gather hands out the last snapshot's families. They are shared and must not be changed.
+// Gather hands out the last snapshot's families, and what can be told while there
+// is no new one. They are shared and must not be changed.
 func (c *Collector) Gather() []*dto.MetricFamily {
-	if s := c.snapshot.Load(); s != nil {
-		return s.families
+	p := page{}
+	p.own(driverStalled, flag(c.stalled.Load()), c.cfg.Node)
+	s := c.snapshot.Load()
+	if s == nil {
+		return p.families()
 	}
-	return nil
+	return append(slices.Clip(s.families), p.families()...)
 }

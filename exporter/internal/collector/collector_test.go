@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -32,6 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type box struct {
 	mu    sync.Mutex
 	lost  map[string]bool
+	fails map[string]bool
+	stall chan struct{} // listing waits for it
 	hung  map[string]chan struct{}
 	reads map[string]int
 	xids  []device.XID
@@ -41,6 +44,12 @@ type box struct {
 func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
 
 func (b *box) Devices(context.Context) ([]device.Device, error) {
+	b.mu.Lock()
+	stall := b.stall
+	b.mu.Unlock()
+	if stall != nil {
+		<-stall
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var devices []device.Device
@@ -57,13 +66,16 @@ func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
 		b.reads = map[string]int{}
 	}
 	b.reads[d.UUID]++
-	stall, lost := b.hung[d.UUID], b.lost[d.UUID]
+	stall, lost, fails := b.hung[d.UUID], b.lost[d.UUID], b.fails[d.UUID]
 	b.mu.Unlock()
 	if stall != nil {
 		<-stall
 	}
 	if lost {
 		return device.Reading{}, device.ErrLost
+	}
+	if fails {
+		return device.Reading{}, errors.New("GPU requires reset")
 	}
 	r := device.Reading{Time: time.Now()}
 	r.Set(device.GPUUtil, float64(10+d.Index))
@@ -119,9 +131,10 @@ func (k *kubelet) start(t *testing.T, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.server = grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(k.server, k)
-	go func() { _ = k.server.Serve(listener) }() // ends with Stop
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, k)
+	go func() { _ = server.Serve(listener) }() // ends with Stop
+	k.server = server
 }
 
 type fixture struct {
@@ -335,6 +348,52 @@ func TestHealthTellsThatCollectionFails(t *testing.T) {
 	f.cfg.Now = func() time.Time { return time.Now().Add(11 * time.Second) }
 	if got := health(); got != http.StatusServiceUnavailable {
 		t.Fatalf("with a snapshot of 11 s ago: %d", got)
+	}
+}
+
+func TestADeviceThatAnswersWithErrorsIsNotFree(t *testing.T) {
+	f := setup(t)
+	f.box.fails = map[string]bool{uuid(2): true}
+	families, text := f.collect(t)
+	if got, want := states(t, families), [4]float64{8, 0, 7, 1}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy: %v, want %v", got, want)
+	}
+	if value(t, families, "plimsoll_device_failed", "uuid", uuid(2)) != 1 || value(t, families, "plimsoll_device_failed", "uuid", uuid(1)) != 0 {
+		t.Errorf("plimsoll_device_failed does not tell which:\n%s", text)
+	}
+	if strings.Contains(text, `DCGM_FI_DEV_GPU_UTIL{gpu="2"`) {
+		t.Errorf("a value that was not read:\n%s", text)
+	}
+	f.box.fails = nil
+	if families, _ = f.collect(t); value(t, families, "plimsoll_device_failed", "uuid", uuid(2)) != 0 {
+		t.Error("it answers again and is still called failed")
+	}
+}
+
+func TestAStalledDriverIsToldAndServedAround(t *testing.T) {
+	f := setup(t)
+	f.collect(t)
+	release := make(chan struct{})
+	f.box.stall = release
+	for range 2 {
+		if err := f.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not answer") {
+			t.Fatalf("a stalled listing: %v", err)
+		}
+	}
+	families, _ := f.scrape(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || value(t, families, "DCGM_FI_DEV_GPU_UTIL", "gpu", "3") != 13 {
+		t.Error("the scrape does not tell, or lost what was known")
+	}
+	if err := f.Healthy(); err == nil {
+		t.Error("healthy with a driver that does not answer")
+	}
+	f.box.mu.Lock()
+	f.box.stall = nil
+	f.box.mu.Unlock()
+	close(release)
+	families, _ = f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
+		t.Error("it answers again and is still called stalled")
 	}
 }
 

@@ -102,6 +102,7 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	id := []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), Model(k.device.Model)}
 	p.own(deviceLost, flag(k.lost), id...)
 	p.own(deviceHung, flag(k.hung()), id...)
+	p.own(deviceFailed, flag(k.failed), id...)
 	if !k.reading.Time.IsZero() {
 		p.own(lastSample, seconds(k.reading.Time), id...)
 	}

@@ -58,6 +58,7 @@ var (
 	nodeDevices    = own{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, not allocated, healthy, whole)."}
 	deviceLost     = own{"plimsoll_device_lost", gauge, deviceLabels, "1 when the device fell off the bus."}
 	deviceHung     = own{"plimsoll_device_hung", gauge, deviceLabels, "1 when a call to the device is past its deadline."}
+	deviceFailed   = own{"plimsoll_device_failed", gauge, deviceLabels, "1 when the device answers with errors, as one that needs a reset does."}
 	lastSample     = own{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the device's last successful reading."}
 	lastCollection = own{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
 	idleAllocated  = own{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Seconds for which the device has been allocated with less than 1% utilisation."}
@@ -66,10 +67,11 @@ var (
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
+	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all."}
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, deviceLost, deviceHung, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, callSeconds}
+var owns = []own{nodeDevices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
 
 // dcgmLabels come first, in this order, on every DCGM metric; container,
 // namespace and pod follow where something holds the device.
