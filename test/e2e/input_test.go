@@ -139,3 +139,53 @@ spec:
 		t.Fatal(err)
 	}
 }
+
+// One store of Thanos's three is gone: its cluster becomes unknown and then worst,
+// while the scores of the others go on following their metrics.
+func TestOneSidecarDownTheOthersKeepMoving(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	total := func(ctx context.Context, cluster string) int32 {
+		scores, err := lab.Scores(ctx, "fleet", cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scores["total"]
+	}
+	const sidecar = "cluster3-thanos-sidecar"
+	if err := lab.Programs().End(sidecar, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.SetLoad("cluster1", 0); err != nil {
+			t.Error(err)
+		}
+	})
+	before := total(ctx, "cluster1")
+	if err := lab.SetLoad("cluster1", 0.99); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "cluster1's score to follow its load", func(ctx context.Context) error {
+		if now := total(ctx, "cluster1"); now > before-25 {
+			return fmt.Errorf("%d, was %d", now, before)
+		}
+		return nil
+	})
+	await(ctx, t, "cluster3's score to become the worst", func(ctx context.Context) error {
+		if now := total(ctx, "cluster3"); now != -100 {
+			return fmt.Errorf("it is %d", now)
+		}
+		return nil
+	})
+	if now := total(ctx, "cluster2"); now < 0 {
+		t.Errorf("cluster2, which answers, has %d", now)
+	}
+	if err := lab.Programs().Restart(ctx, sidecar); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "cluster3's score to come back", func(ctx context.Context) error {
+		if now := total(ctx, "cluster3"); now < 0 {
+			return fmt.Errorf("it is %d", now)
+		}
+		return nil
+	})
+}

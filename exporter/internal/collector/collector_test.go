@@ -55,7 +55,7 @@ func (b *box) Devices(context.Context) ([]device.Device, error) {
 	var devices []device.Device
 	for i := range 8 {
 		devices = append(devices, device.Device{UUID: uuid(i), Index: i, Minor: "nvidia" + string(rune('0'+i)),
-			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559})
+			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Links: []string{device.NVSwitch}})
 	}
 	return devices, b.err
 }
@@ -231,6 +231,9 @@ func TestFreeIsAllocatableMinusHeldMinusUnhealthy(t *testing.T) {
 	families, _ := f.collect(t)
 	if got, want := states(t, families), [4]float64{8, 3, 4, 2}; got != want {
 		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	}
+	if got := value(t, families, "plimsoll_node_largest_free_group", "model", "NVIDIA-H100-80GB-HBM3"); got != 4 {
+		t.Errorf("NVLink connects %g of the 4 free devices", got)
 	}
 	if got := value(t, families, "plimsoll_device_lost", "uuid", uuid(7)); got != 1 {
 		t.Fatalf("plimsoll_device_lost = %g", got)

@@ -132,6 +132,7 @@ func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map,
 	}
 	type group struct{ resource, model string }
 	counts := map[group]map[string]float64{}
+	free, linked := map[group][]device.Device{}, map[group]bool{}
 	mapped := 0.0
 	for _, d := range devices {
 		resource, ok := pods.Allocatable[d.UUID]
@@ -152,15 +153,24 @@ func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map,
 		counts[g]["allocatable"]++
 		counts[g]["allocated"] += flag(held)
 		counts[g]["unhealthy"] += flag(!healthy)
-		counts[g]["free"] += flag(!held && healthy && !shared)
+		if !held && healthy && !shared {
+			counts[g]["free"]++
+			free[g] = append(free[g], d)
+		}
+		linked[g] = linked[g] || len(d.Links) > 0
 	}
 	for g, states := range counts {
 		for state, n := range states {
 			p.own(nodeDevices, n, c.cfg.Node, g.resource, g.model, state)
 		}
+		if linked[g] {
+			p.own(largestFree, float64(largestGroup(free[g])), c.cfg.Node, g.resource, g.model)
+		}
 	}
-	if f := p[nodeDevices.name]; f != nil {
-		sort.Slice(f.Metric, func(i, j int) bool { return labelKey(f.Metric[i]) < labelKey(f.Metric[j]) })
+	for _, name := range []string{nodeDevices.name, largestFree.name} {
+		if f := p[name]; f != nil {
+			sort.Slice(f.Metric, func(i, j int) bool { return labelKey(f.Metric[i]) < labelKey(f.Metric[j]) })
+		}
 	}
 	p.own(mappedDevices, mapped, c.cfg.Node)
 	if missing := float64(len(devices)) - mapped; missing > 0 {

@@ -56,6 +56,7 @@ var deviceLabels = []string{"node", "uuid", "gpu", "model"}
 
 var (
 	nodeDevices    = own{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, not allocated, healthy, whole)."}
+	largestFree    = own{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices that NVLink connects; absent where no device has NVLink."}
 	deviceLost     = own{"plimsoll_device_lost", gauge, deviceLabels, "1 when the device fell off the bus."}
 	deviceHung     = own{"plimsoll_device_hung", gauge, deviceLabels, "1 when a call to the device is past its deadline."}
 	deviceFailed   = own{"plimsoll_device_failed", gauge, deviceLabels, "1 when the device answers with errors, as one that needs a reset does."}
@@ -71,7 +72,7 @@ var (
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
+var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
 
 // dcgmLabels come first, in this order, on every DCGM metric; container,
 // namespace and pod follow where something holds the device.

@@ -16,7 +16,12 @@ type Device struct {
 	PCIBusID  string // 00000000:1B:00.0
 	Model     string // product name, as the vendor's library gives it
 	MemoryMiB int64
+	Links     []string // far ends of its NVLinks: a PCI bus id, or NVSwitch
 }
+
+// NVSwitch is the far end of a link into the node's switches, which connect every
+// device that has one.
+const NVSwitch = "nvswitch"
 
 // Field names a value that a device may be able to tell.
 type Field int

@@ -23,6 +23,7 @@ const (
 	devPowerLimit, devEnergy, devReplay, devUtil, devMemUtil  = 9, 10, 11, 12, 13
 	devEnc, devDec, devTotal, devUsed, devReserved            = 14, 15, 16, 17, 18
 	devCorrectable, devUncorrectable, devFailed, devMemTemp   = 19, 20, 21, 22
+	devSwitchless                                             = 24
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 

@@ -82,6 +82,7 @@ func (s *Source) add(index int) error {
 	if err != nil {
 		return err
 	}
+	d.Links = s.links(handle)
 	s.devices = append(s.devices, d)
 	s.handles[d.UUID], s.uuids[handle] = handle, d.UUID
 	s.register(handle)
@@ -103,7 +104,7 @@ func describe(handle nvml.Device, index int) (device.Device, error) {
 	}
 	d.Minor = fmt.Sprintf("nvidia%d", minor)
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
-		d.PCIBusID = fmt.Sprintf("%08X:%02X:%02X.0", pci.Domain, pci.Bus, pci.Device)
+		d.PCIBusID = busID(pci)
 	}
 	if memory, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS {
 		d.MemoryMiB = int64(memory.Total >> 20)

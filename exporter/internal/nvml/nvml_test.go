@@ -73,6 +73,21 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 	}
 }
 
+func TestLinksNameTheirFarEnds(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.device(2, devSwitchless, 1)
+	f.unsupported(3, 1<<13)
+	devices := list(t, f.open())
+	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {
+		if got := strings.Join(devices[i].Links, " "); got != want {
+			t.Errorf("device %d is linked with %q, want %q", i, got, want)
+		}
+	}
+}
+
 func TestUnsupportedAndBogusValuesAreAbsent(t *testing.T) {
 	f := inFake(t)
 	if f == nil {

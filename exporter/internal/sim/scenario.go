@@ -78,7 +78,7 @@ func FromScenario(name string, seed int64, held func(uuid string) bool, log *slo
 		s := State{Seed: seed}
 		for i := range 8 {
 			sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, i))
-			s.Devices = append(s.Devices, DeviceState{Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, State: "ok",
+			s.Devices = append(s.Devices, DeviceState{Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, State: "ok", NVSwitch: true,
 				UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])})
 		}
 		var fresh []device.XID

@@ -32,6 +32,8 @@ type DeviceState struct {
 	State string `json:"state"`
 	// Background is the utilisation, 0..1, that others cause.
 	Background float64 `json:"background"`
+	// NVSwitch says that the node's switches connect it with the others.
+	NVSwitch bool `json:"nvswitch,omitempty"`
 }
 
 // Source simulates devices. Create one with FromFile or FromScenario.
@@ -112,6 +114,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	for i, d := range s.state.Devices {
 		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
 			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB}
+		if d.NVSwitch {
+			devices[i].Links = []string{device.NVSwitch}
+		}
 	}
 	return devices, nil
 }

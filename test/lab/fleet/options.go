@@ -44,13 +44,14 @@ type GPUModel struct {
 	Label     string // as GPU feature discovery labels it
 	Flavor    string // ResourceFlavor of the samples
 	MemoryMiB int
+	NVSwitch  bool // its node's switches connect all of them
 }
 
 // The models of the default fleet.
 var (
-	H100 = GPUModel{"NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "h100", 81559}
-	A100 = GPUModel{"NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "a100", 81920}
-	L4   = GPUModel{"NVIDIA L4", "NVIDIA-L4", "l4", 23034}
+	H100 = GPUModel{"NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "h100", 81559, true}
+	A100 = GPUModel{"NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "a100", 81920, true}
+	L4   = GPUModel{"NVIDIA L4", "NVIDIA-L4", "l4", 23034, false}
 )
 
 // DefaultWorkers are three clusters of four nodes. cluster2 has the most H100s,

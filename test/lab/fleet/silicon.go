@@ -38,6 +38,7 @@ type simDevice struct {
 	MemoryMiB  int         `json:"memoryMiB"`
 	State      DeviceState `json:"state"`
 	Background float64     `json:"background"`
+	NVSwitch   bool        `json:"nvswitch,omitempty"`
 }
 
 type simState struct {
@@ -83,7 +84,7 @@ func (f *Fleet) newSiliconNode(cluster string, n Node) (*siliconNode, error) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%d", f.opts.Seed, n.Name, i))
 		s.state.Devices = append(s.state.Devices, simDevice{
 			UUID:  fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
-			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK})
+			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK, NVSwitch: n.Model.NVSwitch})
 	}
 	f.sidecarMu.Lock()
 	f.nodes[n.Name] = s

@@ -27,7 +27,7 @@ enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 40 };
 /* Words of a device. */
 enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
-	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED
+	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -298,6 +298,32 @@ ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 	return r;
 }
 #endif
+
+/* Every device has two links: the first into a switch, or, where SWITCHLESS is
+ * set, to the other of its pair; the second is down. */
+ret nvmlDeviceGetNvLinkState(dev d, unsigned link, int *active)
+{
+	if (link > 1)
+		return INVALID_ARGUMENT;
+	ret r = enter(d, 13);
+	if (r == SUCCESS)
+		*active = link == 0;
+	return r;
+}
+
+ret nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *type)
+{
+	ret r = enter(d, 14);
+	if (r == SUCCESS)
+		*type = of(d->n)[SWITCHLESS] || link ? 0 : 2;
+	return r;
+}
+
+ret nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, struct pci *pci)
+{
+	struct nvmlDevice_st *other = &devices[d->n ^ 1];
+	return link ? INVALID_ARGUMENT : nvmlDeviceGetPciInfo_v3(other, pci);
+}
 
 typedef struct { int unused; } *set;
 
