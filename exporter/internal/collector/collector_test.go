@@ -79,6 +79,10 @@ func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	}
 	r := device.Reading{Time: time.Now()}
 	r.Set(device.GPUUtil, float64(10+d.Index))
+	r.Set(device.PowerUsage, 300)
+	r.Set(device.PowerLimit, 700)
+	r.Set(device.ThermalViolation, 2.5e9)
+	r.Set(device.NVLinkTx, 4096)
 	return r, nil
 }
 
@@ -262,7 +266,7 @@ func TestLabelsAreDCGMExportersInItsOrder(t *testing.T) {
 			t.Errorf("missing line: %s", want)
 		}
 	}
-	if strings.Contains(text, "DCGM_FI_DEV_POWER_USAGE") {
+	if strings.Contains(text, "DCGM_FI_DEV_SM_CLOCK") {
 		t.Error("a field that the device does not tell is exposed")
 	}
 }
@@ -351,6 +355,25 @@ func TestHealthTellsThatCollectionFails(t *testing.T) {
 	f.cfg.Now = func() time.Time { return time.Now().Add(11 * time.Second) }
 	if got := health(); got != http.StatusServiceUnavailable {
 		t.Fatalf("with a snapshot of 11 s ago: %d", got)
+	}
+}
+
+func TestWhatFollowsFromAReadingIsInBaseUnits(t *testing.T) {
+	f := setup(t)
+	families, text := f.collect(t)
+	if got := value(t, families, "plimsoll_device_throttled_seconds_total", "uuid", uuid(1), "reason", "thermal"); got != 2.5 {
+		t.Errorf("throttled by heat for %g s", got)
+	}
+	if got := value(t, families, "plimsoll_device_power_headroom_watts", "uuid", uuid(1)); got != 400 {
+		t.Errorf("%g W of headroom", got)
+	}
+	if got := value(t, families, "plimsoll_device_nvlink_bytes_total", "uuid", uuid(1), "direction", "transmit"); got != 4096 {
+		t.Errorf("%g bytes sent", got)
+	}
+	for _, absent := range []string{`reason="power"`, `direction="receive"`} {
+		if strings.Contains(text, absent) {
+			t.Errorf("%s, which the device did not tell, is there", absent)
+		}
 	}
 }
 

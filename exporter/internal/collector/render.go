@@ -107,6 +107,9 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 		p.own(lastSample, seconds(k.reading.Time), id...)
 	}
 	p.own(callSeconds, k.took.Seconds(), id...)
+	if k.fresh {
+		renderDerived(p, k.reading, id)
+	}
 	if len(holders) > 0 {
 		idle := 0.0
 		if !k.idleFrom.IsZero() {
@@ -119,6 +122,24 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	}
 	for _, xid := range sortedXIDs(k.xids) {
 		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
+	}
+}
+
+// renderDerived writes, in base units, what follows from a reading.
+func renderDerived(p page, r device.Reading, id []string) {
+	for _, reason := range reasons {
+		if ns, ok := r.Get(reason.field); ok {
+			p.own(throttled, ns/1e9, append(id[:4:4], reason.name)...)
+		}
+	}
+	for direction, field := range []device.Field{device.NVLinkRx, device.NVLinkTx} {
+		if bytes, ok := r.Get(field); ok {
+			p.own(linkBytes, bytes, append(id[:4:4], []string{"receive", "transmit"}[direction])...)
+		}
+	}
+	limit, limited := r.Get(device.PowerLimit)
+	if draw, ok := r.Get(device.PowerUsage); ok && limited {
+		p.own(powerRoom, max(0, limit-draw), id...)
 	}
 }
 

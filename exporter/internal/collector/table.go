@@ -41,6 +41,21 @@ var fields = []field{
 	{device.PowerLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Current power limit (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
 	{device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"},
 	{device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"},
+	{device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBUsedRatio, "DCGM_FI_DEV_FB_USED_PERCENT", gauge, "0..1", "Framebuffer memory used, of what is not reserved (0..1).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.ECCSingleVolatile, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", counter, "1", "Total number of single-bit volatile ECC errors.", "field 3"},
+	{device.ECCDoubleVolatile, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", counter, "1", "Total number of double-bit volatile ECC errors.", "field 4"},
+	{device.ECCSingleAggregate, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", counter, "1", "Total number of single-bit persistent ECC errors.", "field 5"},
+	{device.ECCDoubleAggregate, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", counter, "1", "Total number of double-bit persistent ECC errors.", "field 6"},
+	{device.RetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", counter, "1", "Total number of retired pages due to single-bit errors.", "field 29"},
+	{device.RetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", counter, "1", "Total number of retired pages due to double-bit errors.", "field 30"},
+	{device.RetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", gauge, "1", "Whether pages wait for a reboot to be retired.", "field 31"},
+	{device.PowerViolation, "DCGM_FI_DEV_POWER_VIOLATION", counter, "ns", "Throttling duration due to power constraints (in ns).", "field 74"},
+	{device.ThermalViolation, "DCGM_FI_DEV_THERMAL_VIOLATION", counter, "ns", "Throttling duration due to thermal constraints (in ns).", "field 75"},
+	{device.SyncBoostViolation, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", counter, "ns", "Throttling duration due to sync-boost constraints (in ns).", "field 76"},
+	{device.BoardLimitViolation, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", counter, "ns", "Throttling duration due to board limit constraints (in ns).", "field 77"},
+	{device.LowUtilViolation, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", counter, "ns", "Throttling duration due to low utilization (in ns).", "field 78"},
+	{device.ReliabilityViolation, "DCGM_FI_DEV_RELIABILITY_VIOLATION", counter, "ns", "Throttling duration due to reliability constraints (in ns).", "field 79"},
 	{device.RowRemapFailure, "DCGM_FI_DEV_ROW_REMAP_FAILURE", gauge, "1", "Whether remapping of rows has failed.", "nvmlDeviceGetRemappedRows"},
 }
 
@@ -65,6 +80,9 @@ var (
 	idleAllocated  = own{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Seconds for which the device has been allocated with less than 1% utilisation."}
 	ownerInfo      = own{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
 	xidTotal       = own{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started."}
+	throttled      = own{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Seconds for which the device's clocks have been held down, by reason, since the driver was loaded."}
+	linkBytes      = own{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all of the device's NVLinks since the driver was loaded."}
+	powerRoom      = own{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Watts between what the device draws and its enforced limit."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
@@ -72,11 +90,24 @@ var (
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
+var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
 
 // dcgmLabels come first, in this order, on every DCGM metric; container,
 // namespace and pod follow where something holds the device.
 var dcgmLabels = []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
+
+// reasons for which clocks are held down, and the field that counts each.
+var reasons = []struct {
+	field device.Field
+	name  string
+}{
+	{device.BoardLimitViolation, "board_limit"},
+	{device.LowUtilViolation, "low_utilisation"},
+	{device.PowerViolation, "power"},
+	{device.ReliabilityViolation, "reliability"},
+	{device.SyncBoostViolation, "sync_boost"},
+	{device.ThermalViolation, "thermal"},
+}
 
 // severity of an XID, after NVIDIA's catalogue.
 func severity(xid uint64) string {

@@ -46,6 +46,23 @@ const (
 	CorrectableRemappedRows                // count
 	UncorrectableRemappedRows              // count
 	RowRemapFailure                        // 0 or 1
+	FBTotal                                // MiB
+	FBUsedRatio                            // 0..1 of what is not reserved
+	ECCSingleVolatile                      // count since the driver was loaded
+	ECCDoubleVolatile                      // count since the driver was loaded
+	ECCSingleAggregate                     // count in the device's life
+	ECCDoubleAggregate                     // count in the device's life
+	RetiredSingle                          // pages
+	RetiredDouble                          // pages
+	RetiredPending                         // 0 or 1
+	PowerViolation                         // ns of throttling since the driver was loaded
+	ThermalViolation                       // ns
+	SyncBoostViolation                     // ns
+	BoardLimitViolation                    // ns
+	LowUtilViolation                       // ns
+	ReliabilityViolation                   // ns
+	NVLinkTx                               // bytes of data since the driver was loaded
+	NVLinkRx                               // bytes of data since the driver was loaded
 	NumFields
 )
 

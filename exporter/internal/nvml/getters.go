@@ -1,9 +1,6 @@
 package nvml
 
 import (
-	"encoding/binary"
-	"math"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
@@ -15,8 +12,6 @@ type getter struct {
 	get     get
 	instead get // where the library lacks the symbol
 }
-
-const fieldMemoryTemp = 82
 
 var getters = []getter{
 	{symbol: "nvmlDeviceGetClockInfo", get: number(device.SMClock, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }, 1)},
@@ -31,7 +26,7 @@ var getters = []getter{
 	{symbol: "nvmlDeviceGetDecoderUtilization", get: decoder},
 	{symbol: "nvmlDeviceGetMemoryInfo_v2", get: memory, instead: memoryV1},
 	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
-	{symbol: "nvmlDeviceGetFieldValues", get: memoryTemp},
+	{symbol: "nvmlDeviceGetFieldValues", get: fieldValues},
 }
 
 type get = func(nvml.Device, *device.Reading) nvml.Return
@@ -88,6 +83,10 @@ func memory(d nvml.Device, r *device.Reading) nvml.Return {
 		r.Set(device.FBFree, float64(m.Free>>20))
 		r.Set(device.FBUsed, float64(m.Used>>20))
 		r.Set(device.FBReserved, float64(m.Reserved>>20))
+		r.Set(device.FBTotal, float64(m.Total>>20))
+		if usable := m.Total - m.Reserved; m.Total > m.Reserved {
+			r.Set(device.FBUsedRatio, float64(m.Used)/float64(usable))
+		}
 	}
 	return ret
 }
@@ -112,22 +111,6 @@ func remappedRows(d nvml.Device, r *device.Reading) nvml.Return {
 			failure = 1
 		}
 		r.Set(device.RowRemapFailure, failure)
-	}
-	return ret
-}
-
-// memoryTemp is a field value, whose own return code counts.
-func memoryTemp(d nvml.Device, r *device.Reading) nvml.Return {
-	values := []nvml.FieldValue{{FieldId: fieldMemoryTemp}}
-	ret := d.GetFieldValues(values)
-	if ret != nvml.SUCCESS {
-		return ret
-	}
-	if own := nvml.Return(values[0].NvmlReturn); own != nvml.SUCCESS {
-		return own
-	}
-	if v := binary.LittleEndian.Uint32(values[0].Value[:4]); v <= 200 && v != math.MaxUint32 {
-		r.Set(device.MemoryTemp, float64(v))
 	}
 	return ret
 }

@@ -67,9 +67,20 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		device.SMClock: 1980, device.MemClock: 2619, device.GPUTemp: 42, device.MemoryTemp: 52, device.PowerUsage: 300.002, device.PowerLimit: 700,
 		device.TotalEnergy: 5_000_002, device.PCIeReplay: 2, device.GPUUtil: 12, device.MemCopyUtil: 5, device.EncUtil: 1, device.DecUtil: 2,
 		device.FBUsed: 1000, device.FBReserved: 559, device.FBFree: 80000,
+		device.FBTotal: 81559, device.FBUsedRatio: 1000.0 / 81000,
+		device.ECCSingleVolatile: 3e9 + 2, device.ECCDoubleVolatile: 4e9 + 2, device.ECCSingleAggregate: 5e9 + 2, device.ECCDoubleAggregate: 6e9 + 2,
+		device.RetiredSingle: 29e9 + 2, device.RetiredDouble: 30e9 + 2, device.RetiredPending: 31e9 + 2,
+		device.PowerViolation: 74e9 + 2, device.ThermalViolation: 75e9 + 2, device.SyncBoostViolation: 76e9 + 2,
+		device.BoardLimitViolation: 77e9 + 2, device.LowUtilViolation: 78e9 + 2, device.ReliabilityViolation: 79e9 + 2,
+		device.NVLinkTx: 1024 * (138e9 + 2), device.NVLinkRx: 1024 * (139e9 + 2),
 		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0,
 	} {
 		want(t, r, field, v)
+	}
+	for field := range device.NumFields {
+		if _, ok := r.Get(field); !ok {
+			t.Errorf("field %d is absent although this driver tells all", field)
+		}
 	}
 }
 

@@ -38,6 +38,14 @@ var scenarios = map[string]scenario{
 		}
 		return nil
 	},
+	// The cooler of one device fails: it grows hot, and its clocks are held down.
+	"thermal": func(s *State, since time.Duration) []device.XID {
+		for i := range s.Devices {
+			s.Devices[i].Background = 0.8
+		}
+		s.Devices[5].Heat = math.Min(40, since.Seconds())
+		return nil
+	},
 	// A device falls off the bus after ten seconds, with its XID.
 	"xid79": func(s *State, since time.Duration) []device.XID {
 		if since < 10*time.Second {

@@ -32,6 +32,8 @@ type DeviceState struct {
 	State string `json:"state"`
 	// Background is the utilisation, 0..1, that others cause.
 	Background float64 `json:"background"`
+	// Heat is what a failing cooler adds to the temperature, in °C.
+	Heat float64 `json:"heat,omitempty"`
 	// NVSwitch says that the node's switches connect it with the others.
 	NVSwitch bool `json:"nvswitch,omitempty"`
 }
@@ -55,6 +57,7 @@ type live struct {
 	utilisation float64
 	energyMJ    float64
 	temperature float64
+	hotNS       float64 // throttled by heat
 	at          time.Time
 }
 
@@ -161,6 +164,12 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	l.utilisation = follow(l.utilisation, target, 1)
 	l.temperature = follow(l.temperature, 34+42*l.utilisation, 8)
 	power := 70 + 610*l.utilisation
+	clock := 345 + 1635*math.Min(1, 2*l.utilisation)
+	temperature := math.Min(105, l.temperature+s.state.Devices[d.Index].Heat)
+	if temperature >= throttleAt {
+		l.hotNS += dt * 1e9
+		clock, power = clock/2, power/2
+	}
 	l.energyMJ += power * dt * 1000
 	used := math.Round(l.utilisation * 0.8 * float64(d.MemoryMiB))
 	reserved := math.Round(float64(d.MemoryMiB) * 0.006)
@@ -168,10 +177,10 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	r := device.Reading{Time: now}
 	r.Set(device.GPUUtil, math.Round(100*l.utilisation))
 	r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
-	r.Set(device.SMClock, math.Round(345+1635*math.Min(1, 2*l.utilisation)))
+	r.Set(device.SMClock, math.Round(clock))
 	r.Set(device.MemClock, 2619)
-	r.Set(device.GPUTemp, math.Round(l.temperature))
-	r.Set(device.MemoryTemp, math.Round(l.temperature+8))
+	r.Set(device.GPUTemp, math.Round(temperature))
+	r.Set(device.MemoryTemp, math.Round(temperature+8))
 	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
 	r.Set(device.PowerLimit, 700)
 	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
@@ -181,11 +190,20 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	r.Set(device.FBUsed, used)
 	r.Set(device.FBReserved, reserved)
 	r.Set(device.FBFree, float64(d.MemoryMiB)-used-reserved)
+	r.Set(device.FBTotal, float64(d.MemoryMiB))
+	r.Set(device.FBUsedRatio, used/(float64(d.MemoryMiB)-reserved))
+	r.Set(device.ECCSingleVolatile, 0)
+	r.Set(device.ECCDoubleVolatile, 0)
+	r.Set(device.PowerViolation, 0)
+	r.Set(device.ThermalViolation, math.Round(l.hotNS))
 	r.Set(device.CorrectableRemappedRows, 0)
 	r.Set(device.UncorrectableRemappedRows, 0)
 	r.Set(device.RowRemapFailure, 0)
 	return r
 }
+
+// throttleAt is the temperature, in °C, at which clocks are halved.
+const throttleAt = 87
 
 // noise within -1..1 that is the same for the same seed, device and second.
 func (s *Source) noise(uuid string, now time.Time) float64 {

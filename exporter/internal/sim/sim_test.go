@@ -147,3 +147,35 @@ func TestScenarioXID79LosesADevice(t *testing.T) {
 		t.Fatalf("an unknown scenario: %v", err)
 	}
 }
+
+func TestScenarioThermalThrottlesTheHotDevice(t *testing.T) {
+	s, err := FromScenario("thermal", 1, func(string) bool { return false }, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	read := func(index int, since time.Duration) device.Reading {
+		s.now = func() time.Time { return start.Add(since) }
+		devices, err := s.Devices(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Read(context.Background(), devices[index])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for index, throttles := range map[int]bool{5: true, 0: false} {
+		read(index, 0)
+		read(index, 50*time.Second)
+		before := read(index, 60*time.Second)
+		after := read(index, 70*time.Second)
+		temperature, _ := after.Get(device.GPUTemp)
+		from, _ := before.Get(device.ThermalViolation)
+		to, _ := after.Get(device.ThermalViolation)
+		if (temperature >= throttleAt) != throttles || (to-from == 10e9) != throttles {
+			t.Errorf("device %d is at %g °C and was throttled for %g ns of 10 s", index, temperature, to-from)
+		}
+	}
+}

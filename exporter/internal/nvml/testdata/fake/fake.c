@@ -289,11 +289,18 @@ ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 {
 	ret r = enter(d, 57);
 	for (int i = 0; r == SUCCESS && i < n; i++) {
-		values[i].result = values[i].id == 82 && !(of(d->n)[UNSUPPORTED] >> 11 & 1) ? SUCCESS : NOT_SUPPORTED;
-		values[i].type = 1;
+		unsigned id = values[i].id;
+		int counts = (id >= 3 && id <= 6) || (id >= 29 && id <= 31) || (id >= 74 && id <= 79);
+		int links = (id == 138 || id == 139) && values[i].scope == 0xffffffff;
+		values[i].result = (id == 82 || counts || links) && !(of(d->n)[UNSUPPORTED] >> 11 & 1) ? SUCCESS : NOT_SUPPORTED;
+		values[i].type = id == 82 ? 1 : 3;
 		values[i].value.l = 0xdeadbeefdeadbeef; /* undefined where it failed */
-		if (values[i].result == SUCCESS)
+		if (values[i].result != SUCCESS)
+			continue;
+		if (id == 82)
 			values[i].value.u = (unsigned)of(d->n)[MEMORY_TEMP];
+		else
+			values[i].value.l = 1000000000ull * id + d->n;
 	}
 	return r;
 }
