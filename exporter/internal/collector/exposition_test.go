@@ -1,0 +1,74 @@
+package collector
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+)
+
+// Names that dcgm-exporter gave break the conventions; ours don't.
+func TestOurMetricsPassPrometheusLinter(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/train/main"] = []string{uuid(0)}
+	_, text := f.collect(t)
+	allowed := map[string]bool{xidErrors.name: true}
+	for _, field := range fields {
+		allowed[field.name] = true
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if !allowed[p.Metric] {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	for name := range allowed {
+		if !strings.HasPrefix(name, "DCGM_") {
+			t.Errorf("%s is allowed to break the conventions and is not dcgm-exporter's", name)
+		}
+	}
+}
+
+func TestOpenMetricsParserReadsAll(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held[`team-a/tr"a\in/main`] = []string{uuid(0)}
+	_, plain := f.collect(t)
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	response := httptest.NewRecorder()
+	f.Handler(f.own).ServeHTTP(response, request)
+	parser := textparse.NewOpenMetricsParser(response.Body.Bytes(), labels.NewSymbolTable())
+	series, pods := 0, map[string]bool{}
+	for {
+		entry, err := parser.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d series: %v", series, err)
+		}
+		if entry == textparse.EntrySeries {
+			var l labels.Labels
+			parser.Labels(&l)
+			series++
+			pods[l.Get("pod")] = true
+		}
+	}
+	if want := len(regexp.MustCompile(`(?m)^[a-zA-Z]`).FindAllString(plain, -1)); series != want {
+		t.Errorf("%d series, and %d in the plain format", series, want)
+	}
+	if !pods[`tr"a\in`] {
+		t.Errorf("the pod's name was lost: %v", pods)
+	}
+}
+
