@@ -24,8 +24,17 @@ type Config struct {
 	Node     string        // Kubernetes name of the node, also Hostname
 	Interval time.Duration // between collections
 	Deadline time.Duration // of one reading; 1 s by default
+	Labels   Labels
 	Log      *slog.Logger
 	Now      func() time.Time // time.Now by default
+}
+
+// Labels say how dcgm-exporter's labels are written.
+type Labels struct {
+	Dialect       string // legacy (Hostname) or 4.8 (hostname); legacy by default
+	ReplaceBlanks bool   // in modelName, by -
+	NoHostname    bool
+	OldNamespace  bool // container_name, pod_namespace and pod_name
 }
 
 // Collector reads a Source into families.
@@ -35,6 +44,7 @@ type Collector struct {
 	pods   *podmap.Poller
 
 	snapshot atomic.Pointer[snapshot]
+	selected atomic.Pointer[selection]
 	stalled  atomic.Bool       // listing the devices is past its deadline
 	listing  chan listed       // a listing under way
 	known    map[string]*known // by UUID; only the collecting goroutine uses it
@@ -42,6 +52,7 @@ type Collector struct {
 
 type listed struct {
 	devices []device.Device
+	xids    []device.XID
 	err     error
 }
 
@@ -79,7 +90,9 @@ func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Collector{cfg: cfg, source: source, pods: pods, known: map[string]*known{}}
+	c := &Collector{cfg: cfg, source: source, pods: pods, known: map[string]*known{}}
+	c.selected.Store(everything())
+	return c
 }
 
 // Run collects at each interval until ctx ends.
@@ -109,12 +122,12 @@ func (c *Collector) Run(ctx context.Context) {
 func (c *Collector) Collect(ctx context.Context) error {
 	// An unknown map is visible as plimsoll_exporter_unmapped_devices.
 	_ = c.pods.Poll(ctx)
-	devices, err := c.list(ctx)
-	if err != nil {
-		return err
+	l := c.list(ctx)
+	if l.err != nil {
+		return l.err
 	}
 	present := map[string]bool{}
-	for _, d := range devices {
+	for _, d := range l.devices {
 		present[d.UUID] = true
 		k := c.known[d.UUID]
 		if k == nil {
@@ -129,7 +142,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 			delete(c.known, uuid)
 		}
 	}
-	for _, xid := range c.source.XIDs() {
+	for _, xid := range l.xids {
 		if k := c.known[xid.UUID]; k != nil {
 			k.xids[xid.Code]++
 			k.lastXID = xid.Code
@@ -137,7 +150,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 	}
 	now := c.cfg.Now()
 	pods, podErr := c.pods.Last()
-	c.snapshot.Store(&snapshot{families: c.render(now, devices, pods, podErr), at: now})
+	c.snapshot.Store(&snapshot{families: c.render(now, l.devices, pods, podErr), at: now})
 	return nil
 }
 
@@ -153,14 +166,17 @@ func (c *Collector) serving() string {
 // held, and no device can be read.
 var errStalled = errors.New("the driver does not answer; something holds its lock")
 
-// list the devices within the deadline. A listing that stalls is left alone until
+// list the devices, and take their events, within the deadline. A listing that stalls is left alone until
 // it returns.
-func (c *Collector) list(ctx context.Context) ([]device.Device, error) {
+func (c *Collector) list(ctx context.Context) listed {
 	if c.listing == nil {
 		c.listing = make(chan listed, 1)
 		go func(listing chan<- listed) {
-			devices, err := c.source.Devices(ctx)
-			listing <- listed{devices, err}
+			l := listed{}
+			if l.devices, l.err = c.source.Devices(ctx); l.err == nil {
+				l.xids = c.source.XIDs()
+			}
+			listing <- l
 		}(c.listing)
 	}
 	// The first listing initialises the library, which takes seconds on idle devices.
@@ -170,10 +186,10 @@ func (c *Collector) list(ctx context.Context) ([]device.Device, error) {
 	case l := <-c.listing:
 		c.listing = nil
 		c.stalled.Store(false)
-		return l.devices, l.err
+		return l
 	case <-timer.C:
 		c.stalled.Store(true)
-		return nil, errStalled
+		return listed{err: errStalled}
 	}
 }
 

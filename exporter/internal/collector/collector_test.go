@@ -31,14 +31,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // box is a source of eight devices whose state a test sets.
 type box struct {
-	mu    sync.Mutex
-	lost  map[string]bool
-	fails map[string]bool
-	stall chan struct{} // listing waits for it
-	hung  map[string]chan struct{}
-	reads map[string]int
-	xids  []device.XID
-	err   error
+	mu     sync.Mutex
+	lost   map[string]bool
+	fails  map[string]bool
+	noXIDs bool
+	stall  chan struct{} // listing waits for it
+	hung   map[string]chan struct{}
+	reads  map[string]int
+	xids   []device.XID
+	err    error
 }
 
 func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
@@ -55,7 +56,7 @@ func (b *box) Devices(context.Context) ([]device.Device, error) {
 	var devices []device.Device
 	for i := range 8 {
 		devices = append(devices, device.Device{UUID: uuid(i), Index: i, Minor: "nvidia" + string(rune('0'+i)),
-			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Links: []string{device.NVSwitch}})
+			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Links: []string{device.NVSwitch}, Driver: "580.1", TellsXIDs: !b.noXIDs})
 	}
 	return devices, b.err
 }
@@ -258,8 +259,8 @@ func TestLabelsAreDCGMExportersInItsOrder(t *testing.T) {
 	f.kubelet.held[`team-a/tr"ain/main`] = []string{uuid(0)}
 	_, text := f.collect(t)
 	for _, want := range []string{
-		`DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",container="main",namespace="team-a",pod="tr\"ain"} 10`,
-		`DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-bbbb",pci_bus_id="00000000:1B:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1"} 11`,
+		`DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container="main",namespace="team-a",pod="tr\"ain"} 10`,
+		`DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-bbbb",pci_bus_id="00000000:1B:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1"} 11`,
 		"# TYPE DCGM_FI_DEV_GPU_UTIL gauge",
 	} {
 		if !strings.Contains(text, want+"\n") {
@@ -331,6 +332,14 @@ func TestXIDsAreCountedAndLatched(t *testing.T) {
 	}
 	if got := value(t, families, "DCGM_FI_DEV_XID_ERRORS", "UUID", uuid(2)); got != 13 {
 		t.Errorf("the last XID is %g, want 13", got)
+	}
+}
+
+func TestWithoutEventsNoXIDIsSaidToBeTheLast(t *testing.T) {
+	f := setup(t)
+	f.box.noXIDs = true
+	if families, _ := f.collect(t); families["DCGM_FI_DEV_XID_ERRORS"] != nil {
+		t.Error("an XID of 0 although nobody watches for any")
 	}
 }
 

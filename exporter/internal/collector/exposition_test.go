@@ -71,4 +71,3 @@ func TestOpenMetricsParserReadsAll(t *testing.T) {
 		t.Errorf("the pod's name was lost: %v", pods)
 	}
 }
-

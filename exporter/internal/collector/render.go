@@ -57,10 +57,14 @@ func pairs(names, values []string) []*dto.LabelPair {
 func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*dto.MetricFamily {
 	p := page{}
 	p.own(lastCollection, seconds(now), c.cfg.Node)
+	s := c.selected.Load()
+	for _, name := range s.unsupported {
+		p.own(unsupported, 1, c.cfg.Node, name)
+	}
 	for _, d := range devices {
 		k := c.known[d.UUID]
 		holders := holdersOf(pods, d)
-		c.renderDevice(p, k, holders)
+		c.renderDevice(p, s, k, holders)
 		c.renderOwn(p, now, k, holders)
 	}
 	c.renderNode(p, devices, pods, podErr)
@@ -69,30 +73,50 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 
 // renderDevice writes dcgm-exporter's metrics: one series, or one for each
 // container that holds the device.
-func (c *Collector) renderDevice(p page, k *known, holders []podmap.Holder) {
-	labelSets := [][]*dto.LabelPair{c.dcgm(k.device, nil)}
+func (c *Collector) renderDevice(p page, s *selection, k *known, holders []podmap.Holder) {
+	labelSets := [][]*dto.LabelPair{c.dcgm(s, k.device, nil)}
 	if len(holders) > 0 {
 		labelSets = labelSets[:0]
 		for _, h := range holders {
-			labelSets = append(labelSets, c.dcgm(k.device, &h))
+			labelSets = append(labelSets, c.dcgm(s, k.device, &h))
 		}
 	}
 	for _, labels := range labelSets {
 		if k.fresh {
-			for _, f := range fields {
+			for _, f := range s.fields {
 				if v, ok := k.reading.Get(f.field); ok {
 					p.add(f.name, f.kind, f.help, labels, v)
 				}
 			}
 		}
-		p.add(xidErrors.name, xidErrors.kind, xidErrors.help, labels, float64(k.lastXID))
+		if s.xid != nil && k.device.TellsXIDs {
+			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(k.lastXID))
+		}
 	}
 }
 
-func (c *Collector) dcgm(d device.Device, h *podmap.Holder) []*dto.LabelPair {
-	labels := pairs(dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, d.Model, c.cfg.Node})
+func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []*dto.LabelPair {
+	options, model := c.cfg.Labels, d.Model
+	if options.ReplaceBlanks {
+		model = Model(model)
+	}
+	labels := pairs(dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, model, c.cfg.Node})
+	host := len(labels) - 1
+	switch {
+	case options.NoHostname:
+		labels = labels[:host]
+	case options.Dialect == "4.8":
+		labels[host].Name = proto.String("hostname")
+	}
+	if s.driver && d.Driver != "" {
+		labels = append(labels, pairs([]string{driverVersion}, []string{d.Driver})...)
+	}
 	if h != nil {
-		labels = append(labels, pairs([]string{"container", "namespace", "pod"}, []string{h.Container, h.Namespace, h.Pod})...)
+		names := []string{"container", "namespace", "pod"}
+		if options.OldNamespace {
+			names = []string{"container_name", "pod_namespace", "pod_name"}
+		}
+		labels = append(labels, pairs(names, []string{h.Container, h.Namespace, h.Pod})...)
 	}
 	return labels
 }
@@ -106,11 +130,13 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	if !k.reading.Time.IsZero() {
 		p.own(lastSample, seconds(k.reading.Time), id...)
 	}
-	p.own(callSeconds, k.took.Seconds(), id...)
+	if k.took > 0 {
+		p.own(callSeconds, k.took.Seconds(), id...)
+	}
 	if k.fresh {
 		renderDerived(p, k.reading, id)
 	}
-	if len(holders) > 0 {
+	if _, tells := k.reading.Get(device.GPUUtil); tells && len(holders) > 0 {
 		idle := 0.0
 		if !k.idleFrom.IsZero() {
 			idle = now.Sub(k.idleFrom).Seconds()

@@ -84,16 +84,20 @@ var (
 	linkBytes      = own{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all of the device's NVLinks since the driver was loaded."}
 	powerRoom      = own{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Watts between what the device draws and its enforced limit."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
+	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
 	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all."}
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, mappedDevices, unmapped, driverStalled, callSeconds}
+var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, callSeconds}
 
-// dcgmLabels come first, in this order, on every DCGM metric; container,
-// namespace and pod follow where something holds the device.
+// driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
+const driverVersion = "DCGM_FI_DRIVER_VERSION"
+
+// dcgmLabels come first, in this order, on every DCGM metric; the driver's version
+// follows, and container, namespace and pod where something holds the device.
 var dcgmLabels = []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
 
 // reasons for which clocks are held down, and the field that counts each.
@@ -127,7 +131,7 @@ func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n")
+		"`, the driver's version as `" + driverVersion + "`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n")
 	b.WriteString("| metric | type | unit | what | where NVML gives it |\n|---|---|---|---|---|\n")
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)

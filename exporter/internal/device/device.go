@@ -16,6 +16,8 @@ type Device struct {
 	PCIBusID  string // 00000000:1B:00.0
 	Model     string // product name, as the vendor's library gives it
 	MemoryMiB int64
+	TellsXIDs bool     // its events are watched
+	Driver    string   // version of the driver; "" where there is none
 	Links     []string // far ends of its NVLinks: a PCI bus id, or NVSwitch
 }
 

@@ -83,9 +83,14 @@ func (s *Source) add(index int) error {
 		return err
 	}
 	d.Links = s.links(handle)
+	if s.has("nvmlSystemGetDriverVersion") {
+		if version, ret := s.lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
+			d.Driver = version
+		}
+	}
+	d.TellsXIDs = s.register(handle)
 	s.devices = append(s.devices, d)
 	s.handles[d.UUID], s.uuids[handle] = handle, d.UUID
-	s.register(handle)
 	return nil
 }
 
@@ -176,6 +181,9 @@ func (s *Source) has(symbol string) bool { return s.lib.Extensions().LookupSymbo
 
 // reset forgets the library's state, so that the next Devices loads it anew.
 func (s *Source) reset() {
+	if s.events != nil {
+		_ = s.events.Free() // of a driver that may be gone
+	}
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
@@ -196,13 +204,15 @@ func (s *Source) watchXIDs() {
 	s.events = events
 }
 
-func (s *Source) register(handle nvml.Device) {
+func (s *Source) register(handle nvml.Device) bool {
 	if s.events == nil {
-		return
+		return false
 	}
-	if ret := handle.RegisterEvents(nvml.EventTypeXidCriticalError, s.events); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+	ret := handle.RegisterEvents(nvml.EventTypeXidCriticalError, s.events)
+	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
 		s.log.Warn("no XID events from a device", "err", message(ret))
 	}
+	return ret == nvml.SUCCESS
 }
 
 // XIDs since the last call.
@@ -214,7 +224,7 @@ func (s *Source) XIDs() []device.XID {
 		return nil
 	}
 	var xids []device.XID
-	for {
+	for range maxXIDs {
 		// A millisecond is the least that the library waits.
 		event, ret := events.Wait(1)
 		if ret != nvml.SUCCESS {
@@ -224,7 +234,11 @@ func (s *Source) XIDs() []device.XID {
 			xids = append(xids, device.XID{UUID: uuid, Code: event.EventData})
 		}
 	}
+	return xids
 }
+
+// maxXIDs is how many events one collection takes; a storm's others wait for the next.
+const maxXIDs = 1000
 
 // Close gives the library back.
 func (s *Source) Close() error {

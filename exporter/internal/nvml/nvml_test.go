@@ -56,7 +56,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		t.Fatalf("%d devices", len(devices))
 	}
 	d := devices[2]
-	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 {
+	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.TellsXIDs {
 		t.Fatalf("%+v", d)
 	}
 	r, err := s.Read(context.Background(), d)
@@ -90,8 +90,11 @@ func TestLinksNameTheirFarEnds(t *testing.T) {
 		return
 	}
 	f.device(2, devSwitchless, 1)
-	f.unsupported(3, 1<<13)
+	f.unsupported(3, 1<<13|1<<12)
 	devices := list(t, f.open())
+	if devices[3].TellsXIDs {
+		t.Error("a device without events is said to tell XIDs")
+	}
 	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {
 		if got := strings.Join(devices[i].Links, " "); got != want {
 			t.Errorf("device %d is linked with %q, want %q", i, got, want)

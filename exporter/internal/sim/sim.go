@@ -116,7 +116,7 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	devices := make([]device.Device, len(s.state.Devices))
 	for i, d := range s.state.Devices {
 		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB}
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB, TellsXIDs: true}
 		if d.NVSwitch {
 			devices[i].Links = []string{device.NVSwitch}
 		}

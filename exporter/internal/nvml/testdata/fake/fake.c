@@ -128,6 +128,13 @@ const char *nvmlErrorString(ret r)
 	return "Unknown Error";
 }
 
+ret nvmlSystemGetDriverVersion(char *version, unsigned length)
+{
+	words[CALLS]++;
+	snprintf(version, length, "580.1.fake");
+	return SUCCESS;
+}
+
 ret nvmlDeviceGetCount_v2(unsigned *count)
 {
 	words[CALLS]++;

@@ -1,0 +1,95 @@
+package collector
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Counter is a line of a counter file in dcgm-exporter's form: which field is
+// exposed, as which type (gauge, counter, or label for one that is put on the
+// others), and its help text.
+type Counter struct{ Name, Type, Help string }
+
+// ParseCounters reads a counter file. Lines that begin with # are comments. The
+// error names the line.
+func ParseCounters(r io.Reader) ([]Counter, error) {
+	reader := csv.NewReader(r)
+	reader.Comment, reader.TrimLeadingSpace, reader.FieldsPerRecord = '#', true, -1
+	var out []Counter
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		line, _ := reader.FieldPos(0)
+		if len(record) < 3 {
+			return nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, strings.Join(record, ","))
+		}
+		c := Counter{strings.TrimSpace(record[0]), strings.TrimSpace(record[1]), strings.TrimSpace(strings.Join(record[2:], ", "))}
+		switch {
+		case c.Name == "":
+			return nil, fmt.Errorf("line %d names no field", line)
+		case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
+			return nil, fmt.Errorf("line %d: the type of %s must be gauge, counter or label, not %q", line, c.Name, c.Type)
+		case slices.ContainsFunc(out, func(o Counter) bool { return o.Name == c.Name }):
+			return nil, fmt.Errorf("line %d: %s is there twice", line, c.Name)
+		}
+		out = append(out, c)
+	}
+}
+
+// selection is what is exposed in dcgm-exporter's words.
+type selection struct {
+	fields      []field
+	xid         *field // nil when the latched XID is not asked for
+	driver      bool   // the driver's version is a label
+	unsupported []string
+}
+
+var latchedXID = field{name: xidErrors.name, kind: gauge, help: xidErrors.help}
+
+// everything is exposed without a counter file.
+func everything() *selection { return &selection{fields: fields, xid: &latchedXID, driver: true} }
+
+func choose(counters []Counter) *selection {
+	s := &selection{}
+	for _, c := range counters {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == c.Name })
+		switch {
+		case c.Name == driverVersion && c.Type == "label":
+			s.driver = true
+		case c.Type == "label", i < 0 && c.Name != latchedXID.name:
+			s.unsupported = append(s.unsupported, c.Name)
+		case i < 0:
+			f := c.apply(latchedXID)
+			s.xid = &f
+		default:
+			s.fields = append(s.fields, c.apply(fields[i]))
+		}
+	}
+	return s
+}
+
+// apply the type and help text of the file.
+func (c Counter) apply(f field) field {
+	f.help, f.kind = c.Help, gauge
+	if c.Type == "counter" {
+		f.kind = counter
+	}
+	return f
+}
+
+// SetCounters exposes what a counter file asks, from the next collection on, and
+// returns the fields that this exporter can't give.
+func (c *Collector) SetCounters(counters []Counter) (unsupported []string) {
+	s := choose(counters)
+	c.selected.Store(s)
+	return s.unsupported
+}

@@ -1,0 +1,72 @@
+package collector
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCounterFileSelectsFieldsTypesAndHelp(t *testing.T) {
+	counters, err := ParseCounters(strings.NewReader(`# Format: NAME, TYPE, HELP
+
+DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
+  DCGM_FI_DEV_POWER_USAGE, counter, Power draw.
+# DCGM_FI_DEV_SM_CLOCK,    gauge, Not wanted.
+DCGM_FI_DRIVER_VERSION,    label, Driver Version
+DCGM_FI_DEV_BRAND,         label, Device Brand
+DCGM_FI_PROF_SM_OCCUPANCY, gauge, Occupancy.
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := setup(t)
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND", "DCGM_FI_PROF_SM_OCCUPANCY"}, f.SetCounters(counters)); diff != "" {
+		t.Errorf("unsupported: %s", diff)
+	}
+	families, text := f.collect(t)
+	for _, want := range []string{
+		"# HELP DCGM_FI_DEV_GPU_UTIL How busy, in %.", "# TYPE DCGM_FI_DEV_POWER_USAGE counter", `DCGM_FI_DRIVER_VERSION="580.1"`,
+		`plimsoll_exporter_unsupported_field{node="node-1",field="DCGM_FI_PROF_SM_OCCUPANCY"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("missing: %s\n%s", want, text)
+		}
+	}
+	for _, name := range []string{"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_THERMAL_VIOLATION"} {
+		if families[name] != nil {
+			t.Errorf("%s is not asked for and exposed", name)
+		}
+	}
+	if families["plimsoll_node_devices"] == nil {
+		t.Error("a counter file took the placement metrics away")
+	}
+}
+
+func TestBadCounterFileNamesTheLine(t *testing.T) {
+	for file, want := range map[string]string{
+		"# one\nDCGM_FI_DEV_GPU_UTIL, gauge\n":                      `line 2 must be NAME, TYPE, HELP`,
+		"DCGM_FI_DEV_GPU_UTIL, gouge, Busy.\n":                      `line 1: the type of DCGM_FI_DEV_GPU_UTIL must be gauge, counter or label, not "gouge"`,
+		"A, gauge, x\nA, gauge, y\n":                                "line 2: A is there twice",
+		"DCGM_FI_DEV_GPU_UTIL, gauge, \"never closed\nand so on, 1": "line 1",
+	} {
+		if _, err := ParseCounters(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", file, err, want)
+		}
+	}
+}
+
+func TestDialectAndLabelOptions(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/train/main"] = []string{uuid(0)}
+	f.cfg.Labels = Labels{Dialect: "4.8", ReplaceBlanks: true, OldNamespace: true}
+	_, text := f.collect(t)
+	want := `DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA-H100-80GB-HBM3",hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container_name="main",pod_namespace="team-a",pod_name="train"} 10`
+	if !strings.Contains(text, want) {
+		t.Errorf("missing %s in\n%s", want, text)
+	}
+	f.cfg.Labels = Labels{NoHostname: true}
+	if _, text = f.collect(t); strings.Contains(text, "ostname=") {
+		t.Error("a host name although none was asked for")
+	}
+}
