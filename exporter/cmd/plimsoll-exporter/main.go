@@ -16,11 +16,18 @@ func main() {
 	defer stop()
 	app := kingpin.New("plimsoll-exporter", "Exposes a node's GPUs, who holds them, and what is free.")
 	o := newOptions(app)
-	if _, err := app.Parse(os.Args[1:]); err != nil {
+	app.Command("serve", "Serve metrics until the end; what happens without a command.").Default()
+	doctor := app.Command("doctor", "Say what this node can and can't give, and why; exit 1 where something is missing.")
+	command, err := app.Parse(normalise(app, os.Args[1:]))
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "plimsoll-exporter: %v; try --help\n", err)
 		os.Exit(2)
 	}
-	if err := o.run(ctx); err != nil {
+	run := o.run
+	if command == doctor.FullCommand() {
+		run = o.doctor
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "plimsoll-exporter:", err)
 		os.Exit(1)
 	}

@@ -7,8 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -31,7 +34,12 @@ type options struct {
 	seed                             int64
 	node, socket, address            string
 	interval                         int
-	kubernetes, once, debug          bool
+	kubernetes, once, debug, strict  bool
+	pprof                            bool
+	counters, logFormat, webConfig   string
+	systemdSocket                    bool
+	labels                           collector.Labels
+	foreign                          given
 	resources                        []string
 	web                              *web.FlagConfig
 }
@@ -53,39 +61,122 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
+	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
+	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP. All of them without one.").
+		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").StringVar(&o.counters)
+	app.Flag("compat", "Dialect of dcgm-exporter: legacy (Hostname) or 4.8 (hostname).").Default("legacy").EnumVar(&o.labels.Dialect, "legacy", "4.8")
+	app.Flag("no-hostname", "Leave the host's name out of dcgm-exporter's metrics.").Short('n').Envar("DCGM_EXPORTER_NO_HOSTNAME").BoolVar(&o.labels.NoHostname)
+	app.Flag("use-old-namespace", "Name holders by pod_name, pod_namespace and container_name.").Short('o').Envar("DCGM_EXPORTER_USE_OLD_NAMESPACE").BoolVar(&o.labels.OldNamespace)
+	app.Flag("replace-blanks-in-model-name", "Write - for the blanks of modelName.").Envar("DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME").BoolVar(&o.labels.ReplaceBlanks)
+	app.Flag("log-format", "text or json.").Envar("DCGM_EXPORTER_LOG_FORMAT").Default("text").EnumVar(&o.logFormat, "text", "json")
+	app.Flag("enable-pprof", "Serve /debug/pprof.").Envar("DCGM_EXPORTER_ENABLE_PPROF").BoolVar(&o.pprof)
+	app.Flag("web-config-file", "Same as --web.config.file.").Envar("DCGM_EXPORTER_WEB_CONFIG_FILE").StringVar(&o.webConfig)
+	app.Flag("web-systemd-socket", "Same as --web.systemd-socket.").Envar("DCGM_EXPORTER_SYSTEMD_SOCKET").BoolVar(&o.systemdSocket)
+	o.foreign = addForeigns(app)
 	o.web = kingpinflag.AddFlags(app, ":9400")
 	return o
 }
 
 func (o *options) run(ctx context.Context) error {
-	level := slog.LevelInfo
-	if o.debug {
-		level = slog.LevelDebug
+	log := o.logger()
+	o.foreign.warn(log)
+	pods, source, err := o.prepare(log)
+	if err != nil {
+		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
+	c := collector.New(collector.Config{Node: o.node, Interval: time.Duration(o.interval) * time.Millisecond, Labels: o.labels, Log: log}, source, pods)
+	if err := o.choose(c, log); err != nil {
+		return err
+	}
+	if o.once {
+		return printOnce(ctx, c, os.Stdout)
+	}
+	if o.strict {
+		if err := errors.Join(c.Collect(ctx), o.kubelet(pods)); err != nil {
+			return fmt.Errorf("%w (--strict)", err)
+		}
+	}
+	go o.reload(ctx, c, log)
+	return o.serve(ctx, c, log)
+}
+
+func (o *options) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if o.debug {
+		options.Level = slog.LevelDebug
+	}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// prepare checks the options and opens what they name.
+func (o *options) prepare(log *slog.Logger) (*podmap.Poller, device.Source, error) {
 	if o.node == "" {
-		return errors.New("the node has no name: set --node-name or NODE_NAME")
+		return nil, nil, errors.New("the node has no name: set --node-name or NODE_NAME")
 	}
 	if o.interval < 100 {
-		return fmt.Errorf("--collect-interval is in milliseconds and must be at least 100, not %d", o.interval)
+		return nil, nil, fmt.Errorf("--collect-interval is in milliseconds and must be at least 100, not %d", o.interval)
 	}
 	if !o.kubernetes {
 		o.socket = ""
 	}
-	pods, err := podmap.New(o.socket, o.resources)
+	pods, err := podmap.New(o.socket, strings.Split(strings.Join(o.resources, ","), ","))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	source, err := o.open(pods, log)
+	return pods, source, err
+}
+
+// kubelet is an error when it was to be asked and did not answer.
+func (o *options) kubelet(pods *podmap.Poller) error {
+	if !o.kubernetes {
+		return nil
+	}
+	_, err := pods.Last()
+	return err
+}
+
+// choose what the counter file asks for.
+func (o *options) choose(c *collector.Collector, log *slog.Logger) error {
+	if o.counters == "" {
+		return nil
+	}
+	file, err := os.Open(o.counters)
 	if err != nil {
-		return err
+		return fmt.Errorf("counter file: %w", err)
 	}
-	c := collector.New(collector.Config{Node: o.node, Interval: time.Duration(o.interval) * time.Millisecond, Log: log}, source, pods)
-	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
-	if o.once {
-		return printOnce(ctx, c, os.Stdout)
+	defer func() { _ = file.Close() }() // read only
+	counters, err := collector.ParseCounters(file)
+	if err != nil {
+		return fmt.Errorf("counter file %s: %w", o.counters, err)
 	}
-	return o.serve(ctx, c, log)
+	if unsupported := c.SetCounters(counters); len(unsupported) > 0 {
+		log.Warn("fields of the counter file that can't be given; plimsoll_exporter_unsupported_field names them", "fields", unsupported)
+	}
+	return nil
+}
+
+// reload the counter file on SIGHUP; one that is wrong changes nothing.
+func (o *options) reload(ctx context.Context, c *collector.Collector, log *slog.Logger) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		if err := o.choose(c, log); err != nil {
+			log.Error("not reloaded; what was exposed stays", "err", err)
+			continue
+		}
+		log.Info("reloaded")
+	}
 }
 
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) (device.Source, error) {
@@ -119,7 +210,17 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	if o.address != "" {
 		*o.web.WebListenAddresses = []string{o.address}
 	}
-	server := &http.Server{Handler: c.Handler(own), ReadHeaderTimeout: 10 * time.Second}
+	if o.webConfig != "" {
+		*o.web.WebConfigFile = o.webConfig
+	}
+	if o.systemdSocket {
+		*o.web.WebSystemdSocket = true
+	}
+	handler := c.Handler(own)
+	if o.pprof {
+		handler = withPprof(handler)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-ctx.Done()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -132,4 +233,14 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 		return nil
 	}
 	return err
+}
+
+// withPprof serves profiles beside the handler.
+func withPprof(handler http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }

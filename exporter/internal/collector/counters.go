@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 // Counter is a line of a counter file in dcgm-exporter's form: which field is
@@ -92,4 +94,17 @@ func (c *Collector) SetCounters(counters []Counter) (unsupported []string) {
 	s := choose(counters)
 	c.selected.Store(s)
 	return s.unsupported
+}
+
+// Coverage of dcgm-exporter's metrics by a reading: how many it gives, and the
+// names of those that it lacks.
+func Coverage(r device.Reading) (gives int, lacks []string) {
+	for _, f := range fields {
+		if _, ok := r.Get(f.field); ok {
+			gives++
+		} else {
+			lacks = append(lacks, f.name)
+		}
+	}
+	return gives, lacks
 }

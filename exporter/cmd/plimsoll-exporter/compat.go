@@ -1,0 +1,120 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// foreign is an option of dcgm-exporter that has no meaning here.
+type foreign struct {
+	name, env string
+	short     rune
+	flag      bool // takes no value
+	why       string
+}
+
+var foreigns = []foreign{
+	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', false, "there is no host engine: devices are read through NVIDIA's driver library"},
+	{"devices", "DCGM_EXPORTER_DEVICES_STR", 'd', false, "every device of the node is exposed"},
+	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', false, "NVSwitches are not exposed"},
+	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "processors are not exposed"},
+	{"configmap-data", "DCGM_EXPORTER_CONFIGMAP_DATA", 'm', false, "mount the ConfigMap and name its file with --collectors"},
+	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
+	{"xid-count-window-size", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", 'x', false, "plimsoll_xid_total is a counter: take its increase over any window"},
+	{"clock-events-count-window-size", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", 0, false, "plimsoll_device_throttled_seconds_total is a counter: take its increase over any window"},
+	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
+	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},
+	{"hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", 0, false, "jobs outside Kubernetes are not mapped"},
+	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, false, "both forms of ids are understood"},
+	{"kubernetes-virtual-gpus", "KUBERNETES_VIRTUAL_GPUS", 0, true, "replicas are always mapped to their device"},
+	{"kubernetes-enable-pod-labels", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", 0, true, "join kube_pod_labels by namespace and pod"},
+	{"kubernetes-enable-pod-uid", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", 0, true, "join kube_pod_info by namespace and pod"},
+	{"kubernetes-pod-label-allowlist-regex", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", 0, false, "join kube_pod_labels by namespace and pod"},
+	{"kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", 0, true, "claims are not mapped yet"},
+	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, true, "use --once"},
+	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, false, "use --once"},
+	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, false, "use --once"},
+	{"dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", 0, true, "use --once"},
+	{"disable-startup-validate", "DISABLE_STARTUP_VALIDATE", 0, true, "a node without devices is no error unless --strict is set"},
+	{"enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", 0, true, "devices are listed at each collection"},
+	{"gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", 0, false, "devices are listed at each collection"},
+}
+
+// given are the foreign options that the user set.
+type given []func() (foreign, bool)
+
+func addForeigns(app *kingpin.Application) given {
+	var all given
+	for _, f := range foreigns {
+		set := new(bool)
+		clause := app.Flag(f.name, "Of dcgm-exporter; without meaning here: "+f.why+".").Hidden().IsSetByUser(set)
+		if f.short != 0 {
+			clause = clause.Short(f.short)
+		}
+		if f.flag {
+			clause.Bool()
+		} else {
+			clause.String()
+		}
+		all = append(all, func() (foreign, bool) {
+			_, inEnv := os.LookupEnv(f.env)
+			return f, *set || inEnv
+		})
+	}
+	return all
+}
+
+func (g given) warn(log *slog.Logger) {
+	for _, option := range g {
+		if f, set := option(); set {
+			log.Warn("an option of dcgm-exporter has no meaning here and is ignored", "option", "--"+f.name, "why", f.why)
+		}
+	}
+}
+
+var assigned = regexp.MustCompile(`^--?([a-zA-Z][a-zA-Z0-9.-]*)=(.*)$`)
+
+// normalise writes arguments as dcgm-exporter takes them in the way that kingpin
+// does: --flag=true, -k=false, and long names behind a single dash.
+func normalise(app *kingpin.Application, args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, value, equals := strings.TrimLeft(arg, "-"), "", false
+		if m := assigned.FindStringSubmatch(arg); m != nil {
+			name, value, equals = m[1], m[2], true
+		}
+		if !strings.HasPrefix(arg, "-") || arg == "-" {
+			continue
+		}
+		flag := lookUp(app, name)
+		switch {
+		case flag == nil:
+		case equals && flag.IsBoolFlag() && (value == "true" || value == "1"):
+			out[i] = "--" + flag.Name
+		case equals && flag.IsBoolFlag() && (value == "false" || value == "0"):
+			out[i] = "--no-" + flag.Name
+		case equals:
+			out[i] = "--" + flag.Name + "=" + value
+		case len(name) > 1:
+			out[i] = "--" + flag.Name
+		}
+	}
+	return out
+}
+
+func lookUp(app *kingpin.Application, name string) *kingpin.FlagModel {
+	for _, flag := range app.Model().Flags {
+		if flag.Name == name || len(name) == 1 && string(flag.Short) == name {
+			return flag
+		}
+	}
+	return nil
+}

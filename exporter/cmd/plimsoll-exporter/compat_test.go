@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+	"plimsoll.dev/plimsoll/exporter/internal/sim"
+)
+
+func parse(t *testing.T, args ...string) (*options, error) {
+	t.Helper()
+	app := kingpin.New("plimsoll-exporter", "").Terminate(nil).UsageWriter(io.Discard).ErrorWriter(io.Discard)
+	o := newOptions(app)
+	_, err := app.Parse(normalise(app, args))
+	return o, err
+}
+
+// Every option of dcgm-exporter 4.8, in the forms that its users write.
+func TestEveryOptionOfDCGMExporterIsTaken(t *testing.T) {
+	for _, args := range []string{
+		"--collectors x.csv", "-f x.csv", "-collectors=x.csv", "--address :9400", "-a :9400", "--collect-interval 1000", "-c 1000",
+		"--kubernetes", "-k", "--kubernetes=true", "-k=false", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid=true",
+		"--kubernetes-gpu-id-type device-name", "--kubernetes-pod-label-allowlist-regex ^app$", "--use-old-namespace", "-o",
+		"--remote-hostengine-info localhost:5555", "-r localhost:5555", "--devices g:0,1", "-d f", "--switch-devices f", "-s f", "--cpu-devices f", "-p f",
+		"--no-hostname", "-n", "-n=true", "--fake-gpus", "--configmap-data ns:name", "-m none", "--web-systemd-socket", "--web-config-file web.yml",
+		"--xid-count-window-size 300000", "-x 300000", "--replace-blanks-in-model-name", "--debug", "--debug=false", "--clock-events-count-window-size 1",
+		"--enable-dcgm-log", "--dcgm-log-level NONE", "--log-format json", "--pod-resources-kubelet-socket /x", "--hpc-job-mapping-dir /x",
+		"--nvidia-resource-names nvidia.com/a,nvidia.com/b", "--kubernetes-virtual-gpus", "--dump-enabled", "--dump-directory /x", "--dump-retention 24",
+		"--dump-compression=false", "--kubernetes-enable-dra", "--disable-startup-validate", "--enable-gpu-bind-unbind-watch",
+		"--gpu-bind-unbind-poll-interval 1s", "--enable-pprof",
+	} {
+		if _, err := parse(t, strings.Fields(args)...); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, err := parse(t, "--no-such-option=true"); err == nil {
+		t.Error("an option that neither has is taken")
+	}
+}
+
+func TestOptionsThatMeanTheSame(t *testing.T) {
+	o, err := parse(t, "-k=false", "-n", "--log-format=json", "-collect-interval=1500", "--debug=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.kubernetes || !o.labels.NoHostname || o.logFormat != "json" || o.interval != 1500 || o.debug {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestOptionsWithoutMeaningAreWarnedOfOnce(t *testing.T) {
+	t.Setenv("DCGM_EXPORTER_DEVICES_STR", "f")
+	o, err := parse(t, "-r", "localhost:5555")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	o.foreign.warn(slog.New(slog.NewTextHandler(&out, nil)))
+	if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "--remote-hostengine-info") || !strings.Contains(text, "--devices") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestDoctorNamesWhatIsMissing(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = report(&out, append(inspect(t.Context(), source), o.holders(t.Context(), pods)))
+	if err == nil || !strings.Contains(err.Error(), "2 of 2 things are missing") {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"missing  devices: load NVIDIA's driver library", "is the driver installed", "missing  who holds devices: the kubelet's socket", "is its folder mounted?"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestDoctorTellsWhatIsThere(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--source=sim", "--sim-scenario=gpu-lost", "-k=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report(&out, append(inspect(t.Context(), source), o.holders(t.Context(), pods))); err == nil {
+		t.Error("a lost device is nothing to a doctor")
+	}
+	text := out.String()
+	if strings.Count(text, "ok       device ") != 7 || strings.Count(text, "missing  device 3") != 1 || strings.Count(text, "it does not tell DCGM_FI_") != 1 {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods, err := podmap.New("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	source, err := sim.FromScenario("steady", 1, pods.Holds, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := collector.New(collector.Config{Node: "n", Log: log}, source, pods)
+	o := &options{counters: path}
+	exposed := func() string {
+		if err := c.Collect(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range c.Gather() {
+			if strings.HasPrefix(f.GetName(), "DCGM_") {
+				names = append(names, f.GetName())
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
+	if err := o.choose(c, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
+		t.Errorf("exposed: %s", got)
+	}
+	write("DCGM_FI_DEV_GPU_UTIL, gauze, Busy.\n")
+	if err := o.choose(c, log); err == nil || !strings.Contains(err.Error(), path+": line 1") {
+		t.Errorf("%v", err)
+	}
+	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
+		t.Errorf("after a wrong file: %s", got)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+// finding is one thing that a node gives or can't give.
+type finding struct {
+	what string
+	err  error  // why it is missing
+	more string // what was seen
+}
+
+// doctor asks the node once and says what it gives.
+func (o *options) doctor(ctx context.Context) error {
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return report(os.Stdout, append(inspect(ctx, source), o.holders(ctx, pods)))
+}
+
+// holders asks the kubelet.
+func (o *options) holders(ctx context.Context, pods *podmap.Poller) finding {
+	if !o.kubernetes {
+		return finding{what: "who holds devices", more: "not asked, because of --no-kubernetes"}
+	}
+	f := finding{what: "who holds devices"}
+	if _, f.err = os.Stat(o.socket); f.err != nil {
+		f.err = fmt.Errorf("the kubelet's socket: %w; is its folder mounted?", f.err)
+		return f
+	}
+	f.err = pods.Poll(ctx)
+	m, _ := pods.Last() // the error is the same
+	f.more = fmt.Sprintf("%d devices allocatable, %d held", len(m.Allocatable), len(m.Holders))
+	return f
+}
+
+// inspect lists and reads every device.
+func inspect(ctx context.Context, source device.Source) []finding {
+	devices, err := source.Devices(ctx)
+	if err == nil && len(devices) == 0 {
+		err = errors.New("the driver answers, and lists none")
+	}
+	if err != nil {
+		return []finding{{what: "devices", err: err}}
+	}
+	findings := []finding{{what: "devices", more: fmt.Sprintf("%d, driver %s", len(devices), orNone(devices[0].Driver))}}
+	said := ""
+	for _, d := range devices {
+		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
+		reading, err := source.Read(ctx, d)
+		gives, lacks := collector.Coverage(reading)
+		f.err, f.more = err, fmt.Sprintf("gives %d of %d metrics", gives, gives+len(lacks))
+		if lack := strings.Join(lacks, " "); err == nil && lack != said {
+			f.more += "; it does not tell " + lack
+			said = lack
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func orNone(version string) string {
+	if version == "" {
+		return "of unknown version"
+	}
+	return version
+}
+
+func report(out io.Writer, findings []finding) error {
+	missing := 0
+	for _, f := range findings {
+		if f.err != nil {
+			missing++
+			fmt.Fprintf(out, "missing  %s: %v\n", f.what, f.err)
+			continue
+		}
+		fmt.Fprintf(out, "ok       %s: %s\n", f.what, f.more)
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d things are missing; the exporter serves the rest all the same", missing, len(findings))
+	}
+	return nil
+}
