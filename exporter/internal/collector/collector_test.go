@@ -254,6 +254,23 @@ func TestSharedDevicesAreNeverFree(t *testing.T) {
 	}
 }
 
+func TestTwoReplicasInOneContainerAreOneSeries(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/serve/main"] = []string{uuid(0) + "::0", uuid(0) + "::1"}
+	families, text := f.collect(t)
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		series, _, _ := strings.Cut(line, "} ")
+		if seen[series] && !strings.HasPrefix(line, "#") {
+			t.Errorf("twice: %s", series)
+		}
+		seen[series] = true
+	}
+	if got := value(t, families, "plimsoll_device_owner_info", "uuid", uuid(0), "pod", "serve"); got != 1 {
+		t.Errorf("its holder is not named:\n%s", text)
+	}
+}
+
 func TestLabelsAreDCGMExportersInItsOrder(t *testing.T) {
 	f := setup(t)
 	f.kubelet.held[`team-a/tr"ain/main`] = []string{uuid(0)}

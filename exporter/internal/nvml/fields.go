@@ -75,6 +75,7 @@ func decode(v nvml.FieldValue) (float64, bool) {
 		return float64(int32(binary.NativeEndian.Uint32(v.Value[:]))), true
 	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
 		return float64(binary.NativeEndian.Uint16(v.Value[:])), true
+	case nvml.VALUE_TYPE_COUNT: // no type, but how many there are
 	}
 	return 0, false
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,7 +102,10 @@ func (p *Poller) ask(ctx context.Context) (Map, error) {
 		for _, c := range pod.Containers {
 			for _, d := range c.Devices {
 				p.each(d, &m, func(id string) {
-					m.Holders[id] = append(m.Holders[id], Holder{pod.Namespace, pod.Name, c.Name})
+					// A container may hold several replicas of a device: it holds it once.
+					if h := (Holder{pod.Namespace, pod.Name, c.Name}); !slices.Contains(m.Holders[id], h) {
+						m.Holders[id] = append(m.Holders[id], h)
+					}
 				})
 			}
 		}
