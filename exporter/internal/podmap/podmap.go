@@ -100,17 +100,28 @@ func (p *Poller) ask(ctx context.Context) (Map, error) {
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
-			for _, d := range c.Devices {
-				p.each(d, &m, func(id string) {
-					// A container may hold several replicas of a device: it holds it once.
-					if h := (Holder{pod.Namespace, pod.Name, c.Name}); !slices.Contains(m.Holders[id], h) {
-						m.Holders[id] = append(m.Holders[id], h)
-					}
-				})
-			}
+			p.hold(&m, Holder{pod.Namespace, pod.Name, c.Name}, c)
 		}
 	}
 	return m, nil
+}
+
+// hold notes what a container holds, by device plugin or by claim. A container
+// that holds several replicas of a device holds it once.
+func (p *Poller) hold(m *Map, h Holder, c *podresources.ContainerResources) {
+	use := func(id string) {
+		if !slices.Contains(m.Holders[id], h) {
+			m.Holders[id] = append(m.Holders[id], h)
+		}
+	}
+	for _, d := range c.Devices {
+		p.each(d, m, use)
+	}
+	for _, claim := range c.DynamicResources {
+		for _, r := range claim.ClaimResources {
+			claimed(r, m, use)
+		}
+	}
 }
 
 func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id string)) {
@@ -120,7 +131,7 @@ func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id stri
 	for _, raw := range d.DeviceIds {
 		id, shared, ok := plain(raw)
 		if !ok {
-			m.Unmapped["unknown device id form"]++
+			m.Unmapped[unknownForm]++
 			continue
 		}
 		if shared || strings.HasSuffix(d.ResourceName, ".shared") || strings.HasPrefix(d.ResourceName, "nvidia.com/mig-") {
@@ -128,25 +139,6 @@ func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id stri
 		}
 		use(id)
 	}
-}
-
-// plain turns the forms that device plugins use into the id of the whole device:
-// GPU-<uuid>, GPU-<uuid>::<replica>, MIG-<uuid>, nvidia0, nvidia0/gi3/vgpu1.
-func plain(raw string) (id string, shared, ok bool) {
-	id, _, shared = strings.Cut(raw, "::")
-	switch {
-	case strings.HasPrefix(id, "GPU-"):
-		return id, shared, true
-	case strings.HasPrefix(id, "MIG-GPU-"): // MIG-GPU-<uuid>/<gi>/<ci>
-		id, _, _ = strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
-		return id, true, true
-	case strings.HasPrefix(id, "MIG-"):
-		return id, true, true
-	case strings.HasPrefix(id, "nvidia"):
-		node, _, slice := strings.Cut(id, "/")
-		return node, shared || slice, true
-	}
-	return "", false, false
 }
 
 // Last map; an error when the kubelet did not answer the last Poll.
