@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -81,7 +82,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = report(&out, append(inspect(t.Context(), source), o.holders(t.Context(), pods)))
+	err = report(&out, "text", append(inspect(t.Context(), source), o.holders(t.Context(), pods)))
 	if err == nil || !strings.Contains(err.Error(), "2 of 2 things are missing") {
 		t.Errorf("%v", err)
 	}
@@ -89,6 +90,32 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
+	}
+}
+
+func TestDoctorInJSON(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--nvml-library=/nonexistent/libnvidia-ml.so.1", "--pod-resources-kubelet-socket=/nonexistent/kubelet.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report(&out, "json", append(inspect(t.Context(), source), o.holders(t.Context(), pods))); err == nil {
+		t.Error("nothing is missing where there is nothing")
+	}
+	golden, err := os.ReadFile("testdata/doctor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), out.String()); diff != "" {
+		t.Error(diff)
+	}
+	args := normalise(kingpin.New("x", ""), []string{"-o", "doctor", "-o=json"})
+	if diff := cmp.Diff([]string{"-o", "doctor", "--output=json"}, args); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -102,7 +129,7 @@ func TestDoctorTellsWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := report(&out, append(inspect(t.Context(), source), o.holders(t.Context(), pods))); err == nil {
+	if err := report(&out, "text", append(inspect(t.Context(), source), o.holders(t.Context(), pods))); err == nil {
 		t.Error("a lost device is nothing to a doctor")
 	}
 	text := out.String()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ func (o *options) doctor(ctx context.Context) error {
 	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return report(os.Stdout, append(inspect(ctx, source), o.holders(ctx, pods)))
+	return report(os.Stdout, o.output, append(inspect(ctx, source), o.holders(ctx, pods)))
 }
 
 // holders asks the kubelet.
@@ -82,15 +83,39 @@ func orNone(version string) string {
 	return version
 }
 
-func report(out io.Writer, findings []finding) error {
+// MarshalJSON writes what, ok, and seen or missing.
+func (f finding) MarshalJSON() ([]byte, error) {
+	out := struct {
+		What    string `json:"what"`
+		OK      bool   `json:"ok"`
+		Seen    string `json:"seen,omitempty"`
+		Missing string `json:"missing,omitempty"`
+	}{What: f.what, OK: f.err == nil, Seen: f.more}
+	if f.err != nil {
+		out.Seen, out.Missing = "", f.err.Error()
+	}
+	return json.Marshal(out)
+}
+
+// report the findings as text or json; an error when something is missing.
+func report(out io.Writer, format string, findings []finding) error {
 	missing := 0
 	for _, f := range findings {
+		line := fmt.Sprintf("ok       %s: %s\n", f.what, f.more)
 		if f.err != nil {
 			missing++
-			fmt.Fprintf(out, "missing  %s: %v\n", f.what, f.err)
-			continue
+			line = fmt.Sprintf("missing  %s: %v\n", f.what, f.err)
 		}
-		fmt.Fprintf(out, "ok       %s: %s\n", f.what, f.more)
+		if format != "json" {
+			fmt.Fprint(out, line)
+		}
+	}
+	if format == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(findings); err != nil {
+			return err
+		}
 	}
 	if missing > 0 {
 		return fmt.Errorf("%d of %d things are missing; the exporter serves the rest all the same", missing, len(findings))

@@ -18,6 +18,7 @@ func main() {
 	o := newOptions(app)
 	app.Command("serve", "Serve metrics until the end; what happens without a command.").Default()
 	doctor := app.Command("doctor", "Say what this node can and can't give, and why; exit 1 where something is missing.")
+	doctor.Flag("output", "text or json; -o for short.").Default("text").EnumVar(&o.output, "text", "json")
 	command, err := app.Parse(normalise(app, os.Args[1:]))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "plimsoll-exporter: %v; try --help\n", err)

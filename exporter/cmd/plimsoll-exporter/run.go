@@ -37,6 +37,7 @@ type options struct {
 	kubernetes, once, debug, strict  bool
 	pprof                            bool
 	counters, logFormat, webConfig   string
+	output                           string // of doctor: text or json
 	systemdSocket                    bool
 	labels                           collector.Labels
 	foreign                          given
