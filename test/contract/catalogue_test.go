@@ -16,14 +16,15 @@ const root = "../.."
 
 // operatorMetrics that rules and dashboards read. Its source must name each.
 var operatorMetrics = map[string][]string{
-	"plimsoll_score":                        {"policy", "score", "cluster"},
-	"plimsoll_round_timestamp_seconds":      {"policy"},
-	"plimsoll_round_duration_seconds_sum":   {"policy"},
-	"plimsoll_round_duration_seconds_count": {"policy"},
-	"plimsoll_query_duration_seconds_count": {"source"},
-	"plimsoll_query_failures_total":         {"source", "reason"},
-	"plimsoll_gate_waiting_workloads":       {"gate"},
-	"plimsoll_gate_oldest_waiting_seconds":  {"gate"},
+	"plimsoll_score":                               {"policy", "score", "cluster"},
+	"plimsoll_round_timestamp_seconds":             {"policy"},
+	"plimsoll_round_valid_until_timestamp_seconds": {"policy"},
+	"plimsoll_round_duration_seconds_sum":          {"policy"},
+	"plimsoll_round_duration_seconds_count":        {"policy"},
+	"plimsoll_query_duration_seconds_count":        {"source"},
+	"plimsoll_query_failures_total":                {"source", "reason"},
+	"plimsoll_gate_waiting_workloads":              {"gate"},
+	"plimsoll_gate_oldest_waiting_seconds":         {"gate"},
 }
 
 // Metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that we read.

@@ -162,8 +162,12 @@ plimsoll_score_raw{cluster="c1",policy="fleet",score="a"} 4
 # HELP plimsoll_round_timestamp_seconds Unix time at which a policy's last round began.
 # TYPE plimsoll_round_timestamp_seconds gauge
 plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
+# HELP plimsoll_round_valid_until_timestamp_seconds Unix time until which what a policy's last round published is valid.
+# TYPE plimsoll_round_valid_until_timestamp_seconds gauge
+plimsoll_round_valid_until_timestamp_seconds{policy="fleet"} 1.767323135e+09
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score", "plimsoll_score_raw", "plimsoll_round_timestamp_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score", "plimsoll_score_raw", "plimsoll_round_timestamp_seconds",
+		"plimsoll_round_valid_until_timestamp_seconds"); err != nil {
 		t.Error(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)

@@ -32,6 +32,7 @@ type metrics struct {
 	outcomes func() map[string]*outcome
 	duration *prometheus.HistogramVec
 	last     *prometheus.GaugeVec
+	until    *prometheus.GaugeVec
 	refused  *prometheus.CounterVec
 	clamped  *prometheus.CounterVec
 	failures *prometheus.CounterVec
@@ -51,13 +52,16 @@ func newMetrics(reg prometheus.Registerer, outcomes func() map[string]*outcome) 
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_round_timestamp_seconds", Help: "Unix time at which a policy's last round began.",
 		}, []string{"policy"}),
+		until: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "plimsoll_round_valid_until_timestamp_seconds", Help: "Unix time until which what a policy's last round published is valid.",
+		}, []string{"policy"}),
 		refused:  counter("plimsoll_rounds_refused_total", "Rounds that were held because fewer clusters than minHealthyPercent answered."),
 		clamped:  counter("plimsoll_score_clamped_total", "Values that normalisation left outside the score's range."),
 		failures: counter("plimsoll_score_query_failures_total", "Rounds in which a score's query got no usable answer, by reason; ParseError: it was not asked.", "score", "reason"),
 		writes:   counter("plimsoll_score_writes_total", "Writes of AddOnPlacementScores, by what had changed; failed ones as result=\"failed\".", "result"),
 	}
 	if reg != nil {
-		reg.MustRegister(m, m.duration, m.last, m.refused, m.clamped, m.failures, m.writes)
+		reg.MustRegister(m, m.duration, m.last, m.until, m.refused, m.clamped, m.failures, m.writes)
 	}
 	return m
 }
@@ -65,6 +69,7 @@ func newMetrics(reg prometheus.Registerer, outcomes func() map[string]*outcome) 
 func (m *metrics) observe(policy string, done *outcome) {
 	m.duration.WithLabelValues(policy).Observe(done.took.Seconds())
 	m.last.WithLabelValues(policy).Set(float64(done.in.request.Now.UnixNano()) / float64(time.Second))
+	m.until.WithLabelValues(policy).Set(float64(done.in.request.Now.Add(done.in.valid).UnixNano()) / float64(time.Second))
 	m.clamped.WithLabelValues(policy).Add(float64(done.report.Result.Clamped))
 	if done.report.Result.Refused {
 		m.refused.WithLabelValues(policy).Inc()
@@ -85,6 +90,7 @@ func (m *metrics) forget(policy string) {
 	labels := prometheus.Labels{"policy": policy}
 	m.duration.DeletePartialMatch(labels)
 	m.last.DeletePartialMatch(labels)
+	m.until.DeletePartialMatch(labels)
 	m.refused.DeletePartialMatch(labels)
 	m.clamped.DeletePartialMatch(labels)
 	m.failures.DeletePartialMatch(labels)
