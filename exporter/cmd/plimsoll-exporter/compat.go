@@ -117,6 +117,9 @@ func normalise(app *kingpin.Application, args []string) []string {
 }
 
 func lookUp(app *kingpin.Application, name string) *kingpin.FlagModel {
+	if name == "rbmn" { // dcgm-exporter's own short form
+		name = "replace-blanks-in-model-name"
+	}
 	for _, flag := range app.Model().Flags {
 		if flag.Name == name || len(name) == 1 && string(flag.Short) == name {
 			return flag

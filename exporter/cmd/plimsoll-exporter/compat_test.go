@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,7 @@ func TestEveryOptionOfDCGMExporterIsTaken(t *testing.T) {
 		"--kubernetes-gpu-id-type device-name", "--kubernetes-pod-label-allowlist-regex ^app$", "--use-old-namespace", "-o",
 		"--remote-hostengine-info localhost:5555", "-r localhost:5555", "--devices g:0,1", "-d f", "--switch-devices f", "-s f", "--cpu-devices f", "-p f",
 		"--no-hostname", "-n", "-n=true", "--fake-gpus", "--configmap-data ns:name", "-m none", "--web-systemd-socket", "--web-config-file web.yml",
-		"--xid-count-window-size 300000", "-x 300000", "--replace-blanks-in-model-name", "--debug", "--debug=false", "--clock-events-count-window-size 1",
+		"--xid-count-window-size 300000", "-x 300000", "--replace-blanks-in-model-name", "--rbmn", "-rbmn=true", "--debug", "--debug=false", "--clock-events-count-window-size 1",
 		"--enable-dcgm-log", "--dcgm-log-level NONE", "--log-format json", "--pod-resources-kubelet-socket /x", "--hpc-job-mapping-dir /x",
 		"--nvidia-resource-names nvidia.com/a,nvidia.com/b", "--kubernetes-virtual-gpus", "--dump-enabled", "--dump-directory /x", "--dump-retention 24",
 		"--dump-compression=false", "--kubernetes-enable-dra", "--disable-startup-validate", "--enable-gpu-bind-unbind-watch",
@@ -46,6 +47,30 @@ func TestEveryOptionOfDCGMExporterIsTaken(t *testing.T) {
 	}
 	if _, err := parse(t, "--no-such-option=true"); err == nil {
 		t.Error("an option that neither has is taken")
+	}
+}
+
+// Every variable that dcgm-exporter reads sets an option, or is warned of.
+func TestEveryVariableOfDCGMExporterIsTaken(t *testing.T) {
+	app := kingpin.New("plimsoll-exporter", "")
+	newOptions(app)
+	for _, name := range []string{
+		"DCGM_EXPORTER_COLLECTORS", "DCGM_EXPORTER_LISTEN", "DCGM_EXPORTER_INTERVAL", "DCGM_EXPORTER_KUBERNETES",
+		"DCGM_EXPORTER_USE_OLD_NAMESPACE", "DCGM_EXPORTER_CPU_DEVICES_STR", "DCGM_EXPORTER_CONFIGMAP_DATA", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+		"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "DCGM_EXPORTER_DEVICES_STR",
+		"DCGM_EXPORTER_NO_HOSTNAME", "DCGM_EXPORTER_OTHER_DEVICES_STR", "DCGM_EXPORTER_USE_FAKE_GPUS", "DCGM_EXPORTER_WEB_CONFIG_FILE",
+		"DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME", "DCGM_EXPORTER_DEBUG", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+		"DCGM_EXPORTER_ENABLE_DCGM_LOG", "DCGM_EXPORTER_DCGM_LOG_LEVEL", "DCGM_EXPORTER_LOG_FORMAT", "DCGM_EXPORTER_DUMP_ENABLED",
+		"DCGM_EXPORTER_DUMP_DIRECTORY", "DCGM_EXPORTER_DUMP_RETENTION", "DCGM_EXPORTER_DUMP_COMPRESSION", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
+		"DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", "DCGM_EXPORTER_ENABLE_PPROF", "DCGM_EXPORTER_SYSTEMD_SOCKET", "DCGM_REMOTE_HOSTENGINE_INFO",
+		"DCGM_POD_RESOURCES_KUBELET_SOCKET", "DCGM_HPC_JOB_MAPPING_DIR", "NVIDIA_RESOURCE_NAMES", "KUBERNETES_VIRTUAL_GPUS",
+		"KUBERNETES_ENABLE_DRA", "DISABLE_STARTUP_VALIDATE",
+	} {
+		sets := slices.ContainsFunc(app.Model().Flags, func(f *kingpin.FlagModel) bool { return f.Envar == name })
+		warned := slices.ContainsFunc(foreigns, func(f foreign) bool { return f.env == name })
+		if sets == warned {
+			t.Errorf("%s: sets an option %t, is warned of %t", name, sets, warned)
+		}
 	}
 }
 
@@ -175,11 +200,26 @@ func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
 	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
 		t.Errorf("exposed: %s", got)
 	}
+	if o.changed() {
+		t.Error("a file that was just read has changed")
+	}
 	write("DCGM_FI_DEV_GPU_UTIL, gauze, Busy.\n")
+	if !o.changed() {
+		t.Error("another file is no change")
+	}
 	if err := o.choose(c, log); err == nil || !strings.Contains(err.Error(), path+": line 1") {
 		t.Errorf("%v", err)
 	}
 	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
 		t.Errorf("after a wrong file: %s", got)
+	}
+	if o.changed() {
+		t.Error("a wrong file would be told again and again")
+	}
+	if err := os.Remove(path); err != nil || !o.changed() {
+		t.Errorf("a file that is gone is no change: %v", err)
+	}
+	if err := o.choose(c, log); err == nil || o.changed() {
+		t.Errorf("a file that is gone: %v", err)
 	}
 }

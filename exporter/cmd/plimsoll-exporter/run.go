@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -37,6 +35,7 @@ type options struct {
 	kubernetes, once, debug, strict  bool
 	pprof                            bool
 	counters, logFormat, webConfig   string
+	seen                             string // of the counter file
 	output                           string // of doctor: text or json
 	systemdSocket                    bool
 	labels                           collector.Labels
@@ -63,7 +62,7 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
-	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP. All of them without one.").
+	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP and when it changes. All of them without one.").
 		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").StringVar(&o.counters)
 	app.Flag("compat", "Dialect of dcgm-exporter: legacy (Hostname) or 4.8 (hostname).").Default("legacy").EnumVar(&o.labels.Dialect, "legacy", "4.8")
 	app.Flag("no-hostname", "Leave the host's name out of dcgm-exporter's metrics.").Short('n').Envar("DCGM_EXPORTER_NO_HOSTNAME").BoolVar(&o.labels.NoHostname)
@@ -139,45 +138,6 @@ func (o *options) kubelet(pods *podmap.Poller) error {
 	}
 	_, err := pods.Last()
 	return err
-}
-
-// choose what the counter file asks for.
-func (o *options) choose(c *collector.Collector, log *slog.Logger) error {
-	if o.counters == "" {
-		return nil
-	}
-	file, err := os.Open(o.counters)
-	if err != nil {
-		return fmt.Errorf("counter file: %w", err)
-	}
-	defer func() { _ = file.Close() }() // read only
-	counters, err := collector.ParseCounters(file)
-	if err != nil {
-		return fmt.Errorf("counter file %s: %w", o.counters, err)
-	}
-	if unsupported := c.SetCounters(counters); len(unsupported) > 0 {
-		log.Warn("fields of the counter file that can't be given; plimsoll_exporter_unsupported_field names them", "fields", unsupported)
-	}
-	return nil
-}
-
-// reload the counter file on SIGHUP; one that is wrong changes nothing.
-func (o *options) reload(ctx context.Context, c *collector.Collector, log *slog.Logger) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-		}
-		if err := o.choose(c, log); err != nil {
-			log.Error("not reloaded; what was exposed stays", "err", err)
-			continue
-		}
-		log.Info("reloaded")
-	}
 }
 
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) (device.Source, error) {
