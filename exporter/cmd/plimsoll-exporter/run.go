@@ -24,11 +24,13 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/nvml"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 	"plimsoll.dev/plimsoll/exporter/internal/sim"
+	"plimsoll.dev/plimsoll/exporter/internal/tpu"
 )
 
 // options of the command line. Names that dcgm-exporter has mean the same here.
 type options struct {
 	source, scenario, state, library string
+	sysfs                            string // root of the TPUs'
 	seed                             int64
 	node, socket, address            string
 	interval                         int
@@ -46,7 +48,8 @@ type options struct {
 
 func newOptions(app *kingpin.Application) *options {
 	o := &options{}
-	app.Flag("source", "Where devices are read from: auto (NVIDIA's library), nvml or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "sim")
+	app.Flag("source", "Where devices are read from: auto (NVIDIA's library), nvml, tpu (which chips there are and whether one is lost) or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "tpu", "sim")
+	app.Flag("tpu-sysfs-root", "Where sysfs is mounted, to find TPUs in.").Default("/sys").StringVar(&o.sysfs)
 	app.Flag("sim-scenario", "Simulated scenario: "+strings.Join(sim.Scenarios(), ", ")+".").Default("steady").StringVar(&o.scenario)
 	app.Flag("sim-state", "File with the simulated devices' state, read again at each collection.").StringVar(&o.state)
 	app.Flag("sim-seed", "Seed of the simulation.").Default("1").Int64Var(&o.seed)
@@ -146,6 +149,8 @@ func (o *options) open(pods *podmap.Poller, log *slog.Logger) (device.Source, er
 		return sim.FromFile(o.state, pods.Holds, log), nil
 	case o.source == "sim":
 		return sim.FromScenario(o.scenario, o.seed, pods.Holds, log)
+	case o.source == "tpu":
+		return tpu.New(o.sysfs), nil
 	}
 	return nvml.New(o.library, log), nil
 }
