@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ var (
 )
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
@@ -37,6 +38,7 @@ func init() {
 		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,
 		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
 	} {
