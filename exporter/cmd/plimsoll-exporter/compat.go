@@ -93,27 +93,32 @@ func normalise(app *kingpin.Application, args []string) []string {
 			out[i] = "--output" + format
 			continue
 		}
-		name, value, equals := strings.TrimLeft(arg, "-"), "", false
-		if m := assigned.FindStringSubmatch(arg); m != nil {
-			name, value, equals = m[1], m[2], true
-		}
-		if !strings.HasPrefix(arg, "-") || arg == "-" {
-			continue
-		}
-		flag := lookUp(app, name)
-		switch {
-		case flag == nil:
-		case equals && flag.IsBoolFlag() && (value == "true" || value == "1"):
-			out[i] = "--" + flag.Name
-		case equals && flag.IsBoolFlag() && (value == "false" || value == "0"):
-			out[i] = "--no-" + flag.Name
-		case equals:
-			out[i] = "--" + flag.Name + "=" + value
-		case len(name) > 1:
-			out[i] = "--" + flag.Name
-		}
+		out[i] = rewrite(app, arg)
 	}
 	return out
+}
+
+func rewrite(app *kingpin.Application, arg string) string {
+	name, value, equals := strings.TrimLeft(arg, "-"), "", false
+	if m := assigned.FindStringSubmatch(arg); m != nil {
+		name, value, equals = m[1], m[2], true
+	}
+	if !strings.HasPrefix(arg, "-") || name == "" {
+		return arg
+	}
+	flag := lookUp(app, name)
+	switch {
+	case flag == nil:
+	case equals && flag.IsBoolFlag() && (value == "true" || value == "1"):
+		return "--" + flag.Name
+	case equals && flag.IsBoolFlag() && (value == "false" || value == "0"):
+		return "--no-" + flag.Name
+	case equals:
+		return "--" + flag.Name + "=" + value
+	case len(name) > 1:
+		return "--" + flag.Name
+	}
+	return arg
 }
 
 func lookUp(app *kingpin.Application, name string) *kingpin.FlagModel {
