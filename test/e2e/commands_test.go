@@ -63,6 +63,8 @@ func TestExplainTellsWhereAJobIsAndWhatOneWaitsFor(t *testing.T) {
 		"--operator-url", "https://"+lab.OperatorMetrics, "--token-file", token, "--operator-insecure"),
 		"no cluster has 16 free NVIDIA-L4 on one node", "cluster1", "cluster2", "cluster3", "ROOM")
 	contains(t, command(ctx, t, env, plugin, "top"), "cluster1", "fleet/headroom=")
+	contains(t, command(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/policy.yaml", "--prometheus", lab.Thanos),
+		"cluster1", "cluster2", "cluster3", "headroom", "total")
 }
 
 func TestLabCommands(t *testing.T) {
