@@ -127,7 +127,7 @@ func (p *preview) fleet(ctx context.Context, a *app, req round.Request) ([]round
 		}
 		answer, err := req.Querier.Query(ctx, expr, req.Now)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", req.Spec.Scores[i].Name, err)
+			continue // the round asks again and tells
 		}
 		for _, s := range answer.Samples {
 			if name := s.Labels[p.label]; name != "" {
