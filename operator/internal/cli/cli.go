@@ -66,7 +66,7 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Why clusters score as they do, and why workloads go where they go",
 		Long: `Why clusters score as they do, and why workloads go where they go.
 
-Exit codes: 0; 1 when lint found something or a request failed; 2 when the command
+Exit codes: 0; 1 when lint or test found something or a request failed; 2 when the command
 line can't be understood. Colours are left out where NO_COLOR is set or the output
 is not a terminal.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
@@ -84,7 +84,7 @@ is not a terminal.`,
 	root.SetErr(a.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newRelease(a))
+	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newUnitTest(a), newRelease(a))
 	return root
 }
 

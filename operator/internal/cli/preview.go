@@ -77,12 +77,9 @@ func (p *preview) run(ctx context.Context, a *app, out *output) error {
 	if err != nil {
 		return err
 	}
-	policy := &v1alpha1.ScoringPolicy{}
-	if err := yaml.UnmarshalStrict(content, policy); err != nil {
-		return fmt.Errorf("%s: %w", p.file, err)
-	}
-	if policy.Kind != "ScoringPolicy" || len(policy.Spec.Scores) == 0 {
-		return fmt.Errorf("%s: must hold one ScoringPolicy with scores", p.file)
+	policy, err := policyIn(p.file, content)
+	if err != nil {
+		return err
 	}
 	source, err := query.New(query.Config{
 		Name: "preview", URL: p.url, ClusterLabel: p.label, HTTP: config.DefaultHTTPClientConfig, Timeout: 30 * time.Second,
@@ -103,6 +100,18 @@ func (p *preview) run(ctx context.Context, a *app, out *output) error {
 	rows := rowsOf(report.Result)
 	err = out.print(a.Out, rows, func(w io.Writer) { printPreview(w, rows) })
 	return errors.Join(err, failures(report))
+}
+
+// policyIn a file: exactly one, with scores.
+func policyIn(file string, content []byte) (*v1alpha1.ScoringPolicy, error) {
+	policy := &v1alpha1.ScoringPolicy{}
+	if err := yaml.UnmarshalStrict(content, policy); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if policy.Kind != "ScoringPolicy" || len(policy.Spec.Scores) == 0 {
+		return nil, fmt.Errorf("%s: must hold one ScoringPolicy with scores", file)
+	}
+	return policy, nil
 }
 
 // fleet of the command line, of the hub, or of the answers.
