@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/timestamp"
 	modelvalue "github.com/prometheus/prometheus/model/value"
@@ -98,7 +99,7 @@ func (s series) record(ctx context.Context, r rule, at time.Time, before map[str
 	app := s.Storage().AppenderV2(ctx)
 	now := map[string]labels.Labels{}
 	for _, sample := range answer.Samples {
-		b := labels.NewBuilder(labels.FromMap(sample.Labels)).Set(labels.MetricName, r.Record)
+		b := labels.NewBuilder(labels.FromMap(sample.Labels)).Set(model.MetricNameLabel, r.Record)
 		for name, v := range r.Labels {
 			b.Set(name, v)
 		}
