@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -155,6 +156,23 @@ func newPrometheus(t *testing.T) *prometheus {
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
+}
+
+// stop leaves nobody at the address.
+func (p *prometheus) stop() { p.Close() }
+
+// startAgain at the same address.
+func (p *prometheus) startAgain(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", strings.TrimPrefix(p.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(p)
+	_ = server.Listener.Close() // it listens somewhere else
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
 }
 
 func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {

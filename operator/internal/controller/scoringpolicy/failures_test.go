@@ -54,11 +54,12 @@ func TestEveryFailureHasItsOutcome(t *testing.T) {
 	operator(t)
 	for _, tc := range []struct {
 		name   string
-		answer http.HandlerFunc
-		fresh  string // condition DataFresh of the policy
-		says   string // in its message
-		source string // condition Reachable of the source, when it turns
+		answer http.HandlerFunc // nil: nobody listens any more
+		fresh  string           // condition DataFresh of the policy
+		says   string           // in its message
+		source string           // condition Reachable of the source, when it turns
 	}{
+		{"down", nil, "False/Unreachable", "connection refused", "False/Unreachable"},
 		{"slow", hang, "False/Timeout", "got no answer", "False/Timeout"},
 		{"429", says(429, ""), "False/RateLimited", "Too Many Requests", "False/RateLimited"},
 		{"503", says(503, "upstream is down"), "False/Unavailable", "upstream is down", "False/Unavailable"},
@@ -81,7 +82,11 @@ func TestEveryFailureHasItsOutcome(t *testing.T) {
 			eventually(t, func(g gomega.Gomega) {
 				g.Expect(values(g, known, name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 			})
-			prom.failWith(tc.answer)
+			if tc.answer == nil {
+				prom.stop()
+			} else {
+				prom.failWith(tc.answer)
+			}
 			cluster(t, unknown, map[string]string{"fleet": name})
 			eventually(t, func(g gomega.Gomega) {
 				fresh, message := condition(g, name, v1alpha1.ConditionDataFresh)
@@ -102,7 +107,11 @@ func TestEveryFailureHasItsOutcome(t *testing.T) {
 			g.Expect(values(g, known, name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 			g.Expect(values(g, unknown, name)).To(gomega.BeNil(), "nothing is known of it")
 			prom.set("free", map[string]string{known: "4", unknown: "5"})
-			prom.failWith(nil)
+			if tc.answer == nil {
+				prom.startAgain(t)
+			} else {
+				prom.failWith(nil)
+			}
 			eventually(t, func(g gomega.Gomega) {
 				g.Expect(values(g, known, name)).To(gomega.Equal(scores{"free": 40, "total": 40}))
 				g.Expect(values(g, unknown, name)).To(gomega.Equal(scores{"free": 50, "total": 50}))
