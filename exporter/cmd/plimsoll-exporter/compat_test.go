@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,11 +186,13 @@ func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
 		if err := c.Collect(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		var text bytes.Buffer
+		if err := c.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
 		var names []string
-		for _, f := range c.Gather() {
-			if strings.HasPrefix(f.GetName(), "DCGM_") {
-				names = append(names, f.GetName())
-			}
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (DCGM_\S+)`).FindAllStringSubmatch(text.String(), -1) {
+			names = append(names, m[1])
 		}
 		return strings.Join(names, " ")
 	}

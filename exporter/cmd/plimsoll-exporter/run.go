@@ -15,7 +15,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
@@ -159,13 +158,7 @@ func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error
 	if err := c.Collect(ctx); err != nil {
 		return err
 	}
-	encoder := expfmt.NewEncoder(out, expfmt.NewFormat(expfmt.TypeTextPlain))
-	for _, family := range c.Gather() {
-		if err := encoder.Encode(family); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.WriteText(out)
 }
 
 func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.Logger) error {

@@ -1,17 +1,16 @@
 // Package collector reads every device in the background and keeps the result as
-// one immutable set of metric families. A scrape only renders it: no device is
-// ever called by one.
+// one immutable snapshot, which is encoded when it is first scraped. No device is
+// ever called by a scrape.
 package collector
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -56,12 +55,6 @@ type listed struct {
 	err     error
 }
 
-// snapshot never changes once it is stored.
-type snapshot struct {
-	families []*dto.MetricFamily // by name
-	at       time.Time
-}
-
 // known is what is remembered of a device between collections.
 type known struct {
 	device   device.Device
@@ -92,6 +85,7 @@ func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
 	}
 	c := &Collector{cfg: cfg, source: source, pods: pods, known: map[string]*known{}}
 	c.selected.Store(everything())
+	c.snapshot.Store(newSnapshot(nil, time.Time{}))
 	return c
 }
 
@@ -148,15 +142,23 @@ func (c *Collector) Collect(ctx context.Context) error {
 			k.lastXID = xid.Code
 		}
 	}
-	now := c.cfg.Now()
-	pods, podErr := c.pods.Last()
-	c.snapshot.Store(&snapshot{families: c.render(now, l.devices, pods, podErr), at: now})
+	c.publish(c.cfg.Now(), l.devices)
 	return nil
+}
+
+// publish what is known now as the snapshot that scrapes get.
+func (c *Collector) publish(now time.Time, devices []device.Device) {
+	pods, podErr := c.pods.Last()
+	families := c.render(now, devices, pods, podErr)
+	if twice := unique(families); len(twice) > 0 {
+		c.cfg.Log.Warn("series that came twice are exposed once", "metrics", twice)
+	}
+	c.snapshot.Store(newSnapshot(families, now))
 }
 
 // serving says what scrapes get meanwhile.
 func (c *Collector) serving() string {
-	if s := c.snapshot.Load(); s != nil {
+	if s := c.snapshot.Load(); !s.at.IsZero() {
 		return "the collection of " + s.at.Format(time.RFC3339)
 	}
 	return "no device metrics yet"
@@ -248,7 +250,7 @@ func (c *Collector) Healthy() error {
 		return errStalled
 	}
 	s := c.snapshot.Load()
-	if s == nil {
+	if s.at.IsZero() {
 		return errors.New("no collection has succeeded yet; the log says why")
 	}
 	if age := c.cfg.Now().Sub(s.at); age > limit {
@@ -257,14 +259,18 @@ func (c *Collector) Healthy() error {
 	return nil
 }
 
-// Gather hands out the last snapshot's families, and what can be told while there
-// is no new one. They are shared and must not be changed.
-func (c *Collector) Gather() []*dto.MetricFamily {
+// WriteText writes the last snapshot in Prometheus' text format.
+func (c *Collector) WriteText(w io.Writer) error {
+	var b bytes.Buffer
+	b.Write(c.snapshot.Load().plain[plainText]())
+	c.writeState(&b, plainText)
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// writeState writes what is told also while there is no new snapshot.
+func (c *Collector) writeState(b *bytes.Buffer, d *dialect) {
 	p := page{}
 	p.own(driverStalled, flag(c.stalled.Load()), c.cfg.Node)
-	s := c.snapshot.Load()
-	if s == nil {
-		return p.families()
-	}
-	return append(slices.Clip(s.families), p.families()...)
+	d.write(b, p.families())
 }

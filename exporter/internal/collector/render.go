@@ -1,60 +1,41 @@
 package collector
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
 // page collects families while a snapshot is rendered.
-type page map[string]*dto.MetricFamily
+type page map[string]*family
 
-func (p page) add(name string, kind dto.MetricType, help string, labels []*dto.LabelPair, v float64) {
+func (p page) add(name string, kind dto.MetricType, help string, labels labelText, v float64) {
 	f := p[name]
 	if f == nil {
-		f = &dto.MetricFamily{Name: proto.String(name), Help: proto.String(help), Type: kind.Enum()}
+		f = &family{name: name, help: help, kind: kind}
 		p[name] = f
 	}
-	m := &dto.Metric{Label: labels}
-	if kind == counter {
-		m.Counter = &dto.Counter{Value: proto.Float64(v)}
-	} else {
-		m.Gauge = &dto.Gauge{Value: proto.Float64(v)}
-	}
-	f.Metric = append(f.Metric, m)
+	f.series = append(f.series, series{labels, v})
 }
 
 // own adds one of our metrics; values are in the order of its labels.
 func (p page) own(o own, v float64, values ...string) {
-	p.add(o.name, o.kind, o.help, pairs(o.labels, values), v)
+	p.add(o.name, o.kind, o.help, text(pairs(o.labels, values)), v)
 }
 
-func (p page) families() []*dto.MetricFamily {
-	out := make([]*dto.MetricFamily, 0, len(p))
-	for _, f := range p {
-		out = append(out, f)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
-	return out
-}
-
-func pairs(names, values []string) []*dto.LabelPair {
-	out := make([]*dto.LabelPair, len(names))
-	for i, name := range names {
-		out[i] = &dto.LabelPair{Name: proto.String(name), Value: proto.String(values[i])}
-	}
-	return out
+func (p page) families() []*family {
+	return slices.SortedFunc(maps.Values(p), func(a, b *family) int { return strings.Compare(a.name, b.name) })
 }
 
 // render everything that is known now.
-func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*dto.MetricFamily {
+func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*family {
 	p := page{}
 	p.own(lastCollection, seconds(now), c.cfg.Node)
 	s := c.selected.Load()
@@ -74,11 +55,11 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 // renderDevice writes dcgm-exporter's metrics: one series, or one for each
 // container that holds the device.
 func (c *Collector) renderDevice(p page, s *selection, k *known, holders []podmap.Holder) {
-	labelSets := [][]*dto.LabelPair{c.dcgm(s, k.device, nil)}
+	labelSets := []labelText{text(c.dcgm(s, k.device, nil))}
 	if len(holders) > 0 {
 		labelSets = labelSets[:0]
 		for _, h := range holders {
-			labelSets = append(labelSets, c.dcgm(s, k.device, &h))
+			labelSets = append(labelSets, text(c.dcgm(s, k.device, &h)))
 		}
 	}
 	for _, labels := range labelSets {
@@ -95,7 +76,7 @@ func (c *Collector) renderDevice(p page, s *selection, k *known, holders []podma
 	}
 }
 
-func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []*dto.LabelPair {
+func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []label {
 	options, model := c.cfg.Labels, d.Model
 	if options.ReplaceBlanks {
 		model = Model(model)
@@ -106,7 +87,7 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []*dto
 	case options.NoHostname:
 		labels = labels[:host]
 	case options.Dialect == "4.8":
-		labels[host].Name = proto.String("hostname")
+		labels[host].name = "hostname"
 	}
 	if s.driver && d.Driver != "" {
 		labels = append(labels, pairs([]string{driverVersion}, []string{d.Driver})...)
@@ -216,7 +197,7 @@ func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map,
 	}
 	for _, name := range []string{nodeDevices.name, largestFree.name} {
 		if f := p[name]; f != nil {
-			sort.Slice(f.Metric, func(i, j int) bool { return labelKey(f.Metric[i]) < labelKey(f.Metric[j]) })
+			slices.SortFunc(f.series, func(a, b series) int { return strings.Compare(string(a.labels), string(b.labels)) })
 		}
 	}
 	p.own(mappedDevices, mapped, c.cfg.Node)
@@ -238,22 +219,8 @@ func holdersOf(pods podmap.Map, d device.Device) []podmap.Holder {
 // Model is a product name in the form of GPU feature discovery's labels.
 func Model(product string) string { return strings.Join(strings.Fields(product), "-") }
 
-func labelKey(m *dto.Metric) string {
-	var b strings.Builder
-	for _, l := range m.Label {
-		b.WriteString(l.GetValue())
-		b.WriteByte(0)
-	}
-	return b.String()
-}
-
 func sortedXIDs(xids map[uint64]float64) []uint64 {
-	out := make([]uint64, 0, len(xids))
-	for xid := range xids {
-		out = append(out, xid)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i] < out[j] })
-	return out
+	return slices.Sorted(maps.Keys(xids))
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
