@@ -179,7 +179,7 @@ func (w *wave) Read(context.Context, device.Device) (device.Reading, error) {
 
 func TestAScrapeIsOfOneCollection(t *testing.T) {
 	f := setup(t)
-	f.source, f.cfg.Deadline = &wave{}, time.Minute
+	f.vendors[0].Source, f.cfg.Deadline = &wave{}, time.Minute
 	f.collect(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var scrapers sync.WaitGroup

@@ -37,7 +37,7 @@ func (p page) families() []*family {
 // render everything that is known now.
 func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*family {
 	p := page{}
-	p.own(lastCollection, seconds(now), c.cfg.Node)
+	p.own(lastCollection, seconds(c.oldest()), c.cfg.Node)
 	s := c.selected.Load()
 	for _, name := range s.unsupported {
 		p.own(unsupported, 1, c.cfg.Node, name)

@@ -87,11 +87,12 @@ var (
 	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
+	sourceUp       = own{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "Whether the source lists its devices; 0 for one that is looked for and is not there."}
 	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all."}
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, callSeconds}
+var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
 const driverVersion = "DCGM_FI_DRIVER_VERSION"

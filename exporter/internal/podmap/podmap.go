@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
@@ -59,7 +60,9 @@ func New(socket string, names []string) (*Poller, error) {
 	if socket == "" {
 		return p, nil
 	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	// The kubelet may restart behind the same path: a Poll waits for one attempt more.
+	often := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 400 * time.Millisecond}, MinConnectTimeout: time.Second}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(often),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
@@ -84,8 +87,6 @@ func (p *Poller) Poll(ctx context.Context) error {
 func (p *Poller) ask(ctx context.Context) (Map, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	// The kubelet may have restarted behind the same path: connect anew at once.
-	p.conn.ResetConnectBackoff()
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		return Map{}, fmt.Errorf("ask the kubelet what is allocatable: %w", err)

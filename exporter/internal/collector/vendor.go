@@ -1,0 +1,236 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// Named source, as --source calls it.
+type Named struct {
+	Name string
+	device.Source
+}
+
+// vendor is one source and its collection in the background: nothing of it waits
+// for another vendor's devices.
+type vendor struct {
+	Named
+	stalled atomic.Bool
+	up      atomic.Bool // the last listing succeeded
+	listing chan listed // a listing under way
+
+	// What it found last, under the collector's lock.
+	devices []device.Device
+	at      time.Time // of the last collection that listed them; zero before the first
+}
+
+type listed struct {
+	devices []device.Device
+	xids    []device.XID
+	err     error
+}
+
+// run collects at each interval. A source that isn't there is looked for less and
+// less often, up to once a minute.
+func (c *Collector) run(ctx context.Context, v *vendor) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	said, wait := "", c.cfg.Interval
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		start := time.Now()
+		err := c.collect(ctx, v)
+		switch {
+		case err == nil:
+			said, wait = "", c.cfg.Interval
+		case v.at.IsZero():
+			wait = max(c.cfg.Interval, min(2*wait, time.Minute))
+		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.serving())
+		}
+		timer.Reset(max(0, wait-time.Since(start)))
+	}
+}
+
+// collect one vendor's devices, and publish what is known of all.
+func (c *Collector) collect(ctx context.Context, v *vendor) error {
+	// An unknown map is visible as plimsoll_exporter_unmapped_devices.
+	_ = c.pods.Poll(ctx)
+	l := c.list(ctx, v)
+	if l.err != nil {
+		v.up.Store(false)
+		if v.Name != "" {
+			return fmt.Errorf("%s: %w", v.Name, l.err)
+		}
+		return l.err
+	}
+	for _, k := range c.know(v, l) {
+		c.read(ctx, v, k)
+	}
+	now := c.cfg.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.at = now
+	v.up.Store(true)
+	c.publish(now)
+	return nil
+}
+
+// know the devices that a vendor lists, and forget those that it no longer does.
+func (c *Collector) know(v *vendor, l listed) []*known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := map[string]bool{}
+	for _, d := range v.devices {
+		gone[d.UUID] = true
+	}
+	var all []*known
+	for _, d := range l.devices {
+		delete(gone, d.UUID)
+		k := c.known[d.UUID]
+		if k == nil {
+			k = &known{xids: map[uint64]float64{}}
+			c.known[d.UUID] = k
+		}
+		k.device = d
+		all = append(all, k)
+	}
+	for uuid := range gone {
+		delete(c.known, uuid)
+	}
+	for _, xid := range l.xids {
+		if k := c.known[xid.UUID]; k != nil {
+			k.xids[xid.Code]++
+			k.lastXID = xid.Code
+		}
+	}
+	v.devices = l.devices
+	return all
+}
+
+// errStalled says that the vendor's library does not answer at all: its lock is
+// held, and no device can be read.
+var errStalled = errors.New("the driver does not answer; something holds its lock")
+
+// list the devices, and take their events, within the deadline. A listing that
+// stalls is left alone until it returns.
+func (c *Collector) list(ctx context.Context, v *vendor) listed {
+	if v.listing == nil {
+		v.listing = make(chan listed, 1)
+		go func(listing chan<- listed) {
+			l := listed{}
+			if l.devices, l.err = v.Devices(ctx); l.err == nil {
+				l.xids = v.XIDs()
+			}
+			listing <- l
+		}(v.listing)
+	}
+	// The first listing initialises the library, which takes seconds on idle devices.
+	timer := time.NewTimer(10 * c.cfg.Deadline)
+	defer timer.Stop()
+	select {
+	case l := <-v.listing:
+		v.listing = nil
+		v.stalled.Store(false)
+		return l
+	case <-timer.C:
+		v.stalled.Store(true)
+		return listed{err: errStalled}
+	}
+}
+
+// read a device within the deadline. One whose reading has stalled is left alone
+// until that reading returns, so that a wedged device costs one goroutine, once.
+func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
+	if k.pending == nil {
+		k.pending = make(chan outcome, 1)
+		go func(pending chan<- outcome, d device.Device) {
+			start := time.Now()
+			reading, err := v.Read(ctx, d)
+			pending <- outcome{reading, err, time.Since(start)}
+		}(k.pending, k.device)
+	} else if len(k.pending) == 0 {
+		return
+	}
+	timer := time.NewTimer(c.cfg.Deadline)
+	defer timer.Stop()
+	select {
+	case o := <-k.pending:
+		k.pending = nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		k.take(o)
+		if k.failed {
+			c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
+		}
+	case <-timer.C:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		k.stuck, k.fresh = true, false
+		c.cfg.Log.Warn("a device does not answer", "uuid", k.device.UUID, "deadline", c.cfg.Deadline)
+	}
+}
+
+// take what a reading came to.
+func (k *known) take(o outcome) {
+	k.stuck, k.took, k.fresh = false, o.took, o.err == nil
+	k.lost = errors.Is(o.err, device.ErrLost)
+	k.failed = o.err != nil && !k.lost
+	if o.err == nil {
+		k.reading = o.reading
+		k.trackIdle(o.reading)
+	}
+}
+
+// Healthy is nil while every vendor that is there was collected within three
+// intervals (ten seconds at least), else what to look at.
+func (c *Collector) Healthy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit, now := max(3*c.cfg.Interval, 10*time.Second), c.cfg.Now()
+	collected := false
+	for _, v := range c.vendors {
+		collected = collected || !v.at.IsZero()
+		switch age := now.Sub(v.at); {
+		case v.stalled.Load():
+			return errStalled
+		case !v.at.IsZero() && age > limit:
+			return errors.New("the last collection is " + age.Round(time.Second).String() + " old; the log says why")
+		}
+	}
+	if !collected {
+		return errors.New("no collection has succeeded yet; the log says why")
+	}
+	return nil
+}
+
+// oldest of the vendors' last collections.
+func (c *Collector) oldest() time.Time {
+	var oldest time.Time
+	for _, v := range c.vendors {
+		if !v.at.IsZero() && (oldest.IsZero() || v.at.Before(oldest)) {
+			oldest = v.at
+		}
+	}
+	return oldest
+}
+
+// renderSources says which of the sources that are looked for are there.
+func (c *Collector) renderSources(p page) {
+	for _, v := range c.vendors {
+		if v.Name != "" {
+			p.own(sourceUp, flag(v.up.Load()), c.cfg.Node, v.Name)
+		}
+	}
+}
