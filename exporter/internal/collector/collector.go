@@ -62,6 +62,7 @@ type known struct {
 	took     time.Duration
 	xids     map[uint64]float64
 	lastXID  uint64
+	bogus    [device.NumFields]float64 // values that were left out
 	idleFrom time.Time
 
 	pending chan outcome // a reading under way; only the vendor's goroutine uses it
@@ -152,6 +153,12 @@ func (k *known) trackIdle(r device.Reading) {
 		k.idleFrom = time.Time{}
 	case k.idleFrom.IsZero():
 		k.idleFrom = r.Time
+	}
+}
+
+func (k *known) countBogus(r device.Reading) {
+	for f := range k.bogus {
+		k.bogus[f] += flag(r.Bogus(device.Field(f)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -84,6 +85,10 @@ func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	r.Set(device.PowerLimit, 700)
 	r.Set(device.ThermalViolation, 2.5e9)
 	r.Set(device.NVLinkTx, 4096)
+	r.Set(device.FBFree, 80_000)
+	r.Set(device.ThermalMargin, -3)
+	r.Set(device.MemoryTemp, 1000) // drivers do
+	r.Set(device.PCIeRxBytes, math.NaN())
 	return r, nil
 }
 
@@ -396,9 +401,40 @@ func TestWhatFollowsFromAReadingIsInBaseUnits(t *testing.T) {
 	if got := value(t, families, "plimsoll_device_nvlink_bytes_total", "uuid", uuid(1), "direction", "transmit"); got != 4096 {
 		t.Errorf("%g bytes sent", got)
 	}
+	if got := value(t, families, "plimsoll_device_memory_headroom_bytes", "uuid", uuid(1)); got != 80_000<<20 {
+		t.Errorf("%g bytes of memory left", got)
+	}
+	if got := value(t, families, "plimsoll_device_thermal_headroom_celsius", "uuid", uuid(1)); got != -3 {
+		t.Errorf("%g degrees left", got)
+	}
 	for _, absent := range []string{`reason="power"`, `direction="receive"`} {
 		if strings.Contains(text, absent) {
 			t.Errorf("%s, which the device did not tell, is there", absent)
+		}
+	}
+}
+
+func TestValuesThatCannotBeAreLeftOutAndCounted(t *testing.T) {
+	f := setup(t)
+	f.collect(t)
+	families, _ := f.collect(t)
+	if families["DCGM_FI_DEV_MEMORY_TEMP"] != nil {
+		t.Error("1000 degrees are exposed")
+	}
+	for _, field := range []string{"DCGM_FI_DEV_MEMORY_TEMP", "plimsoll_device_pcie_bytes_total_receive"} {
+		if got := value(t, families, "plimsoll_exporter_bogus_values_total", "uuid", uuid(1), "field", field); got != 2 {
+			t.Errorf("%s was left out %g times of 2", field, got)
+		}
+	}
+	if n := len(families["plimsoll_exporter_bogus_values_total"].Metric); n != 16 {
+		t.Errorf("%d series, want one for each field of 8 devices that gave nonsense", n)
+	}
+}
+
+func TestEveryFieldHasAName(t *testing.T) {
+	for f := range device.NumFields {
+		if fieldName(f) == "" {
+			t.Errorf("field %d has none", f)
 		}
 	}
 }

@@ -15,19 +15,19 @@ DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
 # DCGM_FI_DEV_SM_CLOCK,    gauge, Not wanted.
 DCGM_FI_DRIVER_VERSION,    label, Driver Version
 DCGM_FI_DEV_BRAND,         label, Device Brand
-DCGM_FI_PROF_SM_OCCUPANCY, gauge, Occupancy.
+DCGM_FI_DEV_FAN_SPEED, gauge, Fan.
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := setup(t)
-	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND", "DCGM_FI_PROF_SM_OCCUPANCY"}, f.SetCounters(counters)); diff != "" {
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND", "DCGM_FI_DEV_FAN_SPEED"}, f.SetCounters(counters)); diff != "" {
 		t.Errorf("unsupported: %s", diff)
 	}
 	families, text := f.collect(t)
 	for _, want := range []string{
 		"# HELP DCGM_FI_DEV_GPU_UTIL How busy, in %.", "# TYPE DCGM_FI_DEV_POWER_USAGE counter", `DCGM_FI_DRIVER_VERSION="580.1"`,
-		`plimsoll_exporter_unsupported_field{node="node-1",field="DCGM_FI_PROF_SM_OCCUPANCY"} 1`,
+		`plimsoll_exporter_unsupported_field{node="node-1",field="DCGM_FI_DEV_FAN_SPEED"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing: %s\n%s", want, text)

@@ -127,6 +127,11 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	for _, h := range holders {
 		p.own(ownerInfo, 1, append(id[:4:4], h.Namespace, h.Pod, h.Container)...)
 	}
+	for f, n := range k.bogus {
+		if n > 0 {
+			p.own(bogusValues, n, append(id[:4:4], fieldName(device.Field(f)))...)
+		}
+	}
 	for _, xid := range sortedXIDs(k.xids) {
 		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
 	}
@@ -139,10 +144,16 @@ func renderDerived(p page, r device.Reading, id []string) {
 			p.own(throttled, ns/1e9, append(id[:4:4], reason.name)...)
 		}
 	}
-	for direction, field := range []device.Field{device.NVLinkRx, device.NVLinkTx} {
-		if bytes, ok := r.Get(field); ok {
-			p.own(linkBytes, bytes, append(id[:4:4], []string{"receive", "transmit"}[direction])...)
+	for _, way := range traffic {
+		if bytes, ok := r.Get(way.field); ok {
+			p.own(way.own, bytes, append(id[:4:4], way.direction)...)
 		}
+	}
+	if free, ok := r.Get(device.FBFree); ok {
+		p.own(memoryRoom, free*(1<<20), id...)
+	}
+	if left, ok := r.Get(device.ThermalMargin); ok {
+		p.own(thermalRoom, left, id...)
 	}
 	limit, limited := r.Get(device.PowerLimit)
 	if draw, ok := r.Get(device.PowerUsage); ok && limited {

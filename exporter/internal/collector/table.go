@@ -38,7 +38,27 @@ var fields = []field{
 	{device.FBFree, "DCGM_FI_DEV_FB_FREE", gauge, "MiB", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
 	{device.FBUsed, "DCGM_FI_DEV_FB_USED", gauge, "MiB", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
 	{device.FBReserved, "DCGM_FI_DEV_FB_RESERVED", gauge, "MiB", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.PowerLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Current power limit (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
+	{device.PowerManagementLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Power limit that is set (in W).", "nvmlDeviceGetPowerManagementLimit"},
+	{device.PowerMin, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", gauge, "W", "Least power limit that can be set (in W).", "field 187"},
+	{device.PowerMax, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", gauge, "W", "Greatest power limit that can be set (in W).", "field 188"},
+	{device.PowerDefault, "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", gauge, "W", "Default power limit (in W).", "field 189"},
+	{device.PowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", gauge, "W", "Power limit that the driver enforces, all limiters counted (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
+	{device.SlowdownTemp, "DCGM_FI_DEV_SLOWDOWN_TEMP", gauge, "C", "Temperature at which the hardware slows down (in C).", "nvmlDeviceGetTemperatureThreshold"},
+	{device.ThermalMargin, "DCGM_FI_DEV_GPU_TEMP_LIMIT", gauge, "C", "Degrees left until the nearest slowdown (in C).", "nvmlDeviceGetMarginTemperature, or slowdown temperature less GPU temperature"},
+	{device.ClockEvents, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", gauge, "bits", "Why clocks are held down, as a bitmask.", "nvmlDeviceGetCurrentClocksEventReasons"},
+	{device.ClockEvents, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", gauge, "bits", "Why clocks are held down, as a bitmask; the older name.", "nvmlDeviceGetCurrentClocksEventReasons"},
+	{device.NVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", counter, "MB/s", "Data over all NVLinks, both ways (in MB/s, although it is typed as a counter).", "fields 138 and 139, differenced"},
+	{device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU has its licence.", "nvmlDeviceGetGridLicensableFeatures_v4"},
+	{device.EngineActive, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gauge, "0..1", "Part of the time that the graphics or compute engine is active.", "GPM 1"},
+	{device.SMActive, "DCGM_FI_PROF_SM_ACTIVE", gauge, "0..1", "Part of the cycles in which an SM has a warp, averaged over the SMs.", "GPM 2"},
+	{device.SMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", gauge, "0..1", "Resident warps, of those that fit.", "GPM 3"},
+	{device.TensorActive, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", gauge, "0..1", "Part of the cycles in which the tensor pipes are active.", "GPM 5"},
+	{device.DRAMActive, "DCGM_FI_PROF_DRAM_ACTIVE", gauge, "0..1", "Part of the cycles in which the memory sends or receives.", "GPM 10"},
+	{device.FP64Active, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", gauge, "0..1", "Part of the cycles in which the FP64 pipes are active.", "GPM 11"},
+	{device.FP32Active, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", gauge, "0..1", "Part of the cycles in which the FP32 pipes are active.", "GPM 12"},
+	{device.FP16Active, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", gauge, "0..1", "Part of the cycles in which the FP16 pipes are active.", "GPM 13"},
+	{device.PCIeTx, "DCGM_FI_PROF_PCIE_TX_BYTES", gauge, "B/s", "Bytes sent over PCIe each second.", "GPM 20, or field 197 differenced"},
+	{device.PCIeRx, "DCGM_FI_PROF_PCIE_RX_BYTES", gauge, "B/s", "Bytes received over PCIe each second.", "GPM 21, or field 198 differenced"},
 	{device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"},
 	{device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"},
 	{device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
@@ -83,6 +103,10 @@ var (
 	throttled      = own{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Seconds for which the device's clocks have been held down, by reason, since the driver was loaded."}
 	linkBytes      = own{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all of the device's NVLinks since the driver was loaded."}
 	powerRoom      = own{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Watts between what the device draws and its enforced limit."}
+	pcieBytes      = own{"plimsoll_device_pcie_bytes_total", counter, append(deviceLabels, "direction"), "Bytes over PCIe since the driver was loaded."}
+	memoryRoom     = own{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Bytes of the device's memory that are free."}
+	thermalRoom    = own{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Degrees between the device's temperature and the nearest slowdown; below 0 it is slowed down."}
+	bogusValues    = own{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that can't be, such as 1000 degrees; they are left out."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
 	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
@@ -92,7 +116,7 @@ var (
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, powerRoom, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
+var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
 const driverVersion = "DCGM_FI_DRIVER_VERSION"
@@ -101,17 +125,52 @@ const driverVersion = "DCGM_FI_DRIVER_VERSION"
 // follows, and container, namespace and pod where something holds the device.
 var dcgmLabels = []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
 
+// traffic is what is counted in each direction.
+var traffic = []struct {
+	field     device.Field
+	own       own
+	direction string
+}{
+	{device.NVLinkRx, linkBytes, "receive"},
+	{device.NVLinkTx, linkBytes, "transmit"},
+	{device.PCIeRxBytes, pcieBytes, "receive"},
+	{device.PCIeTxBytes, pcieBytes, "transmit"},
+}
+
 // reasons for which clocks are held down, and the field that counts each.
 var reasons = []struct {
 	field device.Field
 	name  string
 }{
 	{device.BoardLimitViolation, "board_limit"},
+	{device.HWPowerBrake, "hw_power_brake"},
+	{device.HWThermalSlowdown, "hw_thermal"},
 	{device.LowUtilViolation, "low_utilisation"},
 	{device.PowerViolation, "power"},
 	{device.ReliabilityViolation, "reliability"},
+	{device.SWThermalSlowdown, "sw_thermal"},
 	{device.SyncBoostViolation, "sync_boost"},
 	{device.ThermalViolation, "thermal"},
+}
+
+// fieldName is what a field is called where it is no metric of its own.
+func fieldName(f device.Field) string {
+	for _, row := range fields {
+		if row.field == f {
+			return row.name
+		}
+	}
+	for _, row := range reasons {
+		if row.field == f {
+			return "throttled_" + row.name
+		}
+	}
+	for _, row := range traffic {
+		if row.field == f {
+			return row.own.name + "_" + row.direction
+		}
+	}
+	return ""
 }
 
 // severity of an XID, after NVIDIA's catalogue.

@@ -190,6 +190,7 @@ func (k *known) take(o outcome) {
 	if o.err == nil {
 		k.reading = o.reading
 		k.trackIdle(o.reading)
+		k.countBogus(o.reading)
 	}
 }
 

@@ -44,7 +44,7 @@ const (
 	FBFree                                 // MiB
 	FBUsed                                 // MiB
 	FBReserved                             // MiB
-	PowerLimit                             // W
+	PowerLimit                             // W that the driver enforces, all limiters counted
 	CorrectableRemappedRows                // count
 	UncorrectableRemappedRows              // count
 	RowRemapFailure                        // 0 or 1
@@ -65,6 +65,30 @@ const (
 	ReliabilityViolation                   // ns
 	NVLinkTx                               // bytes of data since the driver was loaded
 	NVLinkRx                               // bytes of data since the driver was loaded
+	NVLinkBandwidth                        // MB/s, both directions
+	PCIeTxBytes                            // bytes since the driver was loaded
+	PCIeRxBytes                            // bytes since the driver was loaded
+	PCIeTx                                 // B/s
+	PCIeRx                                 // B/s
+	EngineActive                           // 0..1 of the time
+	SMActive                               // 0..1 of the SMs' cycles
+	SMOccupancy                            // 0..1 of the warps that fit
+	TensorActive                           // 0..1 of the cycles
+	DRAMActive                             // 0..1 of the cycles
+	FP64Active                             // 0..1 of the cycles
+	FP32Active                             // 0..1 of the cycles
+	FP16Active                             // 0..1 of the cycles
+	PowerManagementLimit                   // W, as set
+	PowerMin                               // W, the least that can be set
+	PowerMax                               // W, the most that can be set
+	PowerDefault                           // W
+	ClockEvents                            // bits of why clocks are held down, as NVML numbers them
+	SlowdownTemp                           // °C at which the hardware slows down
+	ThermalMargin                          // °C left until the nearest slowdown
+	VGPULicensed                           // 0 or 1
+	SWThermalSlowdown                      // ns that the driver held clocks down for heat
+	HWThermalSlowdown                      // ns that the hardware halved clocks for heat
+	HWPowerBrake                           // ns that the hardware halved clocks when told to from outside
 	NumFields
 )
 
@@ -72,12 +96,30 @@ const (
 // absent, never 0.
 type Reading struct {
 	Time   time.Time
+	Calls  []Call // that were made for it, in order
 	values [NumFields]float64
 	has    [NumFields]bool
+	bogus  [NumFields]bool
 }
 
-// Set a field's value.
-func (r *Reading) Set(f Field, v float64) { r.values[f], r.has[f] = v, true }
+// Call is one call of the vendor's library.
+type Call struct {
+	Name string
+	Took time.Duration
+}
+
+// Set a field's value. One that can't be is left out, and Bogus tells of it:
+// drivers are known to give nonsense.
+func (r *Reading) Set(f Field, v float64) {
+	if !plausible(f, v) {
+		r.bogus[f] = true
+		return
+	}
+	r.values[f], r.has[f] = v, true
+}
+
+// Bogus is true where the device told a value that can't be.
+func (r *Reading) Bogus(f Field) bool { return r.bogus[f] }
 
 // Get a field's value; ok is false where the device could not tell.
 func (r *Reading) Get(f Field) (v float64, ok bool) { return r.values[f], r.has[f] }

@@ -16,14 +16,17 @@ import (
 const (
 	wordCount, wordInitResult, wordGone, wordReleaseFD        = 0, 1, 2, 3
 	wordCalls, wordInits, wordShutdowns, wordXIDWritten       = 6, 7, 8, 9
-	wordStallCount, wordXIDRing, wordDevices                  = 11, 16, 64
-	deviceWords, maxDevices                                   = 40, 16
+	wordStallCount, wordLatency, wordDriver, wordSamples      = 11, 12, 13, 14
+	wordXIDRing, wordDevices                                  = 16, 64
+	deviceWords, maxDevices                                   = 64, 16
 	devState, devUnsupported, devSerial, devAbsent            = 0, 1, 2, 3
 	devSMClock, devMemClock, devTemperature, devPower         = 5, 6, 7, 8
 	devPowerLimit, devEnergy, devReplay, devUtil, devMemUtil  = 9, 10, 11, 12, 13
 	devEnc, devDec, devTotal, devUsed, devReserved            = 14, 15, 16, 17, 18
 	devCorrectable, devUncorrectable, devFailed, devMemTemp   = 19, 20, 21, 22
-	devSwitchless                                             = 24
+	devSwitchless, devFailing, devFailure                     = 24, 25, 26
+	devSlowdown, devMargin, devPowerSet, devEvents            = 27, 28, 29, 30
+	devLicensed, devNarrow, devNVLink, devPCIe, devGPM        = 31, 32, 33, 34, 35
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 
@@ -86,6 +89,7 @@ func openFake(t *testing.T) *fake {
 		f.healthy(i)
 	}
 	f.set(wordCount, 8)
+	f.set(wordDriver, 580)
 	return f
 }
 
@@ -96,6 +100,7 @@ func (f *fake) healthy(i int) {
 		devState: stateOK, devSerial: 0xa0 + n, devSMClock: 1980, devMemClock: 2619, devTemperature: 40 + n, devPower: 300_000 + n,
 		devPowerLimit: 700_000, devEnergy: 5_000_000 + n, devReplay: n, devUtil: 10 + n, devMemUtil: 5, devEnc: 1, devDec: 2,
 		devTotal: 81559 << 20, devUsed: 1000 << 20, devReserved: 559 << 20, devCorrectable: 3, devUncorrectable: 1, devFailed: 0, devMemTemp: 50 + n,
+		devSlowdown: 89, devMargin: 47 - n, devPowerSet: 650_000, devEvents: 4, devLicensed: 2, devNVLink: 1000, devPCIe: 5_000_000_000, devGPM: 40,
 	} {
 		f.device(i, word, value)
 	}

@@ -21,11 +21,12 @@ import (
 type Source struct {
 	lib nvml.Interface
 	log *slog.Logger
+	now func() time.Time
 
 	mu      sync.Mutex
 	up      bool
 	getters []getter // those that the loaded library has
-	handles map[string]nvml.Device
+	units   map[string]*unit
 	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
 	events  nvml.EventSet
@@ -37,7 +38,7 @@ func New(path string, log *slog.Logger) *Source {
 	if path != "" {
 		options = append(options, nvml.WithLibraryPath(path))
 	}
-	return &Source{lib: nvml.New(options...), log: log, handles: map[string]nvml.Device{}, uuids: map[nvml.Device]string{}}
+	return &Source{lib: nvml.New(options...), log: log, now: time.Now, units: map[string]*unit{}, uuids: map[nvml.Device]string{}}
 }
 
 // Devices loads the library if need be and lists its devices. A device that
@@ -90,7 +91,8 @@ func (s *Source) add(index int) error {
 	}
 	d.TellsXIDs = s.register(handle)
 	s.devices = append(s.devices, d)
-	s.handles[d.UUID], s.uuids[handle] = handle, d.UUID
+	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver)}
+	s.uuids[handle] = d.UUID
 	return nil
 }
 
@@ -120,34 +122,25 @@ func describe(handle nvml.Device, index int) (device.Device, error) {
 // Read one device. What it doesn't support is absent from the reading.
 func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	s.mu.Lock()
-	handle, ok := s.handles[d.UUID]
+	u, ok := s.units[d.UUID]
 	getters := s.getters
 	s.mu.Unlock()
 	if !ok {
 		return device.Reading{}, errGone
 	}
-	r := device.Reading{Time: time.Now()}
-	told, failure := 0, nvml.SUCCESS
-	for _, g := range getters {
-		switch ret := g.get(handle, &r); ret {
-		case nvml.SUCCESS:
-			told++
-		case nvml.ERROR_NOT_SUPPORTED:
-		case nvml.ERROR_GPU_IS_LOST:
-			return device.Reading{}, device.ErrLost
-		case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
-			s.mu.Lock()
-			s.reset()
-			s.mu.Unlock()
-			return device.Reading{}, fmt.Errorf("%w: %s", errGone, message(ret))
-		default:
-			failure = ret
-		}
-	}
-	if told == 0 && failure != nvml.SUCCESS {
+	switch r, told, failure := u.tell(getters, s.now()); {
+	case failure == nvml.ERROR_GPU_IS_LOST:
+		return device.Reading{}, device.ErrLost
+	case failure == nvml.ERROR_UNINITIALIZED, failure == nvml.ERROR_DRIVER_NOT_LOADED:
+		s.mu.Lock()
+		s.reset()
+		s.mu.Unlock()
+		return device.Reading{}, fmt.Errorf("%w: %s", errGone, message(failure))
+	case told == 0 && failure != nvml.SUCCESS:
 		return device.Reading{}, fmt.Errorf("it answers no call: %s", message(failure))
+	default:
+		return r, nil
 	}
-	return r, nil
 }
 
 // errGone is what Read answers between the driver's going and the next Devices.
@@ -165,16 +158,25 @@ func (s *Source) look() error {
 	}
 	s.getters = s.getters[:0:0]
 	for _, g := range getters {
-		switch {
-		case s.has(g.symbol):
-			s.getters = append(s.getters, g)
-		case g.instead != nil:
-			s.getters = append(s.getters, getter{get: g.instead})
-		default:
+		if found := s.find(&g); found != nil {
+			s.getters = append(s.getters, *found)
+		} else {
 			s.log.Info("this driver has no such call; its metrics are absent", "call", g.symbol)
 		}
 	}
 	return nil
+}
+
+// find the first of a getter and those instead of it that the library has.
+func (s *Source) find(g *getter) *getter {
+	for g != nil && !s.hasAll(append(slices.Clip(g.also), g.symbol)) {
+		g = g.instead
+	}
+	return g
+}
+
+func (s *Source) hasAll(symbols []string) bool {
+	return !slices.ContainsFunc(symbols, func(symbol string) bool { return !s.has(symbol) })
 }
 
 func (s *Source) has(symbol string) bool { return s.lib.Extensions().LookupSymbol(symbol) == nil }
@@ -184,10 +186,13 @@ func (s *Source) reset() {
 	if s.events != nil {
 		_ = s.events.Free() // of a driver that may be gone
 	}
+	for _, u := range s.units {
+		u.free()
+	}
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
-	s.up, s.handles, s.uuids, s.devices, s.events = false, map[string]nvml.Device{}, map[nvml.Device]string{}, nil, nil
+	s.up, s.units, s.uuids, s.devices, s.events = false, map[string]*unit{}, map[nvml.Device]string{}, nil, nil
 }
 
 // watchXIDs asks for critical events; a driver that has none simply has no XIDs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,22 @@ func list(t *testing.T, s *Source) []device.Device {
 
 func want(t *testing.T, r device.Reading, f device.Field, v float64) {
 	t.Helper()
-	if got, ok := r.Get(f); !ok || got != v {
+	if got, ok := r.Get(f); !ok || math.Abs(got-v) > 1e-9*v {
 		t.Errorf("field %d is %g (%t), want %g", f, got, ok, v)
+	}
+}
+
+// clocked reads a device at a time since its first reading, and fails on errors.
+func (s *Source) clocked(t *testing.T, d device.Device) func(since time.Duration) device.Reading {
+	start := time.Now()
+	return func(since time.Duration) device.Reading {
+		t.Helper()
+		s.now = func() time.Time { return start.Add(since) }
+		r, err := s.Read(context.Background(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
 }
 
@@ -59,10 +74,13 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.TellsXIDs {
 		t.Fatalf("%+v", d)
 	}
-	r, err := s.Read(context.Background(), d)
-	if err != nil {
-		t.Fatal(err)
+	read := s.clocked(t, d)
+	first := read(0)
+	for _, field := range []device.Field{device.NVLinkBandwidth, device.PCIeTx, device.EngineActive} {
+		absent(t, first, field) // of the time between two readings
 	}
+	f.device(2, devNVLink, 3000)
+	r := read(2 * time.Second)
 	for field, v := range map[device.Field]float64{
 		device.SMClock: 1980, device.MemClock: 2619, device.GPUTemp: 42, device.MemoryTemp: 52, device.PowerUsage: 300.002, device.PowerLimit: 700,
 		device.TotalEnergy: 5_000_002, device.PCIeReplay: 2, device.GPUUtil: 12, device.MemCopyUtil: 5, device.EncUtil: 1, device.DecUtil: 2,
@@ -72,7 +90,13 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		device.RetiredSingle: 29e9 + 2, device.RetiredDouble: 30e9 + 2, device.RetiredPending: 31e9 + 2,
 		device.PowerViolation: 74e9 + 2, device.ThermalViolation: 75e9 + 2, device.SyncBoostViolation: 76e9 + 2,
 		device.BoardLimitViolation: 77e9 + 2, device.LowUtilViolation: 78e9 + 2, device.ReliabilityViolation: 79e9 + 2,
-		device.NVLinkTx: 1024 * (138e9 + 2), device.NVLinkRx: 1024 * (139e9 + 2),
+		device.SWThermalSlowdown: 251e9 + 2, device.HWThermalSlowdown: 252e9 + 2, device.HWPowerBrake: 253e9 + 2,
+		device.NVLinkTx: 1024 * 3138, device.NVLinkRx: 1024 * 3139, device.NVLinkBandwidth: 2.048,
+		device.PCIeTxBytes: 5e9 + 197, device.PCIeRxBytes: 5e9 + 198, device.PCIeTx: 20 << 20, device.PCIeRx: 21 << 20,
+		device.EngineActive: 0.41, device.SMActive: 0.42, device.SMOccupancy: 0.43, device.TensorActive: 0.45, device.DRAMActive: 0.5,
+		device.FP64Active: 0.51, device.FP32Active: 0.52, device.FP16Active: 0.53,
+		device.PowerManagementLimit: 650, device.PowerMin: 100.002, device.PowerMax: 200.002, device.PowerDefault: 300.002,
+		device.ClockEvents: 4, device.SlowdownTemp: 89, device.ThermalMargin: 45, device.VGPULicensed: 1,
 		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0,
 	} {
 		want(t, r, field, v)
@@ -118,6 +142,9 @@ func TestUnsupportedAndBogusValuesAreAbsent(t *testing.T) {
 		}
 		for _, field := range fields {
 			absent(t, r, field)
+			if r.Bogus(field) != (i == 1) {
+				t.Errorf("field %d of device %d: bogus is %t", field, i, r.Bogus(field))
+			}
 		}
 		want(t, r, device.PowerLimit, 700)
 	}
@@ -268,13 +295,129 @@ func TestCallsPerReadingAreBounded(t *testing.T) {
 	}
 	s := f.open()
 	devices := list(t, s)
-	before := f.get(wordCalls)
-	if _, err := s.Read(context.Background(), devices[0]); err != nil {
-		t.Fatal(err)
+	read := s.clocked(t, devices[0])
+	for i, extra := range []uint64{3, 1, 1} { // once it is asked for support and two samples; then a sample comes before the metrics
+		before := f.get(wordCalls)
+		read(time.Duration(i) * time.Second)
+		if calls := f.get(wordCalls) - before; calls != uint64(len(getters))+extra {
+			t.Errorf("reading %d takes %d calls, want one for each of %d getters and %d", i, calls, len(getters), extra)
+		}
 	}
-	if calls := f.get(wordCalls) - before; calls != uint64(len(getters)) {
-		t.Errorf("a reading takes %d calls, want one for each of %d getters", calls, len(getters))
+}
+
+// A device's monitors are refreshed ten times a second: a sample too soon would
+// tell of nothing.
+func TestSamplesAreTakenApartAndGivenBack(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
 	}
+	s := f.open()
+	read := s.clocked(t, list(t, s)[0])
+	read(0)
+	absent(t, read(99*time.Millisecond), device.TensorActive)
+	want(t, read(100*time.Millisecond), device.TensorActive, 0.45)
+	f.device(0, devGPM, 20)
+	want(t, read(150*time.Millisecond), device.TensorActive, 0.45)
+	want(t, read(200*time.Millisecond), device.TensorActive, 0.25)
+	if n := f.get(wordSamples); n != 2 {
+		t.Errorf("%d samples are kept, want 2", n)
+	}
+	if err := s.Close(); err != nil || f.get(wordSamples) != 0 {
+		t.Errorf("%d samples are left: %v", f.get(wordSamples), err)
+	}
+}
+
+func TestBeforeHopperPCIeIsTheRateOfItsCounters(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.unsupported(0, 1<<15)
+	f.device(1, devNarrow, 1)
+	f.unsupported(1, 1<<15)
+	s := f.open()
+	devices := list(t, s)
+	read, narrow := s.clocked(t, devices[0]), s.clocked(t, devices[1])
+	absent(t, read(0), device.PCIeTx)
+	narrow(0)
+	f.device(0, devPCIe, 8_000_000_000)
+	f.device(1, devPCIe, 8_000_000_000)
+	r := read(2 * time.Second)
+	want(t, r, device.PCIeTx, 1.5e9)
+	want(t, r, device.PCIeRx, 1.5e9)
+	absent(t, r, device.TensorActive)
+	for _, field := range []device.Field{device.PCIeTx, device.PCIeTxBytes} {
+		absent(t, narrow(2*time.Second), field) // 32 bits of it wrap in a tenth of a second
+	}
+	f.device(0, devPCIe, 0)
+	if r = read(3 * time.Second); r.Bogus(device.PCIeTx) {
+		t.Error("a counter that began anew makes a rate")
+	}
+	absent(t, r, device.PCIeTx)
+}
+
+func TestFieldsThatMovedAreAskedAsTheDriverHasThem(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	for driver, want := range map[uint64]float64{550: 0, 570: 251e9, 580: 251e9, 590: 0, 595: 269e9, 600: 269e9} {
+		f.set(wordDriver, driver)
+		s := f.open()
+		r := s.clocked(t, list(t, s)[0])(0)
+		if got, ok := r.Get(device.SWThermalSlowdown); got != want || ok != (want > 0) {
+			t.Errorf("driver %d: slowed down for %g ns (%t), want %g", driver, got, ok, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHeatLeftUntilTheSlowdown(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.unsupported(0, 1<<19)
+	f.unsupported(1, 1<<19|1<<18)
+	s := f.open()
+	devices := list(t, s)
+	want(t, s.clocked(t, devices[0])(0), device.ThermalMargin, 49) // of 89 °C
+	absent(t, s.clocked(t, devices[1])(0), device.ThermalMargin)
+}
+
+func TestLicence(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.device(0, devLicensed, 0)
+	f.device(1, devLicensed, 1)
+	s := f.open()
+	devices := list(t, s)
+	absent(t, s.clocked(t, devices[0])(0), device.VGPULicensed)
+	want(t, s.clocked(t, devices[1])(0), device.VGPULicensed, 0)
+}
+
+func TestACallThatFailsCostsItsOwnFieldsAlone(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.device(0, devFailing, 1<<2|1<<21)
+	f.device(0, devFailure, 999)
+	s := f.open()
+	read := s.clocked(t, list(t, s)[0])
+	read(0)
+	r := read(time.Second)
+	absent(t, r, device.PowerUsage)
+	absent(t, r, device.TensorActive)
+	want(t, r, device.PowerLimit, 700)
+	f.device(0, devFailing, 0)
+	read(2 * time.Second)
+	want(t, read(3*time.Second), device.TensorActive, 0.45)
 }
 
 func TestNoLibraryIsAnErrorThatSaysSo(t *testing.T) {

@@ -58,6 +58,7 @@ type live struct {
 	energyMJ    float64
 	temperature float64
 	hotNS       float64 // throttled by heat
+	moved       traffic
 	at          time.Time
 }
 
@@ -182,7 +183,6 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	r.Set(device.GPUTemp, math.Round(temperature))
 	r.Set(device.MemoryTemp, math.Round(temperature+8))
 	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
-	r.Set(device.PowerLimit, 700)
 	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
 	r.Set(device.PCIeReplay, 0)
 	r.Set(device.EncUtil, 0)
@@ -194,11 +194,11 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	r.Set(device.FBUsedRatio, used/(float64(d.MemoryMiB)-reserved))
 	r.Set(device.ECCSingleVolatile, 0)
 	r.Set(device.ECCDoubleVolatile, 0)
-	r.Set(device.PowerViolation, 0)
-	r.Set(device.ThermalViolation, math.Round(l.hotNS))
 	r.Set(device.CorrectableRemappedRows, 0)
 	r.Set(device.UncorrectableRemappedRows, 0)
 	r.Set(device.RowRemapFailure, 0)
+	l.activity(&r, dt, len(d.Links) > 0)
+	l.restraint(&r, temperature)
 	return r
 }
 

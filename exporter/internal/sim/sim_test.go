@@ -174,6 +174,11 @@ func TestScenarioThermalThrottlesTheHotDevice(t *testing.T) {
 		temperature, _ := after.Get(device.GPUTemp)
 		from, _ := before.Get(device.ThermalViolation)
 		to, _ := after.Get(device.ThermalViolation)
+		left, _ := after.Get(device.ThermalMargin)
+		events, _ := after.Get(device.ClockEvents)
+		if (left <= 0) != throttles || (int(events)&eventHWThermal != 0) != throttles {
+			t.Errorf("device %d has %g °C left and clock events %g", index, left, events)
+		}
 		if (temperature >= throttleAt) != throttles || (to-from == 10e9) != throttles {
 			t.Errorf("device %d is at %g °C and was throttled for %g ns of 10 s", index, temperature, to-from)
 		}

@@ -16,18 +16,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
 
 /* Words of the whole library. */
-enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, XID_RING = 16, DEVICES = 64 };
-enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 40 };
+enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
+enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64 };
 
 /* Words of a device. */
 enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
-	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS
+	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS,
+	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -64,7 +66,15 @@ static void stall(void)
 	words[STALLED]--;
 }
 
-/* What every call on a device goes through. Bit `call` of UNSUPPORTED refuses it. */
+static void wait_a_little(void)
+{
+	struct timespec t = { 0, (long)words[LATENCY_US] * 1000 };
+	if (t.tv_nsec)
+		nanosleep(&t, NULL);
+}
+
+/* What every call on a device goes through, after LATENCY_US. Bit `call` of
+ * UNSUPPORTED refuses it, and of FAILING makes it answer FAILURE. */
 static ret enter(dev d, int call)
 {
 	words[CALLS]++;
@@ -74,12 +84,15 @@ static ret enter(dev d, int call)
 		return INVALID_ARGUMENT;
 	_Atomic uint64_t *w = of(d->n);
 	w[DEVICE_CALLS]++;
+	wait_a_little();
 	switch (w[STATE]) {
 	case STATE_LOST: return IS_LOST;
 	case STATE_HUNG: stall(); break;
 	case STATE_RESET_REQUIRED: return RESET_REQUIRED;
 	case STATE_BROKEN: return UNKNOWN;
 	}
+	if (w[FAILING] >> call & 1)
+		return (ret)w[FAILURE];
 	return w[UNSUPPORTED] >> call & 1 ? NOT_SUPPORTED : SUCCESS;
 }
 
@@ -131,7 +144,7 @@ const char *nvmlErrorString(ret r)
 ret nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
 	words[CALLS]++;
-	snprintf(version, length, "580.1.fake");
+	snprintf(version, length, "%u.1.fake", (unsigned)words[DRIVER]);
 	return SUCCESS;
 }
 
@@ -182,6 +195,19 @@ NUMBER(nvmlDeviceGetPowerUsage, unsigned, 2, POWER)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, 3, POWER_LIMIT)
 NUMBER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, 4, ENERGY)
 NUMBER(nvmlDeviceGetPcieReplayCounter, unsigned, 5, REPLAY)
+NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, 16, POWER_SET)
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 17, EVENTS)
+#ifndef OLD_DRIVER
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 17, EVENTS)
+#endif
+
+ret nvmlDeviceGetTemperatureThreshold(dev d, int kind, unsigned *celsius)
+{
+	ret r = enter(d, 18);
+	if (r == SUCCESS)
+		*celsius = (unsigned)of(d->n)[SLOWDOWN];
+	return kind == 1 ? r : INVALID_ARGUMENT;
+}
 
 ret nvmlDeviceGetMinorNumber(dev d, unsigned *minor)
 {
@@ -289,27 +315,130 @@ ret nvmlDeviceGetRemappedRows(dev d, unsigned *correctable, unsigned *uncorrecta
 	return r;
 }
 
+struct margin { unsigned version; int celsius; };
+
+ret nvmlDeviceGetMarginTemperature(dev d, struct margin *m)
+{
+	ret r = enter(d, 19);
+	if (r == SUCCESS && m->version != (sizeof *m | 1 << 24))
+		return 25;
+	if (r == SUCCESS)
+		m->celsius = (int)of(d->n)[MARGIN];
+	return r;
+}
+
+struct feature { int code; unsigned licensed; char info[128], product[128]; unsigned enabled; struct { unsigned year; unsigned short month, day, hour, min, sec; unsigned char status; } expiry; };
+struct features { int supported; unsigned count; struct feature feature[3]; };
+
+/* LICENSED is 0 where no licence is needed, 1 where it lacks, and 2. */
+ret nvmlDeviceGetGridLicensableFeatures_v4(dev d, struct features *f)
+{
+	ret r = enter(d, 20);
+	if (r != SUCCESS)
+		return r;
+	memset(f, 0, sizeof *f);
+	f->supported = of(d->n)[LICENSED] > 0;
+	f->count = f->supported;
+	f->feature[0].licensed = of(d->n)[LICENSED] > 1;
+	return SUCCESS;
+}
+
 struct field { unsigned id, scope; long long timestamp, latency; int type; ret result; union { double d; unsigned u; unsigned long long l; } value; };
 
-/* The call succeeds; each value has its own return code. */
+/* Answers a value, or not. Drivers from 595 on count slowdowns in 269-271, and
+ * those before in 251-253; to either the other three ids are something else. */
+static ret answer(dev d, struct field *f)
+{
+	_Atomic uint64_t *w = of(d->n);
+	unsigned id = f->id, first = words[DRIVER] < 595 ? 251 : 269;
+	f->type = 3;
+	if ((id >= 3 && id <= 6) || (id >= 29 && id <= 31) || (id >= 74 && id <= 79) || (id >= first && id < first + 3)) {
+		f->value.l = 1000000000ull * id + d->n;
+	} else if ((id >= 251 && id <= 253) || (id >= 269 && id <= 271)) {
+		f->value.l = 7;
+	} else if ((id == 138 || id == 139) && f->scope == 0xffffffff) {
+		f->value.l = w[NVLINK_KIB] + id;
+	} else if (id >= 187 && id <= 189) {
+		f->type = 1;
+		f->value.u = (id - 186) * 100000 + d->n;
+	} else if (id == 197 || id == 198) {
+		f->type = w[NARROW] ? 1 : 3;
+		f->value.l = w[PCIE_BYTES] + id;
+	} else if (id == 82) {
+		f->type = 1;
+		f->value.u = (unsigned)w[MEMORY_TEMP];
+	} else {
+		return NOT_SUPPORTED;
+	}
+	return SUCCESS;
+}
+
+/* The call succeeds; each value has its own return code, and is undefined where
+ * that is a failure. */
 ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 {
 	ret r = enter(d, 57);
 	for (int i = 0; r == SUCCESS && i < n; i++) {
-		unsigned id = values[i].id;
-		int counts = (id >= 3 && id <= 6) || (id >= 29 && id <= 31) || (id >= 74 && id <= 79);
-		int links = (id == 138 || id == 139) && values[i].scope == 0xffffffff;
-		values[i].result = (id == 82 || counts || links) && !(of(d->n)[UNSUPPORTED] >> 11 & 1) ? SUCCESS : NOT_SUPPORTED;
-		values[i].type = id == 82 ? 1 : 3;
-		values[i].value.l = 0xdeadbeefdeadbeef; /* undefined where it failed */
-		if (values[i].result != SUCCESS)
-			continue;
-		if (id == 82)
-			values[i].value.u = (unsigned)of(d->n)[MEMORY_TEMP];
-		else
-			values[i].value.l = 1000000000ull * id + d->n;
+		values[i].value.l = 0xdeadbeefdeadbeef;
+		values[i].result = of(d->n)[UNSUPPORTED] >> 11 & 1 ? NOT_SUPPORTED : answer(d, &values[i]);
 	}
 	return r;
+}
+
+struct sample { int n; unsigned long long number; };
+struct gpm_support { unsigned version, supported; };
+struct gpm_metric { unsigned id; ret result; double value; char *info[3]; };
+struct gpm_question { unsigned version, count; struct sample *one, *two; struct gpm_metric metric[333]; };
+
+/* Bit 15 of UNSUPPORTED is a device before Hopper: asking it succeeds. */
+ret nvmlGpmQueryDeviceSupport(dev d, struct gpm_support *s)
+{
+	ret r = enter(d, 56);
+	if (r == SUCCESS)
+		s->supported = !(of(d->n)[UNSUPPORTED] >> 15 & 1);
+	return r;
+}
+
+ret nvmlGpmSampleAlloc(struct sample **s)
+{
+	words[CALLS]++;
+	words[SAMPLES]++;
+	*s = calloc(1, sizeof **s);
+	return SUCCESS;
+}
+
+ret nvmlGpmSampleFree(struct sample *s)
+{
+	words[CALLS]++;
+	words[SAMPLES]--;
+	free(s);
+	return SUCCESS;
+}
+
+ret nvmlGpmSampleGet(dev d, struct sample *s)
+{
+	static unsigned long long taken;
+	ret r = enter(d, 21);
+	if (r == SUCCESS)
+		*s = (struct sample){ d->n, ++taken };
+	return r;
+}
+
+/* Percentages are GPM_UTIL and the metric's id, rates the id in MiB/s; the older
+ * sample comes first. */
+ret nvmlGpmMetricsGet(struct gpm_question *q)
+{
+	words[CALLS]++;
+	if (words[GONE] || !words[READY])
+		return UNINITIALIZED;
+	if (q->version != 1 || !q->one->number || q->one->number >= q->two->number || q->one->n != q->two->n)
+		return INVALID_ARGUMENT;
+	for (unsigned i = 0; i < q->count; i++) {
+		struct gpm_metric *m = &q->metric[i];
+		m->result = SUCCESS;
+		m->value = m->id < 20 ? of(q->one->n)[GPM_UTIL] + m->id : m->id;
+	}
+	return SUCCESS;
 }
 #endif
 

@@ -1,0 +1,29 @@
+package device
+
+import "math"
+
+// limits of what a field's value can be; every other one is 0 or more, and less
+// than what drivers give for "unknown" in 64 bits.
+var limits = map[Field][2]float64{
+	SMClock: {0, 10_000}, MemClock: {0, 50_000},
+	GPUTemp: {0, 200}, MemoryTemp: {0, 200}, SlowdownTemp: {1, 200}, ThermalMargin: {-200, 200},
+	PowerUsage: {0, 10_000}, PowerLimit: {1, 10_000}, PowerManagementLimit: {1, 10_000},
+	PowerMin: {0, 10_000}, PowerMax: {1, 10_000}, PowerDefault: {1, 10_000},
+	GPUUtil: {0, 100}, MemCopyUtil: {0, 100}, EncUtil: {0, 100}, DecUtil: {0, 100},
+	FBFree: {0, 1 << 24}, FBUsed: {0, 1 << 24}, FBReserved: {0, 1 << 24}, FBTotal: {1, 1 << 24}, FBUsedRatio: ratio,
+	EngineActive: ratio, SMActive: ratio, SMOccupancy: ratio, TensorActive: ratio, DRAMActive: ratio,
+	FP64Active: ratio, FP32Active: ratio, FP16Active: ratio,
+	RowRemapFailure: {0, 1}, VGPULicensed: {0, 1},
+	PCIeTx: {0, 1e12}, PCIeRx: {0, 1e12}, NVLinkBandwidth: {0, 1e8},
+}
+
+// ratio has some room above 1: two counters are not read in the same cycle.
+var ratio = [2]float64{0, 1.01}
+
+func plausible(f Field, v float64) bool {
+	within, ok := limits[f]
+	if !ok {
+		within = [2]float64{0, math.MaxInt64}
+	}
+	return v >= within[0] && v <= within[1] // NaN is neither
+}
