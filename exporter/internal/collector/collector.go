@@ -54,6 +54,8 @@ type Collector struct {
 // known is what is remembered of a device between collections.
 type known struct {
 	device   device.Device
+	parent   *known   // of an instance
+	parts    []*known // instances of a device
 	reading  device.Reading
 	fresh    bool // read in the last collection
 	lost     bool
@@ -127,7 +129,12 @@ func (c *Collector) Collect(ctx context.Context) error {
 func (c *Collector) publish(now time.Time) {
 	var devices []device.Device
 	for _, v := range c.vendors {
-		devices = append(devices, v.devices...)
+		for _, d := range v.devices {
+			devices = append(devices, d)
+			for _, part := range c.known[d.UUID].parts {
+				devices = append(devices, part.device)
+			}
+		}
 	}
 	pods, podErr := c.pods.Last()
 	families := c.render(now, devices, pods, podErr)

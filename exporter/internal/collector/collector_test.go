@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -41,6 +42,8 @@ type box struct {
 	reads  map[string]int
 	xids   []device.XID
 	err    error
+
+	instances []device.Instance // of the first device
 }
 
 func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
@@ -80,6 +83,19 @@ func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
 		return device.Reading{}, errors.New("GPU requires reset")
 	}
 	r := device.Reading{Time: time.Now()}
+	if d.Instance != nil {
+		r.Set(device.FBUsed, 700)
+		return r, nil
+	}
+	if d.Index == 0 && b.instances != nil {
+		r.MIG = true
+		for _, i := range b.instances {
+			part := d
+			i.Parent = d.UUID
+			part.UUID, part.Instance = fmt.Sprintf("MIG-%d-%d-%d", d.Index, i.GI, i.CI), &i
+			r.Instances = append(r.Instances, part)
+		}
+	}
 	r.Set(device.GPUUtil, float64(10+d.Index))
 	r.Set(device.PowerUsage, 300)
 	r.Set(device.PowerLimit, 700)

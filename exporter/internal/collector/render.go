@@ -42,36 +42,51 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	for _, name := range s.unsupported {
 		p.own(unsupported, 1, c.cfg.Node, name)
 	}
+	held := holders(pods, devices)
 	for _, d := range devices {
 		k := c.known[d.UUID]
-		holders := holdersOf(pods, d)
-		c.renderDevice(p, s, k, holders)
-		c.renderOwn(p, now, k, holders)
+		c.renderDevice(p, s, k, held)
+		c.renderOwn(p, now, k, held[d.UUID])
 	}
-	c.renderNode(p, devices, pods, podErr)
+	c.renderNode(p, devices, pods, held, podErr)
 	return p.families()
 }
 
 // renderDevice writes dcgm-exporter's metrics: one series, or one for each
-// container that holds the device.
-func (c *Collector) renderDevice(p page, s *selection, k *known, holders []podmap.Holder) {
+// container that holds the device. What the holders of a device use up together
+// stands once and names none of them, so that no sum counts it twice.
+func (c *Collector) renderDevice(p page, s *selection, k *known, held map[string][]podmap.Holder) {
+	whom, first := sameGI(k, held)
+	if !first {
+		return
+	}
 	labelSets := []labelText{text(c.dcgm(s, k.device, nil))}
-	if len(holders) > 0 {
-		labelSets = labelSets[:0]
-		for _, h := range holders {
-			labelSets = append(labelSets, text(c.dcgm(s, k.device, &h)))
+	for _, h := range whom {
+		labelSets = append(labelSets, text(c.dcgm(s, k.device, &h)))
+	}
+	together := labelSets[:1]
+	if len(whom) > 0 {
+		labelSets = labelSets[1:]
+	}
+	if len(whom) == 1 {
+		together = labelSets
+	}
+	for _, f := range s.fields {
+		v, ok := k.tell(f)
+		if !ok {
+			continue
+		}
+		each := labelSets
+		if additive(f) {
+			each = together
+		}
+		for _, labels := range each {
+			p.add(f.name, f.kind, f.help, labels, v)
 		}
 	}
-	for _, labels := range labelSets {
-		if k.fresh {
-			for _, f := range s.fields {
-				if v, ok := k.reading.Get(f.field); ok {
-					p.add(f.name, f.kind, f.help, labels, v)
-				}
-			}
-		}
-		if s.xid != nil && k.device.TellsXIDs {
-			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(k.lastXID))
+	if s.xid != nil && k.device.TellsXIDs {
+		for _, labels := range labelSets {
+			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(k.whole().lastXID))
 		}
 	}
 }
@@ -81,7 +96,12 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []labe
 	if options.ReplaceBlanks {
 		model = Model(model)
 	}
-	labels := pairs(dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, model, c.cfg.Node})
+	names, values := dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, model, c.cfg.Node}
+	if i := d.Instance; i != nil {
+		names, values = instanceLabels, slices.Insert(values, 5, giProfile(i.Profile), strconv.Itoa(i.GI))
+		values[1] = i.Parent
+	}
+	labels := pairs(names, values)
 	host := len(labels) - 1
 	switch {
 	case options.NoHostname:
@@ -104,7 +124,7 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []labe
 
 // renderOwn writes what placement needs of one device.
 func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.Holder) {
-	id := []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), Model(k.device.Model)}
+	id := []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), modelOf(k.device)}
 	p.own(deviceLost, flag(k.lost), id...)
 	p.own(deviceHung, flag(k.hung()), id...)
 	p.own(deviceFailed, flag(k.failed), id...)
@@ -149,7 +169,7 @@ func renderDerived(p page, r device.Reading, id []string) {
 			p.own(way.own, bytes, append(id[:4:4], way.direction)...)
 		}
 	}
-	if free, ok := r.Get(device.FBFree); ok {
+	if free, ok := r.Get(device.FBFree); ok && !r.MIG { // its instances tell theirs
 		p.own(memoryRoom, free*(1<<20), id...)
 	}
 	if left, ok := r.Get(device.ThermalMargin); ok {
@@ -159,72 +179,6 @@ func renderDerived(p page, r device.Reading, id []string) {
 	if draw, ok := r.Get(device.PowerUsage); ok && limited {
 		p.own(powerRoom, max(0, limit-draw), id...)
 	}
-}
-
-// renderNode counts the node's devices by resource and model. Without the
-// kubelet's word nothing is known to be free, and the counts are absent.
-func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map, podErr error) {
-	if podErr != nil {
-		p.own(mappedDevices, 0, c.cfg.Node)
-		p.own(unmapped, float64(len(devices)), c.cfg.Node, "kubelet does not answer")
-		return
-	}
-	type group struct{ resource, model string }
-	counts := map[group]map[string]float64{}
-	free, linked := map[group][]device.Device{}, map[group]bool{}
-	mapped := 0.0
-	for _, d := range devices {
-		resource, ok := pods.Allocatable[d.UUID]
-		if !ok {
-			resource, ok = pods.Allocatable[d.Minor]
-		}
-		if !ok {
-			continue
-		}
-		mapped++
-		g := group{resource, Model(d.Model)}
-		if counts[g] == nil {
-			counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
-		}
-		held := len(holdersOf(pods, d)) > 0
-		healthy := c.known[d.UUID].healthy()
-		shared := pods.Shared[d.UUID] || pods.Shared[d.Minor]
-		counts[g]["allocatable"]++
-		counts[g]["allocated"] += flag(held)
-		counts[g]["unhealthy"] += flag(!healthy)
-		if !held && healthy && !shared {
-			counts[g]["free"]++
-			free[g] = append(free[g], d)
-		}
-		linked[g] = linked[g] || len(d.Links) > 0
-	}
-	for g, states := range counts {
-		for state, n := range states {
-			p.own(nodeDevices, n, c.cfg.Node, g.resource, g.model, state)
-		}
-		if linked[g] {
-			p.own(largestFree, float64(largestGroup(free[g])), c.cfg.Node, g.resource, g.model)
-		}
-	}
-	for _, name := range []string{nodeDevices.name, largestFree.name} {
-		if f := p[name]; f != nil {
-			slices.SortFunc(f.series, func(a, b series) int { return strings.Compare(string(a.labels), string(b.labels)) })
-		}
-	}
-	p.own(mappedDevices, mapped, c.cfg.Node)
-	if missing := float64(len(devices)) - mapped; missing > 0 {
-		p.own(unmapped, missing, c.cfg.Node, "not allocatable by the kubelet")
-	}
-	for reason, n := range pods.Unmapped {
-		p.own(unmapped, float64(n), c.cfg.Node, reason)
-	}
-}
-
-func holdersOf(pods podmap.Map, d device.Device) []podmap.Holder {
-	if holders := pods.Holders[d.UUID]; len(holders) > 0 {
-		return holders
-	}
-	return pods.Holders[d.Minor]
 }
 
 // Model is a product name in the form of GPU feature discovery's labels.

@@ -92,6 +92,7 @@ var deviceLabels = []string{"node", "uuid", "gpu", "model"}
 var (
 	nodeDevices    = own{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, not allocated, healthy, whole)."}
 	largestFree    = own{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices that NVLink connects; absent where no device has NVLink."}
+	freeSlices     = own{"plimsoll_node_free_mig_instances", gauge, []string{"node", "model", "profile"}, "Free MIG instances by the model that they are cut off and their profile; 0 where all there are of it are taken."}
 	deviceLost     = own{"plimsoll_device_lost", gauge, deviceLabels, "1 when the device fell off the bus."}
 	deviceHung     = own{"plimsoll_device_hung", gauge, deviceLabels, "1 when a call to the device is past its deadline."}
 	deviceFailed   = own{"plimsoll_device_failed", gauge, deviceLabels, "1 when the device answers with errors, as one that needs a reset does."}
@@ -116,7 +117,7 @@ var (
 	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 )
 
-var owns = []own{nodeDevices, largestFree, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
+var owns = []own{nodeDevices, largestFree, freeSlices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
 const driverVersion = "DCGM_FI_DRIVER_VERSION"
@@ -186,12 +187,16 @@ func severity(xid uint64) string {
 	return "info"
 }
 
+// notes on what the series of instances and of shared devices are.
+const notes = "A MIG instance also has `GPU_I_PROFILE` `GPU_I_ID`, before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; state such as temperature, clocks and faults is its device's. " +
+	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once, without a holder, for a device that several containers hold, and on the device alone where it can't be told by instance; so no sum counts it twice.\n\n"
+
 // WriteMarkdown writes the catalogue of every metric.
 func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, the driver's version as `" + driverVersion + "`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n")
+		"`, the driver's version as `" + driverVersion + "`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n" + notes)
 	b.WriteString("| metric | type | unit | what | where NVML gives it |\n|---|---|---|---|---|\n")
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)

@@ -77,6 +77,9 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	}
 	for _, k := range c.know(v, l) {
 		c.read(ctx, v, k)
+		for _, part := range c.partsOf(k) {
+			c.readInstance(ctx, v, part)
+		}
 	}
 	now := c.cfg.Now()
 	c.mu.Lock()
@@ -98,15 +101,10 @@ func (c *Collector) know(v *vendor, l listed) []*known {
 	var all []*known
 	for _, d := range l.devices {
 		delete(gone, d.UUID)
-		k := c.known[d.UUID]
-		if k == nil {
-			k = &known{xids: map[uint64]float64{}}
-			c.known[d.UUID] = k
-		}
-		k.device = d
-		all = append(all, k)
+		all = append(all, c.remember(d))
 	}
 	for uuid := range gone {
+		c.forget(c.known[uuid].parts)
 		delete(c.known, uuid)
 	}
 	for _, xid := range l.xids {
@@ -117,6 +115,16 @@ func (c *Collector) know(v *vendor, l listed) []*known {
 	}
 	v.devices = l.devices
 	return all
+}
+
+func (c *Collector) remember(d device.Device) *known {
+	k := c.known[d.UUID]
+	if k == nil {
+		k = &known{xids: map[uint64]float64{}}
+		c.known[d.UUID] = k
+	}
+	k.device = d
+	return k
 }
 
 // errStalled says that the vendor's library does not answer at all: its lock is

@@ -16,9 +16,10 @@ type Device struct {
 	PCIBusID  string // 00000000:1B:00.0
 	Model     string // product name, as the vendor's library gives it
 	MemoryMiB int64
-	TellsXIDs bool     // its events are watched
-	Driver    string   // version of the driver; "" where there is none
-	Links     []string // far ends of its NVLinks: a PCI bus id, or NVSwitch
+	TellsXIDs bool      // its events are watched
+	Driver    string    // version of the driver; "" where there is none
+	Links     []string  // far ends of its NVLinks: a PCI bus id, or NVSwitch
+	Instance  *Instance // nil for a whole device
 }
 
 // NVSwitch is the far end of a link into the node's switches, which connect every
@@ -95,8 +96,13 @@ const (
 // Reading is what a device told at one time. A field it could not tell is
 // absent, never 0.
 type Reading struct {
-	Time   time.Time
-	Calls  []Call // that were made for it, in order
+	Time  time.Time
+	Calls []Call // that were made for it, in order
+	// MIG tells that the device may be handed out in instances only.
+	MIG bool
+	// Instances that there are now; each is read as a device of its own.
+	Instances []Device
+
 	values [NumFields]float64
 	has    [NumFields]bool
 	bogus  [NumFields]bool
@@ -137,9 +143,10 @@ var ErrLost = errors.New("device is lost")
 // gives each a deadline and goes on without the device. Calls come one at a
 // time, except that a stalled one may still be under way.
 type Source interface {
-	// Devices lists every device that the source has seen, lost ones included.
+	// Devices lists every whole device that the source has seen, lost ones included.
 	Devices(ctx context.Context) ([]Device, error)
-	// Read one device; ErrLost when it is gone.
+	// Read one device, or an instance that the last reading of its parent told;
+	// ErrLost when it is gone.
 	Read(ctx context.Context, d Device) (Reading, error)
 	// XIDs are the events since the last call.
 	XIDs() []XID

@@ -20,13 +20,14 @@ import (
 type Holder struct{ Namespace, Pod, Container string }
 
 // Map is what the kubelet said at one time. Keys are device ids in their plain
-// form: a UUID, or the name of a device node such as nvidia0.
+// form: a UUID, the name of a device node such as nvidia0, or of a MIG instance
+// GPU-<uuid>/<gi>/<ci>, nvidia0/gi3 or nvidia0/mig-<profile>-<start>-<size>.
 type Map struct {
 	// Resource by device that the kubelet may hand out.
 	Allocatable map[string]string
 	// Holders by device, in the kubelet's order.
 	Holders map[string][]Holder
-	// Shared devices are handed out as replicas or slices: never whole.
+	// Shared devices and instances are handed out as replicas: never whole.
 	Shared map[string]bool
 	// Unmapped device ids of a form that is not known, by how often they came.
 	Unmapped map[string]int
@@ -135,7 +136,7 @@ func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id stri
 			m.Unmapped[unknownForm]++
 			continue
 		}
-		if shared || strings.HasSuffix(d.ResourceName, ".shared") || strings.HasPrefix(d.ResourceName, "nvidia.com/mig-") {
+		if shared || strings.HasSuffix(d.ResourceName, ".shared") {
 			m.Shared[id] = true
 		}
 		use(id)

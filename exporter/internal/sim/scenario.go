@@ -58,6 +58,15 @@ var scenarios = map[string]scenario{
 		s.Devices[3].State = "lost"
 		return nil
 	},
+	// Two devices are cut by MIG; after 20 s the second is cut anew, in other profiles.
+	"mig-reconfig": func(s *State, since time.Duration) []device.XID {
+		s.Devices[0].cut("1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb")
+		s.Devices[1].cut("3g.40gb", "3g.40gb")
+		if since >= 20*time.Second {
+			s.Devices[1].cut("2g.20gb", "2g.20gb", "2g.20gb", "1g.10gb")
+		}
+		return nil
+	},
 	"gpu-hung": func(s *State, _ time.Duration) []device.XID {
 		s.Devices[3].State = "hung"
 		return nil
@@ -87,7 +96,7 @@ func FromScenario(name string, seed int64, held func(uuid string) bool, log *slo
 		for i := range 8 {
 			sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, i))
 			s.Devices = append(s.Devices, DeviceState{Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, State: "ok", NVSwitch: true,
-				UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])})
+				UUID: "GPU-" + uuidOf(sum)})
 		}
 		var fresh []device.XID
 		for _, xid := range play(&s, now.Sub(start)) {

@@ -36,12 +36,15 @@ type DeviceState struct {
 	Heat float64 `json:"heat,omitempty"`
 	// NVSwitch says that the node's switches connect it with the others.
 	NVSwitch bool `json:"nvswitch,omitempty"`
+	// MIG says that the device is in MIG mode, and cut in these instances.
+	MIG       bool            `json:"mig,omitempty"`
+	Instances []InstanceState `json:"instances,omitempty"`
 }
 
 // Source simulates devices. Create one with FromFile or FromScenario.
 type Source struct {
 	held func(uuid string) bool
-	load func(now time.Time) (State, []device.XID, error)
+	next func(now time.Time) (State, []device.XID, error)
 	log  *slog.Logger
 	now  func() time.Time
 
@@ -62,8 +65,8 @@ type live struct {
 	at          time.Time
 }
 
-func newSource(held func(string) bool, log *slog.Logger, load func(time.Time) (State, []device.XID, error)) *Source {
-	return &Source{held: held, load: load, log: log, now: time.Now, live: map[string]*live{}}
+func newSource(held func(string) bool, log *slog.Logger, next func(time.Time) (State, []device.XID, error)) *Source {
+	return &Source{held: held, next: next, log: log, now: time.Now, live: map[string]*live{}}
 }
 
 // FromFile reads the state from a JSON file again at each tick. A file that
@@ -95,6 +98,9 @@ func (s State) check(path string) error {
 		case d.Background < 0 || d.Background > 1:
 			return fmt.Errorf("%s: devices[%d].background must be within 0..1, not %g", path, i, d.Background)
 		}
+		if err := d.checkInstances(path, i); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -103,7 +109,7 @@ func (s State) check(path string) error {
 func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, xids, err := s.load(s.now())
+	state, xids, err := s.next(s.now())
 	switch {
 	case err == nil:
 		s.state, s.loadErr = state, ""
@@ -141,29 +147,44 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	l := s.live[d.UUID]
+	if d.Instance != nil {
+		return s.readInstance(d, state, now)
+	}
+	r := s.step(s.liveOf(d.UUID, now), d, s.load(d, state), now)
+	r.MIG, r.Instances = state.MIG, state.instances(d)
+	return r, nil
+}
+
+func (s *Source) liveOf(uuid string, now time.Time) *live {
+	l := s.live[uuid]
 	if l == nil {
 		l = &live{temperature: 34, at: now}
-		s.live[d.UUID] = l
+		s.live[uuid] = l
 	}
-	target := state.Background
-	if s.held(d.UUID) {
-		target = math.Max(target, 0.92)
-	}
-	return s.step(l, d, target, now), nil
+	return l
+}
+
+// follow the utilisation that is wanted, and say how many seconds have passed.
+func (l *live) follow(target float64, now time.Time) (dt float64) {
+	dt = now.Sub(l.at).Seconds()
+	l.at = now
+	l.utilisation = approach(l.utilisation, target, dt, 1)
+	return dt
+}
+
+// approach moves from a value towards another with a time constant in seconds.
+func approach(from, to, dt, seconds float64) float64 {
+	return to + (from-to)*math.Exp(-dt/seconds)
 }
 
 // step follows the target with a time constant of about a second, as a real
 // device's averages do.
 func (s *Source) step(l *live, d device.Device, target float64, now time.Time) device.Reading {
-	dt := now.Sub(l.at).Seconds()
-	l.at = now
 	if target > 0 {
 		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
 	}
-	follow := func(from, to, seconds float64) float64 { return to + (from-to)*math.Exp(-dt/seconds) }
-	l.utilisation = follow(l.utilisation, target, 1)
-	l.temperature = follow(l.temperature, 34+42*l.utilisation, 8)
+	dt := l.follow(target, now)
+	l.temperature = approach(l.temperature, 34+42*l.utilisation, dt, 8)
 	power := 70 + 610*l.utilisation
 	clock := 345 + 1635*math.Min(1, 2*l.utilisation)
 	temperature := math.Min(105, l.temperature+s.state.Devices[d.Index].Heat)
@@ -172,12 +193,15 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 		clock, power = clock/2, power/2
 	}
 	l.energyMJ += power * dt * 1000
-	used := math.Round(l.utilisation * 0.8 * float64(d.MemoryMiB))
-	reserved := math.Round(float64(d.MemoryMiB) * 0.006)
 
 	r := device.Reading{Time: now}
-	r.Set(device.GPUUtil, math.Round(100*l.utilisation))
-	r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
+	if !s.state.Devices[d.Index].MIG { // in MIG mode a device does not tell what of it is active
+		r.Set(device.GPUUtil, math.Round(100*l.utilisation))
+		r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
+		r.Set(device.EncUtil, 0)
+		r.Set(device.DecUtil, 0)
+		l.activity(&r, dt, len(d.Links) > 0)
+	}
 	r.Set(device.SMClock, math.Round(clock))
 	r.Set(device.MemClock, 2619)
 	r.Set(device.GPUTemp, math.Round(temperature))
@@ -185,19 +209,12 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
 	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
 	r.Set(device.PCIeReplay, 0)
-	r.Set(device.EncUtil, 0)
-	r.Set(device.DecUtil, 0)
-	r.Set(device.FBUsed, used)
-	r.Set(device.FBReserved, reserved)
-	r.Set(device.FBFree, float64(d.MemoryMiB)-used-reserved)
-	r.Set(device.FBTotal, float64(d.MemoryMiB))
-	r.Set(device.FBUsedRatio, used/(float64(d.MemoryMiB)-reserved))
+	setMemory(&r, l.utilisation, float64(d.MemoryMiB))
 	r.Set(device.ECCSingleVolatile, 0)
 	r.Set(device.ECCDoubleVolatile, 0)
 	r.Set(device.CorrectableRemappedRows, 0)
 	r.Set(device.UncorrectableRemappedRows, 0)
 	r.Set(device.RowRemapFailure, 0)
-	l.activity(&r, dt, len(d.Links) > 0)
 	l.restraint(&r, temperature)
 	return r
 }

@@ -1,0 +1,101 @@
+package collector
+
+import (
+	"slices"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+// group of devices that a pod may ask for alike.
+type group struct{ resource, model string }
+
+// slice is a kind of MIG instance: the device it is cut off, and its profile.
+type slice struct{ model, profile string }
+
+// census of the node's devices.
+type census struct {
+	counts map[group]map[string]float64 // by state
+	free   map[group][]device.Device
+	linked map[group]bool // some device has NVLink
+	slices map[slice]float64
+	mapped float64
+	absent float64 // the kubelet does not hand them out
+}
+
+func newCensus() *census {
+	return &census{counts: map[group]map[string]float64{}, free: map[group][]device.Device{}, linked: map[group]bool{}, slices: map[slice]float64{}}
+}
+
+// count one device or instance. A device in MIG mode is handed out in instances,
+// and never whole.
+func (n *census) count(k *known, pods podmap.Map, held bool) {
+	d, mig := k.device, k.reading.MIG
+	resource, ok := resourceOf(pods, d)
+	if !ok {
+		n.absent += flag(!mig)
+		return
+	}
+	n.mapped++
+	g := group{resource, modelOf(d)}
+	if n.counts[g] == nil {
+		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
+	}
+	n.counts[g]["allocatable"]++
+	n.counts[g]["allocated"] += flag(held)
+	n.counts[g]["unhealthy"] += flag(!k.healthy())
+	free := !held && k.healthy() && !mig && !replicated(pods, d)
+	if free {
+		n.counts[g]["free"]++
+		n.free[g] = append(n.free[g], d)
+	}
+	if d.Instance != nil {
+		n.slices[slice{Model(d.Model), d.Instance.Profile}] += flag(free)
+	}
+	n.linked[g] = n.linked[g] || len(d.Links) > 0
+}
+
+func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
+	for _, name := range d.Names() {
+		if resource, ok := pods.Allocatable[name]; ok {
+			return resource, true
+		}
+	}
+	return "", false
+}
+
+// replicated devices are handed out several times over.
+func replicated(pods podmap.Map, d device.Device) bool {
+	return slices.ContainsFunc(d.Names(), func(name string) bool { return pods.Shared[name] })
+}
+
+// holders by UUID: the containers that hold each device, by whatever name.
+func holders(pods podmap.Map, devices []device.Device) map[string][]podmap.Holder {
+	held := map[string][]podmap.Holder{}
+	for _, d := range devices {
+		for _, name := range d.Names() {
+			for _, h := range pods.Holders[name] {
+				if !slices.Contains(held[d.UUID], h) {
+					held[d.UUID] = append(held[d.UUID], h)
+				}
+			}
+		}
+	}
+	return held
+}
+
+// strangers are held, and none of the devices: what a reconfiguration took away
+// from a pod that still runs.
+func strangers(pods podmap.Map, devices []device.Device) float64 {
+	names := map[string]bool{}
+	for _, d := range devices {
+		for _, name := range d.Names() {
+			names[name] = true
+		}
+	}
+	n := 0.0
+	for name := range pods.Holders {
+		n += flag(!names[name])
+	}
+	return n
+}
