@@ -84,7 +84,7 @@ is not a terminal.`,
 	root.SetErr(a.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newUnitTest(a), newRelease(a))
+	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newRelease(a))
 	return root
 }
 

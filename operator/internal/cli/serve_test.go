@@ -27,7 +27,7 @@ func serve(env *testscript.Env) error {
 	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub")}
 	api := httptest.NewServer(hub)
 	operator := httptest.NewTLSServer(http.HandlerFunc(operatorAnswers))
-	prometheus := httptest.NewServer(prometheusAnswers(filepath.Join(env.WorkDir, "prometheus.yaml")))
+	prometheus := httptest.NewServer(prometheusAnswers(env.WorkDir))
 	for _, s := range []*httptest.Server{api, operator, prometheus} {
 		env.Defer(s.Close)
 	}
@@ -209,9 +209,16 @@ const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMill
 "clusters":[{"cluster":"cluster1","scores":[{"name":"headroom","raw":42.12345,"points":65.8,"value":66,"state":"Fresh","outcome":"Value","sampleTime":"2026-03-01T11:59:45Z"}]},
  {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
 
-// prometheusAnswers what a file of expressions and values by labels says.
-func prometheusAnswers(file string) http.Handler {
+// prometheusAnswers what the file prometheus.yaml of expressions and values by labels
+// says, and to questions about a range what Prometheus's engine finds in history.txt.
+func prometheusAnswers(dir string) http.Handler {
+	file := filepath.Join(dir, "prometheus.yaml")
+	past := &recordedPast{file: filepath.Join(dir, "history.txt")}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != "/api/v1/query" {
+			past.ServeHTTP(w, req)
+			return
+		}
 		var answers map[string][]struct {
 			Metric map[string]string `json:"metric"`
 			Value  string            `json:"value"`

@@ -188,13 +188,10 @@ func (c *Client) ask(ctx context.Context, base, expr string, at time.Time) (answ
 	}
 	form := url.Values{
 		"query":   {expr},
-		"time":    {strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)},
+		"time":    {unix(at)},
 		"timeout": {strconv.FormatInt(c.cfg.Timeout.Milliseconds(), 10) + "ms"},
 	}
-	resp, body, failure := do(ctx, endpoint, http.MethodPost, form) //nolint:bodyclose // api.Client reads and closes it
-	if resp != nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
-		resp, body, failure = do(ctx, endpoint, http.MethodGet, form) //nolint:bodyclose // the same
-	}
+	resp, body, failure := post(ctx, endpoint, "/api/v1/query", form) //nolint:bodyclose // api.Client reads and closes it
 	if failure != nil {
 		return Answer{}, 0, c.hide.failure(failure)
 	}
@@ -203,8 +200,17 @@ func (c *Client) ask(ctx context.Context, base, expr string, at time.Time) (answ
 	return answer, retryAfter(resp.Header.Get("Retry-After"), time.Now()), c.hide.failure(failure)
 }
 
-func do(ctx context.Context, endpoint api.Client, method string, form url.Values) (*http.Response, []byte, *Error) {
-	u := endpoint.URL("/api/v1/query", nil)
+// post, and get where the server does not let post.
+func post(ctx context.Context, endpoint api.Client, path string, form url.Values) (*http.Response, []byte, *Error) {
+	resp, body, failure := do(ctx, endpoint, http.MethodPost, path, form)
+	if resp != nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
+		return do(ctx, endpoint, http.MethodGet, path, form)
+	}
+	return resp, body, failure
+}
+
+func do(ctx context.Context, endpoint api.Client, method, path string, form url.Values) (*http.Response, []byte, *Error) {
+	u := endpoint.URL(path, nil)
 	body := form.Encode()
 	if method == http.MethodGet {
 		u.RawQuery, body = body, ""

@@ -13,21 +13,26 @@ const (
 	firstPause = 100 * time.Millisecond
 )
 
-// retry asks up to three times, within the deadline of ctx, while a further try
-// can help. Pauses grow and are jittered; Retry-After is kept to.
 func (c *Client) retry(ctx context.Context, base, expr string, at time.Time) (Answer, error) {
+	return attempt(ctx, c, func() (Answer, time.Duration, *Error) { return c.ask(ctx, base, expr, at) })
+}
+
+// attempt asks up to three times, within the deadline of ctx, while a further try
+// can help. Pauses grow and are jittered; Retry-After is kept to.
+func attempt[T any](ctx context.Context, c *Client, ask func() (T, time.Duration, *Error)) (T, error) {
+	var none T
 	pause := firstPause
 	for try := 1; ; try++ {
-		answer, after, failure := c.ask(ctx, base, expr, at)
+		answer, after, failure := ask()
 		if failure == nil {
 			return answer, nil
 		}
 		if try == attempts || !failure.retriable() {
-			return Answer{}, failure
+			return none, failure
 		}
 		wait := max(after, pause/2+rand.N(pause))
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-			return Answer{}, failure
+			return none, failure
 		}
 		c.cfg.Metrics.retry(c.cfg.Name, failure.Reason)
 		timer := time.NewTimer(wait)
@@ -35,7 +40,7 @@ func (c *Client) retry(ctx context.Context, base, expr string, at time.Time) (An
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return Answer{}, failure
+			return none, failure
 		}
 		pause *= 2
 	}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+)
+
+// recordedPast is a Prometheus with the series of a file, in promqltest's notation,
+// of the day before the scripts' now. As the engine of promqltest's loader it refuses
+// queries of more than 10,000 samples.
+type recordedPast struct {
+	file string
+	mu   sync.Mutex
+	*promqltest.LazyLoader
+}
+
+func (p *recordedPast) load() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.LazyLoader != nil {
+		return nil
+	}
+	content, err := os.ReadFile(p.file)
+	if err != nil {
+		return err
+	}
+	start := now.Add(-24 * time.Hour)
+	loader, err := promqltest.NewLazyLoader(string(content), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true, StartTime: start})
+	for at := start; err == nil && !at.After(now); at = at.Add(time.Minute) { // in order of time, as a head takes them
+		loader.WithSamplesTill(at, func(failed error) { err = failed })
+	}
+	if err == nil {
+		p.LazyLoader = loader
+	}
+	return err
+}
+
+func (p *recordedPast) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	data, code, err := any(nil), http.StatusInternalServerError, p.load()
+	if err == nil && req.URL.Path == "/api/v1/query_range" {
+		data, code, err = p.queryRange(req)
+	} else if err == nil {
+		data, err = p.labelValues(req)
+	}
+	if err != nil {
+		reply(w, code, map[string]any{"status": "error", "errorType": "execution", "error": err.Error()})
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{"status": "success", "data": data})
+}
+
+func (p *recordedPast) queryRange(req *http.Request) (any, int, error) {
+	start, end := seconds(req, "start"), seconds(req, "end")
+	step := time.Duration(seconds(req, "step").UnixMilli()) * time.Millisecond
+	if end.Sub(start)/step > 11000 {
+		return nil, http.StatusBadRequest, fmt.Errorf("exceeded maximum resolution of 11,000 points per timeseries")
+	}
+	q, err := p.QueryEngine().NewRangeQuery(context.Background(), p.Queryable(), nil, req.FormValue("query"), start, end, step)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	defer q.Close()
+	result := q.Exec(context.Background())
+	if result.Err != nil {
+		return nil, http.StatusUnprocessableEntity, result.Err
+	}
+	series := []any{}
+	for _, s := range result.Value.(promql.Matrix) {
+		values := []any{}
+		for _, f := range s.Floats {
+			values = append(values, []any{float64(f.T) / 1000, strconv.FormatFloat(f.F, 'f', -1, 64)})
+		}
+		series = append(series, map[string]any{"metric": s.Metric.Map(), "values": values})
+	}
+	return map[string]any{"resultType": "matrix", "result": series}, http.StatusOK, nil
+}
+
+// labelValues of the series that the selectors match.
+func (p *recordedPast) labelValues(req *http.Request) (any, error) {
+	label := strings.Split(req.URL.Path, "/")[4]
+	querier, err := p.Storage().Querier(seconds(req, "start").UnixMilli(), seconds(req, "end").UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	values := []string{}
+	if err := req.ParseForm(); err != nil {
+		return nil, err
+	}
+	for _, selector := range req.Form["match[]"] {
+		matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(selector)
+		if err != nil {
+			return nil, err
+		}
+		more, _, err := querier.LabelValues(context.Background(), label, nil, matchers...)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, more...)
+	}
+	return values, querier.Close()
+}
+
+func seconds(req *http.Request, name string) time.Time {
+	v, _ := strconv.ParseFloat(req.FormValue(name), 64) // what is no number is 1970
+	return time.UnixMilli(int64(v * 1000)).UTC()
+}
