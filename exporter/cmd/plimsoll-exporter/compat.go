@@ -25,8 +25,6 @@ var foreigns = []foreign{
 	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "processors are not exposed"},
 	{"configmap-data", "DCGM_EXPORTER_CONFIGMAP_DATA", 'm', false, "mount the ConfigMap and name its file with --collectors"},
 	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
-	{"xid-count-window-size", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", 'x', false, "plimsoll_xid_total is a counter: take its increase over any window"},
-	{"clock-events-count-window-size", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", 0, false, "plimsoll_device_throttled_seconds_total is a counter: take its increase over any window"},
 	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
 	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},
 	{"hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", 0, false, "jobs outside Kubernetes are not mapped"},

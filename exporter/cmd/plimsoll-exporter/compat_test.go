@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,24 @@ func TestOptionsThatMeanTheSame(t *testing.T) {
 	}
 	if o.kubernetes || !o.labels.NoHostname || o.logFormat != "json" || o.interval != 1500 || o.debug {
 		t.Errorf("%+v", o)
+	}
+}
+
+func TestWindowsOfCountedEvents(t *testing.T) {
+	t.Setenv("DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", "1500")
+	o, err := parse(t, "-x", "60000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := o.config(nil); c.XIDWindow != time.Minute || c.ClockEventsWindow != 1500*time.Millisecond {
+		t.Errorf("%+v", c)
+	}
+	o, err = parse(t, "-x=0", "--node-name=n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.prepare(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--xid-count-window-size is in milliseconds and must be at least 1, not 0") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -33,6 +33,7 @@ type options struct {
 	seed                             int64
 	node, socket, address            string
 	interval                         int
+	xidWindow, clockEventsWindow     int // ms
 	kubernetes, once, debug, strict  bool
 	pprof                            bool
 	counters, logFormat, webConfig   string
@@ -56,6 +57,10 @@ func newOptions(app *kingpin.Application) *options {
 	hostname, _ := os.Hostname() // an empty name is refused below
 	app.Flag("node-name", "Kubernetes name of the node.").Envar("NODE_NAME").Default(hostname).StringVar(&o.node)
 	app.Flag("collect-interval", "Milliseconds between collections.").Short('c').Envar("DCGM_EXPORTER_INTERVAL").Default("30000").IntVar(&o.interval)
+	app.Flag("xid-count-window-size", "Milliseconds within which DCGM_EXP_XID_ERRORS_COUNT counts.").
+		Short('x').Envar("DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE").Default("300000").IntVar(&o.xidWindow)
+	app.Flag("clock-events-count-window-size", "Milliseconds within which DCGM_EXP_CLOCK_EVENTS_COUNT counts.").
+		Envar("DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE").Default("300000").IntVar(&o.clockEventsWindow)
 	app.Flag("kubernetes", "Ask the kubelet who holds devices.").Short('k').Envar("DCGM_EXPORTER_KUBERNETES").Default("true").BoolVar(&o.kubernetes)
 	app.Flag("pod-resources-kubelet-socket", "Socket of the kubelet's PodResources API.").Envar("DCGM_POD_RESOURCES_KUBELET_SOCKET").
 		Default("/var/lib/kubelet/pod-resources/kubelet.sock").StringVar(&o.socket)
@@ -87,7 +92,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
-	c := collector.New(collector.Config{Node: o.node, Interval: time.Duration(o.interval) * time.Millisecond, Labels: o.labels, Log: log}, source, pods)
+	c := collector.New(o.config(log), source, pods)
 	if err := o.choose(c, log); err != nil {
 		return err
 	}
@@ -101,6 +106,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	go o.reload(ctx, c, log)
 	return o.serve(ctx, c, log)
+}
+
+func (o *options) config(log *slog.Logger) collector.Config {
+	return collector.Config{Node: o.node, Labels: o.labels, Log: log, Interval: time.Duration(o.interval) * time.Millisecond,
+		XIDWindow: time.Duration(o.xidWindow) * time.Millisecond, ClockEventsWindow: time.Duration(o.clockEventsWindow) * time.Millisecond}
 }
 
 func (o *options) logger() *slog.Logger {
@@ -119,8 +129,13 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, device.Source, erro
 	if o.node == "" {
 		return nil, nil, errors.New("the node has no name: set --node-name or NODE_NAME")
 	}
-	if o.interval < 100 {
-		return nil, nil, fmt.Errorf("--collect-interval is in milliseconds and must be at least 100, not %d", o.interval)
+	for _, flag := range []struct {
+		name      string
+		ms, least int
+	}{{"collect-interval", o.interval, 100}, {"xid-count-window-size", o.xidWindow, 1}, {"clock-events-count-window-size", o.clockEventsWindow, 1}} {
+		if flag.ms < flag.least {
+			return nil, nil, fmt.Errorf("--%s is in milliseconds and must be at least %d, not %d", flag.name, flag.least, flag.ms)
+		}
 	}
 	if !o.kubernetes {
 		o.socket = ""

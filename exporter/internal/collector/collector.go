@@ -28,6 +28,10 @@ type Config struct {
 	Labels   Labels
 	Log      *slog.Logger
 	Now      func() time.Time // time.Now by default
+
+	// Windows within which dcgm-exporter's counts of events are taken; five
+	// minutes by default.
+	XIDWindow, ClockEventsWindow time.Duration
 }
 
 // Labels say how dcgm-exporter's labels are written.
@@ -67,6 +71,8 @@ type known struct {
 	bogus    [device.NumFields]float64 // values that were left out
 	idleFrom time.Time
 
+	recentXIDs, recentClocks recent
+
 	pending chan outcome // a reading under way; only the vendor's goroutine uses it
 }
 
@@ -86,6 +92,11 @@ func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
 func NewAuto(cfg Config, pods *podmap.Poller, sources ...Named) *Collector {
 	if cfg.Deadline == 0 {
 		cfg.Deadline = time.Second
+	}
+	for _, e := range countedEvents {
+		if window := e.window(&cfg); *window == 0 {
+			*window = 5 * time.Minute
+		}
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -43,7 +43,8 @@ type box struct {
 	xids   []device.XID
 	err    error
 
-	instances []device.Instance // of the first device
+	instances   []device.Instance // of the first device
+	clockEvents *float64          // that every device tells; none for nil
 }
 
 func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
@@ -101,6 +102,9 @@ func (b *box) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	r.Set(device.PowerLimit, 700)
 	r.Set(device.ThermalViolation, 2.5e9)
 	r.Set(device.NVLinkTx, 4096)
+	if b.clockEvents != nil {
+		r.Set(device.ClockEvents, *b.clockEvents)
+	}
 	r.Set(device.FBFree, 80_000)
 	r.Set(device.ThermalMargin, -3)
 	r.Set(device.MemoryTemp, 1000) // drivers do
@@ -368,7 +372,7 @@ func TestXIDsAreCountedAndLatched(t *testing.T) {
 	if got := value(t, families, "plimsoll_xid_total", "uuid", uuid(2), "xid", "79", "severity", "critical"); got != 2 {
 		t.Errorf("XID 79 counted %g times, want 2", got)
 	}
-	if got := value(t, families, "DCGM_FI_DEV_XID_ERRORS", "UUID", uuid(2)); got != 13 {
+	if got := value(t, families, "DCGM_FI_DEV_XID_ERRORS", "UUID", uuid(2), "err_code", "13"); got != 13 {
 		t.Errorf("the last XID is %g, want 13", got)
 	}
 }

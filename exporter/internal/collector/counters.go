@@ -51,22 +51,30 @@ func ParseCounters(r io.Reader) ([]Counter, error) {
 type selection struct {
 	fields      []field
 	xid         *field // nil when the latched XID is not asked for
-	driver      bool   // the driver's version is a label
+	counted     []counted
+	driver      bool // the driver's version is a label
 	unsupported []string
 }
 
 var latchedXID = field{name: xidErrors.name, kind: gauge, help: xidErrors.help}
 
 // everything is exposed without a counter file.
-func everything() *selection { return &selection{fields: fields, xid: &latchedXID, driver: true} }
+func everything() *selection {
+	return &selection{fields: fields, xid: &latchedXID, counted: countedEvents, driver: true}
+}
 
 func choose(counters []Counter) *selection {
 	s := &selection{}
 	for _, c := range counters {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == c.Name })
+		event := slices.IndexFunc(countedEvents, func(e counted) bool { return e.name == c.Name })
 		switch {
 		case c.Name == driverVersion && c.Type == "label":
 			s.driver = true
+		case c.Type != "label" && event >= 0:
+			e := countedEvents[event]
+			e.field = c.apply(e.field)
+			s.counted = append(s.counted, e)
 		case c.Type == "label", i < 0 && c.Name != latchedXID.name:
 			s.unsupported = append(s.unsupported, c.Name)
 		case i < 0:

@@ -58,6 +58,14 @@ func text(labels []label) labelText {
 	return labelText(b.String())
 }
 
+// with further labels after those that are there.
+func (t labelText) with(more ...label) labelText {
+	if t == "" {
+		return text(more)
+	}
+	return t[:len(t)-1] + "," + text(more)[1:]
+}
+
 // dialect is a text format of Prometheus.
 type dialect struct {
 	header func(b *bytes.Buffer, f *family)

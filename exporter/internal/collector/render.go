@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -45,7 +46,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	held := holders(pods, devices)
 	for _, d := range devices {
 		k := c.known[d.UUID]
-		c.renderDevice(p, s, k, held)
+		c.renderDevice(p, now, s, k, held)
 		c.renderOwn(p, now, k, held[d.UUID])
 	}
 	c.renderNode(p, devices, pods, held, podErr)
@@ -55,7 +56,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 // renderDevice writes dcgm-exporter's metrics: one series, or one for each
 // container that holds the device. What the holders of a device use up together
 // stands once and names none of them, so that no sum counts it twice.
-func (c *Collector) renderDevice(p page, s *selection, k *known, held map[string][]podmap.Holder) {
+func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, held map[string][]podmap.Holder) {
 	whom, first := sameGI(k, held)
 	if !first {
 		return
@@ -86,8 +87,12 @@ func (c *Collector) renderDevice(p page, s *selection, k *known, held map[string
 	}
 	if s.xid != nil && k.device.TellsXIDs {
 		for _, labels := range labelSets {
-			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(k.whole().lastXID))
+			last := k.whole().lastXID
+			p.add(s.xid.name, s.xid.kind, s.xid.help, labels.with(label{"err_code", strconv.FormatUint(last, 10)}), float64(last))
 		}
+	}
+	for _, e := range s.counted {
+		c.renderCounted(p, e, k.whole(), labelSets, now)
 	}
 }
 
@@ -152,7 +157,7 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 			p.own(bogusValues, n, append(id[:4:4], fieldName(device.Field(f)))...)
 		}
 	}
-	for _, xid := range sortedXIDs(k.xids) {
+	for _, xid := range sortedKeys(k.xids) {
 		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
 	}
 }
@@ -184,9 +189,7 @@ func renderDerived(p page, r device.Reading, id []string) {
 // Model is a product name in the form of GPU feature discovery's labels.
 func Model(product string) string { return strings.Join(strings.Fields(product), "-") }
 
-func sortedXIDs(xids map[uint64]float64) []uint64 {
-	return slices.Sorted(maps.Keys(xids))
-}
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 

@@ -201,7 +201,10 @@ func WriteMarkdown(w io.Writer) error {
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)
 	}
-	fmt.Fprintf(&b, "| `%s` | gauge | 1 | %s | event set |\n", xidErrors.name, xidErrors.help)
+	fmt.Fprintf(&b, "| `%s` | gauge | 1 | %s Label `err_code`. | event set |\n", xidErrors.name, xidErrors.help)
+	for _, e := range countedEvents {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
+	}
 	b.WriteString("\n## Placement\n\n`model` is the device's product name with blanks replaced by `-`, as GPU feature discovery labels nodes.\n\n| metric | type | labels | what |\n|---|---|---|---|\n")
 	for _, o := range owns {
 		if o.labels != nil {

@@ -111,6 +111,7 @@ func (c *Collector) know(v *vendor, l listed) []*known {
 		if k := c.known[xid.UUID]; k != nil {
 			k.xids[xid.Code]++
 			k.lastXID = xid.Code
+			k.recentXIDs.add(c.cfg.Now(), xid.Code, c.cfg.XIDWindow)
 		}
 	}
 	v.devices = l.devices
@@ -179,6 +180,9 @@ func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		k.take(o)
+		if bits, ok := o.reading.Get(device.ClockEvents); ok {
+			k.recentClocks.add(c.cfg.Now(), uint64(bits), c.cfg.ClockEventsWindow)
+		}
 		if k.failed {
 			c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
 		}
