@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +67,75 @@ func TestExplainTellsWhereAJobIsAndWhatOneWaitsFor(t *testing.T) {
 	contains(t, command(ctx, t, env, plugin, "top"), "cluster1", "fleet/headroom=")
 	contains(t, command(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/policy.yaml", "--prometheus", lab.Thanos),
 		"cluster1", "cluster2", "cluster3", "headroom", "total")
+}
+
+// TestExplanationsAreForWhoMayReadThem asks the operator's listener as people of
+// three kinds.
+func TestExplanationsAreForWhoMayReadThem(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
+	command(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
+	explain := func(account string, args ...string) (string, error) {
+		token := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(token, []byte(tokenOf(ctx, t, account)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(ctx, plugin, append(append([]string{"explain"}, args...),
+			"--operator-url", "https://"+lab.OperatorMetrics, "--token-file", token, "--operator-insecure")...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+lab.Hub.Kubeconfig)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	bound, other := "may-explain", "may-not"
+	kubectl(ctx, t, "create", "serviceaccount", bound, "-n", "team-a")
+	kubectl(ctx, t, "create", "serviceaccount", other, "-n", "team-a")
+	kubectl(ctx, t, "create", "clusterrolebinding", bound, "--clusterrole=plimsoll-explainer", "--serviceaccount=team-a:"+bound)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		kubectl(ctx, t, "delete", "clusterrolebinding", bound)
+		kubectl(ctx, t, "delete", "serviceaccount", bound, other, "-n", "team-a")
+	})
+	await(ctx, t, "who is bound to be told", func(context.Context) error {
+		out, err := explain(bound, "policy", "fleet")
+		if err == nil {
+			contains(t, out, "headroom", "sum by (cluster)", "cluster1", "cluster2", "cluster3")
+		}
+		return err
+	})
+	out, err := explain(bound, "cluster", "cluster1")
+	if err != nil {
+		t.Fatal(out)
+	}
+	contains(t, out, "fleet", "headroom", "total")
+	if out, err = explain(other, "policy", "fleet"); err == nil || !strings.Contains(out, "bind it to the ClusterRole plimsoll-explainer") {
+		t.Errorf("who is not bound is told: %v %s", err, out)
+	}
+	anyone := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for _, path := range []string{"/metrics", "/explain/policy/fleet", "/explain/cluster/cluster1", "/explain/workload/team-a/x"} {
+		resp, err := anyone.Get("https://" + lab.OperatorMetrics + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s without a token answers %s", path, resp.Status)
+		}
+	}
+}
+
+func kubectl(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := lab.Hub.Kubectl(ctx, "", args...)
+	if err != nil {
+		t.Fatal(args, err)
+	}
+	return out
+}
+
+func tokenOf(ctx context.Context, t *testing.T, account string) string {
+	t.Helper()
+	return strings.TrimSpace(kubectl(ctx, t, "create", "token", account, "-n", "team-a"))
 }
 
 func TestLabCommands(t *testing.T) {
