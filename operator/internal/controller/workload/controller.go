@@ -165,7 +165,14 @@ func (r *Reconciler) event(wl *kueue.Workload, warning bool, reason, message str
 	r.recorder.Eventf(wl, nil, kind, reason, "Gate", "%s", message)
 }
 
-// gateOf the board, or false when its controller has not looked at it yet.
-func (r *Reconciler) gateOf(s *subject) (gate.Gate, bool) { return r.board.Get(s.gateName) }
+// gateOf the board, or false when its controller has not looked at it yet. A
+// workload whose checks contradict the gate sees that as the gate's problem.
+func (r *Reconciler) gateOf(s *subject) (gate.Gate, bool) {
+	g, ok := r.board.Get(s.gateName)
+	if g.Problem == "" {
+		g.Problem = s.mismatch(g)
+	}
+	return g, ok
+}
 
 func widen(g gate.Gate) v1alpha1.Widen { return g.Spec.Widen }

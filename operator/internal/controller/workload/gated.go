@@ -22,6 +22,7 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 		return reconcile.Result{RequeueAfter: left}, err
 	}
 	check := s.check()
+	r.watchRival(s)
 	if !gate.MayWrite(s.wl) || s.wl.Status.ClusterName != nil {
 		r.waiting.leave(s.key())
 		return reconcile.Result{}, nil
@@ -127,7 +128,7 @@ func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
 	if _, exists := r.specOf(ctx, s.gateName); exists || s.check().Message == message {
 		return nil
 	}
-	return r.applyCheck(ctx, s.wl, s.own[0], gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
+	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
 }
 
 // unplaceable applies the gate's onUnplaceable.
@@ -179,8 +180,7 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	if !ok || err != nil {
 		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
 	}
-	if foreign := slices.DeleteFunc(slices.Clone(nominated), func(c string) bool { return slices.Contains(dispatch.Nominated, c) }); len(foreign) > 0 {
-		r.board.SetRival(g.Name, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(foreign, ", ")), r.now())
+	if len(foreign(s.wl, dispatch)) > 0 {
 		return reconcile.Result{}, nil
 	}
 	now := r.now()
@@ -216,6 +216,27 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
+// foreign clusters: those that a workload was nominated to, or is on, without our doing.
+func foreign(wl *kueue.Workload, dispatch gate.Dispatch) []string {
+	clusters := slices.Clone(wl.Status.NominatedClusterNames)
+	if wl.Status.ClusterName != nil {
+		clusters = append(clusters, *wl.Status.ClusterName)
+	}
+	return slices.DeleteFunc(clusters, func(c string) bool { return slices.Contains(dispatch.Nominated, c) })
+}
+
+// watchRival tells the gate when somebody else nominates, as Kueue does unless it
+// is told to leave that to us.
+func (r *Reconciler) watchRival(s *subject) {
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if !r.nominate || s.mk == "" || err != nil || gate.Pinned(s.wl) {
+		return
+	}
+	if clusters := foreign(s.wl, dispatch); len(clusters) > 0 {
+		r.board.SetRival(s.gateName, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(clusters, ", ")), r.now())
+	}
+}
+
 // repair an eviction that can't complete: the remote copy vanished, and Kueue
 // waits for a nomination before it finishes. Blind to fit. It returns how long
 // to wait before it may be one.
@@ -238,11 +259,8 @@ func (r *Reconciler) repair(ctx context.Context, s *subject) (time.Duration, err
 	}
 	message := "the eviction could not complete without a nomination: the remote copy is gone"
 	for _, name := range s.own {
-		if c := gate.FindCheck(s.wl, name); c.State != kueue.CheckStateReady {
-			if err := r.applyCheck(ctx, s.wl, name, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message}); err != nil {
-				return 0, err
-			}
-			return time.Second, nil
+		if gate.FindCheck(s.wl, name).State != kueue.CheckStateReady {
+			return time.Second, r.applyChecks(ctx, s, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message})
 		}
 	}
 	next := dispatch.Begin(clusters, message, now)
@@ -252,11 +270,16 @@ func (r *Reconciler) repair(ctx context.Context, s *subject) (time.Duration, err
 // tooMany of our checks stand on one queue: none of them decides.
 func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
 	message := "more than one placement check stands on this queue, leave one: " + strings.Join(s.own, ", ")
+	said := true
 	for _, name := range s.own {
 		c := gate.FindCheck(s.wl, name)
-		if c.State == kueue.CheckStatePending && c.Message != message {
-			return r.applyCheck(ctx, s.wl, name, gate.Decision{State: gate.Pending, Reason: "TwoChecks", Message: message})
+		if c.State != kueue.CheckStatePending {
+			return nil
 		}
+		said = said && c.Message == message
 	}
-	return nil
+	if said {
+		return nil
+	}
+	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: "TwoChecks", Message: message})
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -31,6 +32,16 @@ func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.w
 
 // check is the entry that we may write.
 func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.wl, s.own[0]) }
+
+// mismatch between the configuration that MultiKueue's check resolves to and the
+// one that the gate keeps; empty = none. The gate's would not protect what runs.
+func (s *subject) mismatch(g gate.Gate) string {
+	mk := g.Spec.MultiKueue
+	if mk == nil || s.mk == "" || mk.ConfigName == s.config {
+		return ""
+	}
+	return fmt.Sprintf("admission check %s uses MultiKueueConfig %s, the gate keeps %s: let both name the same", s.mk, s.config, mk.ConfigName)
+}
 
 func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, error) {
 	s := &subject{wl: wl, unusable: map[string]string{}}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 			return err
 		}
 	}
-	if err := r.applyCheck(ctx, s.wl, s.own[0], d); err != nil {
+	if err := r.applyChecks(ctx, s, d); err != nil {
 		return err
 	}
 	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
@@ -56,33 +57,44 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	return nil
 }
 
-// applyCheck writes one entry by server-side apply, with the resourceVersion
+// applyChecks writes our entries by server-side apply, with the resourceVersion
 // that was decided upon: a conflict means that the decision is out of date. The
-// apply takes the entry's fields over from Kueue, which set them up.
-func (r *Reconciler) applyCheck(ctx context.Context, wl *kueue.Workload, name string, d gate.Decision) error {
-	current := gate.FindCheck(wl, name)
-	if current == nil {
-		return nil
+// apply takes their fields over from Kueue, which set them up. Entries of ours
+// that it leaves out would vanish, so that they are written together.
+func (r *Reconciler) applyChecks(ctx context.Context, s *subject, d gate.Decision) error {
+	next := map[*kueue.AdmissionCheckState]kueue.AdmissionCheckState{}
+	var entries []any
+	for _, name := range s.own {
+		current := gate.FindCheck(s.wl, name)
+		entry := *current
+		if string(current.State) != string(d.State) {
+			entry.LastTransitionTime = metav1.NewTime(r.now())
+		}
+		entry.State, entry.Message = kueue.CheckState(d.State), d.Message
+		next[current], entries = entry, append(entries, applied(entry))
 	}
-	since := current.LastTransitionTime
-	if string(current.State) != string(d.State) {
-		since = metav1.NewTime(r.now())
-	}
-	entry := map[string]any{
-		"name": name, "state": string(d.State), "message": d.Message,
-		"lastTransitionTime": since.UTC().Format(time.RFC3339),
-	}
-	if d.State == gate.Retry {
-		entry["requeueAfterSeconds"] = int64(0)
-	}
-	u := bare(wl, wl.ResourceVersion)
-	u.Object["status"] = map[string]any{"admissionChecks": []any{entry}}
+	u := bare(s.wl, s.wl.ResourceVersion)
+	u.Object["status"] = map[string]any{"admissionChecks": entries}
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), checkOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("write check %s: %w", name, err)
+		return fmt.Errorf("write check %s: %w", strings.Join(s.own, ", "), err)
 	}
-	wl.ResourceVersion = u.GetResourceVersion()
-	current.State, current.Message, current.LastTransitionTime = kueue.CheckState(d.State), d.Message, since
+	s.wl.ResourceVersion = u.GetResourceVersion()
+	for current, entry := range next {
+		*current = entry
+	}
 	return nil
+}
+
+// applied are the fields of an entry that are ours.
+func applied(entry kueue.AdmissionCheckState) map[string]any {
+	fields := map[string]any{
+		"name": string(entry.Name), "state": string(entry.State), "message": entry.Message,
+		"lastTransitionTime": entry.LastTransitionTime.UTC().Format(time.RFC3339),
+	}
+	if entry.State == kueue.CheckStateRetry {
+		fields["requeueAfterSeconds"] = int64(0)
+	}
+	return fields
 }
 
 // bare workload: what an apply needs to find it.
