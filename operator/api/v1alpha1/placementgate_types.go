@@ -85,9 +85,12 @@ type NamespacedReference struct {
 	Name string `json:"name"`
 }
 
-// GateQuery is PromQL over the workload's facts: $namespace $queue $flavor
-// $model $devices_per_pod $pods $devices_total. A variable may stand only where
-// a whole label value or a number stands; an absent fact matches anything.
+// GateQuery is PromQL over the workload's facts: $namespace $queue $cluster_queue
+// $flavor $resource $model $devices_per_pod $pods $devices_total, the flavor's
+// nodeLabels and the pods' node selector by their keys, with _ for what no name
+// may hold ($flavor_label_nvidia_com_gpu_product,
+// $node_selector_topology_kubernetes_io_zone). A variable may stand only where a
+// whole label value or a number stands; an absent fact matches anything.
 type GateQuery struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096

@@ -20,6 +20,9 @@ type PodSet struct {
 	Flavor        string `json:"flavor,omitempty"`
 	DevicesPerPod int64  `json:"devicesPerPod"`
 	Pods          int64  `json:"pods"`
+	// FlavorLabels are the flavor's nodeLabels, NodeSelector is the pods' own.
+	FlavorLabels map[string]string `json:"flavorLabels,omitempty"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 }
 
 // Devices of the whole pod set.
@@ -31,6 +34,8 @@ type Facts struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Queue     string `json:"queue"`
+	// ClusterQueue of the hub that holds the workload's quota.
+	ClusterQueue string `json:"clusterQueue,omitempty"`
 	// PodSets that ask for devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
 }
@@ -38,8 +43,16 @@ type Facts struct {
 // Key is namespace/name.
 func (f Facts) Key() string { return f.Namespace + "/" + f.Name }
 
-// Variables that a gate's queries may use.
-var Variables = []string{"namespace", "queue", "flavor", "model", "devices_per_pod", "pods", "devices_total"}
+// Variables that a gate's queries may use. The labels of the flavor's nodes and
+// the pods' node selector are named by their keys, with _ for what no name may
+// hold: $node_selector_topology_kubernetes_io_zone.
+var Variables = []string{"namespace", "queue", "cluster_queue", "flavor", "resource", "model",
+	"devices_per_pod", "pods", "devices_total", varFlavorLabel + "*", varNodeSelector + "*"}
+
+const (
+	varFlavorLabel  = "flavor_label_"
+	varNodeSelector = "node_selector_"
+)
 
 // Vars renders one pod set's facts. A fact that is absent has no key.
 func (f Facts) Vars(p PodSet) map[string]string {
@@ -49,13 +62,39 @@ func (f Facts) Vars(p PodSet) map[string]string {
 		"devices_total":   strconv.FormatInt(p.Devices(), 10),
 	}
 	for name, value := range map[string]string{
-		"namespace": f.Namespace, "queue": f.Queue, "flavor": p.Flavor, "model": p.Model,
+		"namespace": f.Namespace, "queue": f.Queue, "cluster_queue": f.ClusterQueue,
+		"flavor": p.Flavor, "resource": p.Resource, "model": p.Model,
 	} {
 		if value != "" {
 			vars[name] = value
 		}
 	}
+	addLabels(vars, varFlavorLabel, p.FlavorLabels)
+	addLabels(vars, varNodeSelector, p.NodeSelector)
 	return vars
+}
+
+// addLabels names each label by its key. Two keys of one name and different
+// values are as good as absent.
+func addLabels(vars map[string]string, prefix string, labels map[string]string) {
+	ambiguous := map[string]bool{}
+	for key, value := range labels {
+		name := prefix + strings.Map(nameRune, key)
+		if old, ok := vars[name]; ok && old != value {
+			ambiguous[name] = true
+		}
+		vars[name] = value
+	}
+	for name := range ambiguous {
+		delete(vars, name)
+	}
+}
+
+func nameRune(r rune) rune {
+	if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+		return r
+	}
+	return '_'
 }
 
 // ShapeOptions say where a device model is read.
@@ -72,6 +111,9 @@ type ShapeOptions struct {
 // Kueue assigned to them. Pod sets without devices are left out: they fit anywhere.
 func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
 	facts := Facts{UID: string(wl.UID), Namespace: wl.Namespace, Name: wl.Name, Queue: string(wl.Spec.QueueName)}
+	if wl.Status.Admission != nil {
+		facts.ClusterQueue = string(wl.Status.Admission.ClusterQueue)
+	}
 	for i := range wl.Spec.PodSets {
 		set := &wl.Spec.PodSets[i]
 		resource, devices := podDevices(&set.Template.Spec)
@@ -79,7 +121,8 @@ func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
 			continue
 		}
 		assigned := assignment(wl, set.Name)
-		p := PodSet{Name: string(set.Name), Resource: string(resource), DevicesPerPod: devices, Pods: int64(set.Count)}
+		p := PodSet{Name: string(set.Name), Resource: string(resource), DevicesPerPod: devices, Pods: int64(set.Count),
+			NodeSelector: set.Template.Spec.NodeSelector}
 		if assigned != nil {
 			if assigned.Count != nil {
 				p.Pods = int64(*assigned.Count)
@@ -87,7 +130,10 @@ func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
 			p.Flavor = string(assigned.Flavors[resource])
 		}
 		if p.Pods > 0 {
-			p.Model = modelOf(&set.Template.Spec, p.Flavor, opts)
+			if opts.FlavorLabels != nil && p.Flavor != "" {
+				p.FlavorLabels = opts.FlavorLabels(p.Flavor)
+			}
+			p.Model = modelOf(&set.Template.Spec, p.FlavorLabels, opts)
 			facts.PodSets = append(facts.PodSets, p)
 		}
 	}
@@ -177,11 +223,7 @@ func addDevices(sum map[corev1.ResourceName]int64, c *corev1.Container) {
 	}
 }
 
-func modelOf(spec *corev1.PodSpec, flavor string, opts ShapeOptions) string {
-	var flavorLabels map[string]string
-	if opts.FlavorLabels != nil && flavor != "" {
-		flavorLabels = opts.FlavorLabels(flavor)
-	}
+func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOptions) string {
 	affinity := requiredLabels(spec.Affinity)
 	for _, labels := range []map[string]string{spec.NodeSelector, affinity, flavorLabels} {
 		for _, key := range opts.ModelFrom {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,10 +52,29 @@ func TestShapeOf(t *testing.T) {
 				Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
 			got := ShapeOf(wl, ShapeOptions{ModelFrom: []string{"nvidia.com/gpu.product"}, Aliases: map[string]string{"H200": "NVIDIA-H200"},
 				FlavorLabels: func(string) map[string]string { return map[string]string{"nvidia.com/gpu.product": h100} }})
-			if diff := cmp.Diff(tc.want, got.PodSets); diff != "" {
+			if diff := cmp.Diff(tc.want, got.PodSets, cmpopts.IgnoreFields(PodSet{}, "FlavorLabels", "NodeSelector")); diff != "" {
 				t.Errorf("pod sets (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestVarsNameLabelsByTheirKeys(t *testing.T) {
+	wl := reserved(kueue.CheckStatePending)
+	wl.Namespace, wl.Spec.QueueName = "team-a", "lq"
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main",
+		Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers:   []corev1.Container{container("nvidia.com/gpu", "8")},
+		NodeSelector: map[string]string{"topology.kubernetes.io/zone": "eu-1", "a.b": "same", "a-b": "same", "c.d": "one", "c-d": "another"}}}}}
+	f := ShapeOf(wl, ShapeOptions{ModelFrom: []string{"gpu"}, FlavorLabels: func(string) map[string]string { return map[string]string{"gpu": "L4", "tier": "spot"} }})
+	want := map[string]string{
+		"namespace": "team-a", "queue": "lq", "cluster_queue": "cq", "flavor": "h100", "resource": "nvidia.com/gpu", "model": "L4",
+		"devices_per_pod": "8", "pods": "2", "devices_total": "16", "flavor_label_gpu": "L4", "flavor_label_tier": "spot",
+		"node_selector_topology_kubernetes_io_zone": "eu-1", "node_selector_a_b": "same",
+	}
+	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestCheckNamesThePosition(t *testing.T) {
 	}
 }
 
-var testVars = []string{"model", "devices_per_pod", "namespace"}
+var testVars = []string{"model", "devices_per_pod", "namespace", "node_*"}
 
 func TestParseTemplate(t *testing.T) {
 	for _, tc := range []struct{ name, expr, want string }{
@@ -38,7 +38,10 @@ func TestParseTemplate(t *testing.T) {
 		{"group of label_replace", `label_replace(up, "a", "$first", "b", "(?P<first>.*)")`, ""},
 		{"anchor in a regex", `up{a=~"x$|y$"}`, ""},
 		{"comment", "up # $nothing", ""},
-		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle, known are $devices_per_pod $model $namespace"},
+		{"one of a family", `up{zone="$node_zone"} > $node_cost`, ""},
+		{"a family without a name", `up{zone="$node_"}`, "1:10: unknown variable $node_"},
+		{"part of a label, one of a family", `up{zone="z-$node_zone"}`, "1:12: $node_zone may stand only"},
+		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle, known are $devices_per_pod $model $namespace $node_*"},
 		{"unknown number", `up > $x`, "1:6: unknown variable $x"},
 		{"part of a label", `up{a="x-$model"}`, "1:9: $model may stand only for a whole label value or a number"},
 		{"part of a name", `free_$model`, "1:6: $model may stand only"},

@@ -23,7 +23,8 @@ type Template struct {
 }
 
 // ParseTemplate parses a template that may use the given variables, named without
-// the $. The template is nil exactly when there are problems.
+// the $; one that ends in * stands for all that begin so. The template is nil
+// exactly when there are problems.
 func ParseTemplate(expr string, vars []string) (*Template, []Problem) {
 	masked, numbers := scan(expr)
 	e, problems := Parse(masked)
@@ -134,7 +135,7 @@ func (t *Template) literal(e Expr, v variable) *parser.NumberLiteral {
 func (t *Template) checkNumbers(e Expr, vars []string) []Problem {
 	var problems []Problem
 	for _, v := range t.numbers {
-		if !slices.Contains(vars, v.name) {
+		if !known(vars, v.name) {
 			problems = append(problems, t.problem(v.start, unknown(v.name, vars)))
 			continue
 		}
@@ -157,10 +158,10 @@ func (t *Template) checkLabels(e Expr, vars []string) []Problem {
 			name, partial := wholeVariable(m.Value)
 			switch at := t.find(int(sel.PosRange.Start), "$"+name); {
 			case name == "":
-			case partial && slices.Contains(vars, name):
+			case partial && known(vars, name):
 				problems = append(problems, t.problem(at, misplaced(name)))
 			case partial:
-			case !slices.Contains(vars, name):
+			case !known(vars, name):
 				problems = append(problems, t.problem(at, unknown(name, vars)))
 			default:
 				t.used[name] = true
@@ -180,7 +181,7 @@ func (t *Template) checkStrings(e Expr, vars []string) []Problem {
 		if !ok {
 			return nil
 		}
-		if name, _ := wholeVariable(lit.Val); slices.Contains(vars, name) {
+		if name, _ := wholeVariable(lit.Val); known(vars, name) {
 			problems = append(problems, t.problem(t.find(int(lit.PosRange.Start), "$"+name), misplaced(name)))
 		}
 		return nil
@@ -200,13 +201,21 @@ func (t *Template) problem(offset int, message string) Problem {
 	return Problem{Pos: position(t.text, offset), Message: message}
 }
 
+// known says whether vars name the variable, or a * among them stands for it.
+func known(vars []string, name string) bool {
+	return slices.ContainsFunc(vars, func(v string) bool {
+		prefix, any := strings.CutSuffix(v, "*")
+		return v == name || any && len(name) > len(prefix) && strings.HasPrefix(name, prefix)
+	})
+}
+
 func unknown(name string, vars []string) string {
-	known := make([]string, len(vars))
+	all := make([]string, len(vars))
 	for i, v := range vars {
-		known[i] = "$" + v
+		all[i] = "$" + v
 	}
-	slices.Sort(known)
-	return fmt.Sprintf("unknown variable $%s, known are %s", name, strings.Join(known, " "))
+	slices.Sort(all)
+	return fmt.Sprintf("unknown variable $%s, known are %s", name, strings.Join(all, " "))
 }
 
 func misplaced(name string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -140,16 +141,20 @@ func TestLastGoodAnswersAreHeldWithTheirAge(t *testing.T) {
 }
 
 func TestHostileFactsCannotChangeAQuestion(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{Fit: &v1alpha1.GateQuery{Query: `sum by (cluster) (quota{namespace="$namespace"})`}})
-	b.facts.Namespace = `a"} or vector(1) #`
-	b.answers(t.Context(), b.gate, b.facts)
-	for _, expr := range b.source.asked {
-		if strings.Contains(expr, "quota") {
-			if want := `sum by (cluster) (quota{namespace="a\"} or vector(1) #"})`; expr != want {
-				t.Errorf("asked %s, want %s", expr, want)
-			}
-			return
+	const hostile = `a"} or vector(1) #`
+	for _, tc := range []struct{ query, want string }{
+		{`sum by (cluster) (quota{namespace="$namespace"})`, `sum by (cluster) (quota{namespace="a\"} or vector(1) #"})`},
+		{`sum by (cluster) (quota{zone="$node_selector_zone",tier="$flavor_label_tier"})`,
+			`sum by (cluster) (quota{tier="a\"} or vector(1) #",zone="a\"} or vector(1) #"})`},
+		{`sum by (cluster) (quota{zone="$node_selector_absent"})`, `sum by (cluster) (quota{zone=~".+"})`},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{Fit: &v1alpha1.GateQuery{Query: tc.query}})
+		b.facts.Namespace = hostile
+		b.facts.PodSets[0].NodeSelector = map[string]string{"zone": hostile}
+		b.facts.PodSets[0].FlavorLabels = map[string]string{"tier": hostile}
+		b.answers(t.Context(), b.gate, b.facts)
+		if !slices.Contains(b.source.asked, tc.want) {
+			t.Errorf("%s\nasked %q\nwant %s", tc.query, b.source.asked, tc.want)
 		}
 	}
-	t.Errorf("not asked: %q", b.source.asked)
 }
