@@ -53,7 +53,7 @@ func inFake(t *testing.T, flags ...string) *fake {
 		t.Fatalf("compile the fake of NVIDIA's library: %v\n%s", err, out)
 	}
 	control := filepath.Join(dir, "control")
-	if err := os.WriteFile(control, make([]byte, 8*(wordDevices+maxDevices*deviceWords)), 0o600); err != nil {
+	if err := os.WriteFile(control, make([]byte, fakeSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
@@ -71,7 +71,7 @@ func openFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := 8 * (wordDevices + maxDevices*deviceWords)
+	const size = fakeSize
 	memory, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)

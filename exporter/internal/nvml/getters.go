@@ -36,6 +36,7 @@ var getters = []getter{
 	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
 	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", get: licence},
 	{symbol: "nvmlDeviceGetFieldValues", get: fieldValues},
+	{symbol: "nvmlDeviceGetMigMode", get: mig, also: migSymbols},
 	{symbol: "nvmlGpmMetricsGet", get: profile, also: gpmSymbols},
 }
 

@@ -91,7 +91,7 @@ func (s *Source) add(index int) error {
 	}
 	d.TellsXIDs = s.register(handle)
 	s.devices = append(s.devices, d)
-	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver)}
+	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, placed: s.hasAll(placementSymbols)}
 	s.uuids[handle] = d.UUID
 	return nil
 }
@@ -128,6 +128,9 @@ func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error
 	if !ok {
 		return device.Reading{}, errGone
 	}
+	if d.Instance != nil {
+		getters = ofInstance(getters)
+	}
 	switch r, told, failure := u.tell(getters, s.now()); {
 	case failure == nvml.ERROR_GPU_IS_LOST:
 		return device.Reading{}, device.ErrLost
@@ -139,6 +142,9 @@ func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error
 	case told == 0 && failure != nvml.SUCCESS:
 		return device.Reading{}, fmt.Errorf("it answers no call: %s", message(failure))
 	default:
+		if d.Instance == nil {
+			s.adopt(u, d, &r)
+		}
 		return r, nil
 	}
 }

@@ -15,7 +15,12 @@ type unit struct {
 	lib    nvml.Interface
 	fields []fieldValue // those that its driver has
 
+	memoryMiB int64
+	placed    bool  // its driver tells where instances lie
+	parent    *unit // of a MIG instance
+
 	mu             sync.Mutex // held while it is read
+	parts          []part     // instances as of the last reading
 	gpm            gpm
 	links, out, in rate
 }

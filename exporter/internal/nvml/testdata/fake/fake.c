@@ -23,7 +23,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 
 /* Words of the whole library. */
 enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
-enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64 };
+enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80 };
 
 /* Words of a device. */
 enum {
@@ -34,7 +34,7 @@ enum {
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
 typedef int ret;
-struct nvmlDevice_st { int n; };
+struct nvmlDevice_st { int n, part; }; /* part: 0, or 1 + the place of a MIG instance */
 typedef struct nvmlDevice_st *dev;
 
 static struct nvmlDevice_st devices[MAX_DEVICES];
@@ -44,7 +44,7 @@ static _Atomic uint64_t *words;
 static void map_control(void)
 {
 	const char *path = getenv("PLIMSOLL_FAKE_CONTROL");
-	size_t size = (DEVICES + MAX_DEVICES * DEVICE_WORDS) * sizeof(uint64_t);
+	size_t size = (DEVICES + MAX_DEVICES * (DEVICE_WORDS + MIG_WORDS)) * sizeof(uint64_t);
 	int fd = path ? open(path, O_RDWR) : -1;
 	void *at = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
@@ -56,6 +56,8 @@ static void map_control(void)
 }
 
 static _Atomic uint64_t *of(int n) { return words + DEVICES + n * DEVICE_WORDS; }
+
+#include "mig.c"
 
 /* Blocks until the test closes the pipe, half a minute at most. */
 static void stall(void)
@@ -80,7 +82,7 @@ static ret enter(dev d, int call)
 	words[CALLS]++;
 	if (words[GONE] || !words[READY])
 		return UNINITIALIZED;
-	if (!d || d < devices || d >= devices + MAX_DEVICES)
+	if (!there(d))
 		return INVALID_ARGUMENT;
 	_Atomic uint64_t *w = of(d->n);
 	w[DEVICE_CALLS]++;
@@ -93,7 +95,7 @@ static ret enter(dev d, int call)
 	}
 	if (w[FAILING] >> call & 1)
 		return (ret)w[FAILURE];
-	return w[UNSUPPORTED] >> call & 1 ? NOT_SUPPORTED : SUCCESS;
+	return w[UNSUPPORTED] >> call & 1 || mig_refuses(d, call) ? NOT_SUPPORTED : SUCCESS;
 }
 
 ret nvmlInit_v2(void)
@@ -174,7 +176,7 @@ ret nvmlDeviceGetUUID(dev d, char *uuid, unsigned length)
 {
 	ret r = enter(d, 62);
 	if (r == SUCCESS)
-		snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)of(d->n)[SERIAL], d->n);
+		d->part ? mig_uuid(d, uuid, length) : (void)snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)of(d->n)[SERIAL], d->n);
 	return r;
 }
 #endif
@@ -183,9 +185,12 @@ ret nvmlDeviceGetName(dev d, char *name, unsigned length)
 {
 	ret r = enter(d, 61);
 	if (r == SUCCESS)
-		snprintf(name, length, "NVIDIA H100 80GB HBM3");
+		d->part ? mig_name(d, name, length) : (void)snprintf(name, length, "NVIDIA H100 80GB HBM3");
 	return r;
 }
+
+#define MIG_CALLS
+#include "mig.c"
 
 /* Calls that give one number, by bit of UNSUPPORTED. */
 #define NUMBER(name, type, call, word) \
@@ -278,8 +283,8 @@ ret nvmlDeviceGetMemoryInfo(dev d, struct memory *m)
 {
 	ret r = enter(d, 58);
 	if (r == SUCCESS) {
-		_Atomic uint64_t *w = of(d->n);
-		*m = (struct memory){ w[TOTAL], w[TOTAL] - w[USED] - w[RESERVED], w[USED] + w[RESERVED] };
+		uint64_t total = *memory_of(d, TOTAL), used = *memory_of(d, USED), reserved = *memory_of(d, RESERVED);
+		*m = (struct memory){ total, total - used - reserved, used + reserved };
 	}
 	return r;
 }
@@ -294,11 +299,10 @@ ret nvmlDeviceGetMemoryInfo_v2(dev d, struct memory_v2 *m)
 		return r;
 	if (m->version != (sizeof *m | 2 << 24))
 		return 25; /* argument version mismatch */
-	_Atomic uint64_t *w = of(d->n);
-	m->total = w[TOTAL];
-	m->reserved = w[RESERVED];
-	m->used = w[USED];
-	m->free = w[TOTAL] - w[USED] - w[RESERVED];
+	m->total = *memory_of(d, TOTAL);
+	m->reserved = *memory_of(d, RESERVED);
+	m->used = *memory_of(d, USED);
+	m->free = m->total - m->used - m->reserved;
 	return SUCCESS;
 }
 
