@@ -49,6 +49,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 		c.renderDevice(p, now, s, k, held)
 		c.renderOwn(p, now, k, held[d.UUID])
 	}
+	c.renderCalls(p, devices)
 	c.renderNode(p, devices, pods, held, podErr)
 	return p.families()
 }
@@ -137,7 +138,7 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 		p.own(lastSample, seconds(k.reading.Time), id...)
 	}
 	if k.took > 0 {
-		p.own(callSeconds, k.took.Seconds(), id...)
+		p.own(readSeconds, k.took.Seconds(), id...)
 	}
 	if k.fresh {
 		renderDerived(p, k.reading, id)
@@ -159,6 +160,21 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	}
 	for _, xid := range sortedKeys(k.xids) {
 		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
+	}
+}
+
+// renderCalls writes which calls of the vendors' libraries are slow.
+func (c *Collector) renderCalls(p page, devices []device.Device) {
+	longest := map[string]time.Duration{}
+	for _, d := range devices {
+		if k := c.known[d.UUID]; k.fresh {
+			for _, call := range k.reading.Calls {
+				longest[call.Name] = max(longest[call.Name], call.Took)
+			}
+		}
+	}
+	for _, name := range sortedKeys(longest) {
+		p.own(callSeconds, longest[name].Seconds(), c.cfg.Node, name)
 	}
 }
 

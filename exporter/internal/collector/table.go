@@ -114,10 +114,11 @@ var (
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
 	sourceUp       = own{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "Whether the source lists its devices; 0 for one that is looked for and is not there."}
 	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all."}
-	callSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
+	readSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
+	callSeconds    = own{"plimsoll_exporter_device_call_seconds", gauge, []string{"node", "call"}, "Longest duration of a call of the vendor's library in the last reading of any device, by call."}
 )
 
-var owns = []own{nodeDevices, largestFree, freeSlices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, callSeconds}
+var owns = []own{nodeDevices, largestFree, freeSlices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds}
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
 const driverVersion = "DCGM_FI_DRIVER_VERSION"

@@ -159,38 +159,69 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 	}
 }
 
-// read a device within the deadline. One whose reading has stalled is left alone
-// until that reading returns, so that a wedged device costs one goroutine, once.
+// patience is how many deadlines a reading gets whose every call keeps its own.
+const patience = 5
+
+// read a device, each of its calls within the deadline. One whose reading has
+// stalled is left alone until that reading returns, so that a wedged device costs
+// one goroutine, once. What it then tells is of another time: it is read anew.
 func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
-	if k.pending == nil {
-		k.pending = make(chan outcome, 1)
-		go func(pending chan<- outcome, d device.Device) {
-			start := time.Now()
-			reading, err := v.Read(ctx, d)
-			pending <- outcome{reading, err, time.Since(start)}
-		}(k.pending, k.device)
-	} else if len(k.pending) == 0 {
+	if k.pending != nil && len(k.pending) == 0 {
 		return
 	}
-	timer := time.NewTimer(c.cfg.Deadline)
-	defer timer.Stop()
-	select {
-	case o := <-k.pending:
-		k.pending = nil
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		k.take(o)
-		if bits, ok := o.reading.Get(device.ClockEvents); ok {
-			k.recentClocks.add(c.cfg.Now(), uint64(bits), c.cfg.ClockEventsWindow)
-		}
-		if k.failed {
-			c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
-		}
-	case <-timer.C:
-		c.mu.Lock()
-		defer c.mu.Unlock()
+	pending, beats := begin(ctx, v, k.device)
+	k.pending = pending
+	o, answered := c.await(pending, beats)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !answered {
 		k.stuck, k.fresh = true, false
 		c.cfg.Log.Warn("a device does not answer", "uuid", k.device.UUID, "deadline", c.cfg.Deadline)
+		return
+	}
+	k.pending = nil
+	k.take(o)
+	if bits, ok := o.reading.Get(device.ClockEvents); ok {
+		k.recentClocks.add(c.cfg.Now(), uint64(bits), c.cfg.ClockEventsWindow)
+	}
+	if k.failed {
+		c.cfg.Log.Warn("a device could not be read", "uuid", k.device.UUID, "err", o.err)
+	}
+}
+
+// begin a reading, of which each call that returns is a beat.
+func begin(ctx context.Context, v *vendor, d device.Device) (chan outcome, <-chan struct{}) {
+	pending, beats := make(chan outcome, 1), make(chan struct{}, 1)
+	ctx = device.WithBeat(ctx, func() {
+		select {
+		case beats <- struct{}{}:
+		default: // the last one was not heard yet
+		}
+	})
+	go func() {
+		start := time.Now()
+		reading, err := v.Read(ctx, d)
+		pending <- outcome{reading, err, time.Since(start)}
+	}()
+	return pending, beats
+}
+
+// await a reading; false when a call is past its deadline, or all together are.
+func (c *Collector) await(pending <-chan outcome, beats <-chan struct{}) (o outcome, answered bool) {
+	call, all := time.NewTimer(c.cfg.Deadline), time.NewTimer(patience*c.cfg.Deadline)
+	defer call.Stop()
+	defer all.Stop()
+	for {
+		select {
+		case o := <-pending:
+			return o, true
+		case <-beats:
+			call.Reset(c.cfg.Deadline)
+		case <-call.C:
+			return o, false
+		case <-all.C:
+			return o, false
+		}
 	}
 }
 

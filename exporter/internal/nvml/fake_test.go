@@ -17,6 +17,7 @@ const (
 	wordCount, wordInitResult, wordGone, wordReleaseFD        = 0, 1, 2, 3
 	wordCalls, wordInits, wordShutdowns, wordXIDWritten       = 6, 7, 8, 9
 	wordStallCount, wordLatency, wordDriver, wordSamples      = 11, 12, 13, 14
+	wordStalled, devCalls                                     = 5, 4
 	wordXIDRing, wordDevices                                  = 16, 64
 	deviceWords, maxDevices                                   = 64, 16
 	devState, devUnsupported, devSerial, devAbsent            = 0, 1, 2, 3

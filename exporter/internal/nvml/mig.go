@@ -46,6 +46,7 @@ func mig(u *unit, r *device.Reading) nvml.Return {
 		if p, err := u.describePart(handle); err == nil {
 			u.parts = append(u.parts, p)
 		}
+		u.beat()
 	}
 	return ret
 }

@@ -120,7 +120,7 @@ func describe(handle nvml.Device, index int) (device.Device, error) {
 }
 
 // Read one device. What it doesn't support is absent from the reading.
-func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error) {
+func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, error) {
 	s.mu.Lock()
 	u, ok := s.units[d.UUID]
 	getters := s.getters
@@ -131,7 +131,7 @@ func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error
 	if d.Instance != nil {
 		getters = ofInstance(getters)
 	}
-	switch r, told, failure := u.tell(getters, s.now()); {
+	switch r, told, failure := u.tell(ctx, getters, s.now()); {
 	case failure == nvml.ERROR_GPU_IS_LOST:
 		return device.Reading{}, device.ErrLost
 	case failure == nvml.ERROR_UNINITIALIZED, failure == nvml.ERROR_DRIVER_NOT_LOADED:

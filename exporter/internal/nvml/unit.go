@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type unit struct {
 	parent    *unit // of a MIG instance
 
 	mu             sync.Mutex // held while it is read
+	beat           func()     // tells whoever waits that a call returned
 	parts          []part     // instances as of the last reading
 	gpm            gpm
 	links, out, in rate
@@ -28,14 +30,16 @@ type unit struct {
 // tell makes every call, and returns the reading with the number of calls that
 // succeeded and the last failure. What the device does not support is neither;
 // a failure after which the others are in vain ends it.
-func (u *unit) tell(getters []getter, now time.Time) (r device.Reading, told int, failure nvml.Return) {
+func (u *unit) tell(ctx context.Context, getters []getter, now time.Time) (r device.Reading, told int, failure nvml.Return) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.beat = func() { device.Beat(ctx) }
 	r, failure = device.Reading{Time: now, Calls: make([]device.Call, 0, len(getters))}, nvml.SUCCESS
 	for _, g := range getters {
 		start := time.Now()
 		ret := g.get(u, &r)
 		r.Calls = append(r.Calls, device.Call{Name: g.symbol, Took: time.Since(start)})
+		u.beat()
 		switch ret {
 		case nvml.SUCCESS:
 			told++

@@ -1,0 +1,158 @@
+package nvml
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+// exporter over the fake, whose clock the test sets.
+type exporter struct {
+	*fake
+	*collector.Collector
+	handler http.Handler
+	clock   time.Time
+}
+
+func (f *fake) exporter(t *testing.T, deadline time.Duration) *exporter {
+	t.Helper()
+	pods, err := podmap.New("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &exporter{fake: f, clock: time.Now()}
+	source := f.open()
+	source.now = func() time.Time { return e.clock }
+	e.Collector = collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, source, pods)
+	e.handler = e.Handler(prometheus.NewRegistry())
+	return e
+}
+
+func (e *exporter) tick(t *testing.T) {
+	t.Helper()
+	e.clock = e.clock.Add(time.Second)
+	if err := e.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *exporter) scrape() string {
+	response := httptest.NewRecorder()
+	e.handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return response.Body.String()
+}
+
+// What a collection may cost: callsPerDevice for each, and besides callsPerTick and
+// one for each XID. In its first reading a device that tells its monitors is asked
+// for two calls more.
+const (
+	callsPerDevice = 21
+	callsPerTick   = 2 // how many devices there are, and what events
+)
+
+func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	e := f.exporter(t, time.Minute)
+	e.tick(t)
+	for range 3 {
+		f.xid(4, 31)
+		before := f.get(wordCalls)
+		e.tick(t)
+		if calls := f.get(wordCalls) - before; calls > 8*callsPerDevice+callsPerTick+1 {
+			t.Errorf("%d calls for eight devices", calls)
+		}
+	}
+	before := f.get(wordCalls)
+	for range 10 {
+		if text := e.scrape(); strings.Count(text, "\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{") != 8 {
+			t.Fatalf("%s", text)
+		}
+	}
+	if calls := f.get(wordCalls) - before; calls != 0 {
+		t.Errorf("ten scrapes made %d calls", calls)
+	}
+}
+
+// One hung and one lost of eight: the six others are fresh in the same collection,
+// which ends while the hung one still hangs.
+func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	e := f.exporter(t, 200*time.Millisecond)
+	e.tick(t)
+	e.tick(t)
+	f.device(1, devState, stateHung)
+	f.device(6, devState, stateLost)
+	f.xid(6, 79)
+	f.device(0, devGPM, 10)
+	e.tick(t)
+	text := e.scrape()
+	sample := func(i int) string {
+		return fmt.Sprintf(`plimsoll_device_last_sample_timestamp_seconds{node="n",uuid="%s",gpu="%d",model="NVIDIA-H100-80GB-HBM3"} %g`, f.uuid(i), i, float64(e.clock.UnixMilli())/1000)
+	}
+	for i := range 8 {
+		gauges := strings.Count(text, fmt.Sprintf("\nDCGM_FI_DEV_GPU_TEMP{gpu=\"%d\"", i))
+		fresh := strings.Contains(text, sample(i))
+		if want := i != 1 && i != 6; fresh != want || (gauges == 1) != want {
+			t.Errorf("device %d: fresh %t, %d temperatures", i, fresh, gauges)
+		}
+	}
+	for _, line := range []string{
+		`plimsoll_device_hung{node="n",uuid="` + f.uuid(1) + `",gpu="1",model="NVIDIA-H100-80GB-HBM3"} 1`,
+		`plimsoll_device_lost{node="n",uuid="` + f.uuid(6) + `",gpu="6",model="NVIDIA-H100-80GB-HBM3"} 1`,
+		`plimsoll_xid_total{node="n",uuid="` + f.uuid(6) + `",gpu="6",model="NVIDIA-H100-80GB-HBM3",xid="79",severity="critical"} 1`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	asked := f.deviceWord(1, devCalls)
+	for range 3 {
+		e.tick(t)
+	}
+	if again := f.deviceWord(1, devCalls) - asked; again != 0 || f.get(wordStalled) != 1 {
+		t.Errorf("the hung device was called %d times more, and %d calls hang", again, f.get(wordStalled))
+	}
+	f.unstall()
+	for strings.Contains(e.scrape(), `plimsoll_device_hung{node="n",uuid="`+f.uuid(1)+`",gpu="1",model="NVIDIA-H100-80GB-HBM3"} 1`) {
+		e.tick(t)
+	}
+	if !strings.Contains(e.scrape(), sample(1)) {
+		t.Error("it answers again and is not fresh")
+	}
+}
+
+// A driver that is slow in everything costs freshness, not the devices.
+func TestSlowCallsHangNoDevice(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.set(wordCount, 1)
+	e := f.exporter(t, 500*time.Millisecond) // which the reading takes longer than, and no call
+	e.tick(t)
+	f.set(wordLatency, 50_000)
+	e.tick(t)
+	text := e.scrape()
+	if strings.Contains(text, "model=\"NVIDIA-H100-80GB-HBM3\"} 1\n") {
+		t.Errorf("a device is lost, hung or failed:\n%s", text)
+	}
+	_, after, _ := strings.Cut(text, `plimsoll_exporter_device_call_seconds{node="n",call="nvmlDeviceGetPowerUsage"} `)
+	if after < "0.05" || after > "0.5" {
+		t.Errorf("a call of 50 ms took %.10s", after)
+	}
+}
