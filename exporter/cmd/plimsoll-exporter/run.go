@@ -39,6 +39,7 @@ type options struct {
 	counters, logFormat, webConfig   string
 	seen                             string // of the counter file
 	output                           string // of doctor: text or json
+	attribution                      string
 	systemdSocket                    bool
 	labels                           collector.Labels
 	foreign                          given
@@ -66,6 +67,8 @@ func newOptions(app *kingpin.Application) *options {
 		Default("/var/lib/kubelet/pod-resources/kubelet.sock").StringVar(&o.socket)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
+	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas) or device (not at all: it is no pod's).").
+		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByDevice))
 	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
@@ -109,7 +112,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) config(log *slog.Logger) collector.Config {
-	return collector.Config{Node: o.node, Labels: o.labels, Log: log, Interval: time.Duration(o.interval) * time.Millisecond,
+	return collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Interval: time.Duration(o.interval) * time.Millisecond,
 		XIDWindow: time.Duration(o.xidWindow) * time.Millisecond, ClockEventsWindow: time.Duration(o.clockEventsWindow) * time.Millisecond}
 }
 

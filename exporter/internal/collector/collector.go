@@ -26,8 +26,10 @@ type Config struct {
 	Interval time.Duration // between collections
 	Deadline time.Duration // of one reading; 1 s by default
 	Labels   Labels
-	Log      *slog.Logger
-	Now      func() time.Time // time.Now by default
+	// Attribution of what several pods use up of one device; BySplit by default.
+	Attribution Attribution
+	Log         *slog.Logger
+	Now         func() time.Time // time.Now by default
 
 	// Windows within which dcgm-exporter's counts of events are taken; five
 	// minutes by default.
@@ -60,6 +62,7 @@ type known struct {
 	device   device.Device
 	parent   *known   // of an instance
 	parts    []*known // instances of a device
+	shares   shares
 	reading  device.Reading
 	fresh    bool // read in the last collection
 	lost     bool
@@ -100,6 +103,9 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...Named) *Collector {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Attribution == "" {
+		cfg.Attribution = BySplit
 	}
 	c := &Collector{cfg: cfg, pods: pods, known: map[string]*known{}}
 	for _, s := range sources {

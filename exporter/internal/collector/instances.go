@@ -69,21 +69,27 @@ func additive(f field) bool {
 	return slices.Contains([]string{"%", "0..1", "mJ", "B/s", "MB/s"}, f.unit)
 }
 
-// sameGI are the holders of the GPU instance that an instance is a part of; first
-// is false for all but one part, since DCGM's words are of GPU instances.
-func sameGI(k *known, held map[string][]podmap.Holder) (whom []podmap.Holder, first bool) {
+// sameGI are the parts of the GPU instance that an instance is one of, and for a
+// whole device that alone; first is false for all but one part, since DCGM's words
+// and memory are of GPU instances.
+func sameGI(k *known) (parts []*known, first bool) {
 	if k.parent == nil {
-		return held[k.device.UUID], true
+		return []*known{k}, true
 	}
-	same := slices.DeleteFunc(slices.Clone(k.parent.parts), func(part *known) bool { return part.device.Instance.GI != k.device.Instance.GI })
-	for _, part := range same {
+	parts = slices.DeleteFunc(slices.Clone(k.parent.parts), func(part *known) bool { return part.device.Instance.GI != k.device.Instance.GI })
+	return parts, parts[0] == k
+}
+
+// holdersOf the parts, each once.
+func holdersOf(parts []*known, held map[string][]podmap.Holder) (whom []podmap.Holder) {
+	for _, part := range parts {
 		for _, h := range held[part.device.UUID] {
 			if !slices.Contains(whom, h) {
 				whom = append(whom, h)
 			}
 		}
 	}
-	return whom, same[0] == k
+	return whom
 }
 
 // partsOf a device are the instances that its last reading told; those that it

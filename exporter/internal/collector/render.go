@@ -48,6 +48,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 		k := c.known[d.UUID]
 		c.renderDevice(p, now, s, k, held)
 		c.renderOwn(p, now, k, held[d.UUID])
+		c.renderShares(p, k, pods, podErr)
 	}
 	c.renderCalls(p, devices)
 	c.renderNode(p, devices, pods, held, podErr)
@@ -58,10 +59,11 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 // container that holds the device. What the holders of a device use up together
 // stands once and names none of them, so that no sum counts it twice.
 func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, held map[string][]podmap.Holder) {
-	whom, first := sameGI(k, held)
+	parts, first := sameGI(k)
 	if !first {
 		return
 	}
+	whom := holdersOf(parts, held)
 	labelSets := []labelText{text(c.dcgm(s, k.device, nil))}
 	for _, h := range whom {
 		labelSets = append(labelSets, text(c.dcgm(s, k.device, &h)))
@@ -128,9 +130,14 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []labe
 	return labels
 }
 
+// id are the values of deviceLabels.
+func (c *Collector) id(k *known) []string {
+	return []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), modelOf(k.device)}
+}
+
 // renderOwn writes what placement needs of one device.
 func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.Holder) {
-	id := []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), modelOf(k.device)}
+	id := c.id(k)
 	p.own(deviceLost, flag(k.lost), id...)
 	p.own(deviceHung, flag(k.hung()), id...)
 	p.own(deviceFailed, flag(k.failed), id...)

@@ -87,7 +87,10 @@ type own struct {
 	help   string
 }
 
-var deviceLabels = []string{"node", "uuid", "gpu", "model"}
+var (
+	deviceLabels = []string{"node", "uuid", "gpu", "model"}
+	shareLabels  = append(deviceLabels[:4:4], "namespace", "pod", "attribution")
+)
 
 var (
 	nodeDevices    = own{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, not allocated, healthy, whole)."}
@@ -108,6 +111,10 @@ var (
 	memoryRoom     = own{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Bytes of the device's memory that are free."}
 	thermalRoom    = own{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Degrees between the device's temperature and the nearest slowdown; below 0 it is slowed down."}
 	bogusValues    = own{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that can't be, such as 1000 degrees; they are left out."}
+	podMemory      = own{"plimsoll_pod_device_memory_used_bytes", gauge, shareLabels, "The pod's share of the device's memory that is used. Shares of a device never exceed it; attribution tells how they were found: device (the pod alone holds it), split (evenly, by replicas)."}
+	podUtilisation = own{"plimsoll_pod_device_utilisation_ratio", gauge, shareLabels, "The pod's share of the time for which the device is busy, 0..1 of the device; absent on a MIG instance."}
+	podPower       = own{"plimsoll_pod_device_power_watts", gauge, shareLabels, "The pod's share of what the device draws; absent on a MIG instance."}
+	podEnergy      = own{"plimsoll_pod_device_energy_joules_total", counter, shareLabels, "The pod's share of the energy that the device took since the exporter first saw the pod hold it."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
 	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
@@ -118,7 +125,13 @@ var (
 	callSeconds    = own{"plimsoll_exporter_device_call_seconds", gauge, []string{"node", "call"}, "Longest duration of a call of the vendor's library in the last reading of any device, by call."}
 )
 
-var owns = []own{nodeDevices, largestFree, freeSlices, deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues, xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds}
+var owns = []own{
+	nodeDevices, largestFree, freeSlices,
+	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
+	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
+	podMemory, podUtilisation, podPower, podEnergy,
+	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
+}
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
 const driverVersion = "DCGM_FI_DRIVER_VERSION"

@@ -17,27 +17,27 @@ var (
 
 // plain turns the forms that device plugins use into the id of a device or of a
 // MIG instance: GPU-<uuid>, MIG-<uuid>, GPU-<uuid>/<gi>/<ci>, nvidia0, nvidia0/gi3.
-// shared tells that the id is of a replica: GPU-<uuid>::3, nvidia0/gi3/vgpu1.
-func plain(raw string) (id string, shared, ok bool) {
-	id, _, shared = strings.Cut(raw, "::")
-	whole, _, vgpu := strings.Cut(id, "/vgpu")
+// replica is what follows where the id is of one: GPU-<uuid>::3, nvidia0/gi3/vgpu1.
+func plain(raw string) (id, replica string, ok bool) {
+	id, replica, _ = strings.Cut(raw, "::")
+	whole, vgpu, _ := strings.Cut(id, "/vgpu")
 	switch {
 	case strings.HasPrefix(id, "GPU-"):
-		return id, shared, true
+		return id, replica, true
 	case instance.MatchString(whole):
-		return strings.TrimPrefix(whole, "MIG-"), shared || vgpu, true
+		return strings.TrimPrefix(whole, "MIG-"), replica + vgpu, true
 	case node.MatchString(whole):
-		return whole, shared || vgpu, true
+		return whole, replica + vgpu, true
 	case strings.HasPrefix(id, "MIG-") && !strings.HasPrefix(id, "MIG-GPU-"):
-		return id, shared, true
+		return id, replica, true
 	}
-	return "", false, false
+	return "", "", false
 }
 
 // claimed notes a device of a claim. NVIDIA's driver for dynamic resources calls
 // devices gpu-<minor>, and MIG instances gpu-<minor>-mig-<profile>-<start>-<size>;
 // claims on other drivers are of no device here.
-func claimed(r *podresources.ClaimResource, m *Map, use func(id string)) {
+func claimed(r *podresources.ClaimResource, m *Map, use func(id, replica string)) {
 	if r.DriverName != "gpu.nvidia.com" {
 		return
 	}
@@ -53,5 +53,5 @@ func claimed(r *podresources.ClaimResource, m *Map, use func(id string)) {
 	if r.ShareId != nil {
 		m.Shared[id] = true
 	}
-	use(id)
+	use(id, "")
 }

@@ -29,6 +29,8 @@ type Map struct {
 	Holders map[string][]Holder
 	// Shared devices and instances are handed out as replicas: never whole.
 	Shared map[string]bool
+	// Replicas of a device that a holder has, by their names.
+	Replicas map[string]map[Holder][]string
 	// Unmapped device ids of a form that is not known, by how often they came.
 	Unmapped map[string]int
 }
@@ -96,9 +98,9 @@ func (p *Poller) ask(ctx context.Context) (Map, error) {
 	if err != nil {
 		return Map{}, fmt.Errorf("ask the kubelet who holds devices: %w", err)
 	}
-	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Unmapped: map[string]int{}}
+	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{}, Unmapped: map[string]int{}}
 	for _, d := range allocatable.Devices {
-		p.each(d, &m, func(id string) { m.Allocatable[id] = d.ResourceName })
+		p.each(d, &m, func(id, _ string) { m.Allocatable[id] = d.ResourceName })
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
@@ -111,10 +113,17 @@ func (p *Poller) ask(ctx context.Context) (Map, error) {
 // hold notes what a container holds, by device plugin or by claim. A container
 // that holds several replicas of a device holds it once.
 func (p *Poller) hold(m *Map, h Holder, c *podresources.ContainerResources) {
-	use := func(id string) {
+	use := func(id, replica string) {
 		if !slices.Contains(m.Holders[id], h) {
 			m.Holders[id] = append(m.Holders[id], h)
 		}
+		if replica == "" {
+			return
+		}
+		if m.Replicas[id] == nil {
+			m.Replicas[id] = map[Holder][]string{}
+		}
+		m.Replicas[id][h] = append(m.Replicas[id][h], replica)
 	}
 	for _, d := range c.Devices {
 		p.each(d, m, use)
@@ -126,20 +135,20 @@ func (p *Poller) hold(m *Map, h Holder, c *podresources.ContainerResources) {
 	}
 }
 
-func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id string)) {
+func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id, replica string)) {
 	if !p.resources(d.ResourceName) {
 		return
 	}
 	for _, raw := range d.DeviceIds {
-		id, shared, ok := plain(raw)
+		id, replica, ok := plain(raw)
 		if !ok {
 			m.Unmapped[unknownForm]++
 			continue
 		}
-		if shared || strings.HasSuffix(d.ResourceName, ".shared") {
+		if replica != "" || strings.HasSuffix(d.ResourceName, ".shared") {
 			m.Shared[id] = true
 		}
-		use(id)
+		use(id, replica)
 	}
 }
 

@@ -21,32 +21,32 @@ const uuid = "GPU-7ac2f0e1-0000-4000-8000-000000000001"
 
 func TestDeviceIDForms(t *testing.T) {
 	for _, c := range []struct {
-		raw, id    string
-		shared, ok bool
+		raw, id, replica string
+		ok               bool
 	}{
-		{uuid, uuid, false, true},
-		{uuid + "::3", uuid, true, true},
-		{"MIG-7ac2f0e1-0000-4000-8000-000000000002", "MIG-7ac2f0e1-0000-4000-8000-000000000002", false, true},
-		{"MIG-7ac2f0e1-0000-4000-8000-000000000002::1", "MIG-7ac2f0e1-0000-4000-8000-000000000002", true, true},
-		{"MIG-" + uuid + "/7/0", uuid + "/7/0", false, true},
-		{"MIG-" + uuid + "/7/0::2", uuid + "/7/0", true, true},
-		{"MIG-" + uuid, "", false, false},
-		{"MIG-" + uuid + "/7", "", false, false},
-		{"nvidia0", "nvidia0", false, true},
-		{"nvidia12::1", "nvidia12", true, true},
-		{"nvidia0/gi3", "nvidia0/gi3", false, true},
-		{"nvidia0/gi3::1", "nvidia0/gi3", true, true},
-		{"nvidia0/gi3/vgpu1", "nvidia0/gi3", true, true},
-		{"nvidia0/vgpu1", "nvidia0", true, true},
-		{"nvidia0/part1", "", false, false},
-		{"nvidiactl", "", false, false},
-		{"nvidia", "", false, false},
-		{"card0", "", false, false},
-		{"", "", false, false},
+		{uuid, uuid, "", true},
+		{uuid + "::3", uuid, "3", true},
+		{"MIG-7ac2f0e1-0000-4000-8000-000000000002", "MIG-7ac2f0e1-0000-4000-8000-000000000002", "", true},
+		{"MIG-7ac2f0e1-0000-4000-8000-000000000002::1", "MIG-7ac2f0e1-0000-4000-8000-000000000002", "1", true},
+		{"MIG-" + uuid + "/7/0", uuid + "/7/0", "", true},
+		{"MIG-" + uuid + "/7/0::2", uuid + "/7/0", "2", true},
+		{"MIG-" + uuid, "", "", false},
+		{"MIG-" + uuid + "/7", "", "", false},
+		{"nvidia0", "nvidia0", "", true},
+		{"nvidia12::1", "nvidia12", "1", true},
+		{"nvidia0/gi3", "nvidia0/gi3", "", true},
+		{"nvidia0/gi3::1", "nvidia0/gi3", "1", true},
+		{"nvidia0/gi3/vgpu1", "nvidia0/gi3", "1", true},
+		{"nvidia0/vgpu1", "nvidia0", "1", true},
+		{"nvidia0/part1", "", "", false},
+		{"nvidiactl", "", "", false},
+		{"nvidia", "", "", false},
+		{"card0", "", "", false},
+		{"", "", "", false},
 	} {
-		id, shared, ok := plain(c.raw)
-		if id != c.id || shared != c.shared || ok != c.ok {
-			t.Errorf("%q: %q, shared %t, %t; want %q, %t, %t", c.raw, id, shared, ok, c.id, c.shared, c.ok)
+		id, replica, ok := plain(c.raw)
+		if id != c.id || replica != c.replica || ok != c.ok {
+			t.Errorf("%q: %q, replica %q, %t; want %q, %q, %t", c.raw, id, replica, ok, c.id, c.replica, c.ok)
 		}
 	}
 }
@@ -150,6 +150,7 @@ func TestHoldersByPluginAndByClaim(t *testing.T) {
 		Holders: map[string][]Holder{uuid: held("plugin"), "nvidia9": held("replicas"), "nvidia1": held("claims", "also"),
 			"nvidia2/mig-19-0-1": held("claims"), "nvidia4": held("share")},
 		Shared:   map[string]bool{"nvidia4": true, "nvidia9": true},
+		Replicas: map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
 		Unmapped: map[string]int{"unknown device id form": 1},
 	}
 	if diff := cmp.Diff(want, poll(t, p)); diff != "" {

@@ -1,0 +1,174 @@
+package collector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// sumByDevice adds up the series that name a pod, by the label that names the device.
+func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
+	sums := map[string]float64{}
+	for _, m := range family.GetMetric() {
+		var uuid, pod string
+		for _, l := range m.Label {
+			switch l.GetName() {
+			case label:
+				uuid = l.GetValue()
+			case "pod":
+				pod = l.GetValue()
+			}
+		}
+		if pod != "" {
+			sums[uuid] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sums
+}
+
+// Whoever holds what, the pods' shares of a device are together no more than it
+// used up: of every metric of a pod's share, and of every DCGM metric that is additive.
+func TestSharesNeverExceedTheDevice(t *testing.T) {
+	for _, how := range []Attribution{ByDevice, BySplit} {
+		t.Run(string(how), func(t *testing.T) {
+			f := setup(t)
+			f.cfg.Attribution = how
+			const seed = 20261121
+			random := rand.New(rand.NewPCG(seed, 1))
+			told, first := map[string]device.Reading{}, map[string]float64{}
+			energy := map[string]float64{}
+			f.box.tell = func(d device.Device, r *device.Reading) {
+				for field := range device.NumFields {
+					r.Set(field, random.Float64())
+				}
+				energy[d.UUID] += 1e6 * random.Float64()
+				r.Set(device.TotalEnergy, energy[d.UUID])
+				r.Set(device.PowerUsage, 700*random.Float64())
+				r.Set(device.GPUUtil, 100*random.Float64())
+				told[d.UUID] = *r
+			}
+			for round := range 50 {
+				f.kubelet.mu.Lock()
+				clear(f.kubelet.held)
+				for range random.IntN(12) {
+					container := fmt.Sprintf("ns%d/p%d/c%d", random.IntN(2), random.IntN(3), random.IntN(2))
+					for range 1 + random.IntN(4) {
+						id := uuid(random.IntN(3))
+						if random.IntN(3) > 0 {
+							id += fmt.Sprintf("::%d", random.IntN(4))
+						}
+						f.kubelet.held[container] = append(f.kubelet.held[container], id)
+					}
+				}
+				f.kubelet.mu.Unlock()
+				families, text := f.collect(t)
+				if round == 0 {
+					for u, mj := range energy {
+						first[u] = mj
+					}
+				}
+				check := func(name, label string, limit func(r device.Reading, u string) float64) {
+					for u, sum := range sumByDevice(families[name], label) {
+						if most := limit(told[u], u); sum > most*(1+1e-9) {
+							t.Fatalf("seed %d, round %d: %s of %s is %g in all its pods, and %g of the device:\n%s", seed, round, name, u, sum, most, text)
+						}
+					}
+				}
+				for _, field := range fields {
+					if additive(field) {
+						check(field.name, "UUID", func(r device.Reading, _ string) float64 { v, _ := r.Get(field.field); return v })
+					}
+				}
+				check("plimsoll_pod_device_energy_joules_total", "uuid", func(_ device.Reading, u string) float64 { return (energy[u] - first[u]) / 1000 })
+				for name, of := range map[string]struct {
+					field device.Field
+					scale float64
+				}{"plimsoll_pod_device_memory_used_bytes": {device.FBUsed, 1 << 20}, "plimsoll_pod_device_utilisation_ratio": {device.GPUUtil, 0.01}, "plimsoll_pod_device_power_watts": {device.PowerUsage, 1}} {
+					check(name, "uuid", func(r device.Reading, _ string) float64 { v, _ := r.Get(of.field); return v * of.scale })
+				}
+			}
+		})
+	}
+}
+
+func TestSharesBySplit(t *testing.T) {
+	f := setup(t)
+	mj := 5e9
+	f.box.tell = func(_ device.Device, r *device.Reading) {
+		r.Set(device.FBUsed, 1000)
+		r.Set(device.PowerUsage, 400)
+		r.Set(device.GPUUtil, 80)
+		r.Set(device.TotalEnergy, mj)
+	}
+	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0", uuid(0) + "::1"}
+	f.kubelet.held["ml/a/side"] = []string{uuid(0) + "::2"}
+	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::3"}
+	f.kubelet.held["ml/c/main"] = []string{uuid(1)}
+	f.collect(t)
+	mj += 8000 * 1000
+	families, text := f.collect(t)
+	for name, want := range map[string][3]float64{
+		"plimsoll_pod_device_memory_used_bytes":   {750 << 20, 250 << 20, 1000 << 20},
+		"plimsoll_pod_device_power_watts":         {300, 100, 400},
+		"plimsoll_pod_device_utilisation_ratio":   {0.6, 0.2, 0.8},
+		"plimsoll_pod_device_energy_joules_total": {6000, 2000, 8000},
+	} {
+		for i, pod := range []string{"a", "b", "c"} {
+			how := map[bool]string{true: "device", false: "split"}[pod == "c"]
+			if got := value(t, families, name, "namespace", "ml", "pod", pod, "attribution", how); got < want[i]*0.999 || got > want[i]*1.001 {
+				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
+			}
+		}
+	}
+	// b goes; what a had by its part stays, and from now on all is a's alone.
+	f.kubelet.mu.Lock()
+	delete(f.kubelet.held, "ml/b/main")
+	f.kubelet.mu.Unlock()
+	mj += 1000 * 1000
+	families, _ = f.collect(t)
+	if split, alone := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "split"),
+		value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); split != 6000 || alone != 1000 {
+		t.Errorf("a took %g J by its part and %g J alone, want 6000 and 1000", split, alone)
+	}
+	// The driver starts anew, and its count with it; then the kubelet is away.
+	mj = 0
+	f.collect(t)
+	mj = 500 * 1000
+	f.kubelet.server.Stop()
+	families, _ = f.collect(t)
+	if got := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); got != 1000 {
+		t.Errorf("a took %g J alone while nobody knew who holds the device, want 1000 as before", got)
+	}
+}
+
+func TestSharesByDeviceAreOfASinglePod(t *testing.T) {
+	f := setup(t)
+	f.cfg.Attribution = ByDevice
+	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0"}
+	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::1"}
+	f.kubelet.held["ml/c/main"] = []string{uuid(1) + "::1"}
+	families, text := f.collect(t)
+	if family := families["plimsoll_pod_device_power_watts"]; len(family.GetMetric()) != 1 || value(t, families, "plimsoll_pod_device_power_watts", "pod", "c") != 300 {
+		t.Errorf("shares of a device that two pods hold:\n%s", text)
+	}
+}
+
+// A pod's energy is not accounted for twice when another vendor's collection comes between.
+func TestEnergyIsAccountedForOnce(t *testing.T) {
+	var s shares
+	var r device.Reading
+	r.Set(device.TotalEnergy, 1000)
+	who := map[pod]int{{"ml", "a"}: 1}
+	s.follow(BySplit, who, true, r)
+	r.Set(device.TotalEnergy, 3000)
+	for range 3 {
+		s.follow(BySplit, who, true, r)
+	}
+	if got := s.joules[account{pod{"ml", "a"}, ByDevice}]; got != 2 {
+		t.Errorf("%g J, want 2", got)
+	}
+}
