@@ -36,8 +36,8 @@ test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's l
 test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml
 
-test-integration: ## Controllers against a real kube-apiserver
-	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/...
+test-integration: ## Controllers against a real kube-apiserver, the backtest against a real Prometheus
+	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./operator/internal/cli/...
 
 test-e2e: ## The whole fleet: outcomes that a user sees, on real components
 	$(GO) test -tags e2e -count=1 -timeout 30m ./test/e2e/...

@@ -57,11 +57,15 @@ func (q *asking) open(a *app) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := query.New(query.Config{
+	source, err := q.client()
+	return &trial{policy: policy, source: source, info: query.SourceInfo{ClusterLabel: q.label}}, err
+}
+
+func (q *asking) client() (*query.Client, error) {
+	return query.New(query.Config{
 		Name: "kubectl", URL: q.url, ClusterLabel: q.label, HTTP: config.DefaultHTTPClientConfig, Timeout: q.timeout,
 		MaxConcurrency: 4, QueriesPerSecond: 20, MaxResponseBytes: 64 << 20, MaxSeries: 100000,
 	})
-	return &trial{policy: policy, source: source, info: query.SourceInfo{ClusterLabel: q.label}}, err
 }
 
 // policyIn a file: exactly one, with scores.

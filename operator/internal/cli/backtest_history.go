@@ -18,7 +18,7 @@ const (
 	pointsAtOnce = 1_000_000
 	// An expression is given up after so many failures at single times: a few when it
 	// was never answered.
-	mostFailures, mostFirst = 500, 10
+	mostFailures, mostFirst = 200, 10
 )
 
 // expression and the score that it is for.
@@ -34,7 +34,7 @@ type history struct {
 	until    int // rounds before it are loaded
 	loaded   map[string]*recorded
 	failures map[string][]failure // by expression's name
-	answered map[string]bool      // by the same
+	answered map[string]bool      // by the same: with series
 	notes    map[string]bool      // warnings that came with answers
 	progress progress
 }
@@ -88,7 +88,7 @@ func (h *history) load(ctx context.Context, e expression, into *recorded, i, n i
 	answer, err := h.source.Range(ctx, e.text, h.over.at(i), h.over.at(i+n-1), h.over.step)
 	switch {
 	case err == nil:
-		h.answered[e.name] = true
+		h.answered[e.name] = h.answered[e.name] || len(answer.Series) > 0
 		for _, s := range answer.Series {
 			into.series = append(into.series, &track{Series: s})
 		}

@@ -1,0 +1,221 @@
+//go:build integration
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// program of the lab.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	cmd := exec.Command("go", "run", "./test/lab", "path", name)
+	cmd.Dir = "../../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("find %s: %v", name, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// remember starts a Prometheus over the history of two days before now: c1 has 48 of 64
+// devices free on the first day and 8 on the second, c2 always 32, but for three hours
+// of silence; a third of c3's samples is too old.
+func remember(t *testing.T, flags ...string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	var text strings.Builder
+	text.WriteString("# TYPE free gauge\n")
+	write := func(metric, cluster string, value func(minute int) (float64, bool)) {
+		for m := range 2*24*60 + 1 {
+			if v, ok := value(m); ok {
+				fmt.Fprintf(&text, "%s{cluster=%q} %v %d\n", metric, cluster, v, now.Add(time.Duration(m-2*24*60)*time.Minute).Unix())
+			}
+		}
+	}
+	write("free", "c1", func(m int) (float64, bool) { return map[bool]float64{true: 48, false: 8}[m < 24*60], true })
+	write("free", "c2", func(m int) (float64, bool) { return 32, m < 30*60 || m > 33*60 })
+	write("free", "c3", func(m int) (float64, bool) { return float64(m % 30), true })
+	text.WriteString("# TYPE age gauge\n")
+	for _, cluster := range []string{"c1", "c2"} {
+		write("age", cluster, func(int) (float64, bool) { return 10, true })
+	}
+	write("age", "c3", func(m int) (float64, bool) { return map[bool]float64{true: 500, false: 10}[m%60 < 20], true })
+	text.WriteString("# EOF\n")
+	file := filepath.Join(dir, "history.om")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	if out, err := exec.Command(program(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", file, data).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return prometheus(t, append(flags, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=100y")...)
+}
+
+func prometheus(t *testing.T, flags ...string) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program(t, "prometheus"), append(flags, "--log.level=warn", "--config.file="+config, "--web.listen-address="+address)...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	url = "http://" + address
+	gomega.NewWithT(t).Eventually(func() (int, error) {
+		resp, err := http.Get(url + "/-/ready")
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}, time.Minute, 100*time.Millisecond).Should(gomega.Equal(http.StatusOK))
+	return url
+}
+
+const historyPolicy = `
+apiVersion: plimsoll.dev/v1alpha1
+kind: ScoringPolicy
+metadata: {name: past}
+spec:
+  sourceRef: {name: prometheus}
+  periodSeconds: 15
+  minHealthyPercent: 0
+  freshness: {query: age, maxAgeSeconds: 60}
+  scores:
+  - name: headroom
+    query: sum by (cluster) (free)
+    normalize: {type: Linear, linear: {from: "0", to: "64"}}
+    damping: {riseSeconds: 60, halfLifeSeconds: 30, deadband: 3}
+    missing: {holdSeconds: 600}
+`
+
+// backtested runs the command on a policy.
+func backtested(t *testing.T, policy, url string, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var o, e bytes.Buffer
+	args = append([]string{"backtest", "-f", file, "--prometheus", url}, args...)
+	code = run(context.Background(), args, genericclioptions.IOStreams{In: strings.NewReader(""), Out: &o, ErrOut: &e}, func() time.Time { return now })
+	return o.String(), e.String(), code
+}
+
+const wantHistory = `Policy:     past
+Rounds:     11521, one every 15s from 2026-02-27 12:00:00Z to 2026-03-01 12:00:00Z
+Best:       by headroom: c1 52.2%, c2 44.2%, c3 3.6% of the time
+Switches:   14 of the best cluster, 7 a day
+Published:  484.5 changes a day
+
+CLUSTER  SCORE     TREND                                       MIN   MEDIAN  MAX  HELD   MISSING  BEST   CHANGES/DAY
+c1       headroom  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▆▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  13    57      75   0%     0%       52.2%  4
+c2       headroom  ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅···▅▅▅▅▅▅▅▅▅▅▅▅▅  -100  50      50   0.3%   5.8%     44.2%  1
+c3       headroom  ▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃  -100  24      42   15.9%  17.4%    3.6%   479.5
+`
+
+func TestBacktestOverRealHistory(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	url := remember(t)
+	limited := remember(t, "--query.max-samples=2000")
+	t.Run("the table", func(t *testing.T) {
+		out, errOut, code := backtested(t, historyPolicy, url, "--since", "2d")
+		if code != exitDone || out != wantHistory {
+			t.Errorf("%d %s\n%s", code, errOut, out)
+		}
+		// A server that evaluates fewer samples at once is asked more often.
+		again, errOut, code := backtested(t, historyPolicy, limited, "--since", "2d")
+		if code != exitDone || again != out {
+			t.Errorf("%d %s\n%s", code, errOut, again)
+		}
+	})
+	t.Run("round by round as the operator", func(t *testing.T) { sameAsInstants(t, url) })
+	for name, tc := range map[string]struct {
+		policy, url string
+		args        []string
+		code        int
+		want        string
+	}{
+		"empty history":      {historyPolicy, prometheus(t, "--storage.tsdb.path="+t.TempDir()), nil, exitFindings, "no cluster answered between"},
+		"bad query":          {strings.ReplaceAll(historyPolicy, "sum by (cluster) (free)", "free * on () age"), url, nil, exitFindings, "many-to-many"},
+		"refused connection": {historyPolicy, "http://127.0.0.1:1", nil, exitFindings, "Unreachable: "},
+		"too many points":    {historyPolicy, url, []string{"--since", "30d", "--step", "1s"}, exitUsage, "at most 100000 are possible: a step of 26s is"},
+		"too many samples":   {historyPolicy, limited, []string{"--since", "1h", "--step", "30s", "--clusters", "c1"}, exitDone, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errOut, code := backtested(t, tc.policy, tc.url, tc.args...)
+			if code != tc.code || !strings.Contains(errOut, tc.want) {
+				t.Errorf("%d, want %d with %q: %s", code, tc.code, tc.want, errOut)
+			}
+		})
+	}
+}
+
+// sameAsInstants runs rounds by instant queries, as the operator does, and compares
+// their values with a backtest so short that its trend has one mark for each round.
+func sameAsInstants(t *testing.T, url string) {
+	policy, err := policyIn("policy", []byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := (&asking{url: url, label: "cluster", timeout: time.Minute}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	out, errOut, code := backtested(t, historyPolicy, url, "--since", "195m", "--step", "5m", "-o", "json", "--clusters", "c1,c2,c3,c4")
+	var report backtestReport
+	if err := json.Unmarshal([]byte(out), &report); code != exitDone || err != nil || report.Rounds != 40 {
+		t.Fatalf("%d %v %s\n%s", code, err, errOut, out)
+	}
+	req := round.Request{
+		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: source,
+		Info: query.SourceInfo{ClusterLabel: "cluster"}, Clusters: named([]string{"c1", "c2", "c3", "c4"}),
+	}
+	for i := range report.Rounds {
+		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)
+		req.Previous = round.Run(context.Background(), req).Result
+		for c := range req.Clusters {
+			cell, mark := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
+			usable := cell.State == score.Scored || cell.State == score.Held
+			if usable != (mark != nil) || usable && float64(cell.Value) != *mark {
+				t.Errorf("round %d of %s: %d %s by an instant query, backtest has %v", i, req.Clusters[c].Name, cell.Value, cell.State, mark)
+			}
+		}
+	}
+}
