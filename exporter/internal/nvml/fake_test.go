@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -47,13 +48,8 @@ func inFake(t *testing.T, flags ...string) *fake {
 	if os.Getenv("PLIMSOLL_FAKE_TEST") == t.Name() {
 		return openFake(t)
 	}
-	dir := t.TempDir()
-	library := filepath.Join(dir, "libnvidia-ml.so.1")
-	args := append([]string{"-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1", "-o", library}, flags...)
-	if out, err := exec.Command("gcc", append(args, "testdata/fake/fake.c")...).CombinedOutput(); err != nil {
-		t.Fatalf("compile the fake of NVIDIA's library: %v\n%s", err, out)
-	}
-	control := filepath.Join(dir, "control")
+	library := compile(t, flags)
+	control := filepath.Join(t.TempDir(), "control")
 	if err := os.WriteFile(control, make([]byte, fakeSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +100,15 @@ func (f *fake) healthy(i int) {
 		devSlowdown: 89, devMargin: 47 - n, devPowerSet: 650_000, devEvents: 4, devLicensed: 2, devNVLink: 1000, devPCIe: 5_000_000_000, devGPM: 40,
 	} {
 		f.device(i, word, value)
+	}
+}
+
+// work for a while: what counts goes on.
+func (f *fake) work(d time.Duration) {
+	for i := range maxDevices {
+		for word, perSecond := range map[int]float64{devEnergy: 300_000, devNVLink: 1 << 20, devPCIe: 1e9} {
+			f.device(i, word, f.deviceWord(i, word)+uint64(perSecond*d.Seconds()))
+		}
 	}
 }
 

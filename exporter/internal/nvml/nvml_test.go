@@ -95,7 +95,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		device.PCIeTxBytes: 5e9 + 197, device.PCIeRxBytes: 5e9 + 198, device.PCIeTx: 20 << 20, device.PCIeRx: 21 << 20,
 		device.EngineActive: 0.41, device.SMActive: 0.42, device.SMOccupancy: 0.43, device.TensorActive: 0.45, device.DRAMActive: 0.5,
 		device.FP64Active: 0.51, device.FP32Active: 0.52, device.FP16Active: 0.53,
-		device.PowerManagementLimit: 650, device.PowerMin: 100.002, device.PowerMax: 200.002, device.PowerDefault: 300.002,
+		device.PowerManagementLimit: 650, device.PowerMin: 200.002, device.PowerMax: 700.002, device.PowerDefault: 600.002,
 		device.ClockEvents: 4, device.SlowdownTemp: 89, device.ThermalMargin: 45, device.VGPULicensed: 1,
 		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0,
 	} {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,9 +135,10 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 // Read moves the device on to now and tells its values. A hung device answers
 // only when ctx ends.
 func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, error) {
-	s.mu.Lock()
-	state := s.state.Devices[d.Index]
-	s.mu.Unlock()
+	state, err := s.stateOf(d)
+	if err != nil {
+		return device.Reading{}, err
+	}
 	switch state.State {
 	case "lost":
 		return device.Reading{}, device.ErrLost
@@ -150,9 +152,24 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	if d.Instance != nil {
 		return s.readInstance(d, state, now)
 	}
-	r := s.step(s.liveOf(d.UUID, now), d, s.load(d, state), now)
+	r := s.step(s.liveOf(d.UUID, now), d, state, now)
 	r.MIG, r.Instances = state.MIG, state.instances(d)
 	return r, nil
+}
+
+// stateOf a device or of the one that it was cut off; it may be gone from the state
+// since it was listed.
+func (s *Source) stateOf(d device.Device) (DeviceState, error) {
+	uuid := d.UUID
+	if d.Instance != nil {
+		uuid = d.Instance.Parent
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.state.Devices, func(state DeviceState) bool { return state.UUID == uuid }); i >= 0 {
+		return s.state.Devices[i], nil
+	}
+	return DeviceState{}, fmt.Errorf("device %s is not simulated any more", uuid)
 }
 
 func (s *Source) liveOf(uuid string, now time.Time) *live {
@@ -179,7 +196,8 @@ func approach(from, to, dt, seconds float64) float64 {
 
 // step follows the target with a time constant of about a second, as a real
 // device's averages do.
-func (s *Source) step(l *live, d device.Device, target float64, now time.Time) device.Reading {
+func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time) device.Reading {
+	target := s.load(d, state)
 	if target > 0 {
 		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
 	}
@@ -187,7 +205,7 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	l.temperature = approach(l.temperature, 34+42*l.utilisation, dt, 8)
 	power := 70 + 610*l.utilisation
 	clock := 345 + 1635*math.Min(1, 2*l.utilisation)
-	temperature := math.Min(105, l.temperature+s.state.Devices[d.Index].Heat)
+	temperature := math.Min(105, l.temperature+state.Heat)
 	if temperature >= throttleAt {
 		l.hotNS += dt * 1e9
 		clock, power = clock/2, power/2
@@ -195,7 +213,7 @@ func (s *Source) step(l *live, d device.Device, target float64, now time.Time) d
 	l.energyMJ += power * dt * 1000
 
 	r := device.Reading{Time: now}
-	if !s.state.Devices[d.Index].MIG { // in MIG mode a device does not tell what of it is active
+	if !state.MIG { // in MIG mode a device does not tell what of it is active
 		r.Set(device.GPUUtil, math.Round(100*l.utilisation))
 		r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
 		r.Set(device.EncUtil, 0)

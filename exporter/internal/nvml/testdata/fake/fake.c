@@ -363,8 +363,9 @@ static ret answer(dev d, struct field *f)
 	} else if ((id == 138 || id == 139) && f->scope == 0xffffffff) {
 		f->value.l = w[NVLINK_KIB] + id;
 	} else if (id >= 187 && id <= 189) {
+		static const unsigned limits[] = { 200000, 700000, 600000 }; /* least, greatest, default */
 		f->type = 1;
-		f->value.u = (id - 186) * 100000 + d->n;
+		f->value.u = limits[id - 187] + d->n;
 	} else if (id == 197 || id == 198) {
 		f->type = w[NARROW] ? 1 : 3;
 		f->value.l = w[PCIE_BYTES] + id;
