@@ -112,7 +112,9 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) config(log *slog.Logger) collector.Config {
-	return collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Interval: time.Duration(o.interval) * time.Millisecond,
+	own := prometheus.NewRegistry()
+	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Own: own, Interval: time.Duration(o.interval) * time.Millisecond,
 		XIDWindow: time.Duration(o.xidWindow) * time.Millisecond, ClockEventsWindow: time.Duration(o.clockEventsWindow) * time.Millisecond}
 }
 
@@ -180,8 +182,6 @@ func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error
 }
 
 func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
-	own := prometheus.NewRegistry()
-	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	collected := make(chan struct{})
 	go func() { defer close(collected); c.Run(ctx) }()
 	if o.address != "" {
@@ -193,7 +193,7 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	if o.systemdSocket {
 		*o.web.WebSystemdSocket = true
 	}
-	handler := c.Handler(own)
+	handler := c.Handler()
 	if o.pprof {
 		handler = withPprof(handler)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
@@ -29,7 +31,8 @@ type Config struct {
 	// Attribution of what several pods use up of one device; BySplit by default.
 	Attribution Attribution
 	Log         *slog.Logger
-	Now         func() time.Time // time.Now by default
+	Own         *prometheus.Registry // the process's own metrics, served behind the devices'; none by default
+	Now         func() time.Time     // time.Now by default
 
 	// Windows within which dcgm-exporter's counts of events are taken; five
 	// minutes by default.
@@ -101,6 +104,9 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...Named) *Collector {
 			*window = 5 * time.Minute
 		}
 	}
+	if cfg.Own == nil {
+		cfg.Own = prometheus.NewRegistry()
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -112,7 +118,7 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...Named) *Collector {
 		c.vendors = append(c.vendors, &vendor{Named: s})
 	}
 	c.selected.Store(everything())
-	c.snapshot.Store(newSnapshot(nil, time.Time{}))
+	c.store(time.Time{}, nil)
 	return c
 }
 
@@ -158,7 +164,7 @@ func (c *Collector) publish(now time.Time) {
 	if twice := unique(families); len(twice) > 0 {
 		c.cfg.Log.Warn("series that came twice are exposed once", "metrics", twice)
 	}
-	c.snapshot.Store(newSnapshot(families, now))
+	c.store(now, families)
 }
 
 // serving says what scrapes get meanwhile.
@@ -189,19 +195,10 @@ func (k *known) countBogus(r device.Reading) {
 func (k *known) hung() bool    { return k.stuck }
 func (k *known) healthy() bool { return !k.lost && !k.failed && !k.hung() }
 
-// WriteText writes the last snapshot in Prometheus' text format.
+// WriteText writes the last snapshot, without the process's own metrics, in Prometheus' text format.
 func (c *Collector) WriteText(w io.Writer) error {
 	var b bytes.Buffer
-	b.Write(c.snapshot.Load().plain[plainText]())
-	c.writeState(&b, plainText)
+	c.snapshot.Load().write(&b, plainText)
 	_, err := b.WriteTo(w)
 	return err
-}
-
-// writeState writes what is told also while there is no new snapshot.
-func (c *Collector) writeState(b *bytes.Buffer, d *dialect) {
-	p := page{}
-	p.own(driverStalled, flag(slices.ContainsFunc(c.vendors, func(v *vendor) bool { return v.stalled.Load() })), c.cfg.Node)
-	c.renderSources(p)
-	d.write(b, p.families())
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -162,6 +161,12 @@ func (k *kubelet) GetAllocatableResources(context.Context, *podresources.Allocat
 
 func (k *kubelet) start(t *testing.T, socket string) {
 	t.Helper()
+	k.server = serveKubelet(t, k, socket)
+}
+
+// serveKubelet until the test ends, or until it is stopped.
+func serveKubelet(t testing.TB, k podresources.PodResourcesListerServer, socket string) *grpc.Server {
+	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +174,8 @@ func (k *kubelet) start(t *testing.T, socket string) {
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(listener) }() // ends with Stop
-	k.server = server
+	t.Cleanup(server.Stop)
+	return server
 }
 
 type fixture struct {
@@ -177,15 +183,13 @@ type fixture struct {
 	box     *box
 	kubelet *kubelet
 	socket  string
-	own     *prometheus.Registry
 }
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{box: &box{lost: map[string]bool{}, hung: map[string]chan struct{}{}},
-		kubelet: &kubelet{held: map[string][]string{}}, socket: filepath.Join(t.TempDir(), "k.sock"), own: prometheus.NewRegistry()}
+		kubelet: &kubelet{held: map[string][]string{}}, socket: filepath.Join(t.TempDir(), "k.sock")}
 	f.kubelet.start(t, f.socket)
-	t.Cleanup(func() { f.kubelet.server.Stop() })
 	pods, err := podmap.New(f.socket, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +208,7 @@ func setup(t *testing.T) *fixture {
 func (f *fixture) scrape(t *testing.T) (map[string]*dto.MetricFamily, string) {
 	t.Helper()
 	response := httptest.NewRecorder()
-	f.Handler(f.own).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	f.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if response.Code != http.StatusOK {
 		t.Fatalf("scrape answers %d: %s", response.Code, response.Body)
 	}
@@ -394,7 +398,7 @@ func TestHealthTellsThatCollectionFails(t *testing.T) {
 	f := setup(t)
 	health := func() int {
 		response := httptest.NewRecorder()
-		f.Handler(f.own).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/health", nil))
+		f.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/health", nil))
 		return response.Code
 	}
 	if got := health(); got != http.StatusServiceUnavailable {
@@ -507,22 +511,5 @@ func TestAStalledDriverIsToldAndServedAround(t *testing.T) {
 	families, _ = f.collect(t)
 	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
 		t.Error("it answers again and is still called stalled")
-	}
-}
-
-func BenchmarkScrape(b *testing.B) {
-	f := &fixture{box: &box{}, own: prometheus.NewRegistry()}
-	pods, err := podmap.New("", nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	f.Collector = New(Config{Node: "n", Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, f.box, pods)
-	if err := f.Collect(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	handler := f.Handler(f.own)
-	b.ReportAllocs()
-	for b.Loop() {
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 // family is one metric as of a collection.
@@ -46,16 +48,29 @@ func text(labels []label) labelText {
 	if len(labels) == 0 {
 		return ""
 	}
-	var b strings.Builder
+	b := make([]byte, 0, 512)
 	for i, l := range labels {
-		b.WriteByte("{,"[min(i, 1)])
-		b.WriteString(l.name)
-		b.WriteString(`="`)
-		b.WriteString(escapeValue.Replace(strings.ToValidUTF8(l.value, "\uFFFD")))
-		b.WriteByte('"')
+		b = append(b, "{,"[min(i, 1)])
+		b = append(b, l.name...)
+		b = append(b, `="`...)
+		if usual(l.value) {
+			b = append(b, l.value...)
+		} else {
+			b = append(b, escapeValue.Replace(strings.ToValidUTF8(l.value, "\uFFFD"))...)
+		}
+		b = append(b, '"')
 	}
-	b.WriteByte('}')
-	return labelText(b.String())
+	return labelText(append(b, '}'))
+}
+
+// usual texts have nothing to escape.
+func usual(s string) bool {
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' || s[i] < ' ' || s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // with further labels after those that are there.
@@ -68,8 +83,10 @@ func (t labelText) with(more ...label) labelText {
 
 // dialect is a text format of Prometheus.
 type dialect struct {
-	header func(b *bytes.Buffer, f *family)
-	number func(b []byte, v float64) []byte
+	header  func(b *bytes.Buffer, f *family)
+	number  func(b []byte, v float64) []byte
+	foreign func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) // writes what others measured
+	end     string
 }
 
 var escapeHelp = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
@@ -79,7 +96,8 @@ var plainText = &dialect{
 	header: func(b *bytes.Buffer, f *family) {
 		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", f.name, escapeHelp.Replace(f.help), f.name, strings.ToLower(f.kind.String()))
 	},
-	number: appendNumber,
+	number:  appendNumber,
+	foreign: func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) { return expfmt.MetricFamilyToText(b, f) },
 }
 
 // openMetrics is the text format OpenMetrics 1.0. There a counter's series end in _total; one of
@@ -102,6 +120,8 @@ var openMetrics = &dialect{
 		}
 		return b
 	},
+	foreign: func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) { return expfmt.MetricFamilyToOpenMetrics(b, f) },
+	end:     "# EOF\n",
 }
 
 func appendNumber(b []byte, v float64) []byte {
@@ -128,11 +148,25 @@ func (d *dialect) write(b *bytes.Buffer, families []*family) {
 	}
 }
 
-// unique drops series that are there twice, which a registry would refuse, and
-// names their families.
-func unique(families []*family) (twice []string) {
-	seen := map[labelText]bool{}
+// size is about how many bytes the families take.
+func size(families []*family) (n int) {
 	for _, f := range families {
+		n += 64 + 2*len(f.name) + len(f.help)
+		for _, s := range f.series {
+			n += len(f.name) + len(s.labels) + 20
+		}
+	}
+	return n
+}
+
+// unique drops series that are there twice, which a registry would refuse, and
+// names their families. One with the labels of the family before needs no look.
+func unique(families []*family) (twice []string) {
+	seen, good := map[labelText]bool{}, []series(nil)
+	for _, f := range families {
+		if slices.EqualFunc(f.series, good, func(a, b series) bool { return a.labels == b.labels }) {
+			continue
+		}
 		clear(seen)
 		n := len(f.series)
 		f.series = slices.DeleteFunc(f.series, func(s series) bool {
@@ -140,7 +174,7 @@ func unique(families []*family) (twice []string) {
 			seen[s.labels] = true
 			return was
 		})
-		if len(f.series) < n {
+		if good = f.series; len(good) < n {
 			twice = append(twice, f.name)
 		}
 	}

@@ -49,7 +49,7 @@ func TestOpenMetricsParserReadsAll(t *testing.T) {
 	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 	response := httptest.NewRecorder()
-	f.Handler(f.own).ServeHTTP(response, request)
+	f.Handler().ServeHTTP(response, request)
 	parser := textparse.NewOpenMetricsParser(response.Body.Bytes(), labels.NewSymbolTable())
 	series, pods := 0, map[string]bool{}
 	for {

@@ -1,15 +1,12 @@
 package collector
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 )
@@ -22,9 +19,9 @@ const (
 )
 
 // Handler serves /metrics, /health and a page that links to both.
-func (c *Collector) Handler(own *prometheus.Registry) http.Handler {
+func (c *Collector) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.InstrumentMetricHandler(own, c.metrics(own)))
+	mux.Handle("/metrics", promhttp.InstrumentMetricHandler(c.cfg.Own, c.metrics()))
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := c.Healthy(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -40,58 +37,33 @@ func (c *Collector) Handler(own *prometheus.Registry) http.Handler {
 }
 
 // metrics limits how many scrapes are answered at a time.
-func (c *Collector) metrics(own prometheus.Gatherer) http.HandlerFunc {
+func (c *Collector) metrics() http.HandlerFunc {
 	slots := make(chan struct{}, maxInFlight)
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
-			c.answer(w, r, own)
+			c.answer(w, r)
 		default:
 			http.Error(w, fmt.Sprintf("%d scrapes are being answered; try again later", maxInFlight), http.StatusServiceUnavailable)
 		}
 	}
 }
 
-// answer with the last snapshot as it is encoded, and then with what is of this moment.
-func (c *Collector) answer(w http.ResponseWriter, r *http.Request, own prometheus.Gatherer) {
+// answer with the last snapshot, which no scrape waits for.
+func (c *Collector) answer(w http.ResponseWriter, r *http.Request) {
 	format, d := negotiate(r.Header)
-	s, now := c.snapshot.Load(), c.now(own, format, d)
+	gzipped := takesGzip(r.Header)
+	body := c.snapshot.Load().forms[form{d, gzipped}]()
 	h := w.Header()
 	h.Set("Content-Type", string(format))
 	h.Set("Vary", "Accept, Accept-Encoding")
-	var head, tail []byte
-	if takesGzip(r.Header) {
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if gzipped {
 		h.Set("Content-Encoding", "gzip")
-		begun := s.deflated[d]()
-		head, tail = begun.bytes, begun.end(now)
-	} else {
-		head, tail = s.plain[d](), now
 	}
-	h.Set("Content-Length", strconv.Itoa(len(head)+len(tail)))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // where the server has one
-	if _, err := w.Write(head); err == nil {
-		_, _ = w.Write(tail) // an error is a scraper that went away
-	}
-}
-
-// now is what can be told without a collection, and the process's own metrics.
-// Where some of these can't be had the others are.
-func (c *Collector) now(own prometheus.Gatherer, format expfmt.Format, d *dialect) []byte {
-	var b bytes.Buffer
-	c.writeState(&b, d)
-	families, err := own.Gather()
-	encoder := expfmt.NewEncoder(&b, format)
-	for _, f := range families {
-		err = errors.Join(err, encoder.Encode(f))
-	}
-	if end, ok := encoder.(expfmt.Closer); ok {
-		err = errors.Join(err, end.Close())
-	}
-	if err != nil {
-		c.cfg.Log.Warn("the exporter's own metrics are not complete", "err", err)
-	}
-	return b.Bytes()
+	_, _ = w.Write(body)                                                             // an error is a scraper that went away
 }
 
 // negotiate the format: OpenMetrics, or plain text for all who do not ask for it.

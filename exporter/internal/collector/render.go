@@ -28,7 +28,11 @@ func (p page) add(name string, kind dto.MetricType, help string, labels labelTex
 
 // own adds one of our metrics; values are in the order of its labels.
 func (p page) own(o own, v float64, values ...string) {
-	p.add(o.name, o.kind, o.help, text(pairs(o.labels, values)), v)
+	labels := make([]label, 0, 8) // stays on the stack
+	for i, name := range o.labels {
+		labels = append(labels, label{name, values[i]})
+	}
+	p.add(o.name, o.kind, o.help, text(labels), v)
 }
 
 func (p page) families() []*family {

@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
@@ -39,7 +37,7 @@ func inBubble(t *testing.T, s *sluggish, test func(f *fixture)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fixture{own: prometheus.NewRegistry()}
+		f := &fixture{}
 		f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: time.Second, Log: slog.New(slog.DiscardHandler)}, s, pods)
 		test(f)
 		time.Sleep(time.Minute) // what stalls ends

@@ -2,77 +2,97 @@ package collector
 
 import (
 	"bytes"
-	"compress/flate"
-	"encoding/binary"
-	"hash/crc32"
+	"compress/gzip"
+	"errors"
+	"slices"
 	"sync"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
-// snapshot never changes once it is stored. Each of its encodings is made when it
-// is first asked for, and handed to every further scrape.
+// snapshot never changes once it is stored. Each of its forms is made when it is
+// first asked for, and handed to every further scrape.
 type snapshot struct {
-	at       time.Time
-	plain    map[*dialect]func() []byte
-	deflated map[*dialect]func() deflated
+	at        time.Time
+	collected []*family
+	now       []*family // what can be told without a collection
+	forms     map[form]func() []byte
 }
 
-// deflated is the beginning of a gzip stream, which more can follow.
-type deflated struct {
-	bytes []byte
-	sum   uint32 // of what was deflated
-	size  int    // of what was deflated
+// form in which a snapshot is served.
+type form struct {
+	dialect *dialect
+	gzipped bool
 }
 
-func newSnapshot(families []*family, at time.Time) *snapshot {
-	s := &snapshot{at: at, plain: map[*dialect]func() []byte{}, deflated: map[*dialect]func() deflated{}}
+// store what was collected, now or before, for scrapes. The process's own metrics are
+// as of the first scrape. The caller holds the lock.
+func (c *Collector) store(at time.Time, collected []*family) {
+	now := page{}
+	now.own(driverStalled, flag(slices.ContainsFunc(c.vendors, func(v *vendor) bool { return v.stalled.Load() })), c.cfg.Node)
+	c.renderSources(now)
+	s := &snapshot{at: at, collected: collected, now: now.families(), forms: map[form]func() []byte{}}
+	own := sync.OnceValues(c.cfg.Own.Gather)
 	for _, d := range []*dialect{plainText, openMetrics} {
-		s.plain[d] = sync.OnceValue(func() []byte {
+		plain := sync.OnceValue(func() []byte {
 			var b bytes.Buffer
-			d.write(&b, families)
+			s.write(&b, d)
+			if err := d.writeOwn(&b, own); err != nil {
+				c.cfg.Log.Warn("the exporter's own metrics are not complete", "err", err)
+			}
 			return b.Bytes()
 		})
-		s.deflated[d] = sync.OnceValue(func() deflated { return deflate(s.plain[d]()) })
+		s.forms[form{d, false}] = plain
+		s.forms[form{d, true}] = sync.OnceValue(func() []byte { return compress(plain()) })
 	}
-	return s
+	c.snapshot.Store(s)
 }
 
-// gzipHeader says deflate, no name and no time, fastest, from no particular system.
-var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255}
+// again stores what was last collected, with what is to be told now.
+func (c *Collector) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.snapshot.Load()
+	c.store(last.at, last.collected)
+}
+
+func (s *snapshot) write(b *bytes.Buffer, d *dialect) {
+	b.Grow(size(s.collected) + 16<<10)
+	d.write(b, s.collected)
+	d.write(b, s.now)
+}
+
+// writeOwn writes what a registry has. Where some of it can't be had the rest is.
+func (d *dialect) writeOwn(b *bytes.Buffer, gather func() ([]*dto.MetricFamily, error)) error {
+	families, err := gather()
+	for _, f := range families {
+		_, failed := d.foreign(b, f)
+		err = errors.Join(err, failed)
+	}
+	b.WriteString(d.end)
+	return err
+}
 
 var compressors = sync.Pool{New: func() any {
-	w, err := flate.NewWriter(nil, flate.BestSpeed)
+	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // the level is one that there is
+		panic(err) // there is such a level
 	}
 	return w
 }}
 
-// deflate text so that its last block is not the stream's last.
-func deflate(text []byte) deflated {
+func compress(text []byte) []byte {
 	var b bytes.Buffer
-	b.Write(gzipHeader)
-	compress(&b, text, (*flate.Writer).Flush)
-	return deflated{b.Bytes(), crc32.ChecksumIEEE(text), len(text)}
-}
-
-// end of the stream: what is left to say, and the sum and size of all.
-func (d deflated) end(text []byte) []byte {
-	var b bytes.Buffer
-	compress(&b, text, (*flate.Writer).Close)
-	out := binary.LittleEndian.AppendUint32(b.Bytes(), crc32.Update(d.sum, crc32.IEEETable, text))
-	return binary.LittleEndian.AppendUint32(out, uint32(d.size+len(text)))
-}
-
-func compress(b *bytes.Buffer, text []byte, finish func(*flate.Writer) error) {
-	w := compressors.Get().(*flate.Writer)
+	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
-	w.Reset(b)
+	w.Reset(&b)
 	_, err := w.Write(text)
 	if err == nil {
-		err = finish(w)
+		err = w.Close()
 	}
 	if err != nil {
 		panic(err) // a buffer takes everything
 	}
+	return b.Bytes()
 }

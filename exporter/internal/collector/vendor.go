@@ -70,6 +70,7 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	l := c.list(ctx, v)
 	if l.err != nil {
 		v.up.Store(false)
+		c.again()
 		if v.Name != "" {
 			return fmt.Errorf("%s: %w", v.Name, l.err)
 		}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
@@ -33,7 +31,7 @@ func (f *fake) exporter(t *testing.T, deadline time.Duration) *exporter {
 	source := f.open()
 	source.now = func() time.Time { return e.clock }
 	e.Collector = collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, source, pods)
-	e.handler = e.Handler(prometheus.NewRegistry())
+	e.handler = e.Handler()
 	return e
 }
 

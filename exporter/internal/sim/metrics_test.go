@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap/fake"
@@ -47,7 +45,7 @@ func (n *node) at(since time.Duration) string {
 		n.t.Fatal(err)
 	}
 	response := httptest.NewRecorder()
-	n.Handler(prometheus.NewRegistry()).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	n.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return response.Body.String()
 }
 
