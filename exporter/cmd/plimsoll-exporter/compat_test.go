@@ -118,7 +118,7 @@ func TestOptionsWithoutMeaningAreWarnedOfOnce(t *testing.T) {
 }
 
 func TestDoctorNamesWhatIsMissing(t *testing.T) {
-	o, err := parse(t, "--node-name=n", "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
+	o, err := parse(t, "--node-name=n", "--tpu-sysfs-root="+t.TempDir(), "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,10 +128,10 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err = report(&out, "text", append(inspect(t.Context(), source), o.holders(t.Context(), pods)))
-	if err == nil || !strings.Contains(err.Error(), "2 of 2 things are missing") {
+	if err == nil || !strings.Contains(err.Error(), "3 of 3 things are missing") {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{"missing  devices: load NVIDIA's driver library", "is the driver installed", "missing  who holds devices: the kubelet's socket", "is its folder mounted?"} {
+	for _, want := range []string{"missing  NVIDIA devices: load NVIDIA's driver library", "is the driver installed", "missing  TPUs: no PCI devices to look at", "missing  who holds devices: the kubelet's socket", "is its folder mounted?"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -139,7 +139,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestDoctorInJSON(t *testing.T) {
-	o, err := parse(t, "--node-name=n", "--nvml-library=/nonexistent/libnvidia-ml.so.1", "--pod-resources-kubelet-socket=/nonexistent/kubelet.sock")
+	o, err := parse(t, "--node-name=n", "--source=nvml", "--nvml-library=/nonexistent/libnvidia-ml.so.1", "--pod-resources-kubelet-socket=/nonexistent/kubelet.sock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
-	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
@@ -21,18 +20,21 @@ type finding struct {
 	what string
 	err  error  // why it is missing
 	more string // what was seen
+
+	absent bool // no device at all, of a source that need not be there
 }
 
 // doctor asks the node once and says what it gives.
 func (o *options) doctor(ctx context.Context) error {
-	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	pods, sources, err := o.prepare(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
+	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return report(os.Stdout, o.output, append(inspect(ctx, source), o.holders(ctx, pods)))
+	holders := o.holders(ctx, pods) // first: what a TPU's runtime tells is of the chips that are held
+	return report(os.Stdout, o.output, append(inspect(ctx, sources), holders))
 }
 
 // holders asks the kubelet.
@@ -51,16 +53,37 @@ func (o *options) holders(ctx context.Context, pods *podmap.Poller) finding {
 	return f
 }
 
-// inspect lists and reads every device.
-func inspect(ctx context.Context, source device.Source) []finding {
+// inspect every source. Where there are devices of one vendor, another's are not missing.
+func inspect(ctx context.Context, sources []collector.Named) []finding {
+	var findings []finding
+	there := false
+	for _, s := range sources {
+		of := inspectOne(ctx, s)
+		there = there || of[0].err == nil
+		findings = append(findings, of...)
+	}
+	for i, f := range findings {
+		if there && f.absent {
+			findings[i] = finding{what: f.what, more: "none on this node, it seems: " + f.err.Error()}
+		}
+	}
+	return findings
+}
+
+// inspectOne lists and reads every device.
+func inspectOne(ctx context.Context, source collector.Named) []finding {
+	what := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "sim": "simulated devices"}[source.Name]
 	devices, err := source.Devices(ctx)
 	if err == nil && len(devices) == 0 {
 		err = errors.New("the driver answers, and lists none")
 	}
 	if err != nil {
-		return []finding{{what: "devices", err: err}}
+		return []finding{{what: what, err: err, absent: true}}
 	}
-	findings := []finding{{what: "devices", more: fmt.Sprintf("%d, driver %s", len(devices), orNone(devices[0].Driver))}}
+	if devices[0].TPU != nil {
+		return inspectTPUs(ctx, what, source, devices)
+	}
+	findings := []finding{{what: what, more: fmt.Sprintf("%d, driver %s", len(devices), orNone(devices[0].Driver))}}
 	said := ""
 	for _, d := range devices {
 		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}

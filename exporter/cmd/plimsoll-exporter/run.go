@@ -19,17 +19,13 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
-	"plimsoll.dev/plimsoll/exporter/internal/device"
-	"plimsoll.dev/plimsoll/exporter/internal/nvml"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 	"plimsoll.dev/plimsoll/exporter/internal/sim"
-	"plimsoll.dev/plimsoll/exporter/internal/tpu"
 )
 
 // options of the command line. Names that dcgm-exporter has mean the same here.
 type options struct {
 	source, scenario, state, library string
-	sysfs                            string // root of the TPUs'
 	seed                             int64
 	node, socket, address            string
 	interval                         int
@@ -42,6 +38,7 @@ type options struct {
 	attribution                      string
 	systemdSocket                    bool
 	labels                           collector.Labels
+	tpu                              tpuOptions
 	foreign                          given
 	resources                        []string
 	web                              *web.FlagConfig
@@ -49,8 +46,8 @@ type options struct {
 
 func newOptions(app *kingpin.Application) *options {
 	o := &options{}
-	app.Flag("source", "Where devices are read from: auto (NVIDIA's library), nvml, tpu (which chips there are and whether one is lost) or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "tpu", "sim")
-	app.Flag("tpu-sysfs-root", "Where sysfs is mounted, to find TPUs in.").Default("/sys").StringVar(&o.sysfs)
+	app.Flag("source", "Where devices are read from: auto (whichever of NVIDIA's library and TPUs are there), nvml, tpu or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "tpu", "sim")
+	o.tpu.add(app)
 	app.Flag("sim-scenario", "Simulated scenario: "+strings.Join(sim.Scenarios(), ", ")+".").Default("steady").StringVar(&o.scenario)
 	app.Flag("sim-state", "File with the simulated devices' state, read again at each collection.").StringVar(&o.state)
 	app.Flag("sim-seed", "Seed of the simulation.").Default("1").Int64Var(&o.seed)
@@ -90,12 +87,12 @@ func newOptions(app *kingpin.Application) *options {
 func (o *options) run(ctx context.Context) error {
 	log := o.logger()
 	o.foreign.warn(log)
-	pods, source, err := o.prepare(log)
+	pods, sources, err := o.prepare(log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(source.Close(), pods.Close()) }()
-	c := collector.New(o.config(log), source, pods)
+	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
+	c := collector.NewAuto(o.config(log), pods, sources...)
 	if err := o.choose(c, log); err != nil {
 		return err
 	}
@@ -130,7 +127,7 @@ func (o *options) logger() *slog.Logger {
 }
 
 // prepare checks the options and opens what they name.
-func (o *options) prepare(log *slog.Logger) (*podmap.Poller, device.Source, error) {
+func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.Named, error) {
 	if o.node == "" {
 		return nil, nil, errors.New("the node has no name: set --node-name or NODE_NAME")
 	}
@@ -149,8 +146,8 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, device.Source, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := o.open(pods, log)
-	return pods, source, err
+	sources, err := o.open(pods, log)
+	return pods, sources, err
 }
 
 // kubelet is an error when it was to be asked and did not answer.
@@ -160,18 +157,6 @@ func (o *options) kubelet(pods *podmap.Poller) error {
 	}
 	_, err := pods.Last()
 	return err
-}
-
-func (o *options) open(pods *podmap.Poller, log *slog.Logger) (device.Source, error) {
-	switch {
-	case o.source == "sim" && o.state != "":
-		return sim.FromFile(o.state, pods.Holds, log), nil
-	case o.source == "sim":
-		return sim.FromScenario(o.scenario, o.seed, pods.Holds, log)
-	case o.source == "tpu":
-		return tpu.New(o.sysfs), nil
-	}
-	return nvml.New(o.library, log), nil
 }
 
 func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error {

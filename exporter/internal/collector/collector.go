@@ -177,7 +177,7 @@ func (c *Collector) serving() string {
 
 // trackIdle remembers since when the device has done nothing.
 func (k *known) trackIdle(r device.Reading) {
-	utilisation, ok := r.Get(device.GPUUtil)
+	utilisation, ok := busy(r)
 	switch {
 	case !ok || utilisation >= 1:
 		k.idleFrom = time.Time{}

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,9 @@ type kubelet struct {
 	mu     sync.Mutex
 	held   map[string][]string // "namespace/pod/container" -> device ids
 	server *grpc.Server
+
+	resource string   // nvidia.com/gpu without another
+	ids      []string // of its devices
 }
 
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -146,17 +150,20 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 		p := strings.Split(name, "/")
 		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: p[0], Name: p[1],
 			Containers: []*podresources.ContainerResources{{Name: p[2], Devices: []*podresources.ContainerDevices{
-				{ResourceName: "nvidia.com/gpu", DeviceIds: k.held[name]}}}}})
+				{ResourceName: cmp.Or(k.resource, "nvidia.com/gpu"), DeviceIds: k.held[name]}}}}})
 	}
 	return out, nil
 }
 
 func (k *kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
-	var ids []string
+	ids := k.ids
 	for i := range 8 {
-		ids = append(ids, uuid(i))
+		if k.resource == "" {
+			ids = append(ids, uuid(i))
+		}
 	}
-	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}}}, nil
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
+		{ResourceName: cmp.Or(k.resource, "nvidia.com/gpu"), DeviceIds: ids}}}, nil
 }
 
 func (k *kubelet) start(t *testing.T, socket string) {

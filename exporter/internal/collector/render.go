@@ -53,8 +53,10 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 		c.renderDevice(p, now, s, k, held)
 		c.renderOwn(p, now, k, held[d.UUID])
 		c.renderShares(p, k, pods, podErr)
+		c.renderTPU(p, k, held[d.UUID])
 	}
 	c.renderCalls(p, devices)
+	c.renderTPUNode(p, pods)
 	c.renderNode(p, devices, pods, held, podErr)
 	return p.families()
 }
@@ -154,7 +156,7 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	if k.fresh {
 		renderDerived(p, k.reading, id)
 	}
-	if _, tells := k.reading.Get(device.GPUUtil); tells && len(holders) > 0 {
+	if _, tells := busy(k.reading); tells && len(holders) > 0 {
 		idle := 0.0
 		if !k.idleFrom.IsZero() {
 			idle = now.Sub(k.idleFrom).Seconds()

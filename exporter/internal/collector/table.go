@@ -131,6 +131,7 @@ var owns = []own{
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
 	podMemory, podUtilisation, podPower, podEnergy,
 	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
+	stalledFor, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
@@ -185,7 +186,7 @@ func fieldName(f device.Field) string {
 			return row.own.name + "_" + row.direction
 		}
 	}
-	return ""
+	return tpuFieldName(f)
 }
 
 // severity of an XID, after NVIDIA's catalogue.
@@ -219,6 +220,7 @@ func WriteMarkdown(w io.Writer) error {
 	for _, e := range countedEvents {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
 	}
+	writeGKE(&b)
 	b.WriteString("\n## Placement\n\n`model` is the device's product name with blanks replaced by `-`, as GPU feature discovery labels nodes.\n\n| metric | type | labels | what |\n|---|---|---|---|\n")
 	for _, o := range owns {
 		if o.labels != nil {

@@ -20,6 +20,12 @@ type Device struct {
 	Driver    string    // version of the driver; "" where there is none
 	Links     []string  // far ends of its NVLinks: a PCI bus id, or NVSwitch
 	Instance  *Instance // nil for a whole device
+	TPU       *TPU      // what only a TPU chip has; nil for others
+}
+
+// TPU is what only a TPU chip has.
+type TPU struct {
+	Topology string // of the slice that the node is in, such as 2x4; "" where it is not known
 }
 
 // NVSwitch is the far end of a link into the node's switches, which connect every
@@ -90,8 +96,24 @@ const (
 	SWThermalSlowdown                      // ns that the driver held clocks down for heat
 	HWThermalSlowdown                      // ns that the hardware halved clocks for heat
 	HWPowerBrake                           // ns that the hardware halved clocks when told to from outside
+
+	// What TPUs tell; NVIDIA's come above.
+	DutyCycle              // % of the last while in which the chip computed
+	AcceleratorMemoryTotal // bytes
+	AcceleratorMemoryUsed  // bytes
+	MemoryBandwidthUtil    // %
+	TensorCoreUtil         // %
+	QueuedPrograms         // count that wait to be executed
+	IdleSeconds            // since the chip last computed
+	StalledSeconds         // for which programs were queued and none moved
+	MegascaleError         // 0 or 1
+	SliceError             // 0 or 1
+	Workload               // 1 when a workload's runtime answers for the device, 0 when there is none
 	NumFields
 )
+
+// NVIDIAs are the fields below: those that NVIDIA's devices have.
+const NVIDIAs = DutyCycle
 
 // Reading is what a device told at one time. A field it could not tell is
 // absent, never 0.

@@ -101,7 +101,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 	} {
 		want(t, r, field, v)
 	}
-	for field := range device.NumFields {
+	for field := range device.NVIDIAs {
 		if _, ok := r.Get(field); !ok {
 			t.Errorf("field %d is absent although this driver tells all", field)
 		}

@@ -58,7 +58,7 @@ func New(socket string, names []string) (*Poller, error) {
 		extra[n] = true
 	}
 	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
-		return extra[name] || strings.HasPrefix(name, "nvidia.com/") || name == "google.com/tpu"
+		return extra[name] || strings.HasPrefix(name, "nvidia.com/") || name == tpuResource
 	}}
 	if socket == "" {
 		return p, nil
@@ -141,6 +141,9 @@ func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id, rep
 	}
 	for _, raw := range d.DeviceIds {
 		id, replica, ok := plain(raw)
+		if d.ResourceName == tpuResource {
+			id, ok = chip(raw)
+		}
 		if !ok {
 			m.Unmapped[unknownForm]++
 			continue
