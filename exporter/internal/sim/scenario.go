@@ -12,7 +12,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// scenario makes the state of eight H100s at a time since the start.
+// scenario makes the state of eight H100s, or of other devices in their place, at a time since the start.
 type scenario func(s *State, since time.Duration) []device.XID
 
 var scenarios = map[string]scenario{
@@ -67,6 +67,7 @@ var scenarios = map[string]scenario{
 		}
 		return nil
 	},
+	"tpu-slice": slice,
 	"gpu-hung": func(s *State, _ time.Duration) []device.XID {
 		s.Devices[3].State = "hung"
 		return nil
@@ -83,7 +84,7 @@ func Scenarios() []string {
 	return names
 }
 
-// FromScenario simulates eight H100s in a named scenario.
+// FromScenario simulates a named scenario, mostly of eight H100s.
 func FromScenario(name string, seed int64, held func(uuid string) bool, log *slog.Logger) (*Source, error) {
 	play, ok := scenarios[name]
 	if !ok {

@@ -37,6 +37,11 @@ type DeviceState struct {
 	Heat float64 `json:"heat,omitempty"`
 	// NVSwitch says that the node's switches connect it with the others.
 	NVSwitch bool `json:"nvswitch,omitempty"`
+	// Topology of the slice that a TPU chip is in, such as 2x4; empty for a GPU.
+	Topology string `json:"topology,omitempty"`
+	// Queued programs on a TPU chip, and for how many seconds none has moved.
+	Queued  int     `json:"queued,omitempty"`
+	Stalled float64 `json:"stalled,omitempty"`
 	// MIG says that the device is in MIG mode, and cut in these instances.
 	MIG       bool            `json:"mig,omitempty"`
 	Instances []InstanceState `json:"instances,omitempty"`
@@ -125,6 +130,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	for i, d := range s.state.Devices {
 		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
 			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB, TellsXIDs: true}
+		if d.Topology != "" {
+			devices[i].Minor, devices[i].TellsXIDs, devices[i].TPU = fmt.Sprintf("tpu%d", i), false, &device.TPU{Topology: d.Topology}
+		}
 		if d.NVSwitch {
 			devices[i].Links = []string{device.NVSwitch}
 		}
@@ -151,6 +159,9 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	now := s.now()
 	if d.Instance != nil {
 		return s.readInstance(d, state, now)
+	}
+	if d.TPU != nil {
+		return s.stepTPU(s.liveOf(d.UUID, now), d, state, now), nil
 	}
 	r := s.step(s.liveOf(d.UUID, now), d, state, now)
 	r.MIG, r.Instances = state.MIG, state.instances(d)
