@@ -45,14 +45,15 @@ var table = []row{
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
+	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/normalize", "operator/internal/score",
-		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish",
+		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish", "operator/internal/dial",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/round",
-		"operator/internal/score", "operator/internal/gate", "operator/internal/cli/",
+		"operator/internal/score", "operator/internal/gate", "operator/internal/dial", "operator/internal/cli/",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
@@ -42,7 +43,7 @@ func (s span) end() time.Time     { return s.at(s.rounds - 1) }
 func newBacktest(a *app) *cobra.Command {
 	var (
 		out output
-		b   backtest
+		b   = backtest{asking: asking{timeout: 2 * time.Minute}}
 	)
 	cmd := &cobra.Command{
 		Use:   "backtest -f POLICY --prometheus URL",
@@ -53,6 +54,8 @@ One round is evaluated for each of the policy's periods, as the operator evaluat
 it: freshness, hold, damping, vetoes and refused rounds work in simulated time. A time
 at which the source itself was down shows as missing values. Rounds before the first
 answer are left out. Nothing is written.
+
+` + askingHelp + `
 
 TREND is the mean of each of up to 42 slices of the time, and · where no usable score
 was published in most of a slice. MIN, MEDIAN and MAX are of what was published. BEST is
@@ -73,7 +76,8 @@ Exit code 1 when a query failed throughout or nothing answered.`,
 			return out.print(a.Out, report, func(w io.Writer) { report.write(w, a.paint, out.wide()) })
 		},
 	}
-	b.add(cmd.Flags(), 2*time.Minute)
+	b.add(cmd.Flags())
+	completeSourceType(cmd)
 	cmd.Flags().StringVar(&b.since, "since", "7d", "how far to go back, such as 36h or 7d")
 	cmd.Flags().StringVar(&b.step, "step", "", "time between rounds instead of the policy's period, such as 5m")
 	cmd.Flags().StringVar(&b.rank, "score", "", "score that ranks the clusters, instead of the total or the first one")
@@ -104,6 +108,7 @@ func (b *backtest) run(ctx context.Context, a *app) (*backtestReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = query.ForClusters(ctx, round.NewIndex(fleet).Names())
 	h := newHistory(t.source, exprs, over, len(fleet), a.progress())
 	defer h.progress.clear()
 	totals := newTotals(policy, rank, over, fleet)
@@ -123,7 +128,7 @@ func (b *backtest) run(ctx context.Context, a *app) (*backtestReport, error) {
 	h.tell(a.ErrOut)
 	if !totals.begun {
 		return nil, fmt.Errorf("no cluster answered between %s and %s: does %s hold that history, and do series name clusters by %q?",
-			moment(over.start), moment(over.end()), b.url, t.info.ClusterLabel)
+			moment(over.start), moment(over.end()), t.where(), t.info.ClusterLabel)
 	}
 	return totals.report(t.policy, fromAnswers), nil
 }
@@ -202,6 +207,14 @@ func expressionsOf(t *trial) ([]expression, error) {
 		add("freshness", f.Query)
 	}
 	return exprs, errors.Join(errs...)
+}
+
+// where a trial asks.
+func (t *trial) where() string {
+	if dial.PerCluster(t.spec) {
+		return t.spec.Topology.URLTemplate
+	}
+	return t.spec.URL
 }
 
 // seen are the clusters that the series of the expressions name.

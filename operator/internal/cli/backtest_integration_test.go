@@ -19,7 +19,6 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
@@ -189,23 +188,23 @@ func TestBacktestOverRealHistory(t *testing.T) {
 // sameAsInstants runs rounds by instant queries, as the operator does, and compares
 // their values with a backtest so short that its trend has one mark for each round.
 func sameAsInstants(t *testing.T, url string) {
-	policy, err := policyIn("policy", []byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
+	policy, err := policyIn([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := (&asking{url: url, label: "cluster", timeout: time.Minute}).client()
-	if err != nil {
+	now := &trial{}
+	if err := (&asking{url: url}).dial(&app{}, now, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
+	defer now.source.Close()
 	out, errOut, code := backtested(t, historyPolicy, url, "--since", "195m", "--step", "5m", "-o", "json", "--clusters", "c1,c2,c3,c4")
 	var report backtestReport
 	if err := json.Unmarshal([]byte(out), &report); code != exitDone || err != nil || report.Rounds != 40 {
 		t.Fatalf("%d %v %s\n%s", code, err, errOut, out)
 	}
 	req := round.Request{
-		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: source,
-		Info: query.SourceInfo{ClusterLabel: "cluster"}, Clusters: named([]string{"c1", "c2", "c3", "c4"}),
+		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: now.source,
+		Info: now.info, Clusters: named([]string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {
 		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)

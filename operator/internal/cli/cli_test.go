@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup:               serve,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expandFile},
 	})
 }
 
@@ -57,5 +57,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// expandFile FILE: write the file anew with what its variables stand for.
+func expandFile(ts *testscript.TestScript, _ bool, args []string) {
+	for _, file := range args {
+		path := ts.MkAbs(file)
+		ts.Check(os.WriteFile(path, []byte(os.Expand(ts.ReadFile(file), ts.Getenv)), 0o600))
 	}
 }

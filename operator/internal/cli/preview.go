@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,13 +35,13 @@ func newPreview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview -f POLICY --prometheus URL",
 		Short: "What a ScoringPolicy would score now, without applying it",
-		Long: `What a ScoringPolicy would score now, without applying it.
+		Long: `What a ScoringPolicy would score now, without applying it. Nothing is held or
+damped, as in a first round, and nothing is written.
 
-The clusters are those named by --clusters, else those of the hub that the policy
-selects, else those that the answers name. Nothing is held or damped, as in a first
-round, and nothing is written. Series are matched to clusters by name (--cluster-label):
-what a MetricsSource maps otherwise is not read. Exit code 1 when a query failed.`,
-		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090",
+` + askingHelp + `
+
+Exit code 1 when a query failed; what the others gave is told.`,
+		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml",
 		Args:    exactly(0, "no arguments besides -f POLICY"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.check(), q.check()); err != nil {
@@ -51,7 +50,8 @@ what a MetricsSource maps otherwise is not read. Exit code 1 when a query failed
 			return q.preview(cmd.Context(), a, &out)
 		},
 	}
-	q.add(cmd.Flags(), 30*time.Second)
+	q.add(cmd.Flags())
+	completeSourceType(cmd)
 	out.add(cmd)
 	return cmd
 }
@@ -67,7 +67,11 @@ func (q *asking) preview(ctx context.Context, a *app, out *output) error {
 	if err != nil {
 		return err
 	}
+	if t.info.Partial {
+		req.Contributions = &round.Contributions{}
+	}
 	report := round.Run(ctx, req)
+	notes(a.ErrOut, report)
 	rows := rowsOf(report.Result)
 	err = out.print(a.Out, rows, func(w io.Writer) { printPreview(w, rows) })
 	return errors.Join(err, failures(report))
@@ -125,23 +129,38 @@ func printPreview(w io.Writer, rows []previewed) {
 	}
 }
 
+// notes that came with the answers.
+func notes(w io.Writer, report *round.Report) {
+	for _, q := range questions(report) {
+		for _, text := range q.Warnings {
+			_, _ = fmt.Fprintf(w, "warning: %s: %s\n", q.Name, text)
+		}
+		for _, text := range q.Infos {
+			_, _ = fmt.Fprintf(w, "info: %s: %s\n", q.Name, text)
+		}
+	}
+}
+
+// questions of a round, with freshness under that name.
+func questions(report *round.Report) []round.Asked {
+	asked := slices.Clone(report.Scores)
+	if f := report.Freshness; f != nil {
+		named := *f
+		named.Name = "freshness"
+		asked = append(asked, named)
+	}
+	return asked
+}
+
 // failures of the questions, and answers that name no cluster.
 func failures(report *round.Report) error {
 	var errs []error
-	asked := report.Scores
-	if report.Freshness != nil {
-		asked = append(slices.Clone(asked), *report.Freshness)
-	}
-	for _, q := range asked {
-		name := q.Name
-		if name == "" {
-			name = "freshness"
-		}
+	for _, q := range questions(report) {
 		switch {
 		case q.Problems != nil:
-			errs = append(errs, fmt.Errorf("%s: %s", name, promql.Strings(q.Problems)))
+			errs = append(errs, fmt.Errorf("%s: %s", q.Name, promql.Strings(q.Problems)))
 		case q.Err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", name, q.Err))
+			errs = append(errs, fmt.Errorf("%s: %w", q.Name, q.Err))
 		}
 	}
 	return errors.Join(errs...)

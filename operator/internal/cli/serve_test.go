@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,15 +32,21 @@ func serve(env *testscript.Env) error {
 	api := httptest.NewServer(hub)
 	operator := httptest.NewTLSServer(http.HandlerFunc(operatorAnswers))
 	prometheus := httptest.NewServer(prometheusAnswers(env.WorkDir))
-	for _, s := range []*httptest.Server{api, operator, prometheus} {
+	secure := demanding(prometheus.Config.Handler)
+	for _, s := range []*httptest.Server{api, operator, prometheus, secure} {
 		env.Defer(s.Close)
 	}
+	private, err := x509.MarshalPKCS8PrivateKey(operator.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		return err
+	}
+	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: hub,
 clusters: [{name: hub, cluster: {server: %q}}],
 contexts: [{name: hub, context: {cluster: hub, user: me, namespace: team-a}}],
 users: [{name: me, user: {}}]}`, api.URL)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: operator.Certificate().Raw})
-	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "token": "right\n", "wrong-token": "wrong\n"} {
+	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "key.pem": string(key), "token": "right\n", "wrong-token": "wrong\n", "password": "open-sesame\n"} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(content), 0o600); err != nil {
 			return err
 		}
@@ -44,7 +54,35 @@ users: [{name: me, user: {}}]}`, api.URL)
 	env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 	env.Setenv("OPERATOR", operator.URL)
 	env.Setenv("PROMETHEUS", prometheus.URL)
+	env.Setenv("SECURE", secure.URL)
+	env.Setenv("SECURE_HOST", strings.TrimPrefix(secure.URL, "https://"))
 	return nil
+}
+
+// demanding lets those pass to a Prometheus who name a tenant and have the right token,
+// password or any client certificate. It repeats what it was sent, as some proxies do,
+// and answers below the path of a cluster for that cluster.
+func demanding(next http.Handler) *httptest.Server {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, password, _ := req.BasicAuth()
+		said := "you said " + req.Header.Get("Authorization") + " " + password
+		switch {
+		case req.Header.Get("Authorization") != "Bearer right-and-long-token" && (user != "ann" || password != "open-sesame") && len(req.TLS.PeerCertificates) == 0:
+			reply(w, http.StatusUnauthorized, map[string]any{"status": "error", "error": said})
+		case req.Header.Get("X-Scope-OrgID") != "team" && (req.Header.Get("THANOS-TENANT") != "team" || req.URL.Query().Get("partial_response") != "false"):
+			reply(w, http.StatusBadRequest, map[string]any{"status": "error", "error": "no tenant"})
+		default:
+			if at := strings.Index(req.URL.Path, "/api/"); at > 0 {
+				req.URL.Path = req.URL.Path[at:]
+			}
+			w.Header().Set("X-Warning", said)
+			next.ServeHTTP(w, req)
+		}
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	return server
 }
 
 // fakeHub is an API server with the objects of a folder. Resources that the file
@@ -240,6 +278,10 @@ func prometheusAnswers(dir string) http.Handler {
 			reply(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected question " + expr})
 			return
 		}
-		reply(w, http.StatusOK, map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}})
+		answer := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
+		if said := w.Header().Get("X-Warning"); said != "" {
+			answer["warnings"], answer["infos"] = []string{said}, []string{"metric might not be a counter"}
+		}
+		reply(w, http.StatusOK, answer)
 	})
 }

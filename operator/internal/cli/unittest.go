@@ -152,8 +152,11 @@ func (a *app) readTests(file string) ([]unitTest, *v1alpha1.ScoringPolicy, []rul
 	if content, err = a.read(beside(f.Policy)); err != nil {
 		return nil, nil, nil, err
 	}
-	policy, err := policyIn(f.Policy, content)
-	return f.Tests, policy, rules, err
+	policy, err := policyIn(content)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", f.Policy, err)
+	}
+	return f.Tests, policy, rules, nil
 }
 
 // run the test and tell what differs from what it expects.

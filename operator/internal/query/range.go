@@ -33,18 +33,24 @@ type Point struct {
 }
 
 // Range evaluates expr at start and every step after it up to end, as Query would
-// at each of these times. A failure is an *Error. It can't ask a source that has an
-// endpoint per cluster.
+// at each of these times. A failure is an *Error. Where each cluster has its own
+// endpoint, those that don't answer are told in Warnings.
 func (c *Client) Range(ctx context.Context, expr string, start, end time.Time, step time.Duration) (History, error) {
-	return tell(ctx, c, "/api/v1/query_range", url.Values{
+	form := url.Values{
 		"query": {expr}, "start": {unix(start)}, "end": {unix(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)},
 		"timeout": {strconv.FormatInt(c.cfg.Timeout.Milliseconds(), 10) + "ms"},
-	}, c.history)
+	}
+	ask := func(base string) (History, error) { return tell(ctx, c, base, "/api/v1/query_range", form, c.history) }
+	if c.cfg.URLTemplate != "" {
+		return c.rangeEach(ctx, ask)
+	}
+	return ask(c.cfg.URL)
 }
 
-// LabelValues of the series that any of the selectors matched between start and end.
+// LabelValues of the series that any of the selectors matched between start and end,
+// from a source with one endpoint.
 func (c *Client) LabelValues(ctx context.Context, label string, selectors []string, start, end time.Time) ([]string, error) {
-	return tell(ctx, c, "/api/v1/label/"+url.PathEscape(label)+"/values",
+	return tell(ctx, c, c.cfg.URL, "/api/v1/label/"+url.PathEscape(label)+"/values",
 		url.Values{"match[]": selectors, "start": {unix(start)}, "end": {unix(end)}},
 		func(status int, body []byte) ([]string, *Error) {
 			e, failure := open[[]string](status, body)
@@ -53,13 +59,13 @@ func (c *Client) LabelValues(ctx context.Context, label string, selectors []stri
 }
 
 // tell asks one path, with turns, time-out and retries as for instant queries.
-func tell[T any](ctx context.Context, c *Client, path string, form url.Values, decode func(status int, body []byte) (T, *Error)) (T, error) {
+func tell[T any](ctx context.Context, c *Client, base, path string, form url.Values, decode func(status int, body []byte) (T, *Error)) (T, error) {
 	var none T
 	if err := c.wait(ctx); err != nil {
 		return none, err
 	}
 	defer func() { <-c.turns }()
-	endpoint, err := c.endpoint(c.cfg.URL)
+	endpoint, err := c.endpoint(base)
 	if err != nil {
 		return none, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
 	}

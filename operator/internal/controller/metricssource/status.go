@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -42,7 +43,7 @@ func reachable(o observed) (metav1.ConditionStatus, string, string) {
 // secure decides the condition Secure.
 func secure(spec *v1alpha1.MetricsSourceSpec) (metav1.ConditionStatus, string, string) {
 	url := spec.URL
-	if perCluster(spec) {
+	if dial.PerCluster(spec) {
 		url = spec.Topology.URLTemplate
 	}
 	switch {

@@ -1,4 +1,6 @@
-package metricssource
+// Package dial reads how a MetricsSource is asked: the configuration of a client, and
+// how series name clusters. The controller and the CLI's preview and backtest share it.
+package dial
 
 import (
 	"cmp"
@@ -15,8 +17,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// references are all Secret keys that a source names.
-func references(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference {
+// References are all Secret keys that a source names.
+func References(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference {
 	var refs []v1alpha1.SecretKeyReference
 	add := func(ref *v1alpha1.SecretKeyReference) {
 		if ref != nil {
@@ -59,7 +61,7 @@ func Config(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference
 		MaxResponseBytes: cmp.Or(spec.Limits.MaxResponseBytes, 64<<20),
 		MaxSeries:        int(cmp.Or(spec.Limits.MaxSeries, 100000)),
 	}
-	if perCluster(spec) {
+	if PerCluster(spec) {
 		cfg.URLTemplate = spec.Topology.URLTemplate
 	}
 	cfg.HTTP.TLSConfig = tlsConfig(spec.TLS, secrets)
@@ -75,18 +77,19 @@ func timeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
 	return time.Duration(cmp.Or(spec.Limits.TimeoutSeconds, 10)) * time.Second
 }
 
-func perCluster(spec *v1alpha1.MetricsSourceSpec) bool {
+// PerCluster says that each cluster has its own endpoint.
+func PerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
 	return spec.Topology != nil && spec.Topology.Type == v1alpha1.TopologyPerCluster
 }
 
-// info says how series name clusters. An endpoint of a cluster's own is named by us.
-func info(src *v1alpha1.MetricsSource) query.SourceInfo {
+// Info says how series name clusters. An endpoint of a cluster's own is named by us.
+func Info(src *v1alpha1.MetricsSource) query.SourceInfo {
 	m := src.Spec.ClusterMapping
 	i := query.SourceInfo{
 		Name: src.Name, ClusterLabel: cmp.Or(m.Label, "cluster"), Match: string(cmp.Or(m.Match, v1alpha1.MatchName)), Key: m.Key,
 		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: timeout(&src.Spec),
 	}
-	if perCluster(&src.Spec) {
+	if PerCluster(&src.Spec) {
 		i.Match, i.Key = string(v1alpha1.MatchName), ""
 	}
 	return i

@@ -1,4 +1,4 @@
-package metricssource
+package dial
 
 import (
 	"crypto/ecdsa"
