@@ -75,6 +75,17 @@ func (d Dispatch) Yielded(now time.Time) Dispatch {
 	return d
 }
 
+// Revoked are the clusters that this attempt nominated, that somebody took off
+// the list since. ready is when the gate's check became Ready: an attempt from
+// before ended with an eviction. A nomination of a moment ago may not have been
+// written yet.
+func (d Dispatch) Revoked(nominated []string, ready, now time.Time) []string {
+	if d.NominatedAt.Before(ready) || now.Sub(d.NominatedAt) < time.Second {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Nominated), func(c string) bool { return slices.Contains(nominated, c) })
+}
+
 // Phase of a nomination that no cluster has admitted yet.
 type Phase string
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -110,5 +111,27 @@ func TestUnplaceable(t *testing.T) {
 	}
 	if YieldPause(1) != 5*time.Minute || YieldPause(9) != 30*time.Minute {
 		t.Errorf("pauses go from 5 to 30 minutes: %s, %s", YieldPause(1), YieldPause(9))
+	}
+}
+
+func TestRevoked(t *testing.T) {
+	d := Dispatch{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", t0.Add(30*time.Second))
+	for _, tc := range []struct {
+		name      string
+		nominated []string
+		ready     time.Duration
+		at        time.Duration
+		want      []string
+	}{
+		{"all are there", []string{"cluster2", "cluster1"}, 0, time.Minute, nil},
+		{"one is gone", []string{"cluster2", "cluster3"}, 0, time.Minute, []string{"cluster1"}},
+		{"all are gone", nil, 0, time.Minute, []string{"cluster1", "cluster2"}},
+		{"a new attempt begins", nil, time.Second, time.Minute, nil},
+		{"the write is on its way", nil, 0, 900 * time.Millisecond, nil},
+	} {
+		got := d.Revoked(tc.nominated, t0.Add(tc.ready), t0.Add(tc.at))
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
 	}
 }

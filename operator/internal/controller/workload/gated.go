@@ -38,6 +38,9 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 		if !r.mayNominate(s) {
 			return reconcile.Result{}, nil
 		}
+		if done, err := r.nominateAgain(ctx, s); done || err != nil {
+			return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, err
+		}
 		if len(s.wl.Status.NominatedClusterNames) > 0 {
 			return r.widenIfDue(ctx, s)
 		}
@@ -110,7 +113,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	if !nominate {
 		return reconcile.Result{}, nil
 	}
-	next := dispatch.Begin(d.Order[:1], d.Message, now)
+	next := dispatch.Begin(d.Order[:1], d.Message, r.now())
 	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", d.Message); err != nil {
 		r.ledger.Undo(added)
 		return reconcile.Result{}, err
@@ -172,6 +175,25 @@ func (r *Reconciler) othersPending(ctx context.Context, wl *kueue.Workload) (boo
 	}), nil
 }
 
+// nominateAgain what somebody took off the list: a cluster that was revoked after
+// it admitted runs its copy, and Kueue can't record that until it is nominated.
+func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error) {
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		return false, nil // decide says so
+	}
+	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
+	revoked := dispatch.Revoked(nominated, s.check().LastTransitionTime.Time, now)
+	clusters := gate.Wider(gate.PhaseHeal, nominated, revoked, nil, s.usable, nil)
+	if len(clusters) == len(nominated) {
+		return false, nil
+	}
+	message := "somebody revoked the nomination of " + strings.Join(revoked, ", ")
+	r.board.SetRival(s.gateName, fmt.Sprintf("%s: %s", s.key(), message), now)
+	next := dispatch.Widen(clusters, message, now)
+	return true, r.write(ctx, s, clusters, &next, "NominatedAgain", message)
+}
+
 // widenIfDue looks after a nomination that no cluster has admitted yet.
 func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
@@ -206,7 +228,8 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	if len(wider) == len(nominated) {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	message := fmt.Sprintf("not admitted %s after its nomination: now also %s", now.Sub(dispatch.NominatedAt).Round(time.Second), strings.Join(wider[len(nominated):], ", "))
+	message := fmt.Sprintf("%s has not admitted it %s after its nomination (is the queue there, and has it quota?): now also %s",
+		strings.Join(nominated, ", "), now.Sub(dispatch.NominatedAt).Round(time.Second), strings.Join(wider[len(nominated):], ", "))
 	next := dispatch.Widen(wider, message, now)
 	if err := r.write(ctx, s, wider, &next, string(phase), message); err != nil {
 		r.ledger.Undo(added)
