@@ -26,11 +26,11 @@ demo: ## Boot a fleet on this machine and watch a metric become a placement (KEE
 	$(GO) run ./test/demo $(if $(KEEP),--keep)
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e bench soak fuzz
-test: test-unit test-rules test-integration test-e2e ## Everything: unit, rules, integration and end to end on the lab
+.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench soak fuzz
+test: test-unit test-rules test-integration test-e2e-fast ## Unit, rules, integration and, on the lab, what takes seconds each
 
 test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's library)
-	$(GO) test ./operator/... ./config/... ./dashboards/... ./test/contract/...
+	$(GO) test ./operator/... ./config/... ./dashboards/... ./test/contract/... ./test/lab/...
 	CGO_ENABLED=1 $(GO) test ./exporter/...
 
 test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
@@ -39,8 +39,11 @@ test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
 test-integration: ## Controllers against a real kube-apiserver, the backtest against a real Prometheus
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./operator/internal/cli/...
 
-test-e2e: ## The whole fleet: outcomes that a user sees, on real components
-	$(GO) test -tags e2e -count=1 -timeout 30m ./test/e2e/...
+test-e2e: ## The whole fleet: every outcome that a user sees, on real components (RUN=regexp picks some)
+	$(GO) test -tags e2e,long -count=1 -timeout 45m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+
+test-e2e-fast: ## Those of test-e2e that are part of make test
+	$(GO) test -tags e2e -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
 
 bench: ## Benchmarks; compare runs with benchstat
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...

@@ -95,51 +95,6 @@ func stripServerFields(t *testing.T, object string) string {
 	return string(out)
 }
 
-// plainQueue is a queue of MultiKueue without a gate of ours, on hub and workers.
-func plainQueue(ctx context.Context, t *testing.T) {
-	t.Helper()
-	const queue = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: plain}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [nvidia.com/gpu, cpu, memory]
-    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8}, {name: cpu, nominalQuota: 100}, {name: memory, nominalQuota: 1Ti}]}]
-%s---
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: plain, namespace: team-a}
-spec: {clusterQueue: plain}
-`
-	const multikueue = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: MultiKueueConfig
-metadata: {name: plain}
-spec: {clusters: [cluster1, cluster2, cluster3]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: AdmissionCheck
-metadata: {name: plain}
-spec:
-  controllerName: kueue.x-k8s.io/multikueue
-  parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: plain}
-`
-	for _, w := range lab.Workers {
-		if err := w.Apply(ctx, fmt.Sprintf(queue, "")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := lab.Hub.Apply(ctx, multikueue); err != nil {
-		t.Fatal(err)
-	}
-	check := "  admissionChecksStrategy: {admissionChecks: [{name: plain}]}\n"
-	if err := lab.Hub.Apply(ctx, fmt.Sprintf(queue, check)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // One store of Thanos's three is gone: its cluster becomes unknown and then worst,
 // while the scores of the others go on following their metrics.
 func TestOneSidecarDownTheOthersKeepMoving(t *testing.T) {

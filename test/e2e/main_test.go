@@ -27,7 +27,7 @@ func run(m *testing.M) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
 	defer cancel()
-	if lab, err = fleet.Up(ctx, fleet.Options{Dir: dir}); err == nil {
+	if lab, err = fleet.Up(ctx, fleet.Options{Dir: dir, Audit: true}); err == nil {
 		err = errors.Join(lab.Install(ctx), pace(ctx), lab.StartExporters(ctx))
 	}
 	if err == nil {
@@ -41,6 +41,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if err := audited(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if code != 0 {
 		fmt.Fprintf(os.Stderr, "logs of every component: %s/logs\n", dir)
 		return code
@@ -190,4 +194,87 @@ func setCordon(ctx context.Context, t *testing.T, cluster, node string, cordoned
 		}
 		return err
 	})
+}
+
+// occupy devices of a node for the rest of the test with what no queue knows.
+func occupy(ctx context.Context, t *testing.T, cluster, node string, gpus int) {
+	t.Helper()
+	if err := lab.Occupy(ctx, cluster, node, gpus); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { after(t, func(ctx context.Context) error { return lab.Vacate(ctx, cluster, node) }) })
+}
+
+// after a test: what must be undone whatever became of its context.
+func after(t *testing.T, undo func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := undo(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// gateSpec patches the gate for the rest of the test; undo is the patch back.
+func gateSpec(ctx context.Context, t *testing.T, spec, undo string) {
+	t.Helper()
+	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":`+spec+`}`)
+	t.Cleanup(func() {
+		after(t, func(ctx context.Context) error {
+			_, err := lab.Hub.Kubectl(ctx, "", "patch", "placementgate/gpu", "--type=merge", "-p", `{"spec":`+undo+`}`)
+			return err
+		})
+	})
+}
+
+// hold the queues of workers: what is copied there is not admitted until the
+// returned release, or the test's end.
+func hold(ctx context.Context, t *testing.T, queue string, clusters ...string) (release func(cluster string)) {
+	t.Helper()
+	policy := func(ctx context.Context, cluster, policy string) error {
+		_, err := lab.Worker(cluster).Kubectl(ctx, "", "patch", "clusterqueue/"+queue, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`)
+		return err
+	}
+	for _, c := range clusters {
+		if err := policy(ctx, c, "Hold"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { after(t, func(ctx context.Context) error { return policy(ctx, c, "None") }) })
+	}
+	return func(cluster string) {
+		t.Helper()
+		if err := policy(ctx, cluster, "None"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sees waits until the view of a job is as want says.
+func sees(ctx context.Context, t *testing.T, name, what string, want func(fleet.JobView) bool) fleet.JobView {
+	t.Helper()
+	var v fleet.JobView
+	await(ctx, t, name+" "+what, func(ctx context.Context) error {
+		var err error
+		if v, err = lab.View(ctx, name); err == nil && !want(v) {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+	return v
+}
+
+// finishes waits until the job is done on the hub and no copy of it is left.
+func finishes(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	sees(ctx, t, name, "to finish", func(v fleet.JobView) bool { return v.Finished && len(v.Copies) == 0 })
+}
+
+// workload of a job, by the name that kubectl takes.
+func workload(ctx context.Context, t *testing.T, job string) string {
+	t.Helper()
+	wl, err := lab.Workload(ctx, job)
+	if err != nil || wl == nil {
+		t.Fatalf("workload of %s: %v, %v", job, wl, err)
+	}
+	return wl.Name
 }

@@ -36,16 +36,16 @@ func TestEightOnOneNodeGoToTheOnlyClusterThatHasThem(t *testing.T) {
 	stillRuns(ctx, t, "eight-first", "cluster3")
 }
 
-func TestBurstFillsClustersAndNoneIsStuck(t *testing.T) {
+// Room for five on each of two clusters. Without the ledger most would go to one.
+func TestBurstOfTenFillsTwoClustersEvenly(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
-	cordon(ctx, t, "cluster2", "cluster2-gpu0")
-	cordon(ctx, t, "cluster2", "cluster2-gpu1")
-	cordon(ctx, t, "cluster1", "cluster1-gpu0")
-	cordon(ctx, t, "cluster1", "cluster1-gpu1")
-	free(ctx, t, "cluster1", fleet.H100, 0)
-	free(ctx, t, "cluster2", fleet.H100, 12)
-	free(ctx, t, "cluster3", fleet.H100, 8)
-	// Room for six on cluster2 and four on cluster3.
+	occupy(ctx, t, "cluster1", "cluster1-gpu0", 6)
+	occupy(ctx, t, "cluster2", "cluster2-gpu0", 4)
+	occupy(ctx, t, "cluster2", "cluster2-gpu2", 6)
+	occupy(ctx, t, "cluster3", "cluster3-gpu0", 8)
+	free(ctx, t, "cluster1", fleet.H100, 10)
+	free(ctx, t, "cluster2", fleet.H100, 10)
+	free(ctx, t, "cluster3", fleet.H100, 0)
 	const jobs = 10
 	for i := range jobs {
 		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("ten-%d", i), Model: fleet.H100, GPUs: 2})
@@ -54,8 +54,8 @@ func TestBurstFillsClustersAndNoneIsStuck(t *testing.T) {
 	for i := range jobs {
 		count[runs(ctx, t, fmt.Sprintf("ten-%d", i))]++
 	}
-	if count["cluster2"] != 6 || count["cluster3"] != 4 {
-		t.Fatalf("the burst went to %v, want 6 on cluster2 and 4 on cluster3", count)
+	if count["cluster1"] != 5 || count["cluster2"] != 5 {
+		t.Fatalf("the burst went to %v, want 5 on cluster1 and 5 on cluster2", count)
 	}
 }
 

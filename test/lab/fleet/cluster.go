@@ -31,6 +31,8 @@ type Cluster struct {
 	server string // https://127.0.0.1:port
 	tokens map[string]string
 	fleet  *Fleet
+	// writeKueueConfig for the dispatcher of that name.
+	writeKueueConfig func(dispatcher string) error
 }
 
 // startControlPlane runs an apiserver over the common etcd and what reconciles
@@ -46,7 +48,15 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, e
 	if err := c.writeIdentities(dir); err != nil {
 		return nil, fmt.Errorf("identities of %s: %w", name, err)
 	}
-	if err := f.procs.Run(ctx, c.apiserver(dir, port)); err != nil {
+	apiserver := c.apiserver(dir, port)
+	if name == Hub && f.opts.Audit {
+		audit, err := f.auditArgs(dir)
+		if err != nil {
+			return nil, err
+		}
+		apiserver.args = append(apiserver.args, audit...)
+	}
+	if err := f.procs.Run(ctx, apiserver); err != nil {
 		return nil, err
 	}
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {

@@ -31,15 +31,24 @@ type Job struct {
 	Pods     int           // 1 by default
 	Duration time.Duration // that each pod runs; an hour by default
 	Queue    string        // Queue by default
+	Priority string        // WorkloadPriorityClass; none by default
 }
 
 // Submit the job to the hub.
 func (f *Fleet) Submit(ctx context.Context, j Job) error {
+	return f.Hub.Client.Create(ctx, j.object())
+}
+
+func (j Job) object() *batchv1.Job {
 	if j.Pods == 0 {
 		j.Pods = 1
 	}
 	if j.Queue == "" {
 		j.Queue = Queue
+	}
+	labels := map[string]string{"kueue.x-k8s.io/queue-name": j.Queue}
+	if j.Priority != "" {
+		labels["kueue.x-k8s.io/priority-class"] = j.Priority
 	}
 	annotations := map[string]string{}
 	if j.Duration > 0 {
@@ -49,8 +58,8 @@ func (f *Fleet) Submit(ctx context.Context, j Job) error {
 		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 	}
-	return f.Hub.Client.Create(ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: Namespace, Labels: map[string]string{"kueue.x-k8s.io/queue-name": j.Queue}},
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: Namespace, Labels: labels},
 		Spec: batchv1.JobSpec{
 			Parallelism: ptr.To(int32(j.Pods)), Completions: ptr.To(int32(j.Pods)), Suspend: ptr.To(true), BackoffLimit: ptr.To(int32(0)),
 			Template: corev1.PodTemplateSpec{
@@ -63,7 +72,7 @@ func (f *Fleet) Submit(ctx context.Context, j Job) error {
 				},
 			},
 		},
-	})
+	}
 }
 
 // Workload of a job on the hub; nil while Kueue has not made it yet.
@@ -87,7 +96,7 @@ type JobView struct {
 	Name      string
 	Cluster   string   // that admitted it; "" = none
 	Nominated []string // clusters that may take it
-	Copies    []string // workers that hold a copy of the job
+	Copies    []string // workers that hold a copy: its Workload, its Job or both
 	Running   []string // workers where pods of it run
 	Admitted  bool
 	Evicted   bool
@@ -115,19 +124,34 @@ func (f *Fleet) View(ctx context.Context, job string) (JobView, error) {
 		}
 	}
 	for _, w := range f.Workers {
-		remote := &batchv1.Job{}
-		switch err := w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: job}, remote); {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
+		copied, running, err := w.holds(ctx, job, workload)
+		if err != nil {
 			return v, fmt.Errorf("job %s on %s: %w", job, w.Name, err)
 		}
-		v.Copies = append(v.Copies, w.Name)
-		if remote.Status.Active > 0 && !ptr.Deref(remote.Spec.Suspend, false) {
+		if copied {
+			v.Copies = append(v.Copies, w.Name)
+		}
+		if running {
 			v.Running = append(v.Running, w.Name)
 		}
 	}
 	return v, nil
+}
+
+// holds says whether the worker has a copy of the job, and whether it runs there.
+// MultiKueue copies the Workload first and the Job once that is admitted.
+func (c *Cluster) holds(ctx context.Context, job string, workload *kueue.Workload) (copied, running bool, err error) {
+	remote := &batchv1.Job{}
+	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: job}, remote); {
+	case err == nil:
+		return true, remote.Status.Active > 0 && !ptr.Deref(remote.Spec.Suspend, false), nil
+	case !apierrors.IsNotFound(err):
+		return false, false, err
+	case workload == nil:
+		return false, false, nil
+	}
+	err = c.Client.Get(ctx, client.ObjectKeyFromObject(workload), &kueue.Workload{})
+	return err == nil, false, client.IgnoreNotFound(err)
 }
 
 // Await polls until what is asked for is so; done's error says what is missing
@@ -167,4 +191,21 @@ func (f *Fleet) Cordon(ctx context.Context, cluster, node string, cordoned bool)
 	before := n.DeepCopy()
 	n.Spec.Unschedulable = cordoned
 	return w.Client.Patch(ctx, n, client.MergeFrom(before))
+}
+
+// Occupy devices of a worker's node with a pod that no queue knows; it ends with
+// Vacate.
+func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) error {
+	asks := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	return f.Worker(cluster).Client.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
+			Resources: corev1.ResourceRequirements{Requests: asks, Limits: asks}}}},
+	})
+}
+
+// Vacate the node of what Occupy put there.
+func (f *Fleet) Vacate(ctx context.Context, cluster, node string) error {
+	return client.IgnoreNotFound(f.Worker(cluster).Client.Delete(ctx,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace}}, client.GracePeriodSeconds(0)))
 }

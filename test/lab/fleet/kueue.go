@@ -7,13 +7,16 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -47,7 +50,10 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 		return err
 	}
 	config := filepath.Join(work, "config.yaml")
-	if err := os.WriteFile(config, c.kueueConfig(work, webhook, metrics, health, visibility), 0o600); err != nil {
+	c.writeKueueConfig = func(dispatcher string) error {
+		return os.WriteFile(config, c.kueueConfig(work, dispatcher, webhook, metrics, health, visibility), 0o600)
+	}
+	if err := c.writeKueueConfig(c.fleet.opts.Dispatcher); err != nil {
 		return err
 	}
 	c.kueueMetrics(metrics)
@@ -105,10 +111,39 @@ func (c *Cluster) kueueMetrics(port int) {
 		job: "kueue", addr: fmt.Sprintf("127.0.0.1:%d", port), scheme: "https", token: c.tokens["lab-prometheus"]})
 }
 
-func (c *Cluster) kueueConfig(work string, webhook, metrics, health, visibility int) []byte {
+// SetDispatcher changes MultiKueue's dispatcher on the hub, followed by further
+// lines of Kueue's configuration (two blanks: of the section multiKueue), and starts Kueue anew, which reads it when it starts.
+func (f *Fleet) SetDispatcher(ctx context.Context, name string, more ...string) error {
+	if err := f.Hub.writeKueueConfig(strings.Join(append([]string{name}, more...), "\n")); err != nil {
+		return err
+	}
+	if err := f.procs.End(Hub+"-kueue", syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := f.procs.Restart(ctx, Hub+"-kueue"); err != nil {
+		return err
+	}
+	return Await(ctx, "Kueue to mark jobs as MultiKueue's", f.MarksJobs)
+}
+
+// MarksJobs is an error until Kueue on the hub sets a new job's managedBy. For a
+// moment after its start it does not know which queues are MultiKueue's; a job
+// made then is rejected for good.
+func (f *Fleet) MarksJobs(ctx context.Context) error {
+	job := Job{Name: "dry-run", Model: H100, GPUs: 1}.object()
+	if err := f.Hub.Client.Create(ctx, job, client.DryRunAll); err != nil {
+		return err
+	}
+	if job.Spec.ManagedBy == nil {
+		return errors.New("managedBy is not set")
+	}
+	return nil
+}
+
+func (c *Cluster) kueueConfig(work, dispatcher string, webhook, metrics, health, visibility int) []byte {
 	multikueue := ""
 	if c.Name == Hub {
-		multikueue = "multiKueue:\n  dispatcherName: " + c.fleet.opts.Dispatcher + "\n"
+		multikueue = "multiKueue:\n  dispatcherName: " + dispatcher + "\n"
 	}
 	return fmt.Appendf(nil, `apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration

@@ -21,6 +21,8 @@ type Options struct {
 	Seed int64
 	// Dispatcher of MultiKueue on the hub; the operator's by default.
 	Dispatcher string
+	// Audit records every write of a Workload on the hub; see AuditLog.
+	Audit bool
 	// Bare leaves Plimsoll's own programs unbuilt.
 	Bare bool
 }

@@ -15,10 +15,10 @@ import (
 	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-const (
-	operatorNamespace = "plimsoll-system"
-	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":plimsoll-operator"
-)
+const operatorNamespace = "plimsoll-system"
+
+// OperatorUser is whom the hub knows the operator as.
+const OperatorUser = "system:serviceaccount:" + operatorNamespace + ":plimsoll-operator"
 
 // Install applies Plimsoll's CRDs, roles and samples as a user would, and points
 // the samples' MetricsSource to the lab's Thanos.
@@ -54,10 +54,26 @@ func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
 	return f.Hub.Client.Patch(ctx, source, client.MergeFrom(before))
 }
 
+// Operator is the name of the operator's program.
+const Operator = "plimsoll-operator"
+
 // StartOperator runs the operator as its own service account, so that its RBAC
 // must allow all that it does, and waits until it is ready.
 func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
-	kubeconfig, err := f.Hub.userKubeconfig("plimsoll-operator.kubeconfig", operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
+	return f.startOperator(ctx, Operator, f.OperatorMetrics, append([]string{"--leader-elect=false"}, args...))
+}
+
+// StartReplica runs one more operator, which waits to be elected leader.
+func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	return f.startOperator(ctx, name, fmt.Sprintf("127.0.0.1:%d", port), append([]string{"--leader-elect=true"}, args...))
+}
+
+func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []string) error {
+	kubeconfig, err := f.Hub.userKubeconfig(name+".kubeconfig", OperatorUser, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
 	if err != nil {
 		return err
 	}
@@ -67,10 +83,9 @@ func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
 	}
 	probe := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.procs.Run(ctx, program{
-		name: "plimsoll-operator", path: f.bin.Path("plimsoll-operator"),
+		name: name, path: f.bin.Path("plimsoll-operator"),
 		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--kueue-namespace=" + kueueNamespace,
-			"--metrics-bind-address=" + f.OperatorMetrics, "--health-probe-bind-address=" + probe,
-			"--leader-elect=false", "--multikueue-dispatch=nominate"}, args...),
+			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
 		ready: answers("http://"+probe+"/readyz", httpPlain),
 	})
 }

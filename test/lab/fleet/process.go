@@ -182,6 +182,17 @@ func (p *Processes) End(name string, sig syscall.Signal) error {
 	return nil
 }
 
+// Signal a program that runs, such as SIGSTOP and SIGCONT.
+func (p *Processes) Signal(name string, sig syscall.Signal) error {
+	p.mu.Lock()
+	proc := p.running[name]
+	p.mu.Unlock()
+	if proc == nil || proc.ended() {
+		return fmt.Errorf("no program named %q runs", name)
+	}
+	return proc.cmd.Process.Signal(sig)
+}
+
 // Restart runs a program again that End ended.
 func (p *Processes) Restart(ctx context.Context, name string) error {
 	p.mu.Lock()

@@ -1,0 +1,80 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+func TestHighPriorityPreemptsOnTheHub(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	priorities(ctx, t)
+	queue{name: "hub-prio", hub: 8, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.make(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "low", Model: fleet.H100, GPUs: 8, Queue: "hub-prio", Priority: "low"})
+	runs(ctx, t, "low")
+	submit(ctx, t, fleet.Job{Name: "high", Model: fleet.H100, GPUs: 8, Queue: "hub-prio", Priority: "high", Duration: 3 * time.Second})
+	sees(ctx, t, "low", "to be preempted", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
+	finishes(ctx, t, "high")
+	runs(ctx, t, "low")
+}
+
+// A gate whose fit counts all devices, not the free ones, lets a workload through
+// to where it preempts: preemption stays the worker's Kueue's.
+const urgentYAML = `
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: urgent, namespace: plimsoll-system}
+spec:
+  clusterSets: [global]
+  predicates: [{requiredClusterSelector: {labelSelector: {matchLabels: {urgent: "true"}}}}]
+---
+apiVersion: plimsoll.dev/v1alpha1
+kind: PlacementGate
+metadata: {name: urgent}
+spec:
+  placementRef: {namespace: plimsoll-system, name: urgent}
+  sourceRef: {name: thanos}
+  periodSeconds: 2
+  fit: {query: 'floor(sum by (cluster) (cluster_model:plimsoll_devices:sum{model="$model"}) / $devices_per_pod)'}
+  multiKueue: {configName: plimsoll-urgent, credentials: {type: Existing}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: plimsoll-urgent}
+spec:
+  controllerName: plimsoll.dev/placement
+  parameters: {apiGroup: plimsoll.dev, kind: PlacementGate, name: urgent}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: multikueue-urgent}
+spec:
+  controllerName: kueue.x-k8s.io/multikueue
+  parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: plimsoll-urgent}
+`
+
+func TestHighPriorityPreemptsOnAWorker(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	priorities(ctx, t)
+	if _, err := lab.Hub.Kubectl(ctx, "", "label", "managedcluster/cluster1", "urgent=true", "--overwrite"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Hub.Apply(ctx, urgentYAML); err != nil {
+		t.Fatal(err)
+	}
+	queue{name: "worker-prio", hub: 256, worker: 8, checks: []string{"plimsoll-urgent", "multikueue-urgent"}, preempt: true}.make(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "modest", Model: fleet.H100, GPUs: 8, Queue: "worker-prio", Priority: "low"})
+	runs(ctx, t, "modest")
+	submit(ctx, t, fleet.Job{Name: "urgent", Model: fleet.H100, GPUs: 8, Queue: "worker-prio", Priority: "high", Duration: 5 * time.Second})
+	if got := runs(ctx, t, "urgent"); got != "cluster1" {
+		t.Fatalf("urgent runs on %s, want cluster1", got)
+	}
+	if v, err := lab.View(ctx, "modest"); err != nil || len(v.Running) > 0 {
+		t.Fatalf("modest still runs: %+v, %v", v, err)
+	}
+	finishes(ctx, t, "urgent")
+	runs(ctx, t, "modest")
+}
