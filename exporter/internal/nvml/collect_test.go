@@ -23,16 +23,21 @@ type exporter struct {
 
 func (f *fake) exporter(t *testing.T, deadline time.Duration) *exporter {
 	t.Helper()
+	s := f.open()
+	e := &exporter{fake: f, clock: time.Now(), Collector: over(t, s, deadline)}
+	s.now = func() time.Time { return e.clock }
+	e.handler = e.Handler()
+	return e
+}
+
+// over a source, without a kubelet.
+func over(t *testing.T, s *Source, deadline time.Duration) *collector.Collector {
+	t.Helper()
 	pods, err := podmap.New("", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &exporter{fake: f, clock: time.Now()}
-	source := f.open()
-	source.now = func() time.Time { return e.clock }
-	e.Collector = collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, source, pods)
-	e.handler = e.Handler()
-	return e
+	return collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, s, pods)
 }
 
 func (e *exporter) tick(t *testing.T) {

@@ -1,6 +1,8 @@
 package nvml
 
 import (
+	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -29,7 +31,26 @@ func (f *fake) subject(t *testing.T) conformance.Subject {
 		Lose: func(d device.Device) { f.device(d.Index, devState, stateLost) }}
 }
 
-func TestTheFakeConforms(t *testing.T) {
+func isReal() bool { return os.Getenv("PLIMSOLL_NVML") == "real" }
+
+func openReal(t *testing.T) *Source {
+	s := New("", slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// With PLIMSOLL_NVML=real the suite runs over the machine's own library.
+func TestTheLibraryConforms(t *testing.T) {
+	if isReal() {
+		conformance.Test(t, func(t *testing.T) conformance.Subject {
+			return conformance.Subject{Source: openReal(t), Advance: time.Sleep}
+		})
+		return
+	}
 	f := inFake(t)
 	if f == nil {
 		return
