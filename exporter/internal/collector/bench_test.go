@@ -56,7 +56,7 @@ func (r *rack) Devices(context.Context) ([]device.Device, error) {
 func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	r.call()
 	out := device.Reading{Time: time.Now()}
-	for f := range device.NumFields {
+	for f := range device.NVIDIAs {
 		out.Set(f, float64(d.Index)*1000.5+float64(f))
 	}
 	return out, nil
@@ -110,20 +110,25 @@ var encodings = map[string]string{"plain": "identity", "gzip": "gzip"}
 type sink struct {
 	header http.Header
 	bytes  int
+	status int
 }
 
 func (s *sink) Header() http.Header         { return s.header }
-func (s *sink) WriteHeader(int)             {}
+func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(b []byte) (int, error) { s.bytes += len(b); return len(b), nil }
 
-func ask(h http.Handler, encoding string) int {
+func ask(b *testing.B, h http.Handler, encoding string) int {
+	b.Helper()
 	request, err := http.NewRequest(http.MethodGet, "/metrics", http.NoBody)
 	if err != nil {
-		panic(err)
+		b.Fatal(err)
 	}
 	request.Header.Set("Accept-Encoding", encoding)
 	s := &sink{header: http.Header{}}
 	h.ServeHTTP(s, request)
+	if s.status != http.StatusOK && s.status != 0 {
+		b.Fatalf("a scrape answers %d", s.status)
+	}
 	return s.bytes
 }
 
@@ -132,10 +137,10 @@ func BenchmarkScrape(b *testing.B) {
 	for name, encoding := range encodings {
 		b.Run(name, func(b *testing.B) {
 			_, handler := loaded(b, &rack{})
-			size := ask(handler, encoding)
+			size := ask(b, handler, encoding)
 			b.ReportAllocs()
 			for b.Loop() {
-				ask(handler, encoding)
+				ask(b, handler, encoding)
 			}
 			b.ReportMetric(float64(size), "bytes/scrape")
 		})
@@ -222,7 +227,7 @@ func BenchmarkDeviceCalls(b *testing.B) {
 	for b.Loop() {
 		before := r.calls.Load()
 		for range 1000 {
-			ask(handler, "gzip")
+			ask(b, handler, "gzip")
 		}
 		scrapes += r.calls.Load() - before
 		before = r.calls.Load()
@@ -267,7 +272,7 @@ func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
 	}
 	var n naive
 	for _, f := range families {
-		var desc *prometheus.Desc
+		descs := map[string]*prometheus.Desc{}
 		for _, m := range f.Metric {
 			s := naiveSeries{kind: prometheus.GaugeValue, value: m.GetGauge().GetValue() + m.GetCounter().GetValue()}
 			if m.Counter != nil {
@@ -277,10 +282,11 @@ func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
 			for _, l := range m.Label {
 				names, s.values = append(names, l.GetName()), append(s.values, l.GetValue())
 			}
-			if desc == nil {
-				desc = prometheus.NewDesc(f.GetName(), f.GetHelp(), names, nil)
+			key := strings.Join(names, " ")
+			if descs[key] == nil {
+				descs[key] = prometheus.NewDesc(f.GetName(), f.GetHelp(), names, nil)
 			}
-			s.desc = desc
+			s.desc = descs[key]
 			n = append(n, s)
 		}
 	}
@@ -305,12 +311,12 @@ func BenchmarkAgainstNaive(b *testing.B) {
 							if i%perCollection == 0 {
 								republish(c)
 							}
-							ask(handler, encoding)
+							ask(b, handler, encoding)
 						}
 					})
 					n := cpu(func() {
 						for range scrapes {
-							ask(reference, encoding)
+							ask(b, reference, encoding)
 						}
 					})
 					ours, theirs, ratios = append(ours, o/scrapes), append(theirs, n/scrapes), append(ratios, n/o)

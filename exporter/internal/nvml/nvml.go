@@ -48,7 +48,7 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	defer s.mu.Unlock()
 	if !s.up {
 		if ret := s.lib.Init(); ret != nvml.SUCCESS {
-			return nil, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s; is the driver installed, and the library visible in this container?", message(ret))
+			return nil, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s", message(ret))
 		}
 		s.up = true
 		if err := s.look(); err != nil {
@@ -259,10 +259,16 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// message of a return code, also where the library that would word it is absent.
+// message of a return code, also where the library that would word it is absent,
+// and what to do about those that a user can mend.
 func message(ret nvml.Return) string {
-	if ret == nvml.ERROR_LIBRARY_NOT_FOUND {
-		return "library not found"
+	switch ret {
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return "library not found; is the driver installed, and the library visible in this container?"
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return "Driver Not Loaded; is it installed, and /dev/nvidiactl visible in this container?"
+	case nvml.ERROR_NO_PERMISSION:
+		return "Insufficient Permissions; may this user and container open /dev/nvidiactl?"
 	}
 	return nvml.ErrorString(ret)
 }
