@@ -58,16 +58,16 @@ func chip(d device.Device, r device.Reading) (string, error) {
 
 // service says what one tells, or why it does not.
 func service(s device.Service) finding {
-	f := finding{what: "TPU " + s.Name + " service on " + s.Address, more: "serves"}
-	switch s.State {
-	case device.ServiceFailed:
+	f := finding{what: "TPU " + s.Name + " on " + s.Address, more: "serves"}
+	switch {
+	case s.State == device.ServiceFailed:
 		f.err = s.Err
-	case device.ServiceIdle:
-		f.more = s.Err.Error() + "; it listens while a workload runs that uses libtpu"
-	case device.ServiceServing:
-		if s.Err != nil {
-			f.more += ", without " + s.Err.Error()
-		}
+	case s.State == device.ServiceIdle && s.Name == "runtime":
+		f.more = s.Err.Error() + "; it does while a workload runs that uses libtpu"
+	case s.State == device.ServiceIdle:
+		f.more = s.Err.Error()
+	case s.Err != nil:
+		f.more += ", without " + s.Err.Error()
 	}
 	return f
 }

@@ -43,7 +43,7 @@ var (
 	workload       = own{"plimsoll_device_workload_up", gauge, deviceLabels, "1 when a workload's runtime answers for the chip, 0 when none does."}
 	megascaleError = own{"plimsoll_device_megascale_error", gauge, deviceLabels, "1 when the workload on the chip has found an error between slices."}
 	sliceError     = own{"plimsoll_device_slice_error", gauge, deviceLabels, "1 when the workload on the chip has found an error within its slice."}
-	services       = own{"plimsoll_exporter_services", gauge, []string{"node", "service", "state"}, "Services that tell of TPUs (runtime, plugin) by state: serving, idle (no workload) and failed."}
+	services       = own{"plimsoll_exporter_services", gauge, []string{"node", "service", "state"}, "What TPUs are told of by (runtime, plugin, and the processes that hold them) by state: serving, idle (no workload) and failed."}
 )
 
 var tpuOwns = []struct {

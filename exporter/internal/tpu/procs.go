@@ -4,21 +4,31 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 // processes that have chips open, as groups of those that share a network: the
-// services are in them. None where the host's processes can't be seen.
-func (s *Source) processes() []group {
+// services are in them. None where the host's processes can't be seen; the service
+// says whether they can.
+func (s *Source) processes() ([]group, device.Service) {
+	service := device.Service{Name: "processes", Address: s.o.Procfs, State: device.ServiceIdle,
+		Err: errors.New("no process that is seen holds a TPU; without hostPID only the exporter's own are seen")}
 	pids, err := os.ReadDir(s.o.Procfs)
 	if err != nil {
-		return nil
+		service.State, service.Err = device.ServiceFailed, fmt.Errorf("who holds TPUs can't be looked for; --tpu-procfs-root must name procfs: %w", err)
+		return nil, service
 	}
+	denied := 0
 	type workload struct {
 		group
 		processes int
@@ -30,7 +40,10 @@ func (s *Source) processes() []group {
 			continue
 		}
 		dir := filepath.Join(s.o.Procfs, pid.Name())
-		held := s.opened(dir)
+		held, err := s.opened(dir)
+		if errors.Is(err, fs.ErrPermission) {
+			denied++
+		}
 		if len(held) == 0 {
 			continue
 		}
@@ -54,16 +67,21 @@ func (s *Source) processes() []group {
 		found = append(found, w.group)
 	}
 	slices.SortFunc(found, func(a, b group) int { return slices.Compare(a.chips, b.chips) })
-	return found
+	switch {
+	case len(found) > 0:
+		service.State, service.Err = device.ServiceServing, nil
+	case denied > 0:
+		service.State, service.Err = device.ServiceFailed, fmt.Errorf("no permission to see what %d processes hold; it takes CAP_SYS_PTRACE", denied)
+	}
+	return found, service
 }
 
 // opened are the chips whose device nodes a process has open.
-func (s *Source) opened(dir string) []int {
+func (s *Source) opened(dir string) (held []int, err error) {
 	files, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
-		return nil // it has ended, or is not ours to see; doctor tells
+		return nil, err // it has ended, or is not ours to see
 	}
-	var held []int
 	for _, f := range files {
 		path, err := os.Readlink(filepath.Join(dir, "fd", f.Name()))
 		if err != nil {
@@ -74,7 +92,7 @@ func (s *Source) opened(dir string) []int {
 			held = append(held, i)
 		}
 	}
-	return held
+	return held, nil
 }
 
 // variable of a process's environment.

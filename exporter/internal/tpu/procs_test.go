@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,7 +59,8 @@ func TestServicesAreWhereTheProcessesAreThatHoldChips(t *testing.T) {
 	s := inside(host(t, "0x0063", "0x0063", "0x0063", "0x0063"), root)
 	read(t, s)
 	var got []string
-	for _, g := range s.processes() {
+	groups, _ := s.processes()
+	for _, g := range groups {
 		got = append(got, fmt.Sprint(g.chips, g.addresses))
 	}
 	if diff := cmp.Diff([]string{"[0] [10.4.0.7:8431]", "[1 2] [10.4.0.8:9001 10.4.0.8:9002]", "[3] [localhost:8431]"}, got); diff != "" {
@@ -85,7 +87,11 @@ func TestTwoWorkloadsOnOneHost(t *testing.T) {
 func TestWithoutTheHostsProcessesLocalhostIsAsked(t *testing.T) {
 	s := inside(host(t, "0x0063"), filepath.Join(t.TempDir(), "nowhere"))
 	read(t, s)
-	if got := s.Services(); len(got) != 1 || got[0].Address != "localhost:9" || got[0].State != device.ServiceIdle {
+	got := s.Services()
+	if len(got) != 2 || got[1].Address != "localhost:9" || got[1].State != device.ServiceIdle {
+		t.Errorf("%v", got)
+	}
+	if got[0].Name != "processes" || got[0].State != device.ServiceFailed || !strings.Contains(got[0].Err.Error(), "--tpu-procfs-root") {
 		t.Errorf("%v", got)
 	}
 	if diff := cmp.Diff([]string{"8431", "8432", "8433", "8434", "8435", "8436", "8437", "8438"}, ports("", 12)); diff != "" {

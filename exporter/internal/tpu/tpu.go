@@ -94,6 +94,7 @@ func (s *Source) add(c chip) {
 
 // gather what the services tell of every chip.
 func (s *Source) gather(ctx context.Context) {
+	s.services = nil
 	groups := s.groups()
 	answers := make([]answer, len(groups))
 	var relayed map[device.Field][]float64
@@ -114,7 +115,6 @@ func (s *Source) gather(ctx context.Context) {
 			s.readings[i].Set(device.Workload, 0)
 		}
 	}
-	s.services = nil
 	for i, a := range answers {
 		s.services = append(s.services, a.services...)
 		s.apply(groups[i], a)
@@ -330,7 +330,9 @@ func flag(b bool) float64 {
 // groups of services, and the chips that each speaks of.
 func (s *Source) groups() []group {
 	if len(s.o.Runtimes) == 0 {
-		if found := s.processes(); len(found) > 0 {
+		found, service := s.processes()
+		s.services = append(s.services, service)
+		if len(found) > 0 {
 			return found
 		}
 	}
