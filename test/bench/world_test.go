@@ -51,6 +51,7 @@ type world struct {
 	operator   string // address of its metrics
 	process    *os.Process
 	tick       atomic.Int64 // every cluster's score moves with it
+	turn       int          // of the bare client
 	questions  atomic.Int64 // to Prometheus, but for the source's own of a constant
 }
 
