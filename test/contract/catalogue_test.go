@@ -25,6 +25,20 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_query_failures_total":                {"source", "reason"},
 	"plimsoll_gate_waiting_workloads":              {"gate"},
 	"plimsoll_gate_oldest_waiting_seconds":         {"gate"},
+	"plimsoll_score_raw":                           {"policy", "score", "cluster"},
+	"plimsoll_score_state":                         {"policy", "score", "state"},
+	"plimsoll_score_query_duration_seconds":        {"policy", "score"},
+	"plimsoll_score_sample_timestamp_seconds":      {"policy", "cluster"},
+	"plimsoll_score_query_failures_total":          {"policy", "score", "reason"},
+	"plimsoll_score_writes_total":                  {"policy", "result"},
+	"plimsoll_rounds_refused_total":                {"policy"},
+	"plimsoll_gate_decisions_total":                {"gate", "state", "reason"},
+	"plimsoll_gate_nominations_total":              {"cluster", "reason"},
+	"plimsoll_gate_mispredictions_total":           {"gate"},
+	"plimsoll_gate_ready_seconds_bucket":           {"gate", "le"},
+	"plimsoll_gate_admitted_seconds_bucket":        {"gate", "cluster", "le"},
+	"plimsoll_gate_admitted_seconds_count":         {"gate", "cluster"},
+	"plimsoll_gate_ledger_devices":                 {"cluster"},
 }
 
 // Metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that we read.
