@@ -48,7 +48,13 @@ func inFake(t *testing.T, flags ...string) *fake {
 	if os.Getenv("PLIMSOLL_FAKE_TEST") == t.Name() {
 		return openFake(t)
 	}
-	library := compile(t, flags)
+	run(t, compile(t, flags))
+	return nil
+}
+
+// run the test that calls it over a library, in a process of its own.
+func run(t *testing.T, library string) {
+	t.Helper()
 	control := filepath.Join(t.TempDir(), "control")
 	if err := os.WriteFile(control, make([]byte, fakeSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +65,6 @@ func inFake(t *testing.T, flags ...string) *fake {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	return nil
 }
 
 func openFake(t *testing.T) *fake {

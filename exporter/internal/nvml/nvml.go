@@ -201,9 +201,12 @@ func (s *Source) reset() {
 	s.up, s.units, s.uuids, s.devices, s.events = false, map[string]*unit{}, map[nvml.Device]string{}, nil, nil
 }
 
+// eventSymbols are all needed to hear of XIDs, besides the one to wait with.
+var eventSymbols = []string{"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetFree"}
+
 // watchXIDs asks for critical events; a driver that has none simply has no XIDs.
 func (s *Source) watchXIDs() {
-	if !s.has("nvmlEventSetCreate") || !s.has("nvmlDeviceRegisterEvents") {
+	if !s.hasAll(eventSymbols) || !s.has("nvmlEventSetWait_v2") && !s.has("nvmlEventSetWait") {
 		s.log.Info("this driver has no events; XIDs are absent")
 		return
 	}
