@@ -36,6 +36,7 @@ type options struct {
 	seen                             string // of the counter file
 	output                           string // of doctor: text or json
 	attribution                      string
+	pods                             podOptions
 	systemdSocket                    bool
 	labels                           collector.Labels
 	tpu                              tpuOptions
@@ -62,6 +63,11 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("kubernetes", "Ask the kubelet who holds devices.").Short('k').Envar("DCGM_EXPORTER_KUBERNETES").Default("true").BoolVar(&o.kubernetes)
 	app.Flag("pod-resources-kubelet-socket", "Socket of the kubelet's PodResources API.").Envar("DCGM_POD_RESOURCES_KUBELET_SOCKET").
 		Default("/var/lib/kubelet/pod-resources/kubelet.sock").StringVar(&o.socket)
+	app.Flag("kubernetes-enable-pod-labels", "Put the labels of the pods that hold devices on dcgm-exporter's metrics. Asks the API server.").Envar("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS").BoolVar(&o.pods.labels)
+	app.Flag("kubernetes-pod-label-allowlist-regex", "Only those pod labels in whose key one of these is found; comma-separated.").Envar("DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX").StringsVar(&o.pods.allowed)
+	app.Flag("kubernetes-enable-pod-uid", "Put the UIDs of the pods that hold devices on dcgm-exporter's metrics. Asks the API server.").Envar("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID").BoolVar(&o.pods.uid)
+	app.Flag("kubernetes-pod-owners", "Expose plimsoll_pod_owner_info: which Job, JobSet, RayJob or PyTorchJob a pod belongs to. Asks the API server.").Envar("PLIMSOLL_KUBERNETES_POD_OWNERS").BoolVar(&o.pods.owners)
+	app.Flag("kubeconfig", "How to reach the API server from outside of a cluster.").Envar("KUBECONFIG").StringVar(&o.pods.kubeconfig)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas) or device (not at all: it is no pod's).").
@@ -92,7 +98,13 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
-	c := collector.NewAuto(o.config(log), pods, sources...)
+	config := o.config(log)
+	watched, err := o.watchPods(ctx, &config, log)
+	if err != nil {
+		return err
+	}
+	defer watched()
+	c := collector.NewAuto(config, pods, sources...)
 	if err := o.choose(c, log); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	Interval time.Duration // between collections
 	Deadline time.Duration // of one reading; 1 s by default
 	Labels   Labels
+	Pods     Pods // nil where the API server is not asked
+	Owners   bool // of pods, where Pods tells them
 	// Attribution of what several pods use up of one device; BySplit by default.
 	Attribution Attribution
 	Log         *slog.Logger
@@ -44,7 +46,9 @@ type Labels struct {
 	Dialect       string // legacy (Hostname) or 4.8 (hostname); legacy by default
 	ReplaceBlanks bool   // in modelName, by -
 	NoHostname    bool
-	OldNamespace  bool // container_name, pod_namespace and pod_name
+	OldNamespace  bool                  // container_name, pod_namespace and pod_name
+	PodUID        bool                  // where Pods tells it
+	PodLabel      func(key string) bool // which of the pod's labels are written; nil for none
 }
 
 // Collector reads each vendor's Source into one set of families.

@@ -57,6 +57,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	}
 	c.renderCalls(p, devices)
 	c.renderTPUNode(p, pods)
+	c.renderPods(p, held)
 	c.renderNode(p, devices, pods, held, podErr)
 	return p.families()
 }
@@ -127,11 +128,7 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []labe
 		labels = append(labels, pairs([]string{driverVersion}, []string{d.Driver})...)
 	}
 	if h != nil {
-		names := []string{"container", "namespace", "pod"}
-		if options.OldNamespace {
-			names = []string{"container_name", "pod_namespace", "pod_name"}
-		}
-		labels = append(labels, pairs(names, []string{h.Container, h.Namespace, h.Pod})...)
+		labels = append(labels, c.attributes(*h)...)
 	}
 	return labels
 }

@@ -115,6 +115,8 @@ var (
 	podUtilisation = own{"plimsoll_pod_device_utilisation_ratio", gauge, shareLabels, "The pod's share of the time for which the device is busy, 0..1 of the device; absent on a MIG instance."}
 	podPower       = own{"plimsoll_pod_device_power_watts", gauge, shareLabels, "The pod's share of what the device draws; absent on a MIG instance."}
 	podEnergy      = own{"plimsoll_pod_device_energy_joules_total", counter, shareLabels, "The pod's share of the energy that the device took since the exporter first saw the pod hold it."}
+	podOwner       = own{"plimsoll_pod_owner_info", gauge, []string{"node", "namespace", "pod", "pod_uid", "owner_kind", "owner_name"}, "1 for each pod that holds a device: the controller at the top of its owners (Job, JobSet, RayJob, PyTorchJob and so on), or Pod and its own name; with --kubernetes-pod-owners."}
+	apiReachable   = own{"plimsoll_exporter_api_server_reachable", gauge, []string{"node"}, "Whether the API server answered when it was last asked of the node's pods; 0 while what was known of them is served. Absent where it is not asked."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
 	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
@@ -129,7 +131,7 @@ var owns = []own{
 	nodeDevices, largestFree, freeSlices,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
-	podMemory, podUtilisation, podPower, podEnergy,
+	podMemory, podUtilisation, podPower, podEnergy, podOwner, apiReachable,
 	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
 	stalledFor, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }

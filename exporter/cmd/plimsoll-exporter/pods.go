@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/kube"
+)
+
+// podOptions are what is asked of the API server.
+type podOptions struct {
+	labels, uid, owners bool
+	allowed             []string
+	kubeconfig          string
+}
+
+// watchPods follows the node's pods through the API server, where an option asks for
+// it; the returned function waits until that has ended, and ends it.
+func (o *options) watchPods(ctx context.Context, config *collector.Config, log *slog.Logger) (end func(), err error) {
+	if !o.pods.labels && !o.pods.uid && !o.pods.owners {
+		return func() {}, nil
+	}
+	if o.pods.labels {
+		if config.Labels.PodLabel, err = collector.Allowlist(strings.Split(strings.Join(o.pods.allowed, ","), ",")); err != nil {
+			return nil, fmt.Errorf("--kubernetes-pod-label-allowlist-regex: %w", err)
+		}
+	}
+	server, err := o.pods.server()
+	if err != nil && !o.strict {
+		log.Warn("going on without the pods' metadata", "err", err)
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (--strict)", err)
+	}
+	w, err := kube.New(server, kube.Options{Node: o.node, Owners: o.pods.owners, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	config.Pods, config.Owners, config.Labels.PodUID = w, o.pods.owners, o.pods.uid
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	o.listed(ctx, w, log)
+	return func() { cancel(); <-done }, nil
+}
+
+// server that is asked.
+func (o podOptions) server() (*rest.Config, error) {
+	if o.kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+		if err != nil {
+			err = fmt.Errorf("--kubeconfig: %w", err)
+		}
+		return config, err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		err = fmt.Errorf("reach the API server: %w; does the pod mount its service account's token (automountServiceAccountToken), or set --kubeconfig", err)
+	}
+	return config, err
+}
+
+// listed waits a little for the first list, so that a first collection, which may be
+// the only one, knows the pods.
+func (o *options) listed(ctx context.Context, w *kube.Watcher, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if !w.WaitForList(ctx) {
+		log.Warn("the API server has not told of the node's pods yet; going on without", "api", "plimsoll_exporter_api_server_reachable")
+	}
+}

@@ -1,0 +1,102 @@
+package collector
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+)
+
+// Pods are what the API server says of the node's pods.
+type Pods interface {
+	// Pod by its name; false where it is not known.
+	Pod(namespace, name string) (podmap.Meta, bool)
+	// Reachable tells whether the API server answered when it was last asked.
+	Reachable() bool
+}
+
+var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+
+// attributes of a holder, sorted by name as dcgm-exporter's are. A pod label whose
+// name is taken already is left out.
+func (c *Collector) attributes(h podmap.Holder) []label {
+	values := map[string]string{"container": h.Container, "namespace": h.Namespace, "pod": h.Pod}
+	if c.cfg.Labels.OldNamespace {
+		values = map[string]string{"container_name": h.Container, "pod_namespace": h.Namespace, "pod_name": h.Pod}
+	}
+	if c.cfg.Pods != nil {
+		c.describe(values, h)
+	}
+	var out []label
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, label{name, values[name]})
+	}
+	return out
+}
+
+// describe adds what was asked for of the pod's metadata.
+func (c *Collector) describe(values map[string]string, h podmap.Holder) {
+	meta, ok := c.cfg.Pods.Pod(h.Namespace, h.Pod)
+	if !ok {
+		return
+	}
+	if c.cfg.Labels.PodUID {
+		values["pod_uid"] = meta.UID
+	}
+	if c.cfg.Labels.PodLabel == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta.Labels)) {
+		name := notInLabel.ReplaceAllString(key, "_")
+		if name[0] >= '0' && name[0] <= '9' {
+			name = "_" + name
+		}
+		_, taken := values[name]
+		if !taken && !slices.Contains(instanceLabels, name) && name != "hostname" && name != driverVersion && c.cfg.Labels.PodLabel(key) {
+			values[name] = meta.Labels[key]
+		}
+	}
+}
+
+// renderPods names the owner of each pod that holds a device.
+func (c *Collector) renderPods(p page, held map[string][]podmap.Holder) {
+	if c.cfg.Pods == nil {
+		return
+	}
+	p.own(apiReachable, flag(c.cfg.Pods.Reachable()), c.cfg.Node)
+	if !c.cfg.Owners {
+		return
+	}
+	holding := map[pod]bool{}
+	for _, holders := range held {
+		for _, h := range holders {
+			holding[pod{h.Namespace, h.Pod}] = true
+		}
+	}
+	for _, one := range slices.SortedFunc(maps.Keys(holding), pod.compare) {
+		if meta, ok := c.cfg.Pods.Pod(one.namespace, one.name); ok && meta.OwnerKind != "" {
+			p.own(podOwner, 1, c.cfg.Node, one.namespace, one.name, meta.UID, meta.OwnerKind, meta.OwnerName)
+		}
+	}
+}
+
+// Allowlist of pod labels by patterns, any of which must be found in a label's key;
+// without a pattern every label is on it.
+func Allowlist(patterns []string) (func(key string) bool, error) {
+	var all []*regexp.Regexp
+	for _, pattern := range patterns {
+		if strings.TrimSpace(pattern) == "" {
+			continue
+		}
+		r, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return func(key string) bool {
+		return len(all) == 0 || slices.ContainsFunc(all, func(r *regexp.Regexp) bool { return r.MatchString(key) })
+	}, nil
+}
