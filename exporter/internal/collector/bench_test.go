@@ -57,8 +57,10 @@ func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) 
 	r.call()
 	out := device.Reading{Time: time.Now()}
 	for f := range device.NVIDIAs {
-		out.Set(f, float64(d.Index)*1000.5+float64(f))
+		out.Set(f, 1+float64(d.Index)/10000) // plausible as whatever it is
 	}
+	out.Set(device.RowRemapFailure, 0)
+	out.Set(device.VGPULicensed, 1)
 	return out, nil
 }
 

@@ -162,7 +162,7 @@ func size(families []*family) (n int) {
 // unique drops series that are there twice, which a registry would refuse, and
 // names their families. One with the labels of the family before needs no look.
 func unique(families []*family) (twice []string) {
-	seen, good := map[labelText]bool{}, []series(nil)
+	seen, good := make(map[labelText]bool, 1024), []series(nil)
 	for _, f := range families {
 		if slices.EqualFunc(f.series, good, func(a, b series) bool { return a.labels == b.labels }) {
 			continue

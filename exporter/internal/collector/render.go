@@ -35,6 +35,14 @@ func (p page) own(o own, v float64, values ...string) {
 	p.add(o.name, o.kind, o.help, text(labels), v)
 }
 
+// of adds one of our metrics of a device; values are those of its further labels.
+func (p page) of(o own, v float64, device labelText, values ...string) {
+	if further := o.labels[len(deviceLabels):]; len(further) > 0 {
+		device = device.with(pairs(further, values)...)
+	}
+	p.add(o.name, o.kind, o.help, device, v)
+}
+
 func (p page) families() []*family {
 	return slices.SortedFunc(maps.Values(p), func(a, b *family) int { return strings.Compare(a.name, b.name) })
 }
@@ -140,15 +148,15 @@ func (c *Collector) id(k *known) []string {
 
 // renderOwn writes what placement needs of one device.
 func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.Holder) {
-	id := c.id(k)
-	p.own(deviceLost, flag(k.lost), id...)
-	p.own(deviceHung, flag(k.hung()), id...)
-	p.own(deviceFailed, flag(k.failed), id...)
+	id := text(pairs(deviceLabels, c.id(k)))
+	p.of(deviceLost, flag(k.lost), id)
+	p.of(deviceHung, flag(k.hung()), id)
+	p.of(deviceFailed, flag(k.failed), id)
 	if !k.reading.Time.IsZero() {
-		p.own(lastSample, seconds(k.reading.Time), id...)
+		p.of(lastSample, seconds(k.reading.Time), id)
 	}
 	if k.took > 0 {
-		p.own(readSeconds, k.took.Seconds(), id...)
+		p.of(readSeconds, k.took.Seconds(), id)
 	}
 	if k.fresh {
 		renderDerived(p, k.reading, id)
@@ -158,18 +166,18 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 		if !k.idleFrom.IsZero() {
 			idle = now.Sub(k.idleFrom).Seconds()
 		}
-		p.own(idleAllocated, idle, id...)
+		p.of(idleAllocated, idle, id)
 	}
 	for _, h := range holders {
-		p.own(ownerInfo, 1, append(id[:4:4], h.Namespace, h.Pod, h.Container)...)
+		p.of(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)
 	}
 	for f, n := range k.bogus {
 		if n > 0 {
-			p.own(bogusValues, n, append(id[:4:4], fieldName(device.Field(f)))...)
+			p.of(bogusValues, n, id, fieldName(device.Field(f)))
 		}
 	}
 	for _, xid := range sortedKeys(k.xids) {
-		p.own(xidTotal, k.xids[xid], append(id[:4:4], strconv.FormatUint(xid, 10), severity(xid))...)
+		p.of(xidTotal, k.xids[xid], id, strconv.FormatUint(xid, 10), severity(xid))
 	}
 }
 
@@ -189,26 +197,26 @@ func (c *Collector) renderCalls(p page, devices []device.Device) {
 }
 
 // renderDerived writes, in base units, what follows from a reading.
-func renderDerived(p page, r device.Reading, id []string) {
+func renderDerived(p page, r device.Reading, id labelText) {
 	for _, reason := range reasons {
 		if ns, ok := r.Get(reason.field); ok {
-			p.own(throttled, ns/1e9, append(id[:4:4], reason.name)...)
+			p.of(throttled, ns/1e9, id, reason.name)
 		}
 	}
 	for _, way := range traffic {
 		if bytes, ok := r.Get(way.field); ok {
-			p.own(way.own, bytes, append(id[:4:4], way.direction)...)
+			p.of(way.own, bytes, id, way.direction)
 		}
 	}
 	if free, ok := r.Get(device.FBFree); ok && !r.MIG { // its instances tell theirs
-		p.own(memoryRoom, free*(1<<20), id...)
+		p.of(memoryRoom, free*(1<<20), id)
 	}
 	if left, ok := r.Get(device.ThermalMargin); ok {
-		p.own(thermalRoom, left, id...)
+		p.of(thermalRoom, left, id)
 	}
 	limit, limited := r.Get(device.PowerLimit)
 	if draw, ok := r.Get(device.PowerUsage); ok && limited {
-		p.own(powerRoom, max(0, limit-draw), id...)
+		p.of(powerRoom, max(0, limit-draw), id)
 	}
 }
 
