@@ -57,6 +57,7 @@ var (
 		"kueue_cluster_queue_resource_pending":     {"cluster_queue", "resource", "replica_role"},
 		"kueue_cluster_queue_resource_reservation": {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
 		"kueue_cluster_queue_nominal_quota":        {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cluster_queue_borrowing_limit":      {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
 	}
 )
 

@@ -16,13 +16,22 @@ type PlacementGateSpec struct {
 	// Fit answers, per cluster, how many pods of the workload's shape it could start now.
 	// +optional
 	Fit *GateQuery `json:"fit,omitempty"`
+	// Quota answers, per cluster, the devices that the worker's queue may still
+	// reserve: fit counts no more than that. By default those of the ClusterQueue
+	// that has the name of the hub's, from Kueue's metrics with
+	// metrics.enableClusterQueueResources; a cluster without such metrics is taken to
+	// have enough, and one without such a queue takes nothing.
+	// +optional
+	Quota *GateQuery `json:"quota,omitempty"`
 	// Headroom answers, per cluster, the free devices that the shape may use.
 	// +optional
 	Headroom *GateQuery `json:"headroom,omitempty"`
 	// Capacity answers, per cluster, all devices that the shape may use.
 	// +optional
 	Capacity *GateQuery `json:"capacity,omitempty"`
-	// Queued answers, per cluster, devices asked by queued jobs of the same or a smaller size.
+	// Queued answers, per cluster, devices asked by queued jobs of the same or a
+	// smaller size. There is no default: Kueue does not tell jobs apart by size, and
+	// to count all of them ranks worse than to count none.
 	// +optional
 	Queued *GateQuery `json:"queued,omitempty"`
 	// SampleTime answers, per cluster, the Unix time of the oldest trusted sample.

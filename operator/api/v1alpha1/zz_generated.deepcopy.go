@@ -603,6 +603,11 @@ func (in *PlacementGateSpec) DeepCopyInto(out *PlacementGateSpec) {
 		*out = new(GateQuery)
 		**out = **in
 	}
+	if in.Quota != nil {
+		in, out := &in.Quota, &out.Quota
+		*out = new(GateQuery)
+		**out = **in
+	}
 	if in.Headroom != nil {
 		in, out := &in.Headroom, &out.Headroom
 		*out = new(GateQuery)

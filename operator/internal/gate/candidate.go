@@ -25,6 +25,10 @@ type ShapeAnswer struct {
 	Headroom Number `json:"headroom"`
 	Capacity Number `json:"capacity"`
 	Queued   Number `json:"queued"`
+	// Quota in devices that the worker's queue may still reserve.
+	Quota Number `json:"quota"`
+	// NoQuota: Kueue there has no queue of that name with quota for the resource.
+	NoQuota bool `json:"noQuota,omitempty"`
 }
 
 // Score of a ScoringPolicy for one cluster.

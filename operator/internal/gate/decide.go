@@ -58,6 +58,7 @@ const (
 	OutUnknown   Out = "Unknown"
 	OutNoModel   Out = "NoSuchDevices"
 	OutNoRoom    Out = "NoRoom"
+	OutNoQuota   Out = "NoQuota"
 )
 
 // Verdict on one candidate.
@@ -72,6 +73,11 @@ type Verdict struct {
 	Fit Number `json:"fit"`
 	// Largest: free devices on the best node.
 	Largest Number `json:"largest"`
+	// Quota: pods that the worker's queue has quota for, where that is less than
+	// its nodes have room for.
+	Quota Number `json:"quota,omitzero"`
+	// QuotaUnknown: the worker's Kueue does not tell what its queue may reserve.
+	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Score preferred, the mean of all preferred ones.
 	Score Number `json:"score"`
 	// Net devices: headroom − queued − ledger + credits.
@@ -215,14 +221,23 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
 			return v.out(OutNoModel, describe(p))
 		}
-		fit := math.Floor(c.Shapes[i].Fit.Value)
+		if c.Shapes[i].NoQuota {
+			return v.out(OutNoQuota, p.Resource+" in a ClusterQueue "+f.ClusterQueue)
+		}
+		fit, quota := math.Floor(c.Shapes[i].Fit.Value), Number{}
+		switch allowed := math.Floor(c.Shapes[i].Quota.Value / float64(p.DevicesPerPod)); {
+		case !c.Shapes[i].Quota.Known:
+			v.QuotaUnknown = f.Remote
+		case allowed < fit:
+			fit, quota = max(allowed, 0), Known(max(allowed, 0))
+		}
 		for _, before := range f.PodSets[:i] {
 			fit -= float64(slots(before, p))
 		}
 		free := fit - float64(view.Slots(c.Name, f.UID, p))
 		short := free < float64(p.Pods) && v.Out == OutNone
 		if i == 0 || short {
-			v.Fit, v.Room, v.Largest = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest
+			v.Fit, v.Room, v.Largest, v.Quota = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest, quota
 		}
 		if short {
 			v = v.out(OutNoRoom, p.Name)
@@ -233,6 +248,9 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 	headroom := answer.Headroom
 	if !headroom.Known {
 		headroom = Known(answer.Fit.Value * float64(main.DevicesPerPod))
+	}
+	if answer.Quota.Known {
+		headroom.Value = min(headroom.Value, max(answer.Quota.Value, 0))
 	}
 	v.Net = headroom.Value - answer.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.Sampled, main))
 	v.Capacity = answer.Capacity.Value

@@ -28,6 +28,21 @@ func cluster(name string, fit, free, largest, total float64) Candidate {
 		Shapes: []ShapeAnswer{{Fit: Known(fit), Headroom: Known(free), Largest: Known(largest), Capacity: Known(total)}}}
 }
 
+func remote(f Facts) Facts {
+	f.Remote, f.ClusterQueue = true, "cq"
+	return f
+}
+
+func withQuota(c Candidate, devices float64) Candidate {
+	c.Shapes[0].Quota = Known(devices)
+	return c
+}
+
+func noQuota(c Candidate) Candidate {
+	c.Shapes[0].NoQuota = true
+	return c
+}
+
 func rules() Rules {
 	return Rules{Placement: "plimsoll-system/gpu", TierPoints: 20, MaxSampleAge: 120 * time.Second, UnknownAfter: 300 * time.Second, OnStale: v1alpha1.StaleClosed}
 }
@@ -118,6 +133,17 @@ func TestDecide(t *testing.T) {
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 is below the minimum of fleet/total"},
 		{name: "required score missing", facts: job("a", 8, 1), rules: withMinimum, candidates: []Candidate{cluster("cluster1", 9, 72, 8, 512)},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 has no valid score fleet/total"},
+		{name: "quota that is not known", facts: remote(job("a", 8, 1)), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as its queue has quota (QuotaUnknown)", order: []string{"cluster1"}},
+		{name: "less quota than room", facts: remote(job("a", 8, 2)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 15), cluster("cluster2", 0, 0, 0, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1"},
+		{name: "less room than quota", facts: remote(job("a", 8, 1)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 400)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
+		{name: "quota bounds headroom, too", facts: remote(job("a", 8, 1)),
+			candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 8), withQuota(cluster("cluster2", 2, 16, 8, 64), 64)},
+			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 2 such pods there", order: []string{"cluster2", "cluster1"}},
+		{name: "a worker without the queue is named", facts: remote(job("a", 8, 1)), candidates: []Candidate{noQuota(cluster("cluster1", 4, 32, 8, 64)), cluster("cluster2", 0, 12, 6, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in a ClusterQueue cq"},
 		{name: "a workload without devices fits anywhere", facts: Facts{UID: "a"}, candidates: []Candidate{{Name: "cluster1"}},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: it asks for no devices", order: []string{"cluster1"}},
 	} {

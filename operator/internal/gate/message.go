@@ -47,7 +47,11 @@ func placeable(d Decision) string {
 	if !best.Room.Known {
 		return best.Cluster + " can take it: it asks for no devices"
 	}
-	return fmt.Sprintf("%s can take it: room for %s there", best.Cluster, count(int64(best.Room.Value), "such pod"))
+	text := fmt.Sprintf("%s can take it: room for %s there", best.Cluster, count(int64(best.Room.Value), "such pod"))
+	if best.QuotaUnknown {
+		text += ", as far as its queue has quota (QuotaUnknown)"
+	}
+	return text
 }
 
 // noRoom says what is missing and who comes nearest.
@@ -66,6 +70,8 @@ func noRoom(f Facts, verdicts []Verdict) string {
 		return one + ": none has any"
 	case best.Fit.Value >= float64(p.Pods):
 		return fmt.Sprintf("%s: best is %s, where %s are promised to workloads on their way", one, best.Cluster, count(best.Promised, "device"))
+	case best.Quota.Known:
+		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f", many, best.Cluster, best.Quota.Value)
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
 		return fmt.Sprintf("%s: best is %s with %.0f", one, best.Cluster, best.Largest.Value)
 	case best.Room.Value >= 1:
@@ -127,7 +133,12 @@ func (v Verdict) Why() string {
 		return "reports no samples"
 	case OutNoModel:
 		return "has no free " + v.Detail
+	case OutNoQuota:
+		return "has no quota for " + v.Detail
 	case OutNoRoom:
+		if v.Quota.Known {
+			return fmt.Sprintf("has quota for %s, with %s promised", count(int64(v.Quota.Value), "such pod"), count(v.Promised, "device"))
+		}
 		if v.Promised > 0 {
 			return fmt.Sprintf("has room for %s, with %s promised", count(int64(v.Room.Value), "such pod"), count(v.Promised, "device"))
 		}

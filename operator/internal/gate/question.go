@@ -14,6 +14,8 @@ const (
 	AskCapacity   = "capacity"
 	AskQueued     = "queued"
 	AskSampleTime = "sampleTime"
+	AskQuota      = "quota"
+	AskKueue      = "kueue"
 )
 
 // Question that a gate asks about a workload's shape.
@@ -25,6 +27,8 @@ type Question struct {
 	Condition *v1alpha1.GateCondition
 	// PerShape questions are asked once for each pod set.
 	PerShape bool
+	// Remote questions are asked only of workloads that MultiKueue copies.
+	Remote bool
 }
 
 // Questions of a gate, with the shipped defaults over the recording rules where
@@ -39,6 +43,7 @@ func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 		{Name: AskCapacity, PerShape: true, Expr: either(spec.Capacity, fmt.Sprintf(
 			`sum by (%s) (cluster_model:plimsoll_devices:sum{model="$model"})`, label))},
 	}
+	list = append(list, quota(spec, label)...)
 	if spec.Queued != nil {
 		list = append(list, Question{Name: AskQueued, PerShape: true, Expr: spec.Queued.Query})
 	}
@@ -47,6 +52,22 @@ func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 		list = append(list, Question{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
 	}
 	return list
+}
+
+// quota questions: what the queue of the hub's name may still reserve in each
+// cluster, of the flavor of the hub's name if there is one. Where that is absent,
+// the second tells a cluster without such a queue from one whose Kueue exports no
+// quotas; with a query of the gate's own nobody can tell.
+func quota(spec *v1alpha1.PlacementGateSpec, label string) []Question {
+	if spec.Quota != nil {
+		return []Question{{Name: AskQuota, PerShape: true, Remote: true, Expr: spec.Quota.Query}}
+	}
+	const queue = `cluster_queue:kueue_unreserved_quota:max{cluster_queue="$cluster_queue",resource="$resource"`
+	return []Question{
+		{Name: AskQuota, PerShape: true, Remote: true, Expr: fmt.Sprintf(
+			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
+		{Name: AskKueue, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
+	}
 }
 
 // Largest asks for the free devices of each cluster's best node, to say what is missing.

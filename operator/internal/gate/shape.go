@@ -36,6 +36,8 @@ type Facts struct {
 	Queue     string `json:"queue"`
 	// ClusterQueue of the hub that holds the workload's quota.
 	ClusterQueue string `json:"clusterQueue,omitempty"`
+	// Remote: MultiKueue copies it to a worker, where it needs quota of a queue.
+	Remote bool `json:"remote,omitempty"`
 	// PodSets that ask for devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
 }

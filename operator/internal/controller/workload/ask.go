@@ -127,6 +127,7 @@ func list(spec *v1alpha1.PlacementGateSpec, label string, f gate.Facts) []asked 
 	var all []asked
 	for _, q := range gate.Questions(spec, label) {
 		switch {
+		case q.Remote && !f.Remote:
 		case q.Condition != nil || !q.PerShape:
 			all = append(all, asked{Question: q})
 		default:
@@ -158,7 +159,11 @@ func missing(all []asked, f gate.Facts, label string) []asked {
 
 func answerOf(cluster string, all []asked, f gate.Facts) answer {
 	a := answer{shapes: make([]gate.ShapeAnswer, len(f.PodSets))}
-	unsure := false
+	unsure, kueue := false, false
+	for _, q := range all {
+		_, there := q.held.values[cluster]
+		kueue = kueue || q.Name == gate.AskKueue && there && !q.held.doubtful()
+	}
 	for _, q := range all {
 		n := q.held.values[cluster]
 		switch q.Name {
@@ -177,6 +182,11 @@ func answerOf(cluster string, all []asked, f gate.Facts) answer {
 			a.shapes[q.shape].Capacity = n
 		case gate.AskQueued:
 			a.shapes[q.shape].Queued = n
+		case gate.AskQuota:
+			_, there := q.held.values[cluster]
+			a.shapes[q.shape].Quota = n
+			a.shapes[q.shape].NoQuota = kueue && !there && !q.held.doubtful()
+		case gate.AskKueue:
 		default:
 			if q.Condition.Scope != v1alpha1.ScopeFleet && (!n.Known || n.Value == 0) {
 				a.unmet = append(a.unmet, q.Condition.Name)
@@ -188,6 +198,9 @@ func answerOf(cluster string, all []asked, f gate.Facts) answer {
 	}
 	return a
 }
+
+// doubtful: the answer may be incomplete or out of date, so that absence says nothing.
+func (h *held) doubtful() bool { return h.err != nil || h.partial }
 
 // holds says whether a fleet condition's answer is non-empty and non-zero.
 func holds(h *held) bool {

@@ -123,6 +123,45 @@ func TestAnswersAreExplicit(t *testing.T) {
 	}
 }
 
+func TestQuotaOfAWorkersQueue(t *testing.T) {
+	const queue, kueue = "floor(", "count by (cluster) (cluster_queue:"
+	quota := func(b *bench) map[string]gate.ShapeAnswer {
+		b.facts.Remote, b.facts.ClusterQueue = true, "cq"
+		got, _ := b.answers(t.Context(), b.gate, b.facts)
+		return map[string]gate.ShapeAnswer{"cluster1": got["cluster1"].shapes[0], "cluster2": got["cluster2"].shapes[0]}
+	}
+	exact := `sum by (cluster) (cluster_queue:kueue_unreserved_quota:max{cluster_queue="cq",flavor=~".+",resource="nvidia.com/gpu"}) or ` +
+		`sum by (cluster) (cluster_queue:kueue_unreserved_quota:max{cluster_queue="cq",resource="nvidia.com/gpu"})`
+	for _, tc := range []struct {
+		name    string
+		queue   query.Answer
+		kueue   query.Answer
+		partial bool
+		quota   gate.Number
+		noQuota bool
+	}{
+		{"known", series("cluster1", 12.0), series("cluster1", 3.0), false, gate.Known(12), false},
+		{"no such queue", series(), series("cluster1", 3.0), false, gate.Number{}, true},
+		{"no metrics of Kueue's", series(), series("cluster2", 3.0), false, gate.Number{}, false},
+		{"may borrow without limit", series("cluster1", math.Inf(1)), series("cluster1", 3.0), false, gate.Number{Value: math.Inf(1)}, false},
+		{"an answer in part says nothing by its absence", series(), series("cluster1", 3.0), true, gate.Number{}, false},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		tc.queue.Partial = tc.partial
+		b.source.answers[queue] = series("cluster1", 3.0)
+		b.source.answers[exact], b.source.answers[kueue] = tc.queue, tc.kueue
+		if got := quota(b)["cluster1"]; got.Quota != tc.quota || got.NoQuota != tc.noQuota {
+			t.Errorf("%s: quota %+v, none %t, want %+v, %t; asked %q", tc.name, got.Quota, got.NoQuota, tc.quota, tc.noQuota, b.source.asked)
+		}
+	}
+	own := newBench(v1alpha1.PlacementGateSpec{Quota: &v1alpha1.GateQuery{Query: `my_quota`}})
+	own.source.answers[kueue] = series("cluster1", 3.0, "cluster2", 3.0)
+	own.source.answers["my_quota"] = series("cluster1", 1.0)
+	if got := quota(own); got["cluster1"].Quota != gate.Known(1) || got["cluster2"].NoQuota {
+		t.Errorf("absent from a query of the gate's own means unknown: %+v", got)
+	}
+}
+
 func TestLastGoodAnswersAreHeldWithTheirAge(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
 	b.source.answers["floor("] = series("cluster1", 3.0)

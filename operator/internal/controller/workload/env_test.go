@@ -53,25 +53,67 @@ type measured struct{ slots, free, largest, total float64 }
 type metrics struct {
 	mu       sync.Mutex
 	clusters map[string]*measured
-	asked    []string
+	// quota that a cluster's queue may still reserve, where its Kueue tells.
+	quota map[string]float64
+	// kueue tells of some queue in these clusters.
+	kueue []string
+	// conditions answered by their query: 1 for these clusters.
+	conditions map[string][]string
+	// at is when the samples were taken; zero = now. err answers instead.
+	at    time.Time
+	err   error
+	asked []string
 }
 
 func (m *metrics) set(values map[string]*measured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.clusters = values
+	m.clusters, m.quota, m.kueue, m.conditions, m.at, m.err = values, nil, nil, nil, time.Time{}, nil
+}
+
+// with changes some of what is measured.
+func (m *metrics) with(change func(*metrics)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m)
+}
+
+func ones(clusters []string) query.Answer {
+	var a query.Answer
+	for _, name := range clusters {
+		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"cluster": name}, Value: 1})
+	}
+	return a
 }
 
 func (m *metrics) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, expr)
+	if m.err != nil {
+		return query.Answer{}, m.err
+	}
+	if clusters, ok := m.conditions[expr]; ok {
+		return ones(clusters), nil
+	}
+	if strings.HasPrefix(expr, "count by (cluster) (cluster_queue:") {
+		return ones(m.kueue), nil
+	}
 	var answer query.Answer
 	for name, c := range m.clusters {
 		value := c.slots
 		switch {
 		case strings.Contains(expr, "sample_timestamp"):
 			value = float64(time.Now().Unix())
+			if !m.at.IsZero() {
+				value = float64(m.at.Unix())
+			}
+		case strings.Contains(expr, "kueue_unreserved_quota"):
+			quota, ok := m.quota[name]
+			if !ok {
+				continue
+			}
+			value = quota
 		case strings.Contains(expr, "node_free_devices:max"):
 			value = c.largest
 		case strings.Contains(expr, "plimsoll_free_devices:sum"):

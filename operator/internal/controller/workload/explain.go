@@ -43,7 +43,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 }
 
 func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *gate.Explanation) {
-	e.Facts = r.facts(ctx, s.wl, &g.Spec)
+	e.Facts = r.facts(ctx, s, &g.Spec)
 	answers, fleet := r.ask.answers(ctx, g, e.Facts)
 	list := candidates(s, g, answers)
 	view := r.ledger.View()

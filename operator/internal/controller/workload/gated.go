@@ -83,7 +83,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	if g.Problem != "" {
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + g.Name + ": " + g.Problem}
 	} else {
-		facts = r.facts(ctx, s.wl, &g.Spec)
+		facts = r.facts(ctx, s, &g.Spec)
 		answers, fleet := r.ask.answers(ctx, g, facts)
 		list := candidates(s, g, answers)
 		added = r.ledger.Reserve(func(view gate.View) []gate.Entry {
@@ -210,7 +210,7 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	if phase == gate.PhaseWait {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	facts := r.facts(ctx, s.wl, &g.Spec)
+	facts := r.facts(ctx, s, &g.Spec)
 	answers, fleet := r.ask.answers(ctx, g, facts)
 	list := candidates(s, g, answers)
 	var wider []string

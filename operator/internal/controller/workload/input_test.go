@@ -187,6 +187,21 @@ func TestAnotherDispatcherIsReported(t *testing.T) {
 	g.Consistently(func() string { return get(t, wl).ResourceVersion }).WithTimeout(2*time.Second).Should(Equal(version), "two that nominate must not fight")
 }
 
+func TestWorkersQueueIsNamed(t *testing.T) {
+	g := NewWithT(t)
+	h := newHub(t, "quota", nil)
+	h.connect(g, "quota-1", "quota-2")
+	fleet.set(map[string]*measured{"quota-1": {4, 32, 8, 64}, "quota-2": {4, 32, 8, 64}})
+	fleet.with(func(m *metrics) { m.quota, m.kueue = map[string]float64{"quota-2": 15}, []string{"quota-1", "quota-2"} })
+	wl := h.gated("job", 2)
+	g.Eventually(check(t, wl, "quota-plimsoll")).WithTimeout(patience).Should(Equal("Pending: no cluster has room for 2 pods of 8 " + h100 +
+		": best is quota-2, whose queue has quota for 1; quota-1 has no quota for nvidia.com/gpu in a ClusterQueue gpu"))
+	g.Consistently(nominated(t, wl)).WithTimeout(3 * time.Second).Should(BeEmpty())
+	fleet.with(func(m *metrics) { m.quota["quota-2"] = 16 })
+	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"quota-2"}))
+	g.Expect(check(t, wl, "quota-plimsoll")()).To(Equal("Ready: quota-2 can take it: room for 2 such pods there"))
+}
+
 // redecide replaces the Placement's decisions.
 func (h *hub) redecide(clusters ...string) {
 	h.t.Helper()

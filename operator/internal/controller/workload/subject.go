@@ -100,8 +100,8 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 }
 
 // facts of the workload under a gate.
-func (r *Reconciler) facts(ctx context.Context, wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) gate.Facts {
-	return gate.ShapeOf(wl, gate.ShapeOptions{
+func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.PlacementGateSpec) gate.Facts {
+	facts := gate.ShapeOf(s.wl, gate.ShapeOptions{
 		ModelFrom: spec.ModelFrom, Aliases: spec.Aliases,
 		FlavorLabels: func(name string) map[string]string {
 			flavor := &kueue.ResourceFlavor{}
@@ -111,6 +111,8 @@ func (r *Reconciler) facts(ctx context.Context, wl *kueue.Workload, spec *v1alph
 			return flavor.Spec.NodeLabels
 		},
 	})
+	facts.Remote = s.mk != ""
+	return facts
 }
 
 // candidates are the gate's clusters with their answers, judged usable or not

@@ -89,7 +89,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 	}
 	cluster := *s.wl.Status.ClusterName
 	admitted := admittedAt(s.wl, s.mk, r.now())
-	e := entry(r.facts(ctx, s.wl, &g.Spec), cluster, admitted)
+	e := entry(r.facts(ctx, s, &g.Spec), cluster, admitted)
 	if !r.tracks.run(s.wl.UID, e) {
 		return
 	}
@@ -156,7 +156,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 	} else if spec, ok := r.specOf(ctx, s.gateName); ok {
 		g.Spec = spec
 	}
-	facts := r.facts(ctx, wl, &g.Spec)
+	facts := r.facts(ctx, s, &g.Spec)
 	since := dispatch.NominatedAt
 	if since.IsZero() || r.now().Sub(since) > r.ledger.TTL {
 		return
