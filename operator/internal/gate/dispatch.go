@@ -95,7 +95,7 @@ const (
 	// PhaseWiden to more clusters that have room.
 	PhaseWiden Phase = "Widened"
 	// PhaseHeal also nominates whatever was ever nominated, blind to fit: a copy
-	// that was lost sight of may hold the very devices.
+	// that was lost sight of may hold the very devices. It widens once more, too.
 	PhaseHeal Phase = "Healed"
 	// PhaseAll nominates every active cluster.
 	PhaseAll Phase = "NominatedAll"
@@ -128,16 +128,9 @@ func Wider(phase Phase, nominated, ever, order, usable []string, by *int32) []st
 	switch phase {
 	case PhaseWait:
 	case PhaseWiden:
-		for _, c := range order {
-			if by != nil && len(add) >= int(*by) {
-				break
-			}
-			if !slices.Contains(nominated, c) {
-				add = append(add, c)
-			}
-		}
+		add = more(nominated, order, by)
 	case PhaseHeal:
-		add = union(ever, order)
+		add = union(ever, more(nominated, order, by))
 	case PhaseAll:
 		add = union(ever, usable)
 	}
@@ -148,6 +141,15 @@ func Wider(phase Phase, nominated, ever, order, usable []string, by *int32) []st
 		}
 	}
 	return wider
+}
+
+// more clusters of the order than are nominated: all of them, or by many.
+func more(nominated, order []string, by *int32) []string {
+	rest := slices.DeleteFunc(slices.Clone(order), func(c string) bool { return slices.Contains(nominated, c) })
+	if by != nil && len(rest) > int(*by) {
+		return rest[:*by]
+	}
+	return rest
 }
 
 func union(a, b []string) []string {

@@ -70,6 +70,7 @@ func TestWiderOnlyAdds(t *testing.T) {
 		{"one more", PhaseWiden, nil, []string{"b", "a", "c"}, &one, []string{"a", "b"}},
 		{"no room elsewhere", PhaseWiden, []string{"d"}, []string{"a"}, nil, []string{"a"}},
 		{"what was ever nominated, without room", PhaseHeal, []string{"d", "gone"}, nil, nil, []string{"a", "d"}},
+		{"and one more with room", PhaseHeal, []string{"d"}, []string{"b", "c"}, &one, []string{"a", "d", "b"}},
 		{"every active one", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
 		{"a nominated one that lost its connection stays", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
 	} {

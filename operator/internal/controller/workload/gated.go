@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -152,29 +151,6 @@ func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d
 	return gate.Unplaceable(d, rule, dispatch, waiting, known, others, now), nil
 }
 
-// othersPending says whether another workload waits for quota of the same ClusterQueue.
-func (r *Reconciler) othersPending(ctx context.Context, wl *kueue.Workload) (bool, error) {
-	queues := &kueue.LocalQueueList{}
-	if err := r.client.List(ctx, queues); err != nil {
-		return false, err
-	}
-	same := map[client.ObjectKey]bool{}
-	for i := range queues.Items {
-		if queues.Items[i].Spec.ClusterQueue == wl.Status.Admission.ClusterQueue {
-			same[client.ObjectKeyFromObject(&queues.Items[i])] = true
-		}
-	}
-	list := &kueue.WorkloadList{}
-	if err := r.client.List(ctx, list); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(list.Items, func(other kueue.Workload) bool {
-		active := other.Spec.Active == nil || *other.Spec.Active
-		return active && other.UID != wl.UID && other.Status.Admission == nil && !gate.IsFinished(&other) &&
-			other.DeletionTimestamp.IsZero() && same[client.ObjectKey{Namespace: other.Namespace, Name: string(other.Spec.QueueName)}]
-	}), nil
-}
-
 // nominateAgain what somebody took off the list: a cluster that was revoked after
 // it admitted runs its copy, and Kueue can't record that until it is nominated.
 func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error) {
@@ -217,11 +193,10 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	added := r.ledger.Reserve(func(view gate.View) (debits []gate.Entry) {
 		d := gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), dispatch.Attempt, now)
 		wider = gate.Wider(phase, nominated, dispatch.Ever, d.Order, s.usable, widen(g).By)
-		if phase != gate.PhaseWiden {
-			return nil // blind to fit: it may never come to take anything there
-		}
 		for _, c := range wider[len(nominated):] {
-			debits = append(debits, entry(facts, c, now))
+			if slices.Contains(d.Order, c) { // where it does not fit it may never come to take anything
+				debits = append(debits, entry(facts, c, now))
+			}
 		}
 		return debits
 	})
