@@ -1,9 +1,13 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // PlacementGateSpec says which clusters can take a workload now. It is the
 // parameters of an AdmissionCheck whose controllerName is plimsoll.dev/placement.
+// +kubebuilder:validation:XValidation:rule="!(has(self.podSetUpdates) && has(self.multiKueue))",message="podSetUpdates must not be set together with multiKueue: they are not carried to workers"
 type PlacementGateSpec struct {
 	PlacementRef NamespacedReference `json:"placementRef"`
 	SourceRef    LocalReference      `json:"sourceRef"`
@@ -82,6 +86,25 @@ type PlacementGateSpec struct {
 	// MultiKueue lets the gate write a MultiKueueConfig and its clusters.
 	// +optional
 	MultiKueue *GateMultiKueue `json:"multiKueue,omitempty"`
+	// PodSetUpdates pins the pods to the chosen cluster where no MultiKueue takes them
+	// there: where clusters are virtual nodes of this one. A workload with a
+	// MultiKueue check is never updated.
+	// +optional
+	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
+}
+
+// GatePodSetUpdates are added to every pod set of a workload that a gate lets through.
+type GatePodSetUpdates struct {
+	// NodeSelector to add; {cluster} in a value is the chosen cluster's name. A
+	// cluster that contradicts the pods' own node selector is no candidate.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=8
+	NodeSelector map[string]string `json:"nodeSelector"`
+	// Tolerations to add, of the taints that virtual nodes carry.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
 // NamespacedReference names an object in a namespace.

@@ -219,6 +219,8 @@ func waitsFor(r *workloadReport, wl *kueue.Workload) string {
 		return text
 	case gate.IsEvicted(wl):
 		return "its eviction to complete"
+	case gate.IsAdmitted(wl):
+		return "nothing: it is admitted"
 	case len(r.Nominated) > 0:
 		return "one of " + strings.Join(r.Nominated, ", ") + " to admit it"
 	}

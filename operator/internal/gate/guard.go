@@ -32,6 +32,11 @@ func IsFinished(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 }
 
+// IsAdmitted says whether Kueue has admitted the workload.
+func IsAdmitted(wl *kueue.Workload) bool {
+	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)
+}
+
 // HoldsQuota says whether the workload is alive and has quota reserved.
 func HoldsQuota(wl *kueue.Workload) bool {
 	return wl.DeletionTimestamp.IsZero() && !IsFinished(wl) && wl.Status.Admission != nil &&

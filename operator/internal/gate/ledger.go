@@ -172,6 +172,19 @@ func (l *Ledger) Admitted(uid, cluster string, at time.Time) bool {
 	return true
 }
 
+// Cluster that the workload was sent to, if it was sent to one; else empty.
+func (l *Ledger) Cluster(uid string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries[uid]) != 1 {
+		return ""
+	}
+	for cluster := range l.entries[uid] {
+		return cluster
+	}
+	return ""
+}
+
 // Release drops every entry of a workload and says whether there was one.
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()

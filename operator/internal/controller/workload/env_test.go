@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -147,23 +149,30 @@ func run(m *testing.M) int {
 	defer func() { _ = env.Stop() }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	cfg.QPS = -1
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err == nil {
-		api, err = client.New(cfg, client.Options{Scheme: scheme})
-	}
-	if err == nil {
-		err = setup(mgr)
-	}
-	if err != nil {
+	if api, err = operate(ctx, cfg, workload.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	go func() { _ = mgr.Start(ctx) }()
 	return m.Run()
 }
 
-func setup(mgr ctrl.Manager) error {
+// operate the controllers on an apiserver, and return a client of it.
+func operate(ctx context.Context, cfg *rest.Config, opts workload.Options) (client.Client, error) {
+	cfg.QPS = -1
+	again := true
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &again}})
+	if err != nil {
+		return nil, err
+	}
+	if err := setup(mgr, opts); err != nil {
+		return nil, err
+	}
+	go func() { _ = mgr.Start(ctx) }()
+	return client.New(cfg, client.Options{Scheme: scheme})
+}
+
+func setup(mgr ctrl.Manager, opts workload.Options) error {
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, fleet)
 	board := gate.NewBoard()
@@ -173,8 +182,11 @@ func setup(mgr ctrl.Manager) error {
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return err
 	}
-	var err error
-	served, err = workload.Setup(mgr, workload.Options{Board: board, Ledger: gate.NewLedger(time.Second, time.Hour), Sources: sources, Nominate: true})
+	opts.Board, opts.Ledger, opts.Sources, opts.Nominate = board, gate.NewLedger(time.Second, time.Hour), sources, true
+	r, err := workload.Setup(mgr, opts)
+	if served == nil {
+		served = r
+	}
 	return err
 }
 
@@ -221,6 +233,10 @@ func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 type hub struct {
 	t    *testing.T
 	name string
+	// nodeSelector of the pods that are submitted.
+	nodeSelector map[string]string
+	// clusterQueue that holds their quota; empty = gpu.
+	clusterQueue string
 }
 
 func newHub(t *testing.T, name string, change func(*v1alpha1.PlacementGate)) *hub {

@@ -25,9 +25,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		return nil, err
 	}
 	e := &gate.Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
-	if wl.Status.ClusterName != nil {
-		e.Cluster = *wl.Status.ClusterName
-	}
+	e.Cluster = r.placed(s)
 	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
@@ -61,6 +59,8 @@ func waitsFor(s *subject, e *gate.Explanation, g gate.Gate, known bool) string {
 		return "nothing: it is finished"
 	case e.Cluster != "":
 		return "nothing: it is on " + e.Cluster
+	case s.mk == "" && gate.IsAdmitted(s.wl):
+		return "nothing: it is admitted"
 	case !gate.HoldsQuota(s.wl):
 		return "quota in its ClusterQueue"
 	case gate.IsEvicted(s.wl):
@@ -77,6 +77,8 @@ func waitsFor(s *subject, e *gate.Explanation, g gate.Gate, known bool) string {
 		return "its other admission checks"
 	case e.Decision.State != gate.Ready:
 		return e.Decision.Message
+	case s.mk == "":
+		return "Kueue to admit it"
 	}
 	return "its nomination"
 }

@@ -99,6 +99,9 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 			return reconcile.Result{}, err
 		}
 	}
+	if d.State == gate.Ready && s.pins(g) {
+		s.updates = s.pinned(g.Spec.PodSetUpdates, d.Order[0])
+	}
 	r.metrics.decided(g.Name, d)
 	if err := r.writeCheck(ctx, s, d, dispatch); err != nil {
 		r.ledger.Undo(added)
@@ -112,7 +115,12 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	if !nominate {
 		return reconcile.Result{}, nil
 	}
-	next := dispatch.Begin(d.Order[:1], d.Message, r.now())
+	// What is nominated already stays: it might have admitted the workload.
+	clusters := slices.Clone(s.wl.Status.NominatedClusterNames)
+	if !slices.Contains(clusters, d.Order[0]) {
+		clusters = append(clusters, d.Order[0])
+	}
+	next := dispatch.Begin(clusters, d.Message, r.now())
 	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", d.Message); err != nil {
 		r.ledger.Undo(added)
 		return reconcile.Result{}, err

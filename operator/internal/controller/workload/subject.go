@@ -26,6 +26,8 @@ type subject struct {
 	config   string
 	usable   []string
 	unusable map[string]string
+	// updates of the pod sets, written with a check that gets Ready.
+	updates []kueue.PodSetUpdate
 }
 
 func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.wl) }
@@ -127,6 +129,9 @@ func candidates(s *subject, g gate.Gate, answers map[string]answer) []gate.Candi
 			if candidate.Unusable == "" {
 				candidate.Unusable = "is not in MultiKueueConfig " + s.config
 			}
+		}
+		if s.pins(g) {
+			candidate.Unusable = s.contradicts(g.Spec.PodSetUpdates, c.Name)
 		}
 		list = append(list, candidate)
 	}

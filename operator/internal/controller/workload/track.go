@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -80,14 +81,11 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 		return
 	}
 	r.tracks.known(s.key(), s.wl.UID)
-	if s.wl.Status.ClusterName == nil || len(s.own) == 0 {
-		return
-	}
+	cluster := r.placed(s)
 	g, ok := r.gateOf(s)
-	if !ok {
+	if cluster == "" || len(s.own) == 0 || !ok {
 		return
 	}
-	cluster := *s.wl.Status.ClusterName
 	admitted := admittedAt(s.wl, s.mk, r.now())
 	e := entry(r.facts(ctx, s, &g.Spec), cluster, admitted)
 	if !r.tracks.run(s.wl.UID, e) {
@@ -100,6 +98,18 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 		r.metrics.admitted(s.gateName, cluster, s.wl, admitted)
 		r.waiting.dirty("")
 	}
+}
+
+// placed is the cluster that has the workload: the one that MultiKueue says or,
+// without MultiKueue, the one that was decided once Kueue has admitted it.
+func (r *Reconciler) placed(s *subject) string {
+	if s.wl.Status.ClusterName != nil {
+		return *s.wl.Status.ClusterName
+	}
+	if s.mk != "" || !gate.IsAdmitted(s.wl) {
+		return ""
+	}
+	return r.ledger.Cluster(string(s.wl.UID))
 }
 
 // over: the workload holds nothing any longer. Waiting workloads are woken if
@@ -166,13 +176,20 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 		r.ledger.Admitted(facts.UID, *wl.Status.ClusterName, admittedAt(wl, s.mk, since))
 		return
 	}
-	for _, c := range wl.Status.NominatedClusterNames {
+	nominated := wl.Status.NominatedClusterNames
+	if s.mk == "" {
+		nominated = dispatch.Nominated
+	}
+	for _, c := range nominated {
 		r.ledger.Debit(entry(facts, c, since))
 	}
 }
 
 func admittedAt(wl *kueue.Workload, check string, otherwise time.Time) time.Time {
 	if c := gate.FindCheck(wl, check); c != nil && c.State == kueue.CheckStateReady {
+		return c.LastTransitionTime.Time
+	}
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); check == "" && c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return otherwise

@@ -3,6 +3,7 @@
 package workload_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,11 +49,11 @@ func (h *hub) submit(name string, pods int32, checks ...string) *kueue.Workload 
 	eight := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.name, Name: name}, Spec: kueue.WorkloadSpec{QueueName: "gpu",
 		PodSets: []kueue.PodSet{{Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			Containers:    []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: eight, Requests: eight}}}}}}}}}
+			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: h.nodeSelector,
+			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: eight, Requests: eight}}}}}}}}}
 	h.create(wl)
 	h.asKueue(wl, func(status *kueue.WorkloadStatus) {
-		status.Admission = &kueue.Admission{ClusterQueue: "gpu", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &pods,
+		status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(cmp.Or(h.clusterQueue, "gpu")), PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &pods,
 			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
 		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: "True", Reason: "QuotaReserved"})
 		for _, c := range checks {

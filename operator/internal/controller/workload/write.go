@@ -38,8 +38,12 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 		return nil
 	}
 	if d.State == gate.Retry {
-		yielded := dispatch.Yielded(r.now())
-		if _, err := r.annotate(ctx, s.wl, yielded); err != nil {
+		if _, err := r.annotate(ctx, s.wl, dispatch.Yielded(r.now())); err != nil {
+			return err
+		}
+	}
+	if d.State == gate.Ready && len(s.updates) > 0 {
+		if _, err := r.annotate(ctx, s.wl, dispatch.Begin(d.Order[:1], d.Message, r.now())); err != nil {
 			return err
 		}
 	}
@@ -71,7 +75,15 @@ func (r *Reconciler) applyChecks(ctx context.Context, s *subject, d gate.Decisio
 			entry.LastTransitionTime = metav1.NewTime(r.now())
 		}
 		entry.State, entry.Message = kueue.CheckState(d.State), d.Message
-		next[current], entries = entry, append(entries, applied(entry))
+		entry.PodSetUpdates = nil
+		if d.State == gate.Ready {
+			entry.PodSetUpdates = s.updates
+		}
+		fields, err := applied(entry)
+		if err != nil {
+			return err
+		}
+		next[current], entries = entry, append(entries, fields)
 	}
 	u := bare(s.wl, s.wl.ResourceVersion)
 	u.Object["status"] = map[string]any{"admissionChecks": entries}
@@ -86,7 +98,7 @@ func (r *Reconciler) applyChecks(ctx context.Context, s *subject, d gate.Decisio
 }
 
 // applied are the fields of an entry that are ours.
-func applied(entry kueue.AdmissionCheckState) map[string]any {
+func applied(entry kueue.AdmissionCheckState) (map[string]any, error) {
 	fields := map[string]any{
 		"name": string(entry.Name), "state": string(entry.State), "message": entry.Message,
 		"lastTransitionTime": entry.LastTransitionTime.UTC().Format(time.RFC3339),
@@ -94,7 +106,12 @@ func applied(entry kueue.AdmissionCheckState) map[string]any {
 	if entry.State == kueue.CheckStateRetry {
 		fields["requeueAfterSeconds"] = int64(0)
 	}
-	return fields
+	if len(entry.PodSetUpdates) == 0 {
+		return fields, nil
+	}
+	updates, err := unstructuredUpdates(entry.PodSetUpdates)
+	fields["podSetUpdates"] = updates
+	return fields, err
 }
 
 // bare workload: what an apply needs to find it.
@@ -157,7 +174,8 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), admissionOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("nominate: %w", err)
 	}
-	r.metrics.nominated(clusters[len(s.wl.Status.NominatedClusterNames):], reason)
+	added := slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(s.wl.Status.NominatedClusterNames, c) })
+	r.metrics.nominated(added, reason)
 	r.event(s.wl, false, reason, gate.Truncate(fmt.Sprintf("%v: %s", clusters, message)))
 	return nil
 }
