@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -28,7 +29,7 @@ import (
 
 var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/")
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "addon", "default"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "addon", "default", "nomination"}
 
 // build a folder as kubectl apply -k does, and decode each object strictly.
 func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
@@ -40,7 +41,7 @@ func build(t *testing.T, folder string) (objects []runtime.Object, documents [][
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, apiextensionsv1.AddToScheme,
-		addonv1alpha1.Install, clusterv1beta1.Install, clusterv1beta2.Install,
+		admissionregistrationv1.AddToScheme, addonv1alpha1.Install, clusterv1beta1.Install, clusterv1beta2.Install,
 	} {
 		utilruntime.Must(add(scheme))
 	}

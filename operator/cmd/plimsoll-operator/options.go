@@ -21,6 +21,7 @@ type options struct {
 	probeAddress   string
 	leaderElect    bool
 	dispatch       string
+	nominateAs     string
 	credentialsDir string
 	concurrency    int
 	ledgerSettle   time.Duration
@@ -42,6 +43,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 = none")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among several operators")
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: be Kueue's dispatcher, plimsoll.dev/dispatcher; off: leave that to Kueue")
+	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "kueue: nominate as Kueue's own field manager; own: as plimsoll-dispatch, which needs the policy of config/nomination")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: none may be named")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "writes of AddOnPlacementScores at a time, for each policy")
 	f.DurationVar(&o.ledgerSettle, "ledger-settle", 5*time.Second, "how long after a workload's admission on a cluster an exporter's sample shows its devices as taken")
@@ -63,6 +65,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q: every setting is a flag", rest[0])
 	case o.dispatch != "nominate" && o.dispatch != "off":
 		return fmt.Errorf("--multikueue-dispatch must be nominate or off, is %q", o.dispatch)
+	case o.nominateAs != "kueue" && o.nominateAs != "own":
+		return fmt.Errorf("--nominate-as must be kueue or own, is %q", o.nominateAs)
 	case o.namespace == "":
 		return fmt.Errorf("--namespace must not be empty")
 	case o.concurrency < 1:

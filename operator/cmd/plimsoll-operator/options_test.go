@@ -17,6 +17,7 @@ func TestParse(t *testing.T) {
 		{"unknown flag", []string{"--bogus"}, "flag provided but not defined: -bogus"},
 		{"argument", []string{"run"}, `plimsoll-operator: unexpected argument "run": every setting is a flag`},
 		{"dispatch", []string{"--multikueue-dispatch=x"}, `--multikueue-dispatch must be nominate or off, is "x"`},
+		{"nominate as", []string{"--nominate-as=x"}, `--nominate-as must be kueue or own, is "x"`},
 		{"namespace", []string{"--namespace="}, "--namespace must not be empty"},
 		{"concurrency", []string{"--score-write-concurrency=0"}, "--score-write-concurrency must be at least 1"},
 		{"level", []string{"--log-level=loud"}, "invalid value"},

@@ -111,7 +111,7 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 	}
 	r, err := workload.Setup(mgr, workload.Options{
 		Board: board, Ledger: gate.NewLedger(o.ledgerSettle, o.ledgerTTL), Sources: sources,
-		Nominate: nominate, Registerer: metrics.Registry,
+		Nominate: nominate, OwnNominations: o.nominateAs == "own", Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,9 @@ type Options struct {
 	Sources *query.Sources
 	// Nominate as Kueue's external dispatcher, for every MultiKueue workload.
 	Nominate bool
+	// OwnNominations are written as a field manager of our own, for the policy of
+	// config/nomination to clear; else as Kueue's.
+	OwnNominations bool
 	// Registerer of the controller's metrics; nil = not registered.
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
@@ -49,13 +52,15 @@ type Reconciler struct {
 	board    *gate.Board
 	ledger   *gate.Ledger
 	nominate bool
-	now      func() time.Time
-	ask      *asker
-	waiting  *waiters
-	tracks   *tracks
-	metrics  *metrics
-	rebuild  sync.Mutex
-	rebuilt  bool
+	// ownNominations: see Options.
+	ownNominations bool
+	now            func() time.Time
+	ask            *asker
+	waiting        *waiters
+	tracks         *tracks
+	metrics        *metrics
+	rebuild        sync.Mutex
+	rebuilt        bool
 }
 
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;patch
@@ -71,7 +76,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, now: opts.Now,
+		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, ownNominations: opts.OwnNominations, now: opts.Now,
 		ask:     newAsker(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
 		waiting: newWaiters(opts.Board, opts.Now), tracks: newTracks(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),

@@ -28,6 +28,8 @@ const (
 	// admissionOwner is Kueue's manager of admission. A nomination has to be
 	// written as it: from any other manager Kueue could not clear it again.
 	admissionOwner = client.FieldOwner("kueue-admission")
+	// dispatchOwner writes nominations where config/nomination's policy clears them.
+	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
 )
 
 // writeCheck writes a decision to the workload's check if it changes anything,
@@ -168,10 +170,15 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 		return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, s.wl.Name, errMoved)
 	}
 	u, err := nomination(live, clusters)
+	owner := admissionOwner
+	if r.ownNominations {
+		u, owner = bare(live, live.GetResourceVersion()), dispatchOwner
+		err = unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
+	}
 	if err != nil {
 		return err
 	}
-	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), admissionOwner, client.ForceOwnership); err != nil {
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("nominate: %w", err)
 	}
 	added := slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(s.wl.Status.NominatedClusterNames, c) })
