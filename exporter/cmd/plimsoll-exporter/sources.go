@@ -28,8 +28,8 @@ func (o *tpuOptions) add(app *kingpin.Application) {
 	app.Flag("tpu-topology", "Topology of their slice, as the node's label cloud.google.com/gke-tpu-topology says.").Envar("TPU_TOPOLOGY").StringVar(&o.topology)
 }
 
-func (o *tpuOptions) source(pods *podmap.Poller, log *slog.Logger) *tpu.Source {
-	options := tpu.Options{Sysfs: o.sysfs, Procfs: o.procfs, Dev: o.dev, Ports: os.Getenv("TPU_RUNTIME_METRICS_PORTS"), Plugin: o.plugin,
+func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) *tpu.Source {
+	options := tpu.Options{Node: node, Sysfs: o.sysfs, Procfs: o.procfs, Dev: o.dev, Ports: os.Getenv("TPU_RUNTIME_METRICS_PORTS"), Plugin: o.plugin,
 		Model: o.model, Topology: o.topology, Held: pods.Holds, Log: log}
 	if o.runtimes != "" {
 		options.Runtimes = strings.Split(o.runtimes, ",")
@@ -40,7 +40,7 @@ func (o *tpuOptions) source(pods *podmap.Poller, log *slog.Logger) *tpu.Source {
 // open the sources that --source asks for.
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.Named, error) {
 	nvidia := collector.Named{Name: "nvml", Source: nvml.New(o.library, log)}
-	google := collector.Named{Name: "tpu", Source: o.tpu.source(pods, log)}
+	google := collector.Named{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
 	switch {
 	case o.source == "sim" && o.state != "":
 		return []collector.Named{{Name: "sim", Source: sim.FromFile(o.state, pods.Holds, log)}}, nil

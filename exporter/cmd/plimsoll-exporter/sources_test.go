@@ -140,8 +140,8 @@ func TestDoctorOfTPUs(t *testing.T) {
 	for _, want := range []string{
 		"ok       NVIDIA devices: none on this node, it seems: load NVIDIA's driver library",
 		"ok       TPUs: 2, found in sysfs",
-		"ok       device 0, tpu-v5-lite-podslice, TPU-0000:00:04.0: idle: no workload's runtime answers for it",
-		"missing  device 1, tpu-v5-lite-podslice, TPU-0000:00:05.0: it has no device node: no driver is bound to it",
+		"ok       device 0, tpu-v5-lite-podslice, TPU-n-0000:00:04.0: idle: no workload's runtime answers for it",
+		"missing  device 1, tpu-v5-lite-podslice, TPU-n-0000:00:05.0: it has no device node: no driver is bound to it",
 		"ok       TPU runtime on 127.0.0.1:1: no workload's runtime listens on 127.0.0.1:1",
 		"ok       metrics of the TPU device plugin: not asked; --tpu-plugin-metrics relays",
 	} {

@@ -133,7 +133,7 @@ var owns = []own{
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
 	podMemory, podUtilisation, podPower, podEnergy, podOwner, apiReachable,
 	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
-	stalledFor, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
+	stalledFor, busyRatio, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }
 
 // driverVersion is the label that dcgm-exporter's own counter file puts on every metric.

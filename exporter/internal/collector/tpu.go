@@ -38,6 +38,7 @@ const tpuResource = "google.com/tpu"
 // What only TPUs tell, in our words.
 var (
 	stalledFor     = own{"plimsoll_device_stalled_seconds", gauge, deviceLabels, "Seconds for which programs have been queued on the chip while no program counter moved (where those are not told: while it computed nothing); 0 when it moves or nothing is queued."}
+	busyRatio      = own{"plimsoll_device_busy_ratio", gauge, deviceLabels, "Share of the time in which the chip computed; 0 while no workload's runtime answers for it. TPUs only."}
 	idleFor        = own{"plimsoll_device_idle_seconds", gauge, deviceLabels, "Seconds since the chip last computed."}
 	queuedPrograms = own{"plimsoll_device_queued_programs", gauge, deviceLabels, "Programs that wait to be executed on the chip."}
 	workload       = own{"plimsoll_device_workload_up", gauge, deviceLabels, "1 when a workload's runtime answers for the chip, 0 when none does."}
@@ -88,6 +89,9 @@ func (c *Collector) renderTPU(p page, k *known, holders []podmap.Holder) {
 		if v, ok := k.reading.Get(o.field); ok {
 			p.own(o.own, v, labels...)
 		}
+	}
+	if percent, ok := busy(k.reading); ok {
+		p.own(busyRatio, percent/100, labels...)
 	}
 	total, told := k.reading.Get(device.AcceleratorMemoryTotal)
 	if used, ok := k.reading.Get(device.AcceleratorMemoryUsed); ok && told {

@@ -74,6 +74,8 @@ func TestTPUsInGKEsWords(t *testing.T) {
 		`plimsoll_device_stalled_seconds{node="node-1",uuid="TPU-0000:00:01.0",gpu="1",model="tpu-v6e-slice"} 60`,
 		`plimsoll_device_slice_error{node="node-1",uuid="TPU-0000:00:00.0",gpu="0",model="tpu-v6e-slice"} 1`,
 		`plimsoll_device_workload_up{node="node-1",uuid="TPU-0000:00:02.0",gpu="2",model="tpu-v6e-slice"} 0`,
+		`plimsoll_device_busy_ratio{node="node-1",uuid="TPU-0000:00:00.0",gpu="0",model="tpu-v6e-slice"} 0.935`,
+		`plimsoll_device_busy_ratio{node="node-1",uuid="TPU-0000:00:02.0",gpu="2",model="tpu-v6e-slice"} 0`,
 		`plimsoll_exporter_services{node="node-1",service="runtime",state="failed"} 1`,
 		`plimsoll_exporter_services{node="node-1",service="runtime",state="idle"} 0`,
 	} {
@@ -81,7 +83,7 @@ func TestTPUsInGKEsWords(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	for _, absent := range []string{`memory_used_node{accelerator_id="node-1-1"`, `duty_cycle_node{accelerator_id="node-1-2"`, `duty_cycle{accelerator_id="node-1-3"`, "DCGM_FI_DEV_XID", "plimsoll_device_megascale_error{", "memory_bandwidth_utilization"} {
+	for _, absent := range []string{`memory_used_node{accelerator_id="node-1-1"`, `duty_cycle_node{accelerator_id="node-1-2"`, `duty_cycle{accelerator_id="node-1-3"`, "DCGM_FI_DEV_XID", "plimsoll_device_megascale_error{", `plimsoll_device_busy_ratio{node="node-1",uuid="TPU-0000:00:03.0"`, "memory_bandwidth_utilization"} {
 		if strings.Contains(text, absent) {
 			t.Errorf("%s, which nobody told", absent)
 		}

@@ -19,6 +19,7 @@ import (
 
 // Options of a Source.
 type Options struct {
+	Node   string // its name, which makes chips' UUIDs unique among nodes
 	Sysfs  string // where it is mounted
 	Procfs string // of the host; without the host's processes, the services are looked for on localhost
 	Dev    string
@@ -88,7 +89,7 @@ func (s *Source) add(c chip) {
 	}
 	s.chips = append(s.chips, c)
 	s.watches = append(s.watches, watch{})
-	s.seen = append(s.seen, device.Device{UUID: "TPU-" + c.address, Index: len(s.seen), Minor: c.minor(), PCIBusID: c.address,
+	s.seen = append(s.seen, device.Device{UUID: "TPU-" + s.o.Node + "-" + c.address, Index: len(s.seen), Minor: c.minor(), PCIBusID: c.address,
 		Model: model, MemoryMiB: c.gib << 10, TPU: &device.TPU{Topology: s.o.Topology}})
 }
 
