@@ -364,6 +364,33 @@ func TestAHungDeviceCostsNoOtherItsMetrics(t *testing.T) {
 	}
 }
 
+// The driver serialises calls on a lock: when every device hangs, it is held.
+func TestWhenEveryDeviceHangsTheDriverIsStalled(t *testing.T) {
+	f := setup(t)
+	release := make(chan struct{})
+	for i := range 7 {
+		f.box.hung[uuid(i)] = release
+	}
+	families, _ := f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
+		t.Error("the driver is called stalled although a device answers")
+	}
+	f.box.mu.Lock()
+	f.box.hung[uuid(7)] = release
+	f.box.mu.Unlock()
+	families, _ = f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || f.Healthy() == nil {
+		t.Error("no device answers, and the driver is said to")
+	}
+	close(release)
+	for value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 {
+		families, _ = f.collect(t)
+	}
+	if err := f.Healthy(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWithoutTheKubeletNothingIsSaidToBeFree(t *testing.T) {
 	f := setup(t)
 	f.kubelet.server.Stop()

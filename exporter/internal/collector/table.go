@@ -122,7 +122,7 @@ var (
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
 	sourceUp       = own{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "Whether the source lists its devices; 0 for one that is looked for and is not there."}
-	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all."}
+	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all, or none of several devices does."}
 	readSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
 	callSeconds    = own{"plimsoll_exporter_device_call_seconds", gauge, []string{"node", "call"}, "Longest duration of a call of the vendor's library in the last reading of any device, by call."}
 )

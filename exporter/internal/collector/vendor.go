@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +77,8 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 		}
 		return l.err
 	}
-	for _, k := range c.know(v, l) {
+	all := c.know(v, l)
+	for _, k := range all {
 		c.read(ctx, v, k)
 		for _, part := range c.partsOf(k) {
 			c.readInstance(ctx, v, part)
@@ -87,6 +89,8 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	defer c.mu.Unlock()
 	v.at = now
 	v.up.Store(true)
+	// One device that hangs is its own fault; when all do, the driver's lock is held.
+	v.stalled.Store(len(all) > 1 && !slices.ContainsFunc(all, func(k *known) bool { return !k.hung() }))
 	c.publish(now)
 	return nil
 }
@@ -152,7 +156,6 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 	select {
 	case l := <-v.listing:
 		v.listing = nil
-		v.stalled.Store(false)
 		return l
 	case <-timer.C:
 		v.stalled.Store(true)

@@ -139,6 +139,37 @@ func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
 	}
 }
 
+// A driver whose lock is held answers no call: what was read stands, and is told to
+// be old.
+func TestADriverWhoseLockIsHeld(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	e := f.exporter(t, 100*time.Millisecond)
+	for i := range 7 {
+		f.device(i+1, devAbsent, 1) // one device, so that it can be read within the deadline
+	}
+	e.tick(t)
+	f.set(wordStallCount, 1)
+	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not answer") {
+		t.Errorf("%v", err)
+	}
+	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 1\n") || !strings.Contains(text, "\nDCGM_FI_DEV_GPU_TEMP{") {
+		t.Errorf("%s", text)
+	}
+	if e.Healthy() == nil {
+		t.Error("healthy with a driver that does not answer")
+	}
+	f.unstall()
+	for e.Healthy() != nil {
+		e.tick(t)
+	}
+	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 0\n") {
+		t.Errorf("%s", text)
+	}
+}
+
 // A driver that is slow in everything costs freshness, not the devices.
 func TestSlowCallsHangNoDevice(t *testing.T) {
 	f := inFake(t)
