@@ -207,12 +207,15 @@ func (q *asking) fleet(ctx context.Context, a *app, t *trial, answered func() ([
 		err = reading("ManagedClusters", c.List(ctx, list))
 	}
 	switch {
-	case err == nil && len(q.clusters) > 0:
-		list.Items = slices.DeleteFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(q.clusters, c.Name) })
-		fleet, err = round.Fleet(list.Items, nil, t.info)
-		return fleet, false, err
 	case err == nil:
-		fleet, err = round.Fleet(list.Items, t.policy.Spec.ClusterSelector, t.info)
+		selector := t.policy.Spec.ClusterSelector
+		if len(q.clusters) > 0 {
+			selector = nil
+			list.Items = slices.DeleteFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(q.clusters, c.Name) })
+		}
+		if fleet, err = round.Fleet(list.Items, selector, t.info); err == nil && len(fleet) == 0 {
+			err = errors.New("the hub has no such cluster: name others with --clusters, or look at clusterSelector")
+		}
 		return fleet, false, err
 	case len(q.clusters) > 0:
 		return nil, false, fmt.Errorf("find the clusters' %s %q: %w", t.info.Match, t.info.Key, err)

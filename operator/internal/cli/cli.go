@@ -19,6 +19,12 @@ const (
 	exitUsage    = 2
 )
 
+// exitHelp ends the help of every command.
+const exitHelp = `
+Exit codes: 0; 1 when lint or test found something or a request failed; 2 when the command
+line can't be understood.
+`
+
 // errFindings ends a command whose output says all: lint found something.
 var errFindings = errors.New("findings")
 
@@ -66,9 +72,7 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Why clusters score as they do, and why workloads go where they go",
 		Long: `Why clusters score as they do, and why workloads go where they go.
 
-Exit codes: 0; 1 when lint or test found something or a request failed; 2 when the command
-line can't be understood. Colours are left out where NO_COLOR is set or the output
-is not a terminal.`,
+Colours are left out where NO_COLOR is set or the output is not a terminal.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -82,6 +86,7 @@ is not a terminal.`,
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.ErrOut)
+	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newRelease(a))

@@ -17,10 +17,11 @@ func newExplainCluster(a *app) *cobra.Command {
 	var out output
 	var operator operatorFlags
 	cmd := &cobra.Command{
-		Use:   "cluster NAME",
-		Short: "One cluster's scores by every policy",
-		Long:  "One cluster's scores by every policy.\n\n" + operatorHelp,
-		Args:  exactly(1, "the name of a ManagedCluster"),
+		Use:               "cluster NAME",
+		Short:             "One cluster's scores by every policy",
+		Long:              "One cluster's scores by every policy.\n\n" + operatorHelp,
+		Args:              exactly(1, "the name of a ManagedCluster"),
+		ValidArgsFunction: a.complete(clusterNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err

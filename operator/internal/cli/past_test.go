@@ -47,9 +47,13 @@ func (p *recordedPast) load() error {
 
 func (p *recordedPast) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	data, code, err := any(nil), http.StatusInternalServerError, p.load()
-	if err == nil && req.URL.Path == "/api/v1/query_range" {
+	switch {
+	case err != nil:
+	case req.URL.Path == "/api/v1/query":
+		data, err = p.queryInstant(req)
+	case req.URL.Path == "/api/v1/query_range":
 		data, code, err = p.queryRange(req)
-	} else if err == nil {
+	default:
 		data, err = p.labelValues(req)
 	}
 	if err != nil {
@@ -74,15 +78,24 @@ func (p *recordedPast) queryRange(req *http.Request) (any, int, error) {
 	if result.Err != nil {
 		return nil, http.StatusUnprocessableEntity, result.Err
 	}
-	series := []any{}
+	found := []any{}
 	for _, s := range result.Value.(promql.Matrix) {
 		values := []any{}
 		for _, f := range s.Floats {
 			values = append(values, []any{float64(f.T) / 1000, strconv.FormatFloat(f.F, 'f', -1, 64)})
 		}
-		series = append(series, map[string]any{"metric": s.Metric.Map(), "values": values})
+		found = append(found, map[string]any{"metric": s.Metric.Map(), "values": values})
 	}
-	return map[string]any{"resultType": "matrix", "result": series}, http.StatusOK, nil
+	return map[string]any{"resultType": "matrix", "result": found}, http.StatusOK, nil
+}
+
+func (p *recordedPast) queryInstant(req *http.Request) (any, error) {
+	answer, err := series{p.LazyLoader}.query(context.Background(), req.FormValue("query"), seconds(req, "time"))
+	result := []any{}
+	for _, s := range answer.Samples {
+		result = append(result, map[string]any{"metric": s.Labels, "value": []any{now.Unix(), strconv.FormatFloat(s.Value, 'f', -1, 64)}})
+	}
+	return map[string]any{"resultType": "vector", "result": result}, err
 }
 
 // labelValues of the series that the selectors match.

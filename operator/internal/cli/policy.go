@@ -73,10 +73,11 @@ func newExplainPolicy(a *app) *cobra.Command {
 	var out output
 	var operator operatorFlags
 	cmd := &cobra.Command{
-		Use:   "policy NAME",
-		Short: "What a policy asked, what was answered, and each cluster's scores",
-		Long:  "What a policy asked in its last round, what was answered, and each cluster's scores.\n\n" + operatorHelp,
-		Args:  exactly(1, "the name of a ScoringPolicy"),
+		Use:               "policy NAME",
+		Short:             "What a policy asked, what was answered, and each cluster's scores",
+		Long:              "What a policy asked in its last round, what was answered, and each cluster's scores.\n\n" + operatorHelp,
+		Args:              exactly(1, "the name of a ScoringPolicy"),
+		ValidArgsFunction: a.complete(policyNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err

@@ -73,7 +73,7 @@ func (q *asking) preview(ctx context.Context, a *app, out *output) error {
 	report := round.Run(ctx, req)
 	notes(a.ErrOut, report)
 	rows := rowsOf(report.Result)
-	err = out.print(a.Out, rows, func(w io.Writer) { printPreview(w, rows) })
+	err = out.print(a.Out, rows, func(w io.Writer) { printPreview(w, rows, out.wide()) })
 	return errors.Join(err, failures(report))
 }
 
@@ -115,17 +115,28 @@ func rowsOf(r *score.Result) []previewed {
 	return rows
 }
 
-func printPreview(w io.Writer, rows []previewed) {
-	line(w, "CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "ANSWER")
+func printPreview(w io.Writer, rows []previewed, wide bool) {
+	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "ANSWER"}
+	if wide {
+		columns = slices.Insert(columns, 3, "POINTS")
+	}
+	line(w, columns...)
 	for _, r := range rows {
-		value, raw := "-", "-"
+		value, points, raw := "-", "-", "-"
 		if r.Value != nil {
 			value = strconv.Itoa(int(*r.Value))
+		}
+		if r.Outcome == score.OK.String() {
+			points = strconv.FormatFloat(round1(r.Points), 'f', -1, 64)
 		}
 		if r.Raw != nil {
 			raw = strconv.FormatFloat(*r.Raw, 'g', 6, 64)
 		}
-		line(w, r.Cluster, r.Score, value, raw, r.State, r.Outcome)
+		cells := []string{r.Cluster, r.Score, value, raw, r.State, r.Outcome}
+		if wide {
+			cells = slices.Insert(cells, 3, points)
+		}
+		line(w, cells...)
 	}
 }
 

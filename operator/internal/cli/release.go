@@ -25,8 +25,9 @@ func newRelease(a *app) *cobra.Command {
 A gate's MultiKueueConfig and MultiKueueClusters outlive it, for deleting them would
 evict what runs through them. Once no unfinished workload uses them, release deletes
 those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.`,
-		Args: exactly(1, "the name of a deleted PlacementGate"),
-		RunE: func(cmd *cobra.Command, args []string) error { return release(cmd.Context(), a, args[0], dryRun) },
+		Args:              exactly(1, "the name of a deleted PlacementGate"),
+		ValidArgsFunction: a.complete(releasable),
+		RunE:              func(cmd *cobra.Command, args []string) error { return release(cmd.Context(), a, args[0], dryRun) },
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	return cmd

@@ -248,12 +248,12 @@ const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMill
  {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
 
 // prometheusAnswers what the file prometheus.yaml of expressions and values by labels
-// says, and to questions about a range what Prometheus's engine finds in history.txt.
+// says, and to others and without it what Prometheus's engine finds in history.txt.
 func prometheusAnswers(dir string) http.Handler {
 	file := filepath.Join(dir, "prometheus.yaml")
 	past := &recordedPast{file: filepath.Join(dir, "history.txt")}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path != "/api/v1/query" {
+		if _, err := os.Stat(file); req.URL.Path != "/api/v1/query" || err != nil {
 			past.ServeHTTP(w, req)
 			return
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,7 +64,7 @@ stands on the hub's objects is shown, and what that leaves open is said.
 			}
 			return out.print(a.Out, report, report.writer(a, out.wide()))
 		},
-		ValidArgsFunction: completeWorkloads(a),
+		ValidArgsFunction: a.complete(workloadNames),
 	}
 	out.add(cmd)
 	operator.add(cmd.Flags())
@@ -145,26 +144,4 @@ func ownerOf(wl *kueue.Workload) string {
 		return strings.ToLower(owner.Kind) + "/" + owner.Name
 	}
 	return ""
-}
-
-func completeWorkloads(a *app) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		c, namespace, err := a.connect()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		list := &kueue.WorkloadList{}
-		if err := c.List(cmd.Context(), list, client.InNamespace(namespace)); err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-			if owner := ownerOf(&list.Items[i]); owner != "" {
-				names = append(names, owner)
-			}
-		}
-		slices.Sort(names)
-		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
-	}
 }

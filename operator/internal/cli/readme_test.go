@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+var (
+	command = regexp.MustCompile(`(?m)^(?:kubectl plimsoll|bin/kubectl-plimsoll) ([^#\n]+)`)
+	address = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
+)
+
+// readmeHub are the scripts of whose hubs the examples speak.
+var readmeHub = []string{"explain_waiting.txtar", "policy.txtar", "top.txtar", "preview.txtar"}
+
+const readmeHistory = `load 5m
+  cluster:plimsoll_sample_timestamp_seconds:min{cluster="cluster1"} 1772280000+300x288
+  cluster:plimsoll_free_devices:sum{cluster="cluster1"} 32x288
+  cluster_model:plimsoll_free_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 32x288
+  cluster_model:plimsoll_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 64x288
+  cluster:plimsoll_gpu_utilisation:avg{cluster="cluster1"} 0.5x288
+`
+
+// Each command that the README shows does what it says, and each verb is shown.
+func TestReadmeCommands(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, shown := &txtar.Archive{}, map[string]bool{}
+	text := "cd " + root + "\n"
+	for _, m := range command.FindAllStringSubmatch(string(readme), -1) {
+		words := strings.Fields(address.ReplaceAllString(m[1], "$$PROMETHEUS"))
+		shown[words[0]] = true
+		var args []string
+		for _, w := range words {
+			if strings.Contains(w, "*") {
+				files, err := filepath.Glob(filepath.Join(root, w))
+				if err != nil || len(files) == 0 {
+					t.Errorf("%s: nothing is there (%v)", w, err)
+				}
+				args = append(args, files...)
+				continue
+			}
+			args = append(args, w)
+		}
+		text += "exec kubectl-plimsoll " + strings.Join(args, " ") + "\n"
+		if words[0] != "lint" && words[0] != "release" { // which have nothing to tell
+			text += "stdout .\n"
+		}
+	}
+	for _, c := range newRoot(&app{flags: genericclioptions.NewConfigFlags(true)}).Commands() {
+		if !shown[c.Name()] {
+			t.Errorf("README.md shows no %s", c.CommandPath())
+		}
+	}
+	script.Comment = []byte(text)
+	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)})
+	for _, name := range readmeHub {
+		from, err := txtar.ParseFile(filepath.Join("testdata", "script", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range from.Files {
+			if base, ok := strings.CutPrefix(f.Name, "hub/"); ok {
+				script.Files = append(script.Files, txtar.File{Name: "hub/" + name + "-" + base, Data: f.Data})
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "readme.txtar")
+	if err := os.WriteFile(file, txtar.Format(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Files: []string{file}, RequireExplicitExec: true, Setup: serve})
+}
