@@ -26,7 +26,7 @@ demo: ## Boot a fleet on this machine and watch a metric become a placement (KEE
 	$(GO) run ./test/demo $(if $(KEEP),--keep)
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench soak fuzz
+.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench soak soak-exporter fuzz
 test: test-unit test-rules test-integration test-e2e-fast ## Unit, rules, integration and, on the lab, what takes seconds each
 
 test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's library)
@@ -40,8 +40,9 @@ test-gpu: ## This machine's own NVIDIA library: invariants, and the same numbers
 test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml
 
-test-integration: ## Controllers against a real kube-apiserver, the backtest against a real Prometheus
+test-integration: ## Controllers against a real kube-apiserver, the backtest against a real Prometheus, the exporter's metrics by promtool
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
+	CGO_ENABLED=1 $(GO) test -tags integration -run Promtool ./exporter/cmd/plimsoll-exporter
 
 test-e2e: ## The whole fleet: every outcome that a user sees, on real components (RUN=regexp picks some)
 	$(GO) test -tags e2e,long -count=1 -timeout 45m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
@@ -62,6 +63,9 @@ fuzz: ## Fuzz what reads untrusted input, FUZZTIME each
 
 soak: ## A long run of the fleet under seeded faults (SOAK=minutes, SEED=number)
 	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...
+
+soak-exporter: ## Two minutes of the exporter as a process: what it holds does not grow, and stays under 40 MiB
+	CGO_ENABLED=1 $(GO) test -tags soak -count=1 -timeout 5m -v -run Soak ./exporter/cmd/plimsoll-exporter
 
 ##@ Keep
 .PHONY: lint generate manifests verify

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -179,6 +180,9 @@ func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error
 }
 
 func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(40) // little is allocated, and rarely: a node's memory is dearer than the time
+	}
 	collected := make(chan struct{})
 	go func() { defer close(collected); c.Run(ctx) }()
 	if o.address != "" {

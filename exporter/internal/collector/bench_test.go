@@ -301,7 +301,7 @@ func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
 // cost of rendering and encoding each collection is in ours. Medians of pairs.
 func BenchmarkAgainstNaive(b *testing.B) {
 	for name, encoding := range encodings {
-		for _, perCollection := range []int{1, 10} {
+		for _, perCollection := range []int{1, 2, 10} {
 			b.Run(fmt.Sprintf("%s/%d-scrapes-per-collection", name, perCollection), func(b *testing.B) {
 				c, handler := loaded(b, &rack{})
 				reference, series := naively(b, c)

@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 // Names that dcgm-exporter gave break the conventions; ours don't.
@@ -26,7 +30,15 @@ func TestOurMetricsPassPrometheusLinter(t *testing.T) {
 	for _, e := range countedEvents {
 		allowed[e.name] = true
 	}
-	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	var rare bytes.Buffer // those that this collection has no cause for
+	every := page{}
+	for _, o := range owns {
+		if o.labels != nil && !strings.Contains(text, "# TYPE "+o.name+" ") {
+			every.own(o, 1, o.labels...)
+		}
+	}
+	plainText.write(&rare, every.families())
+	problems, err := promlint.New(strings.NewReader(text + rare.String())).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,5 +84,33 @@ func TestOpenMetricsParserReadsAll(t *testing.T) {
 	}
 	if !pods[`tr"a\in`] {
 		t.Errorf("the pod's name was lost: %v", pods)
+	}
+}
+
+// mute is a source of devices that tell no utilisation.
+type mute struct{ box }
+
+func (m *mute) Read(ctx context.Context, d device.Device) (device.Reading, error) {
+	told, err := m.box.Read(ctx, d)
+	r := device.Reading{Time: told.Time}
+	power, _ := told.Get(device.PowerUsage)
+	r.Set(device.PowerUsage, power)
+	return r, err
+}
+
+// A 0 would say that nobody idles.
+func TestIdlenessIsAbsentWhereUtilisationIs(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/train/main"] = []string{uuid(0)}
+	if families, _ := f.collect(t); value(t, families, idleAllocated.name, "uuid", uuid(0)) != 0 {
+		t.Error("a busy device idles")
+	}
+	f.vendors[0].Source = &mute{}
+	families, text := f.collect(t)
+	if families[idleAllocated.name] != nil {
+		t.Errorf("idleness of devices that tell no utilisation:\n%s", text)
+	}
+	if value(t, families, ownerInfo.name, "uuid", uuid(0), "pod", "train") != 1 {
+		t.Error("the holder is not named")
 	}
 }

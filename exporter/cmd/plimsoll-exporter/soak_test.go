@@ -1,0 +1,235 @@
+//go:build soak
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"plimsoll.dev/plimsoll/exporter/internal/podmap/fake"
+)
+
+const (
+	soakDevices, soakParts = 8, 7
+	soakFor                = 130 * time.Second
+	soakLimit              = 40 << 20 // bytes resident
+)
+
+// cut a device in so many MIG instances; see mig.c for the words' places.
+func (d *driver) cut(device, parts int) {
+	base := driverDevices + 16*driverDeviceWords + device*80
+	d.set(base, 1)
+	for n := range soakParts {
+		for word, v := range []uint64{min(1, uint64(max(0, parts-n))), 1, 9840, uint64(n + 1), 0, 100 << 20, 10 << 20, 9840 << 20, 10, 19, uint64(n)} {
+			d.set(base+1+n*11+word, v)
+		}
+	}
+}
+
+func instanceUUID(device, part int) string {
+	return fmt.Sprintf("MIG-%08x-0000-5000-8000-%04x%04x%04x", 0xa0+device, device, part+1, 0)
+}
+
+// restarting is a kubelet that comes and goes behind one socket.
+type restarting struct {
+	*fake.Kubelet
+	socket string
+	server *grpc.Server
+}
+
+func (k *restarting) up(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("unix", k.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.server = grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(k.server, k)
+	go func() { _ = k.server.Serve(listener) }() // ends with Stop
+}
+
+// sample of the process from outside.
+type sample struct{ resident, descriptors, goroutines int }
+
+var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+func (p *process) sample() sample {
+	p.t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", p.Process.Pid)
+	statm, err := os.ReadFile(proc + "statm")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	descriptors, err := os.ReadDir(proc + "fd")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, text := p.get("/metrics")
+	found := goroutines.FindStringSubmatch(text)
+	if found == nil {
+		p.t.Fatalf("no go_goroutines in\n%.400s", text)
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return sample{pages * os.Getpagesize(), len(descriptors), n}
+}
+
+// TestSoakExporter runs the binary as it is shipped for more than ten hours' worth of
+// collections at the usual 30 s, with 10,000 pods that come and go, a kubelet that restarts, a
+// driver that is reloaded, a device that is cut anew, and ten scrapers. What it holds does not grow.
+func TestSoakExporter(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "plimsoll-exporter")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	d := newDriver(t, soakDevices)
+	k := &restarting{Kubelet: fake.Start(t), socket: filepath.Join(t.TempDir(), "kubelet.sock")}
+	var all []string
+	for i := range soakDevices {
+		d.cut(i, soakParts)
+		for n := range soakParts {
+			all = append(all, instanceUUID(i, n))
+		}
+	}
+	k.Allocatable("nvidia.com/mig-1g.10gb", all...)
+	k.up(t)
+	defer func() { k.server.Stop() }()
+	cmd := d.command("--pod-resources-kubelet-socket=" + k.socket)
+	cmd.Path = binary
+	p := start(t, cmd)
+	p.until("/metrics", http.StatusOK, "DCGM_FI_DEV_FB_USED{")
+
+	ctx, stop := context.WithTimeout(t.Context(), soakFor)
+	defer stop()
+	var background sync.WaitGroup
+	var scrapes, pods atomic.Int64
+	for range 10 {
+		background.Go(func() { every(ctx, 100*time.Millisecond, func(int) { p.scrape(&scrapes) }) })
+	}
+	background.Go(func() {
+		random := rand.New(rand.NewPCG(1, 1))
+		every(ctx, 10*time.Millisecond, func(n int) {
+			k.Release(fmt.Sprintf("team-%d/worker-%d/main", (n-40)%7, n-40))
+			k.Hold(fmt.Sprintf("team-%d/worker-%d/main", n%7, n), "nvidia.com/mig-1g.10gb", all[random.IntN(len(all))])
+			pods.Add(1)
+		})
+	})
+	background.Go(func() {
+		every(ctx, 4*time.Second, func(n int) {
+			switch n % 3 {
+			case 0:
+				k.server.Stop()
+				k.up(t)
+			case 1:
+				d.set(driverInitResult, 9)
+				d.set(driverGone, 1)
+			case 2:
+				d.set(driverInitResult, 0)
+				d.cut(7, 3+n%5)
+			}
+		})
+	})
+	var samples []sample
+	every(ctx, time.Second, func(int) { samples = append(samples, p.sample()) })
+	background.Wait()
+	d.set(driverInitResult, 0)
+	p.until("/health", http.StatusOK, "OK")
+	judge(t, samples)
+	t.Logf("%v: %d pods, %d scrapes, CPU of the process %v", soakFor, pods.Load(), scrapes.Load(), p.spent())
+}
+
+// every so often until ctx ends.
+func every(ctx context.Context, period time.Duration, do func(n int)) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do(n)
+		}
+	}
+}
+
+func (p *process) scrape(count *atomic.Int64) {
+	status, text := p.get("/metrics")
+	if status != http.StatusOK || !strings.Contains(text, "plimsoll_exporter_driver_stalled") {
+		p.t.Errorf("a scrape answers %d", status)
+	}
+	count.Add(1)
+}
+
+// judge whether the last third holds more than the second.
+func judge(t *testing.T, samples []sample) {
+	t.Helper()
+	third := len(samples) / 3
+	for what, of := range map[string]func(sample) int{
+		"bytes resident":   func(s sample) int { return s.resident },
+		"file descriptors": func(s sample) int { return s.descriptors },
+		"goroutines":       func(s sample) int { return s.goroutines },
+	} {
+		before, after, most := middle(samples[third:2*third], of), middle(samples[2*third:], of), 0
+		for _, s := range samples {
+			most = max(most, of(s))
+		}
+		t.Logf("%s: %d in the second third, %d in the last, %d at most", what, before, after, most)
+		if after > before+before/10+2 {
+			t.Errorf("%s grow", what)
+		}
+		if what == "bytes resident" && most > soakLimit {
+			t.Errorf("more than %d bytes resident", soakLimit)
+		}
+	}
+}
+
+func middle(samples []sample, of func(sample) int) int {
+	var v []int
+	for _, s := range samples {
+		v = append(v, of(s))
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// spent is the process's CPU time.
+func (p *process) spent() time.Duration {
+	p.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
