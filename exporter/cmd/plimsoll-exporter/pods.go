@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/kube"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
 // podOptions are what is asked of the API server.
@@ -19,12 +20,14 @@ type podOptions struct {
 	labels, uid, owners bool
 	allowed             []string
 	kubeconfig          string
+	procfs              string
 }
 
 // watchPods follows the node's pods through the API server, where an option asks for
 // it; the returned function waits until that has ended, and ends it.
 func (o *options) watchPods(ctx context.Context, config *collector.Config, log *slog.Logger) (end func(), err error) {
-	if !o.pods.labels && !o.pods.uid && !o.pods.owners {
+	byProcess := config.Attribution == collector.ByProcess
+	if !o.pods.labels && !o.pods.uid && !o.pods.owners && !byProcess {
 		return func() {}, nil
 	}
 	if o.pods.labels {
@@ -45,11 +48,26 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 		return nil, err
 	}
 	config.Pods, config.Owners, config.Labels.PodUID = w, o.pods.owners, o.pods.uid
+	if byProcess {
+		config.PodOf = podOf(o.pods.procfs, w)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
 	o.listed(ctx, w, log)
 	return func() { cancel(); <-done }, nil
+}
+
+// podOf a process: by its cgroup, and the UID that this names.
+func podOf(procfs string, w *kube.Watcher) func(pid int) (namespace, name string, ok bool) {
+	return func(pid int) (namespace, name string, ok bool) {
+		// A process that is gone, or is not seen, is counted as one without a pod.
+		uid, err := podmap.PodUID(procfs, pid)
+		if err != nil || uid == "" {
+			return "", "", false
+		}
+		return w.Named(uid)
+	}
 }
 
 // server that is asked.

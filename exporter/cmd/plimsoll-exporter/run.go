@@ -71,8 +71,9 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("kubeconfig", "How to reach the API server from outside of a cluster.").Envar("KUBECONFIG").StringVar(&o.pods.kubeconfig)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
-	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas) or device (not at all: it is no pod's).").
-		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByDevice))
+	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas), process (by what their processes use; asks the API server for the pods' UIDs, and needs hostPID) or device (not at all: it is no pod's).").
+		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByProcess), string(collector.ByDevice))
+	app.Flag("procfs-root", "Where the host's procfs is mounted, to find the pods of processes with --attribution=process.").Default("/proc").StringVar(&o.pods.procfs)
 	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)

@@ -39,7 +39,11 @@ func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) 
 
 // open the sources that --source asks for.
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.Named, error) {
-	nvidia := collector.Named{Name: "nvml", Source: nvml.New(o.library, log)}
+	driver := nvml.New(o.library, log)
+	if o.attribution == string(collector.ByProcess) {
+		driver.TellProcesses()
+	}
+	nvidia := collector.Named{Name: "nvml", Source: driver}
 	google := collector.Named{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
 	switch {
 	case o.source == "sim" && o.state != "":

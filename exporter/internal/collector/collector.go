@@ -30,6 +30,8 @@ type Config struct {
 	Labels   Labels
 	Pods     Pods // nil where the API server is not asked
 	Owners   bool // of pods, where Pods tells them
+	// PodOf a process by its id on the host; nil where that can't be told.
+	PodOf func(pid int) (namespace, name string, ok bool)
 	// Attribution of what several pods use up of one device; BySplit by default.
 	Attribution Attribution
 	Log         *slog.Logger
@@ -70,6 +72,7 @@ type known struct {
 	parent   *known   // of an instance
 	parts    []*known // instances of a device
 	shares   shares
+	used     *usage // of the last reading
 	reading  device.Reading
 	fresh    bool // read in the last collection
 	lost     bool

@@ -3,6 +3,7 @@ package collector
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -33,7 +34,7 @@ func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
 // Whoever holds what, the pods' shares of a device are together no more than it
 // used up: of every metric of a pod's share, and of every DCGM metric that is additive.
 func TestSharesNeverExceedTheDevice(t *testing.T) {
-	for _, how := range []Attribution{ByDevice, BySplit} {
+	for _, how := range []Attribution{ByDevice, BySplit, ByProcess} {
 		t.Run(string(how), func(t *testing.T) {
 			f := setup(t)
 			f.cfg.Attribution = how
@@ -41,6 +42,9 @@ func TestSharesNeverExceedTheDevice(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			told, first := map[string]device.Reading{}, map[string]float64{}
 			energy := map[string]float64{}
+			f.cfg.PodOf = func(pid int) (string, string, bool) {
+				return fmt.Sprintf("ns%d", pid%2), fmt.Sprintf("p%d", pid%3), pid%7 > 0
+			}
 			f.box.tell = func(d device.Device, r *device.Reading) {
 				for field := range device.NumFields {
 					r.Set(field, random.Float64())
@@ -49,6 +53,11 @@ func TestSharesNeverExceedTheDevice(t *testing.T) {
 				r.Set(device.TotalEnergy, energy[d.UUID])
 				r.Set(device.PowerUsage, 700*random.Float64())
 				r.Set(device.GPUUtil, 100*random.Float64())
+				r.Processes = &device.Processes{Memory: map[int]float64{}, Busy: map[int]float64{}}
+				for range random.IntN(6) {
+					pid := random.IntN(100)
+					r.Processes.Memory[pid], r.Processes.Busy[pid] = 1e6*random.Float64(), 60*random.Float64()
+				}
 				told[d.UUID] = *r
 			}
 			for round := range 50 {
@@ -157,16 +166,66 @@ func TestSharesByDeviceAreOfASinglePod(t *testing.T) {
 	}
 }
 
+func TestSharesByProcess(t *testing.T) {
+	f := setup(t)
+	f.cfg.Attribution = ByProcess
+	mj := 0.0
+	processes := &device.Processes{Memory: map[int]float64{1: 100 << 20, 2: 200 << 20, 3: 300 << 20, 4: 50 << 20, 5: 10 << 20}, Busy: map[int]float64{1: 10, 2: 20, 3: 10}}
+	f.cfg.PodOf = func(pid int) (string, string, bool) {
+		name, ok := map[int]string{1: "a", 2: "a", 3: "b", 5: "elsewhere"}[pid]
+		return "ml", name, ok
+	}
+	f.box.tell = func(_ device.Device, r *device.Reading) {
+		r.Set(device.FBUsed, 1000)
+		r.Set(device.PowerUsage, 400)
+		r.Set(device.GPUUtil, 80)
+		r.Set(device.TotalEnergy, mj)
+		r.Processes = processes
+	}
+	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0"}
+	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::1"}
+	f.kubelet.held["ml/idle/main"] = []string{uuid(0) + "::2"}
+	f.collect(t)
+	mj = 8000 * 1000
+	families, text := f.collect(t)
+	for name, want := range map[string][3]float64{
+		"plimsoll_pod_device_memory_used_bytes":   {300 << 20, 300 << 20, 0},
+		"plimsoll_pod_device_power_watts":         {150, 50, 0},
+		"plimsoll_pod_device_utilisation_ratio":   {0.3, 0.1, 0},
+		"plimsoll_pod_device_energy_joules_total": {3000, 1000, 0},
+	} {
+		for i, pod := range []string{"a", "b", "idle"} {
+			if got := value(t, families, name, "pod", pod, "attribution", "process"); got < want[i]*0.999 || got > want[i]*1.001 {
+				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
+			}
+		}
+	}
+	if strings.Contains(text, `pod="elsewhere"`) {
+		t.Error("a pod that does not hold the device has a share of it")
+	}
+	if got := value(t, families, "plimsoll_exporter_unattributed_processes", "uuid", uuid(0)); got != 1 {
+		t.Errorf("%g processes are in no pod, want 1", got)
+	}
+	processes = &device.Processes{Memory: processes.Memory}
+	if families, text = f.collect(t); families["plimsoll_pod_device_power_watts"] != nil || families["plimsoll_pod_device_memory_used_bytes"] == nil {
+		t.Errorf("a device that tells memory by process and not time:\n%s", text)
+	}
+	processes = nil
+	if families, text = f.collect(t); families["plimsoll_pod_device_memory_used_bytes"] != nil {
+		t.Errorf("shares although no process is told:\n%s", text)
+	}
+}
+
 // A pod's energy is not accounted for twice when another vendor's collection comes between.
 func TestEnergyIsAccountedForOnce(t *testing.T) {
 	var s shares
 	var r device.Reading
 	r.Set(device.TotalEnergy, 1000)
 	who := map[pod]int{{"ml", "a"}: 1}
-	s.follow(BySplit, who, true, r)
+	s.follow(BySplit, who, true, r, nil)
 	r.Set(device.TotalEnergy, 3000)
 	for range 3 {
-		s.follow(BySplit, who, true, r)
+		s.follow(BySplit, who, true, r, nil)
 	}
 	if got := s.joules[account{pod{"ml", "a"}, ByDevice}]; got != 2 {
 		t.Errorf("%g J, want 2", got)

@@ -111,10 +111,11 @@ var (
 	memoryRoom     = own{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Bytes of the device's memory that are free."}
 	thermalRoom    = own{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Degrees between the device's temperature and the nearest slowdown; below 0 it is slowed down."}
 	bogusValues    = own{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that can't be, such as 1000 degrees; they are left out."}
-	podMemory      = own{"plimsoll_pod_device_memory_used_bytes", gauge, shareLabels, "The pod's share of the device's memory that is used. Shares of a device never exceed it; attribution tells how they were found: device (the pod alone holds it), split (evenly, by replicas)."}
+	podMemory      = own{"plimsoll_pod_device_memory_used_bytes", gauge, shareLabels, "The pod's share of the device's memory that is used. Shares of a device never exceed it; attribution tells how they were found: device (the pod alone holds it), split (evenly, by replicas), process (by what its processes use)."}
 	podUtilisation = own{"plimsoll_pod_device_utilisation_ratio", gauge, shareLabels, "The pod's share of the time for which the device is busy, 0..1 of the device; absent on a MIG instance."}
 	podPower       = own{"plimsoll_pod_device_power_watts", gauge, shareLabels, "The pod's share of what the device draws; absent on a MIG instance."}
 	podEnergy      = own{"plimsoll_pod_device_energy_joules_total", counter, shareLabels, "The pod's share of the energy that the device took since the exporter first saw the pod hold it."}
+	strayProcesses = own{"plimsoll_exporter_unattributed_processes", gauge, deviceLabels, "Processes on the device that are in no known pod; with --attribution=process."}
 	podOwner       = own{"plimsoll_pod_owner_info", gauge, []string{"node", "namespace", "pod", "pod_uid", "owner_kind", "owner_name"}, "1 for each pod that holds a device: the controller at the top of its owners (Job, JobSet, RayJob, PyTorchJob and so on), or Pod and its own name; with --kubernetes-pod-owners."}
 	apiReachable   = own{"plimsoll_exporter_api_server_reachable", gauge, []string{"node"}, "Whether the API server answered when it was last asked of the node's pods; 0 while what was known of them is served. Absent where it is not asked."}
 	xidErrors      = own{"DCGM_FI_DEV_XID_ERRORS", gauge, nil, "Value of the last XID error encountered."}
@@ -131,7 +132,7 @@ var owns = []own{
 	nodeDevices, largestFree, freeSlices,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
-	podMemory, podUtilisation, podPower, podEnergy, podOwner, apiReachable,
+	podMemory, podUtilisation, podPower, podEnergy, strayProcesses, podOwner, apiReachable,
 	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }

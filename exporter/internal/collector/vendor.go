@@ -176,6 +176,7 @@ func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
 	pending, beats := begin(ctx, v, k.device)
 	k.pending = pending
 	o, answered := c.await(pending, beats)
+	used := c.usedBy(o.reading.Processes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !answered {
@@ -183,7 +184,7 @@ func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
 		c.cfg.Log.Warn("a device does not answer", "uuid", k.device.UUID, "deadline", c.cfg.Deadline)
 		return
 	}
-	k.pending = nil
+	k.pending, k.used = nil, used
 	k.take(o)
 	if bits, ok := o.reading.Get(device.ClockEvents); ok {
 		k.recentClocks.add(c.cfg.Now(), uint64(bits), c.cfg.ClockEventsWindow)

@@ -120,6 +120,8 @@ const NVIDIAs = DutyCycle
 type Reading struct {
 	Time  time.Time
 	Calls []Call // that were made for it, in order
+	// Processes that use the device; nil where they are not asked for, or not told.
+	Processes *Processes
 	// MIG tells that the device may be handed out in instances only.
 	MIG bool
 	// Instances that there are now; each is read as a device of its own.

@@ -16,7 +16,7 @@ const (
 	migSlices, migComputeSlices, migMemory    = 0, 1, 2
 	migGI, migCI, migUsed, migReserved        = 3, 4, 5, 6
 	migTotal, migNamedGB, migProfileID, migAt = 7, 8, 9, 10
-	fakeSize                                  = 8 * (wordDevices + maxDevices*(deviceWords+migWords))
+	fakeSize                                  = 8 * (wordDevices + maxDevices*(deviceWords+migWords+processWords))
 )
 
 // instance of the fake.

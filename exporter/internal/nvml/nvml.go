@@ -25,7 +25,8 @@ type Source struct {
 
 	mu      sync.Mutex
 	up      bool
-	getters []getter // those that the loaded library has
+	asked   []getter // what readings are to tell
+	getters []getter // those of them that the loaded library has
 	units   map[string]*unit
 	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
@@ -38,7 +39,7 @@ func New(path string, log *slog.Logger) *Source {
 	if path != "" {
 		options = append(options, nvml.WithLibraryPath(path))
 	}
-	return &Source{lib: nvml.New(options...), log: log, now: time.Now, units: map[string]*unit{}, uuids: map[nvml.Device]string{}}
+	return &Source{lib: nvml.New(options...), log: log, now: time.Now, units: map[string]*unit{}, uuids: map[nvml.Device]string{}, asked: slices.Clone(getters)}
 }
 
 // Devices loads the library if need be and lists its devices. A device that
@@ -163,7 +164,7 @@ func (s *Source) look() error {
 		}
 	}
 	s.getters = s.getters[:0:0]
-	for _, g := range getters {
+	for _, g := range s.asked {
 		if found := s.find(&g); found != nil {
 			s.getters = append(s.getters, *found)
 		} else {

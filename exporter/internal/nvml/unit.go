@@ -23,6 +23,7 @@ type unit struct {
 	mu             sync.Mutex // held while it is read
 	beat           func()     // tells whoever waits that a call returned
 	parts          []part     // instances as of the last reading
+	newest         uint64     // time stamp of a process' sample that was told, in µs
 	gpm            gpm
 	links, out, in rate
 }

@@ -47,6 +47,9 @@ func (d DeviceState) instances(parent device.Device) []device.Device {
 
 // load of a whole device, or the mean of its instances by their memory.
 func (s *Source) load(d device.Device, state DeviceState) float64 {
+	if len(state.Processes) > 0 {
+		return state.busy()
+	}
 	if !state.MIG {
 		return s.wanted(d, state.Background)
 	}
@@ -78,7 +81,11 @@ func (s *Source) readInstance(d device.Device, state DeviceState, now time.Time)
 }
 
 func setMemory(r *device.Reading, utilisation, total float64) {
-	used, reserved := math.Round(utilisation*0.8*total), math.Round(total*0.006)
+	setUsed(r, math.Round(utilisation*0.8*total), total)
+}
+
+func setUsed(r *device.Reading, used, total float64) {
+	reserved := math.Round(total * 0.006)
 	r.Set(device.FBUsed, used)
 	r.Set(device.FBReserved, reserved)
 	r.Set(device.FBFree, total-used-reserved)

@@ -1,9 +1,14 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +27,7 @@ type node struct {
 	start time.Time
 }
 
-func play(t *testing.T, scenario string) *node {
+func play(t *testing.T, scenario string, adjust ...func(*collector.Config)) *node {
 	t.Helper()
 	n := &node{t: t, kubelet: fake.Start(t), start: time.Now()}
 	pods, err := podmap.New(n.kubelet.Socket, nil)
@@ -33,7 +38,11 @@ func play(t *testing.T, scenario string) *node {
 	if n.source, err = FromScenario(scenario, 1, pods.Holds, quiet); err != nil {
 		t.Fatal(err)
 	}
-	n.Collector = collector.New(collector.Config{Node: "n", Interval: time.Second, Log: quiet}, n.source, pods)
+	config := collector.Config{Node: "n", Interval: time.Second, Log: quiet}
+	for _, a := range adjust {
+		a(&config)
+	}
+	n.Collector = collector.New(config, n.source, pods)
 	return n
 }
 
@@ -146,5 +155,72 @@ func TestScenarioMIGReconfig(t *testing.T) {
 	}
 	if found := grep(text, "plimsoll_device_failed{"); len(found) != 8+7+4 || len(grep(strings.Join(found, "\n"), "} 1")) > 0 {
 		t.Errorf("devices and instances, none of them failed:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// The processes are in pods by a fake procfs; four pods hold replicas of a device,
+// and the fifth process is of none.
+func TestScenarioTimeSlice(t *testing.T) {
+	procfs := t.TempDir()
+	names := map[string]string{}
+	for i, name := range []string{"train", "serve-0", "serve-1", "notebook"} {
+		uid := fmt.Sprintf("0c6b3e4f-8a0b-4d0e-9c1d-00000000000%d", i)
+		names[uid] = name
+		dir := filepath.Join(procfs, fmt.Sprint(1001+i))
+		cgroup := "0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-x.scope\n"
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "cgroup"), []byte(cgroup), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for how, want := range map[collector.Attribution]map[string][3]float64{ // watts, utilisation and MiB
+		collector.BySplit:   {"train": {139.5, 0.2, 10000}, "serve-0": {139.5, 0.2, 10000}, "serve-1": {139.5, 0.2, 10000}, "notebook": {139.5, 0.2, 10000}},
+		collector.ByProcess: {"train": {348.75, 0.5, 20000}, "serve-0": {139.5, 0.2, 8000}, "serve-1": {69.75, 0.1, 8000}, "notebook": {0, 0, 4000}},
+		collector.ByDevice:  {},
+	} {
+		t.Run(string(how), func(t *testing.T) {
+			n := play(t, "time-slice", func(c *collector.Config) {
+				c.Attribution = how
+				c.PodOf = func(pid int) (string, string, bool) {
+					uid, err := podmap.PodUID(procfs, pid)
+					return "ml", names[uid], err == nil && names[uid] != ""
+				}
+			})
+			devices, err := n.source.Devices(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var replicas []string
+			for i := range 4 {
+				replicas = append(replicas, fmt.Sprintf("%s::%d", devices[0].UUID, i))
+				n.kubelet.Hold("ml/"+names[fmt.Sprintf("0c6b3e4f-8a0b-4d0e-9c1d-00000000000%d", i)]+"/main", "nvidia.com/gpu", replicas[i])
+			}
+			n.kubelet.Allocatable("nvidia.com/gpu", append(replicas, devices[1].UUID)...)
+			n.at(0)
+			text := n.at(20 * time.Second)
+			if got := grep(text, `DCGM_FI_DEV_POWER_USAGE{gpu="0"`); len(got) != 1 || strings.Contains(got[0], "pod=") {
+				t.Errorf("power of the shared device is told so: %q", got)
+			}
+			if got := grep(text, `DCGM_FI_DEV_GPU_TEMP{gpu="0"`); len(got) != 4 {
+				t.Errorf("its temperature is told so: %q", got)
+			}
+			has(t, text, `plimsoll_node_devices{node="n",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3",state="free"} 1`)
+			for i, metric := range []string{"power_watts", "utilisation_ratio", "memory_used_bytes"} {
+				found := grep(text, "plimsoll_pod_device_"+metric+"{")
+				if len(found) != len(want) {
+					t.Errorf("%d pods have a share of %s, want %d", len(found), metric, len(want))
+				}
+				for pod, values := range want {
+					value := values[i]
+					if i == 2 {
+						value *= 1 << 20
+					}
+					line := strings.Join(grep(strings.Join(found, "\n"), `pod="`+pod+`",attribution="`+string(how)+`"`), "")
+					_, number, _ := strings.Cut(line, "} ")
+					if got, err := strconv.ParseFloat(number, 64); err != nil || math.Abs(got-value) > 0.06*value+1e-9 {
+						t.Errorf("%s of %s is %q, want about %g", metric, pod, line, value)
+					}
+				}
+			}
+		})
 	}
 }

@@ -68,6 +68,17 @@ var scenarios = map[string]scenario{
 		return nil
 	},
 	"tpu-slice": slice,
+	// Four processes share each of two devices in slices of time: one computes, two
+	// serve now and then, and one only holds memory. After 30 s the first is done.
+	"time-slice": func(s *State, since time.Duration) []device.XID {
+		for i := range 2 {
+			s.Devices[i].Processes = []ProcessState{{1001 + 10*i, 20000, 0.5}, {1002 + 10*i, 8000, 0.2}, {1003 + 10*i, 8000, 0.1}, {1004 + 10*i, 4000, 0}}
+			if since >= 30*time.Second {
+				s.Devices[i].Processes = s.Devices[i].Processes[1:]
+			}
+		}
+		return nil
+	},
 	"gpu-hung": func(s *State, _ time.Duration) []device.XID {
 		s.Devices[3].State = "hung"
 		return nil

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -45,6 +46,8 @@ type DeviceState struct {
 	// MIG says that the device is in MIG mode, and cut in these instances.
 	MIG       bool            `json:"mig,omitempty"`
 	Instances []InstanceState `json:"instances,omitempty"`
+	// Processes that share the device; they alone are what it does.
+	Processes []ProcessState `json:"processes,omitempty"`
 }
 
 // Source simulates devices. Create one with FromFile or FromScenario.
@@ -104,7 +107,7 @@ func (s State) check(path string) error {
 		case d.Background < 0 || d.Background > 1:
 			return fmt.Errorf("%s: devices[%d].background must be within 0..1, not %g", path, i, d.Background)
 		}
-		if err := d.checkInstances(path, i); err != nil {
+		if err := errors.Join(d.checkInstances(path, i), d.checkProcesses(path, i)); err != nil {
 			return err
 		}
 	}
@@ -165,6 +168,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	}
 	r := s.step(s.liveOf(d.UUID, now), d, state, now)
 	r.MIG, r.Instances = state.MIG, state.instances(d)
+	state.setProcesses(&r)
 	return r, nil
 }
 

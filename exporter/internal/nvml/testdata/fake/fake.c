@@ -19,11 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
 
 /* Words of the whole library. */
 enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
-enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80 };
+enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80, PROCESS_WORDS = 24 };
 
 /* Words of a device. */
 enum {
@@ -44,7 +44,7 @@ static _Atomic uint64_t *words;
 static void map_control(void)
 {
 	const char *path = getenv("PLIMSOLL_FAKE_CONTROL");
-	size_t size = (DEVICES + MAX_DEVICES * (DEVICE_WORDS + MIG_WORDS)) * sizeof(uint64_t);
+	size_t size = (DEVICES + MAX_DEVICES * (DEVICE_WORDS + MIG_WORDS + PROCESS_WORDS)) * sizeof(uint64_t);
 	int fd = path ? open(path, O_RDWR) : -1;
 	void *at = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
@@ -191,6 +191,7 @@ ret nvmlDeviceGetName(dev d, char *name, unsigned length)
 
 #define MIG_CALLS
 #include "mig.c"
+#include "processes.c"
 
 /* Calls that give one number, by bit of UNSUPPORTED. */
 #define NUMBER(name, type, call, word) \
