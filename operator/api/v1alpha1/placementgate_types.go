@@ -24,7 +24,8 @@ type PlacementGateSpec struct {
 	// reserve: fit counts no more than that. By default those of the ClusterQueue
 	// that has the name of the hub's, from Kueue's metrics with
 	// metrics.enableClusterQueueResources; a cluster without such metrics is taken to
-	// have enough, and one without such a queue takes nothing.
+	// have enough, and one without such a queue takes nothing. A workload whose queue
+	// may preempt is not bounded: others' reservations may have to yield to it.
 	// +optional
 	Quota *GateQuery `json:"quota,omitempty"`
 	// Headroom answers, per cluster, the free devices that the shape may use.

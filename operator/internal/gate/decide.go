@@ -226,6 +226,7 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 		}
 		fit, quota := math.Floor(c.Shapes[i].Fit.Value), Number{}
 		switch allowed := math.Floor(c.Shapes[i].Quota.Value / float64(p.DevicesPerPod)); {
+		case f.Preempts:
 		case !c.Shapes[i].Quota.Known:
 			v.QuotaUnknown = f.Remote
 		case allowed < fit:
@@ -249,7 +250,7 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 	if !headroom.Known {
 		headroom = Known(answer.Fit.Value * float64(main.DevicesPerPod))
 	}
-	if answer.Quota.Known {
+	if answer.Quota.Known && !f.Preempts {
 		headroom.Value = min(headroom.Value, max(answer.Quota.Value, 0))
 	}
 	v.Net = headroom.Value - answer.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.Sampled, main))

@@ -33,6 +33,12 @@ func remote(f Facts) Facts {
 	return f
 }
 
+func preempting(f Facts) Facts {
+	f = remote(f)
+	f.Preempts = true
+	return f
+}
+
 func withQuota(c Candidate, devices float64) Candidate {
 	c.Shapes[0].Quota = Known(devices)
 	return c
@@ -137,6 +143,8 @@ func TestDecide(t *testing.T) {
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as its queue has quota (QuotaUnknown)", order: []string{"cluster1"}},
 		{name: "less quota than room", facts: remote(job("a", 8, 2)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 15), cluster("cluster2", 0, 0, 0, 64)},
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1"},
+		{name: "a queue that preempts is not bound by what others reserved", facts: preempting(job("a", 8, 2)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 0)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
 		{name: "less room than quota", facts: remote(job("a", 8, 1)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 400)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
 		{name: "quota bounds headroom, too", facts: remote(job("a", 8, 1)),

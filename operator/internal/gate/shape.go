@@ -38,6 +38,8 @@ type Facts struct {
 	ClusterQueue string `json:"clusterQueue,omitempty"`
 	// Remote: MultiKueue copies it to a worker, where it needs quota of a queue.
 	Remote bool `json:"remote,omitempty"`
+	// Preempts: its queue may take quota from others, so that what is reserved is no bound.
+	Preempts bool `json:"preempts,omitempty"`
 	// PodSets that ask for devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
 }

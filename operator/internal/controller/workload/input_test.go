@@ -202,6 +202,21 @@ func TestWorkersQueueIsNamed(t *testing.T) {
 	g.Expect(check(t, wl, "quota-plimsoll")()).To(Equal("Ready: quota-2 can take it: room for 2 such pods there"))
 }
 
+// Preemption is Kueue's: a worker whose quota others have reserved may still be the
+// place for a workload whose queue preempts.
+func TestPreemptingQueueIsNotBoundByQuota(t *testing.T) {
+	g := NewWithT(t)
+	h := newHub(t, "prio", nil)
+	h.connect(g, "prio-1", "prio-2")
+	h.clusterQueue = "prio"
+	h.create(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "prio"}, Spec: kueue.ClusterQueueSpec{
+		Preemption: &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}}})
+	fleet.set(map[string]*measured{"prio-1": {4, 32, 8, 64}, "prio-2": {4, 32, 8, 64}})
+	fleet.with(func(m *metrics) { m.quota, m.kueue = map[string]float64{"prio-2": 0}, []string{"prio-1", "prio-2"} })
+	wl := h.gated("job", 1)
+	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"prio-2"}), "prio-1 has no such queue")
+}
+
 // redecide replaces the Placement's decisions.
 func (h *hub) redecide(clusters ...string) {
 	h.t.Helper()

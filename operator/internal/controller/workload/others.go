@@ -57,3 +57,18 @@ func (r *Reconciler) sharing(ctx context.Context, name kueue.ClusterQueueReferen
 	}
 	return sharing, nil
 }
+
+// preempts says whether a ClusterQueue may take quota back from others. Its
+// namesakes on the workers are taken to be like it.
+func (r *Reconciler) preempts(ctx context.Context, name string) bool {
+	queue := &kueue.ClusterQueue{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, queue); err != nil || queue.Spec.Preemption == nil {
+		return false
+	}
+	for _, policy := range []kueue.PreemptionPolicy{queue.Spec.Preemption.WithinClusterQueue, queue.Spec.Preemption.ReclaimWithinCohort} {
+		if policy != "" && policy != kueue.PreemptionPolicyNever {
+			return true
+		}
+	}
+	return false
+}

@@ -114,6 +114,7 @@ func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.Place
 		},
 	})
 	facts.Remote = s.mk != ""
+	facts.Preempts = facts.Remote && r.preempts(ctx, facts.ClusterQueue)
 	return facts
 }
 
