@@ -26,7 +26,9 @@ type Dispatch struct {
 	WidenedAt time.Time `json:"widenedAt,omitzero"`
 	LastYield time.Time `json:"lastYield,omitzero"`
 	Yields    int       `json:"yields,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
+	// SleepsUntil is when a workload that yielded is activated again; zero = awake.
+	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
+	Reason      string    `json:"reason,omitempty"`
 }
 
 // DecodeDispatch reads the annotation; absent is the zero Dispatch.
@@ -68,10 +70,22 @@ func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatc
 	return d
 }
 
+// YieldSleep is how long a workload that yields stays out of its queue. Kueue looks
+// at those that found no quota one second after some came free, or ten if it is
+// told to (SchedulerLongRequeueInterval).
+const YieldSleep = 15 * time.Second
+
 // Yielded records that quota was given back.
 func (d Dispatch) Yielded(now time.Time) Dispatch {
 	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), ReasonYield
+	d.SleepsUntil = d.LastYield.Add(YieldSleep)
 	d.Yields++
+	return d
+}
+
+// Woken records that the workload is in its queue again.
+func (d Dispatch) Woken() Dispatch {
+	d.SleepsUntil = time.Time{}
 	return d
 }
 

@@ -22,6 +22,9 @@ func TestDispatchRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(d, got); diff != "" {
 		t.Errorf("round trip (-want +got):\n%s", diff)
 	}
+	if !got.SleepsUntil.Equal(t0.Add(time.Hour+YieldSleep)) || !got.Woken().SleepsUntil.IsZero() || got.Woken().Yields != 1 {
+		t.Errorf("who yields sleeps until %s, and wakes", got.SleepsUntil)
+	}
 	if got.Attempt != 2 || got.Yields != 1 || cmp.Diff([]string{"cluster2", "cluster1", "cluster3"}, got.Ever) != "" ||
 		cmp.Diff([]string{"cluster3"}, got.Nominated) != "" || !got.WidenedAt.IsZero() {
 		t.Errorf("a new attempt keeps what was ever nominated and nothing else: %+v", got)

@@ -44,7 +44,10 @@ func noQuota(wl *kueue.Workload)   { wl.Status.Conditions = nil }
 func inactive(wl *kueue.Workload)  { wl.Spec.Active = ptr.To(false) }
 func deleting(wl *kueue.Workload)  { wl.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 func annotated(wl *kueue.Workload) { wl.Annotations = map[string]string{annotation: "{}"} }
-func labelled(wl *kueue.Workload)  { wl.Labels = map[string]string{"a": "b"} }
+func sleeping(wl *kueue.Workload) {
+	wl.Annotations = map[string]string{annotation: `{"sleepsUntil":"x"}`}
+}
+func labelled(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
 func finished(wl *kueue.Workload) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 }
@@ -81,11 +84,16 @@ func TestForbidden(t *testing.T) {
 		{"a decision", "patch", "status", checkManager, nil, states{ready}, ""},
 		{"a yield", "patch", "status", checkManager, nil, states{retry, now}, ""},
 		{"the annotation", "patch", "", checkManager, nil, states{annotated}, ""},
+		{"a workload that yields", "patch", "", checkManager, nil, states{inactive, sleeping}, ""},
+		{"a workload that wakes", "patch", "", checkManager, states{inactive, sleeping}, states{annotated}, ""},
 		{"a nomination", "patch", "status", admissionManager, states{ready}, states{ready, one}, ""},
 		{"a widening", "patch", "status", admissionManager, states{ready, one}, states{ready, two}, ""},
 		{"the repair of an eviction", "patch", "status", checkManager, states{evicted(9 * time.Second)}, states{evicted(9 * time.Second), ready}, ""},
 
 		{"an update", "update", "status", checkManager, nil, states{ready}, "may only patch"},
+		{"a deactivation for good", "patch", "", checkManager, nil, states{inactive}, "without saying until when"},
+		{"an activation against the user", "patch", "", checkManager, states{inactive}, nil, "somebody else deactivated"},
+		{"a yield without quota", "patch", "", checkManager, states{noQuota}, states{noQuota, inactive, sleeping}, "has no quota"},
 		{"a label", "patch", "", checkManager, nil, states{labelled}, "more than its annotation"},
 		{"another's check", "patch", "status", checkManager, nil, states{foreign}, "the entry of check multikueue"},
 		{"a removed check", "patch", "status", checkManager, states{removed}, nil, "adds or removes an entry"},

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,7 +37,7 @@ func (r Rules) judge(e *event, before *kueue.Workload) string {
 	case before.ResourceVersion == after.ResourceVersion: // it changed nothing
 		return ""
 	case e.Object.Subresource == "" && e.manager() == checkManager:
-		return onlyAnnotation(before, after)
+		return r.own(e, before, after)
 	case e.Object.Subresource != "status":
 		return "it writes as " + e.manager() + " to the workload itself"
 	case e.manager() == checkManager:
@@ -47,20 +48,38 @@ func (r Rules) judge(e *event, before *kueue.Workload) string {
 	return "it writes the status as " + e.manager()
 }
 
-// onlyAnnotation may differ.
-func onlyAnnotation(before, after *kueue.Workload) string {
+// own annotation may differ, and with it spec.active: a workload that yields
+// sleeps, and the annotation says until when.
+func (r Rules) own(e *event, before, after *kueue.Workload) string {
 	a, b := before.DeepCopy(), after.DeepCopy()
+	slept, sleeps := asleep(a), asleep(b)
+	switch {
+	case active(a) && !active(b) && (slept || !sleeps):
+		return "it deactivates without saying until when"
+	case !active(a) && active(b) && (!slept || sleeps):
+		return "it activates what somebody else deactivated"
+	case active(a) && !active(b):
+		if why := r.state(e, before, false); why != "" {
+			return why
+		}
+	}
 	for _, w := range []*kueue.Workload{a, b} {
 		delete(w.Annotations, annotation)
 		if len(w.Annotations) == 0 {
 			w.Annotations = nil
 		}
-		w.ResourceVersion, w.Generation = "", 0
+		w.ResourceVersion, w.Generation, w.Spec.Active = "", 0, nil
 	}
 	if !equality.Semantic.DeepEqual(a, b) {
 		return "it changes more than its annotation"
 	}
 	return ""
+}
+
+func active(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
+
+func asleep(wl *kueue.Workload) bool {
+	return strings.Contains(wl.Annotations[annotation], "sleepsUntil")
 }
 
 // check: only entries of our own, only of a workload that waits for them.
@@ -122,7 +141,7 @@ func (r Rules) state(e *event, before *kueue.Workload, repair bool) string {
 	switch {
 	case before.DeletionTimestamp != nil:
 		return "the workload is being deleted"
-	case before.Spec.Active != nil && !*before.Spec.Active:
+	case !active(before):
 		return "the workload is not active"
 	case apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadFinished):
 		return "the workload is finished"

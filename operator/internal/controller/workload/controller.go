@@ -117,7 +117,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.track(ctx, s)
 	var result reconcile.Result
+	left, err := r.wake(ctx, wl)
 	switch {
+	case left > 0 || err != nil:
+		result.RequeueAfter = left
 	case len(s.own) > 0:
 		result, err = r.gated(ctx, s)
 	case s.mk != "" && r.nominate:

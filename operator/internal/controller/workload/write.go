@@ -40,9 +40,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 		return nil
 	}
 	if d.State == gate.Retry {
-		if _, err := r.annotate(ctx, s.wl, dispatch.Yielded(r.now())); err != nil {
-			return err
-		}
+		return r.yield(ctx, s, d, dispatch)
 	}
 	if d.State == gate.Ready && len(s.updates) > 0 {
 		if _, err := r.annotate(ctx, s.wl, dispatch.Begin(d.Order[:1], d.Message, r.now())); err != nil {
@@ -104,9 +102,6 @@ func applied(entry kueue.AdmissionCheckState) (map[string]any, error) {
 	fields := map[string]any{
 		"name": string(entry.Name), "state": string(entry.State), "message": entry.Message,
 		"lastTransitionTime": entry.LastTransitionTime.UTC().Format(time.RFC3339),
-	}
-	if entry.State == kueue.CheckStateRetry {
-		fields["requeueAfterSeconds"] = int64(0)
 	}
 	if len(entry.PodSetUpdates) == 0 {
 		return fields, nil

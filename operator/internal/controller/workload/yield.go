@@ -1,0 +1,60 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// yield gives the workload's quota to others: it sleeps for a moment, deactivated,
+// for one that is merely evicted would be back before Kueue looks at the others.
+// When to wake it stands in the same write, so that no restart forgets it.
+func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
+	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(r.now())); err != nil {
+		return err
+	}
+	r.tracks.setReason(s.wl.UID, d.Reason)
+	r.event(s.wl, false, d.Reason, d.Message)
+	return nil
+}
+
+// wake a workload that yielded, and say how long it still sleeps. One that
+// somebody else deactivated is left alone.
+func (r *Reconciler) wake(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+	if wl.Spec.Active == nil || *wl.Spec.Active || !wl.DeletionTimestamp.IsZero() {
+		return 0, nil
+	}
+	dispatch, err := gate.DecodeDispatch(wl.Annotations)
+	if err != nil || dispatch.SleepsUntil.IsZero() {
+		return 0, nil // what is wrong with an annotation is said when a decision needs it
+	}
+	if left := dispatch.SleepsUntil.Sub(r.now()); left > 0 {
+		return left, nil
+	}
+	return 0, r.setActive(ctx, wl, true, dispatch.Woken())
+}
+
+func (r *Reconciler) setActive(ctx context.Context, wl *kueue.Workload, active bool, d gate.Dispatch) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": wl.ResourceVersion,
+			"annotations":     map[string]string{v1alpha1.DispatchAnnotation: d.Encode()},
+		},
+		"spec": map[string]any{"active": active},
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.client.Patch(ctx, bare(wl, ""), client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
+		return fmt.Errorf("set spec.active to %t: %w", active, err)
+	}
+	return nil
+}
