@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
@@ -20,6 +23,7 @@ var lab *fleet.Fleet
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	log.SetLogger(logr.Discard()) // of the clients that watch
 	dir, err := os.MkdirTemp("", "plm")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

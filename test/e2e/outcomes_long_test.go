@@ -1,0 +1,205 @@
+//go:build e2e && long
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+func TestSmallJobBehindAnUnplaceableBigOneRuns(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	gateSpec(ctx, t, `{"onUnplaceable":{"mode":"Yield","yieldAfterSeconds":5}}`, `{"onUnplaceable":{"mode":"Wait"}}`)
+	queue{name: "narrow", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.make(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "big", Model: fleet.H100, GPUs: 16, Queue: "narrow"})
+	waits(ctx, t, "big", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
+	submit(ctx, t, fleet.Job{Name: "small", Model: fleet.H100, GPUs: 2, Queue: "narrow", Duration: 5 * time.Second})
+	runs(ctx, t, "small")
+	finishes(ctx, t, "small")
+	waits(ctx, t, "big", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
+}
+
+// The worker that the job is nominated to lacks its queue: another one gets it.
+func TestWorkerWithoutTheQueueIsNamedAndPassedOver(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	queue{name: "partial", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.make(ctx, t)
+	if _, err := lab.Worker("cluster2").Kubectl(ctx, "", "delete", "localqueue/partial", "-n", fleet.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	passedOver(ctx, t, "partial")
+}
+
+func TestWorkerWithoutQuotaIsNamedAndPassedOver(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	queue{name: "poor", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.make(ctx, t)
+	if err := lab.Worker("cluster2").Apply(ctx, fmt.Sprintf(queueYAML, "poor", 0, "Never", "")); err != nil {
+		t.Fatal(err)
+	}
+	passedOver(ctx, t, "poor")
+}
+
+// passedOver submits a job that only cluster2 has devices for at first, and that
+// cluster2's queue can't admit.
+func passedOver(ctx context.Context, t *testing.T, queue string) {
+	t.Helper()
+	others := []string{"cluster1-gpu0", "cluster1-gpu1", "cluster3-gpu0"}
+	for _, node := range others {
+		occupy(ctx, t, node[:8], node, 8)
+	}
+	free(ctx, t, "cluster1", fleet.H100, 0)
+	free(ctx, t, "cluster3", fleet.H100, 0)
+	submit(ctx, t, fleet.Job{Name: queue, Model: fleet.H100, GPUs: 2, Queue: queue})
+	sees(ctx, t, queue, "to be nominated to cluster2", func(v fleet.JobView) bool { return slices.Equal(v.Nominated, []string{"cluster2"}) })
+	for _, node := range others {
+		if err := lab.Vacate(ctx, node[:8], node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := runs(ctx, t, queue); got == "cluster2" {
+		t.Fatal("it runs where its queue can't admit it")
+	}
+	events, err := lab.Hub.Kubectl(ctx, "", "get", "events", "-n", fleet.Namespace, "-o", "jsonpath={range .items[?(@.regarding.name==\""+workload(ctx, t, queue)+"\")]}{.note}{\"\\n\"}{end}{range .items[*]}{.message}{\"\\n\"}{end}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, events, "cluster2 has not admitted it")
+}
+
+// Two operators; the leader dies in a burst, the other takes over.
+func TestLeaderDiesInABurst(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		after(t, func(ctx context.Context) error {
+			for _, name := range []string{"operator-a", "operator-b"} {
+				if err := lab.Programs().End(name, syscall.SIGTERM); err != nil {
+					return err
+				}
+			}
+			return lab.Programs().Restart(ctx, fleet.Operator)
+		})
+	})
+	if err := lab.StartReplica(ctx, "operator-a"); err != nil {
+		t.Fatal(err)
+	}
+	submit(ctx, t, fleet.Job{Name: "led", Model: fleet.H100, GPUs: 1})
+	led := runs(ctx, t, "led")
+	if err := lab.StartReplica(ctx, "operator-b"); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 8
+	for i := range jobs {
+		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("leader-%d", i), Model: fleet.H100, GPUs: 2})
+		if i == jobs/2 {
+			if err := lab.Programs().End("operator-a", syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	at := map[string]string{}
+	for i := range jobs {
+		name := fmt.Sprintf("leader-%d", i)
+		at[name] = runs(ctx, t, name)
+	}
+	at["led"] = led
+	for name, cluster := range at {
+		stillRuns(ctx, t, name, cluster)
+	}
+}
+
+// With --multikueue-dispatch=off Kueue's incremental dispatcher follows the order
+// of our configuration, and the gate still decides when.
+func TestStockDispatcherFollowsOurOrder(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	t.Cleanup(func() {
+		after(t, func(ctx context.Context) error {
+			if err := lab.Programs().End("operator-off", syscall.SIGTERM); err != nil {
+				return err
+			}
+			if err := lab.SetDispatcher(ctx, "plimsoll.dev/dispatcher"); err != nil {
+				return err
+			}
+			return lab.Programs().Restart(ctx, fleet.Operator)
+		})
+	})
+	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.SetDispatcher(ctx, "kueue.x-k8s.io/multikueue-dispatcher-incremental", "  incrementalDispatcherConfig: {stepSize: 1}"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.StartReplica(ctx, "operator-off", "--leader-elect=false", "--multikueue-dispatch=off"); err != nil {
+		t.Fatal(err)
+	}
+	for cluster, load := range map[string]float64{"cluster1": 0.99, "cluster2": 0.99, "cluster3": 0} {
+		if err := lab.SetLoad(cluster, load); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := lab.SetLoad(cluster, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var order []string
+	await(ctx, t, "the configuration's order to begin with cluster3", func(ctx context.Context) error {
+		out, err := lab.Hub.Kubectl(ctx, "", "get", "multikueueconfig", "plimsoll-gpu", "-o", "jsonpath={.spec.clusters[*]}")
+		if order = strings.Fields(out); err == nil && (len(order) != 3 || order[0] != "cluster3") {
+			err = fmt.Errorf("it is %v", order)
+		}
+		return err
+	})
+	submit(ctx, t, fleet.Job{Name: "stock", Model: fleet.H100, GPUs: 1})
+	if got := runs(ctx, t, "stock"); got != "cluster3" {
+		t.Fatalf("stock runs on %s, want cluster3, the first of %v", got, order)
+	}
+	submit(ctx, t, fleet.Job{Name: "stock-big", Model: fleet.H100, GPUs: 16})
+	waits(ctx, t, "stock-big", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
+}
+
+// Credentials by ClusterProfile: the gate makes MultiKueueClusters that name one,
+// and Kueue reaches the workers through it.
+func TestCredentialsByClusterProfile(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	t.Cleanup(func() {
+		after(t, func(ctx context.Context) error {
+			if err := recreateClusters(ctx, `{"type":"Secret","nameTemplate":"{cluster}-kubeconfig"}`); err != nil {
+				return err
+			}
+			return lab.SetDispatcher(ctx, "plimsoll.dev/dispatcher")
+		})
+	})
+	if err := lab.UseClusterProfiles(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := recreateClusters(ctx, `{"type":"ClusterProfile","nameTemplate":"{cluster}"}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range lab.Workers {
+		awaitCondition(ctx, t, "multikueuecluster/"+w.Name, "Active", "True")
+		ref, err := lab.Hub.Kubectl(ctx, "", "get", "multikueuecluster", w.Name, "-o", "jsonpath={.spec.clusterSource.clusterProfileRef.name}")
+		if err != nil || ref != w.Name {
+			t.Fatalf("%s is reached by ClusterProfile %q, %v", w.Name, ref, err)
+		}
+	}
+	submit(ctx, t, fleet.Job{Name: "by-profile", Model: fleet.H100, GPUs: 1})
+	runs(ctx, t, "by-profile")
+}
+
+// recreateClusters with other credentials: the gate makes what is missing.
+func recreateClusters(ctx context.Context, credentials string) error {
+	if _, err := lab.Hub.Kubectl(ctx, "", "patch", "placementgate/gpu", "--type=merge", "-p", `{"spec":{"multiKueue":{"credentials":`+credentials+`}}}`); err != nil {
+		return err
+	}
+	_, err := lab.Hub.Kubectl(ctx, "", "delete", "multikueuecluster", "--all")
+	return err
+}
