@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,12 +55,13 @@ func (e *exporter) scrape() string {
 	return response.Body.String()
 }
 
-// What a collection may cost: callsPerDevice for each, and besides callsPerTick and
-// one for each XID. In its first reading a device that tells its monitors is asked
-// for two calls more.
+// What a collection may cost: callsPerDevice for each, callsPerInstance for each that
+// MIG cut off it, and besides callsPerTick and one for each XID. In its first reading a
+// device that tells its monitors is asked for two calls more.
 const (
-	callsPerDevice = 21
-	callsPerTick   = 2 // how many devices there are, and what events
+	callsPerDevice   = 22
+	callsPerInstance = 9 // of which one is its memory
+	callsPerTick     = 2 // how many devices there are, and what events
 )
 
 func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {
@@ -85,6 +87,51 @@ func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {
 	}
 	if calls := f.get(wordCalls) - before; calls != 0 {
 		t.Errorf("ten scrapes made %d calls", calls)
+	}
+}
+
+// Ten scrapers are answered while a collection waits for a call.
+func TestScrapesDoNotWaitForCalls(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	for i := range 8 {
+		var seven []instance
+		for gi := range uint64(7) {
+			seven = append(seven, instance{1, 1, 10, gi + 1, 0})
+		}
+		f.cut(i, 0, seven...)
+	}
+	e := f.exporter(t, time.Minute)
+	e.tick(t)
+	before := f.get(wordCalls)
+	f.device(0, devState, stateHung)
+	collected := make(chan struct{})
+	go func() {
+		defer close(collected)
+		e.tick(t)
+	}()
+	var scrapers sync.WaitGroup
+	for range 10 {
+		scrapers.Go(func() {
+			for range 3 {
+				if n := strings.Count(e.scrape(), "\"} "); n < 2240 {
+					t.Errorf("%d series", n)
+				}
+			}
+		})
+	}
+	scrapers.Wait()
+	select {
+	case <-collected:
+		t.Error("the collection did not wait")
+	default:
+	}
+	f.unstall()
+	<-collected
+	if calls := f.get(wordCalls) - before; calls > 8*callsPerDevice+8*7*callsPerInstance+callsPerTick {
+		t.Errorf("%d calls for eight devices and their 56 instances", calls)
 	}
 }
 

@@ -12,21 +12,17 @@ var parts = map[device.Field]float64{
 	device.DRAMActive: 0.45, device.FP64Active: 0, device.FP32Active: 0.12, device.FP16Active: 0.05,
 }
 
-// Traffic at full utilisation, in bytes each second.
-const (
-	fullPCIe   = 12e9
-	fullNVLink = 180e9
-)
-
 // traffic of a device since it is there, in bytes.
 type traffic struct{ pcie, nvlink float64 }
 
 // activity is what the device's monitors tell of the last dt seconds.
-func (l *live) activity(r *device.Reading, dt float64, linked bool) {
-	for field, part := range parts {
-		r.Set(field, part*l.utilisation)
+func (l *live) activity(r *device.Reading, can product, dt float64, linked bool) {
+	if can.monitored {
+		for field, part := range parts {
+			r.Set(field, part*l.utilisation)
+		}
 	}
-	pcie, nvlink := fullPCIe*l.utilisation, fullNVLink*l.utilisation
+	pcie, nvlink := can.pcie*l.utilisation, can.nvlink*l.utilisation
 	l.moved.pcie += pcie * dt
 	l.moved.nvlink += nvlink * dt
 	r.Set(device.PCIeTx, pcie/4)
@@ -48,9 +44,9 @@ const (
 )
 
 // restraint is what limits the device, and whether it does.
-func (l *live) restraint(r *device.Reading, temperature float64) {
-	for field, watts := range map[device.Field]float64{device.PowerLimit: 700, device.PowerManagementLimit: 700,
-		device.PowerMin: 200, device.PowerMax: 700, device.PowerDefault: 700} {
+func (l *live) restraint(r *device.Reading, can product, temperature float64) {
+	for field, watts := range map[device.Field]float64{device.PowerLimit: can.limit, device.PowerManagementLimit: can.limit,
+		device.PowerMin: can.least, device.PowerMax: can.limit, device.PowerDefault: can.limit} {
 		r.Set(field, watts)
 	}
 	events := 0.0

@@ -218,8 +218,9 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 	}
 	dt := l.follow(target, now)
 	l.temperature = approach(l.temperature, 34+42*l.utilisation, dt, 8)
-	power := 70 + 610*l.utilisation
-	clock := 345 + 1635*math.Min(1, 2*l.utilisation)
+	can := productOf(d.Model)
+	power := can.idle + 0.97*(can.limit-can.idle)*l.utilisation
+	clock := can.slow + (can.fast-can.slow)*math.Min(1, 2*l.utilisation)
 	temperature := math.Min(105, l.temperature+state.Heat)
 	if temperature >= throttleAt {
 		l.hotNS += dt * 1e9
@@ -233,10 +234,10 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 		r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
 		r.Set(device.EncUtil, 0)
 		r.Set(device.DecUtil, 0)
-		l.activity(&r, dt, len(d.Links) > 0)
+		l.activity(&r, can, dt, len(d.Links) > 0)
 	}
 	r.Set(device.SMClock, math.Round(clock))
-	r.Set(device.MemClock, 2619)
+	r.Set(device.MemClock, can.memory)
 	r.Set(device.GPUTemp, math.Round(temperature))
 	r.Set(device.MemoryTemp, math.Round(temperature+8))
 	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
@@ -248,7 +249,7 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 	r.Set(device.CorrectableRemappedRows, 0)
 	r.Set(device.UncorrectableRemappedRows, 0)
 	r.Set(device.RowRemapFailure, 0)
-	l.restraint(&r, temperature)
+	l.restraint(&r, can, temperature)
 	return r
 }
 

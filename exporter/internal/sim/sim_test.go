@@ -184,3 +184,31 @@ func TestScenarioThermalThrottlesTheHotDevice(t *testing.T) {
 		}
 	}
 }
+
+// Which of a device's parts are active is told from Hopper on, as NVML does.
+func TestWhatAProductCanTell(t *testing.T) {
+	for model, want := range map[string]struct {
+		watts float64
+		tells bool
+	}{"NVIDIA L4": {72, false}, "NVIDIA A100-SXM4-80GB": {400, false}, "NVIDIA H100 80GB HBM3": {700, true}, "NVIDIA H200": {700, true}, "NVIDIA GB200": {700, true}} {
+		s := FromFile(write(t, strings.ReplaceAll(twoDevices, "NVIDIA L4", model)), func(string) bool { return true }, quiet)
+		devices, err := s.Devices(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		for i := range 20 {
+			s.now = func() time.Time { return start.Add(time.Duration(i) * time.Second) }
+			r, err := s.Read(t.Context(), devices[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit, _ := r.Get(device.PowerLimit)
+			power, _ := r.Get(device.PowerUsage)
+			_, tells := r.Get(device.TensorActive)
+			if limit != want.watts || power > limit || tells != want.tells {
+				t.Errorf("%s draws %g W of %g, and tells of its tensor cores %t", model, power, limit, tells)
+			}
+		}
+	}
+}
