@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,11 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // Questions of top, over the shipped recording rules.
@@ -38,9 +37,8 @@ type devices struct {
 
 func newTop(a *app) *cobra.Command {
 	var (
-		out        output
-		prometheus string
-		label      string
+		out output
+		q   asking
 	)
 	cmd := &cobra.Command{
 		Use:   "top",
@@ -52,26 +50,27 @@ that has the shipped recording rules, if --prometheus names one.`,
 		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := errors.Join(out.check(), q.access.check()); err != nil {
 				return err
 			}
-			rows, err := top(cmd.Context(), a, prometheus, label)
+			rows, err := top(cmd.Context(), a, &q)
 			if err != nil {
 				return err
 			}
 			if len(rows) == 0 {
 				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score: is there a ScoringPolicy that is Ready? (kubectl get scoringpolicies)")
 			}
-			return out.print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, prometheus != "", out.wide(), a.now()) })
+			return out.print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, q.url != "", out.wide(), a.now()) })
 		},
 	}
-	cmd.Flags().StringVar(&prometheus, "prometheus", "", "base URL of a Prometheus or Thanos to ask for free devices")
-	cmd.Flags().StringVar(&label, "cluster-label", "cluster", "label of the series that names the cluster")
+	cmd.Flags().StringVar(&q.url, "prometheus", "", "base URL of a Prometheus or Thanos to ask for free devices")
+	q.access.add(cmd.Flags())
+	completeSourceType(cmd)
 	out.add(cmd)
 	return cmd
 }
 
-func top(ctx context.Context, a *app, prometheus, label string) ([]topRow, error) {
+func top(ctx context.Context, a *app, q *asking) ([]topRow, error) {
 	c, _, err := a.connect()
 	if err != nil {
 		return nil, err
@@ -81,8 +80,8 @@ func top(ctx context.Context, a *app, prometheus, label string) ([]topRow, error
 		return nil, err
 	}
 	models := map[string]map[string]devices{}
-	if prometheus != "" {
-		if models, err = askDevices(ctx, prometheus, label, a.now()); err != nil {
+	if q.url != "" {
+		if models, err = askDevices(ctx, a, q); err != nil {
 			return nil, fmt.Errorf("--prometheus: %w", err)
 		}
 	}
@@ -95,21 +94,16 @@ func top(ctx context.Context, a *app, prometheus, label string) ([]topRow, error
 	return rows, nil
 }
 
-func askDevices(ctx context.Context, url, label string, now time.Time) (map[string]map[string]devices, error) {
-	if label == "" {
-		return nil, usagef("--cluster-label must not be empty")
-	}
-	client, err := query.New(query.Config{
-		Name: "top", URL: url, HTTP: config.DefaultHTTPClientConfig, Timeout: 15 * time.Second,
-		MaxConcurrency: 1, QueriesPerSecond: 10, MaxResponseBytes: 64 << 20, MaxSeries: 100000,
-	})
-	if err != nil {
+func askDevices(ctx context.Context, a *app, q *asking) (map[string]map[string]devices, error) {
+	t := &trial{}
+	if err := q.dial(a, t, nil, nil); err != nil {
 		return nil, err
 	}
-	defer client.Close()
+	defer t.source.Close()
+	label := t.info.ClusterLabel
 	models := map[string]map[string]devices{}
 	for _, expr := range []string{askFree, askTotal} {
-		answer, err := client.Query(ctx, fmt.Sprintf(expr, label), now)
+		answer, err := t.source.Query(ctx, fmt.Sprintf(expr, label), a.now())
 		if err != nil {
 			return nil, err
 		}
