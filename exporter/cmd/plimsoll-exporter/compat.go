@@ -30,7 +30,6 @@ var foreigns = []foreign{
 	{"hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", 0, false, "jobs outside Kubernetes are not mapped"},
 	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, false, "both forms of ids are understood"},
 	{"kubernetes-virtual-gpus", "KUBERNETES_VIRTUAL_GPUS", 0, true, "replicas are always mapped to their device"},
-	{"kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", 0, true, "claims are always mapped"},
 	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, true, "use --once"},
 	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, false, "use --once"},
 	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, false, "use --once"},

@@ -32,6 +32,7 @@ type options struct {
 	interval                         int
 	xidWindow, clockEventsWindow     int // ms
 	kubernetes, once, debug, strict  bool
+	claims                           bool
 	pprof                            bool
 	counters, logFormat, webConfig   string
 	seen                             string // of the counter file
@@ -69,6 +70,7 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("kubernetes-enable-pod-uid", "Put the UIDs of the pods that hold devices on dcgm-exporter's metrics. Asks the API server.").Envar("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID").BoolVar(&o.pods.uid)
 	app.Flag("kubernetes-pod-owners", "Expose plimsoll_pod_owner_info: which Job, JobSet, RayJob or PyTorchJob a pod belongs to. Asks the API server.").Envar("PLIMSOLL_KUBERNETES_POD_OWNERS").BoolVar(&o.pods.owners)
 	app.Flag("kubeconfig", "How to reach the API server from outside of a cluster.").Envar("KUBECONFIG").StringVar(&o.pods.kubeconfig)
+	app.Flag("kubernetes-enable-dra", "Devices that no device plugin has are handed out by claims (dynamic resources), also before the first claim is seen.").Envar("KUBERNETES_ENABLE_DRA").BoolVar(&o.claims)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas), process (by what their processes use; asks the API server for the pods' UIDs, and needs hostPID) or device (not at all: it is no pod's).").
@@ -159,6 +161,9 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.Named, 
 	pods, err := podmap.New(o.socket, strings.Split(strings.Join(o.resources, ","), ","))
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.claims {
+		pods.ExpectClaims()
 	}
 	sources, err := o.open(pods, log)
 	return pods, sources, err

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"slices"
+	"strings"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -32,6 +33,9 @@ func newCensus() *census {
 func (n *census) count(k *known, pods podmap.Map, held bool) {
 	d, mig := k.device, k.reading.MIG
 	resource, ok := resourceOf(pods, d)
+	if !ok && !mig {
+		resource, ok = claimable(pods, d)
+	}
 	if !ok {
 		n.absent += flag(!mig)
 		return
@@ -62,6 +66,19 @@ func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// claimable is the device class by whose name claims ask for the device, where claims
+// are how devices are handed out: the kubelet tells what a device plugin may hand out,
+// and nothing of that kind for claims.
+func claimable(pods podmap.Map, d device.Device) (class string, ok bool) {
+	switch {
+	case !pods.Claims || !strings.HasPrefix(d.Minor, "nvidia"):
+		return "", false
+	case d.Instance != nil:
+		return "mig.nvidia.com", true
+	}
+	return "gpu.nvidia.com", true
 }
 
 // replicated devices are handed out several times over.

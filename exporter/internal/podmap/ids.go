@@ -41,6 +41,7 @@ func claimed(r *podresources.ClaimResource, m *Map, use func(id, replica string)
 	if r.DriverName != "gpu.nvidia.com" {
 		return
 	}
+	m.Claims = true
 	name := claimedName.FindStringSubmatch(r.DeviceName)
 	if name == nil {
 		m.Unmapped[unknownForm]++

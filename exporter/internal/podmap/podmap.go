@@ -31,6 +31,8 @@ type Map struct {
 	Shared map[string]bool
 	// Replicas of a device that a holder has, by their names.
 	Replicas map[string]map[Holder][]string
+	// Claims are how the devices that no device plugin has are handed out.
+	Claims bool
 	// Unmapped device ids of a form that is not known, by how often they came.
 	Unmapped map[string]int
 }
@@ -41,9 +43,10 @@ type Poller struct {
 	conn      *grpc.ClientConn
 	resources func(name string) bool
 
-	mu   sync.RWMutex
-	last Map
-	err  error
+	mu     sync.RWMutex
+	claims bool // are used here, or were once
+	last   Map
+	err    error
 }
 
 // ErrUnknown says that the kubelet has not been asked, or did not answer.
@@ -83,6 +86,8 @@ func (p *Poller) Poll(ctx context.Context) error {
 	m, err := p.ask(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.claims = p.claims || m.Claims
+	m.Claims = p.claims
 	p.last, p.err = m, err
 	return err
 }
@@ -154,6 +159,10 @@ func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id, rep
 		use(id, replica)
 	}
 }
+
+// ExpectClaims says that devices are handed out by claims, before the first claim is
+// seen: the kubelet does not tell which ones there could be.
+func (p *Poller) ExpectClaims() { p.claims = true }
 
 // Last map; an error when the kubelet did not answer the last Poll.
 func (p *Poller) Last() (Map, error) {

@@ -151,10 +151,15 @@ func TestHoldersByPluginAndByClaim(t *testing.T) {
 			"nvidia2/mig-19-0-1": held("claims"), "nvidia4": held("share")},
 		Shared:   map[string]bool{"nvidia4": true, "nvidia9": true},
 		Replicas: map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
+		Claims:   true,
 		Unmapped: map[string]int{"unknown device id form": 1},
 	}
 	if diff := cmp.Diff(want, poll(t, p)); diff != "" {
 		t.Error(diff)
+	}
+	k.hold()
+	if !poll(t, p).Claims {
+		t.Error("claims are forgotten with the last one")
 	}
 }
 
