@@ -50,18 +50,25 @@ func (c *Collector) run(ctx context.Context, v *vendor) {
 		}
 		start := time.Now()
 		err := c.collect(ctx, v)
+		wait = pause(c.cfg.Interval, wait, err != nil && v.at.IsZero())
 		switch {
 		case err == nil:
-			said, wait = "", c.cfg.Interval
-		case v.at.IsZero():
-			wait = max(c.cfg.Interval, min(2*wait, time.Minute))
-		}
-		if err != nil && err.Error() != said {
+			said = ""
+		case err.Error() != said:
 			said = err.Error()
 			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.serving())
 		}
 		timer.Reset(max(0, wait-time.Since(start)))
 	}
+}
+
+// pause until the next collection: the interval, or twice the last pause where a
+// source has never been there.
+func pause(interval, last time.Duration, never bool) time.Duration {
+	if !never {
+		return interval
+	}
+	return max(interval, min(2*last, time.Minute))
 }
 
 // collect one vendor's devices, and publish what is known of all.

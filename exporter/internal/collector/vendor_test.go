@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
@@ -130,5 +132,23 @@ func TestASourceThatIsNotThereIsToldAndCostsNothing(t *testing.T) {
 	families, _ = f.collect(t)
 	if value(t, families, "plimsoll_exporter_source_up", "source", "one") != 1 || f.Healthy() != nil {
 		t.Error("one came, and nobody noticed")
+	}
+}
+
+func TestASourceThatWasNeverThereIsLookedForLessOften(t *testing.T) {
+	var got []time.Duration
+	last := 10 * time.Second
+	for range 4 {
+		last = pause(10*time.Second, last, true)
+		got = append(got, last)
+	}
+	if diff := cmp.Diff([]time.Duration{20 * time.Second, 40 * time.Second, time.Minute, time.Minute}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := pause(2*time.Minute, 2*time.Minute, true); got != 2*time.Minute {
+		t.Errorf("more often than devices that are there: %s", got)
+	}
+	if got := pause(10*time.Second, time.Minute, false); got != 10*time.Second {
+		t.Errorf("a driver that was unloaded is looked for after %s", got)
 	}
 }

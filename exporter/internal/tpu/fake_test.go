@@ -113,6 +113,7 @@ type libtpu struct {
 	dies     bool   // after it has listed its metrics
 	hangs    chan struct{}
 	asked    []string
+	alone    bool // the last question was for what this process alone has
 	server   *grpc.Server
 	ended    chan struct{}
 }
@@ -199,6 +200,7 @@ func (l *libtpu) answer(method string, in *dynamicpb.Message) (proto.Message, er
 	}
 	name := in.Get(in.Descriptor().Fields().ByName("metric_name")).String()
 	l.asked = append(l.asked, name)
+	l.alone = in.Get(in.Descriptor().Fields().ByName("skip_node_aggregation")).Bool()
 	if text := l.metrics[name]; text != "garbage" {
 		return message("MetricResponse", fmt.Sprintf("metric{name:%q %s}", name, text)), nil
 	}

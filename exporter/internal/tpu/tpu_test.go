@@ -131,6 +131,12 @@ func TestAProcessForEachChip(t *testing.T) {
 	if got := row(readings, device.DutyCycle); got != "10 20" {
 		t.Errorf("duty cycle %s", got)
 	}
+	if !a.alone || !b.alone {
+		t.Error("each process is asked for its neighbours' chips as well")
+	}
+	if read(t, source(host(t, "0x0063"), a.address)); a.alone {
+		t.Error("a process that speaks for the node is asked for its own chips only")
+	}
 }
 
 func TestWhatAServiceIsUpTo(t *testing.T) {

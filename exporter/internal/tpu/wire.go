@@ -170,6 +170,9 @@ func deviceOf(attribute []byte) (int64, error) {
 func ordinal(list []byte) (int64, error) {
 	device := int64(-1)
 	return device, eachField(list, func(f wireField) error {
+		if f.number != 1 {
+			return nil
+		}
 		key, value := "", []byte(nil)
 		err := eachField(f.bytes, func(f wireField) error {
 			switch f.number {
