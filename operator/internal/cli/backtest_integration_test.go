@@ -23,16 +23,22 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// program of the lab.
+var programs = map[string]string{}
+
+// program of the lab, looked up once.
 func program(t *testing.T, name string) string {
 	t.Helper()
+	if path := programs[name]; path != "" {
+		return path
+	}
 	cmd := exec.Command("go", "run", "./test/lab", "path", name)
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("find %s: %v", name, err)
 	}
-	return strings.TrimSpace(string(out))
+	programs[name] = strings.TrimSpace(string(out))
+	return programs[name]
 }
 
 // remember starts a Prometheus over the history of two days before now: c1 has 48 of 64

@@ -11,9 +11,9 @@ import (
 // progress is a line on a terminal that is written over. Elsewhere it is nothing.
 type progress struct{ to io.Writer }
 
-// progress on standard error, if that is a terminal.
+// progress on standard error, if that is a terminal that can go back to a line's start.
 func (a *app) progress() progress {
-	if file, ok := a.ErrOut.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file, ok := a.ErrOut.(*os.File); ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" {
 		return progress{file}
 	}
 	return progress{}

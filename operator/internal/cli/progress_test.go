@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+func TestProgressIsForTerminals(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{IOStreams: genericclioptions.IOStreams{ErrOut: file}}
+	p := a.progress()
+	p.show("half")
+	p.clear()
+	if info, err := file.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("a file was written %d bytes of progress (%v)", info.Size(), err)
+	}
+	var terminal bytes.Buffer
+	p = progress{&terminal}
+	p.show("%d%%", 50)
+	p.clear()
+	if got, want := terminal.String(), "\r\x1b[K50%\r\x1b[K"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
