@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -96,7 +95,7 @@ func (h *history) load(ctx context.Context, e expression, into *recorded, i, n i
 			h.notes[e.name+": "+w] = true
 		}
 		return nil
-	case !divisible(err):
+	case !query.Divisible(err):
 		return err
 	case n > 1:
 		h.window = min(h.window, (n+1)/2)
@@ -112,13 +111,6 @@ func (h *history) load(ctx context.Context, e expression, into *recorded, i, n i
 		return fmt.Errorf("it failed in %d rounds, first at %s: %w", n, moment(failures[0].at), failures[0].err)
 	}
 	return nil
-}
-
-// divisible says that a shorter range may be answered: it is too large, or can't be
-// evaluated at some time in it.
-func divisible(err error) bool {
-	var e *query.Error
-	return errors.As(err, &e) && (e.Reason == query.ReasonTooLarge || e.Reason == query.ReasonBadQuery && e.Status != 400)
 }
 
 // query is a query.Func. Each expression must be asked for later times only.

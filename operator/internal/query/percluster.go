@@ -53,11 +53,12 @@ func (c *Client) queryEach(ctx context.Context, expr string, at time.Time) (Answ
 }
 
 // rangeEach is Range where each cluster has its own endpoint. One that fails is told
-// in a warning.
-func (c *Client) rangeEach(ctx context.Context, ask func(base string) (History, error)) (History, error) {
+// in a warning, unless it may answer a part of the range.
+func (c *Client) rangeEach(ctx context.Context, divisible bool, ask func(base string) (History, error)) (History, error) {
 	var (
-		mu  sync.Mutex
-		all History
+		mu      sync.Mutex
+		all     History
+		tooMuch error
 	)
 	failed, err := c.each(ctx, func(cluster string) error {
 		base, err := Endpoint(c.cfg.URLTemplate, cluster)
@@ -77,8 +78,14 @@ func (c *Client) rangeEach(ctx context.Context, ask func(base string) (History, 
 		}
 		all.Warnings = append(all.Warnings, one.Warnings...)
 		all.Infos = append(all.Infos, one.Infos...)
+		if divisible && Divisible(err) {
+			tooMuch = err
+		}
 		return err
 	})
+	if tooMuch != nil {
+		return History{}, tooMuch
+	}
 	for _, cluster := range slices.Sorted(maps.Keys(failed)) {
 		all.Warnings = append(all.Warnings, cluster+": "+failed[cluster])
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,9 +43,16 @@ func (c *Client) Range(ctx context.Context, expr string, start, end time.Time, s
 	}
 	ask := func(base string) (History, error) { return tell(ctx, c, base, "/api/v1/query_range", form, c.history) }
 	if c.cfg.URLTemplate != "" {
-		return c.rangeEach(ctx, ask)
+		return c.rangeEach(ctx, start.Before(end), ask)
 	}
 	return ask(c.cfg.URL)
+}
+
+// Divisible says that a shorter range may be answered: it is too large, or can't be
+// evaluated at some time in it.
+func Divisible(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Reason == ReasonTooLarge || e.Reason == ReasonBadQuery && e.Status != http.StatusBadRequest)
 }
 
 // LabelValues of the series that any of the selectors matched between start and end,

@@ -94,3 +94,33 @@ func TestRangeHidesSecrets(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestRangeOfEachCluster(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/down"):
+			w.WriteHeader(http.StatusForbidden)
+		case strings.HasPrefix(r.URL.Path, "/small") && r.FormValue("start") != r.FormValue("end"):
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		default:
+			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`)
+		}
+	})
+	c := newClient(t, Config{URLTemplate: url + "/{cluster}", ClusterLabel: "cluster"})
+	ask := func(end time.Time, clusters ...string) (History, error) {
+		return c.Range(ForClusters(context.Background(), clusters), "up", at, end, time.Second)
+	}
+	h, err := ask(at.Add(time.Minute), "up", "down")
+	if err != nil || len(h.Series) != 1 || h.Series[0].Labels["cluster"] != "up" || len(h.Warnings) != 1 || !strings.HasPrefix(h.Warnings[0], "down: Unauthorized") {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if _, err := ask(at.Add(time.Minute), "up", "small"); !Divisible(err) {
+		t.Errorf("a range that one endpoint can't answer at once: %v", err)
+	}
+	if h, err := ask(at, "up", "small"); err != nil || len(h.Series) != 2 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if _, err := ask(at, "down"); ReasonOf(err) != ReasonUnauthorized {
+		t.Errorf("none answered: %v", err)
+	}
+}
