@@ -194,6 +194,9 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	if phase == gate.PhaseWait {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
+	if r.tracks.late(s.wl.UID, dispatch.Attempt) {
+		r.metrics.mispredicted(g.Name)
+	}
 	facts := r.facts(ctx, s, &g.Spec)
 	answers, fleet := r.ask.answers(ctx, g, facts)
 	list := candidates(s, g, answers)
@@ -218,7 +221,6 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 		r.ledger.Undo(added)
 		return reconcile.Result{}, err
 	}
-	r.metrics.mispredicted(g.Name)
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 

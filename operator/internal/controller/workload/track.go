@@ -18,10 +18,22 @@ type tracks struct {
 	uids    map[types.NamespacedName]types.UID
 	running map[types.UID]gate.Entry
 	reasons map[types.UID]string
+	lates   map[types.UID]int
 }
 
 func newTracks() *tracks {
-	return &tracks{uids: map[types.NamespacedName]types.UID{}, running: map[types.UID]gate.Entry{}, reasons: map[types.UID]string{}}
+	return &tracks{uids: map[types.NamespacedName]types.UID{}, running: map[types.UID]gate.Entry{}, reasons: map[types.UID]string{}, lates: map[types.UID]int{}}
+}
+
+// late records that an attempt was not admitted in time, and says whether that is news.
+func (t *tracks) late(uid types.UID, attempt int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lates[uid] >= attempt {
+		return false
+	}
+	t.lates[uid] = attempt
+	return true
 }
 
 func (t *tracks) reason(uid types.UID) string {
@@ -70,6 +82,7 @@ func (t *tracks) forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.reasons, t.uids[key])
+	delete(t.lates, t.uids[key])
 	delete(t.uids, key)
 }
 
