@@ -202,7 +202,8 @@ type OnUnplaceable struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
-	// GiveUpAfterSeconds rejects the workload for good; only where it is set.
+	// GiveUpAfterSeconds without a place reject the workload for good; only where it is
+	// set, and never because metrics or the gate are at fault.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`

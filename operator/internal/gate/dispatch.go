@@ -24,8 +24,10 @@ type Dispatch struct {
 	// Ever nominated, over all attempts.
 	Ever      []string  `json:"ever,omitempty"`
 	WidenedAt time.Time `json:"widenedAt,omitzero"`
-	LastYield time.Time `json:"lastYield,omitzero"`
-	Yields    int       `json:"yields,omitempty"`
+	// UnplacedSince is when it first found no place, if it has yielded since.
+	UnplacedSince time.Time `json:"unplacedSince,omitzero"`
+	LastYield     time.Time `json:"lastYield,omitzero"`
+	Yields        int       `json:"yields,omitempty"`
 	// SleepsUntil is when a workload that yielded is activated again; zero = awake.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	Reason      string    `json:"reason,omitempty"`
@@ -56,7 +58,7 @@ func (d Dispatch) Encode() string {
 // Begin a new attempt with these clusters.
 func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatch {
 	d.Attempt++
-	d.NominatedAt, d.WidenedAt = now.UTC().Truncate(time.Millisecond), time.Time{}
+	d.NominatedAt, d.WidenedAt, d.UnplacedSince = now.UTC().Truncate(time.Millisecond), time.Time{}, time.Time{}
 	d.Nominated, d.Reason = slices.Clone(clusters), reason
 	d.Ever = union(d.Ever, clusters)
 	return d
@@ -75,8 +77,11 @@ func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatc
 // told to (SchedulerLongRequeueInterval).
 const YieldSleep = 15 * time.Second
 
-// Yielded records that quota was given back.
-func (d Dispatch) Yielded(now time.Time) Dispatch {
+// Yielded records that quota was given back, held without a place since then.
+func (d Dispatch) Yielded(since, now time.Time) Dispatch {
+	if d.UnplacedSince.IsZero() {
+		d.UnplacedSince = since.UTC()
+	}
 	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), ReasonYield
 	d.SleepsUntil = d.LastYield.Add(YieldSleep)
 	d.Yields++

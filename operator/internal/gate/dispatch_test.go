@@ -13,7 +13,7 @@ import (
 func TestDispatchRoundTrip(t *testing.T) {
 	d := Dispatch{}.Begin([]string{"cluster2"}, "room", t0).
 		Widen([]string{"cluster2", "cluster1"}, "late", t0.Add(30*time.Second)).
-		Yielded(t0.Add(time.Hour)).
+		Yielded(t0.Add(time.Hour), t0.Add(time.Hour)).
 		Begin([]string{"cluster3"}, "again", t0.Add(2*time.Hour))
 	got, err := DecodeDispatch(map[string]string{v1alpha1.DispatchAnnotation: d.Encode()})
 	if err != nil {
@@ -107,8 +107,14 @@ func TestUnplaceable(t *testing.T) {
 		{"the pause grows", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-9 * time.Minute)}, time.Hour, true, Pending},
 		{"and ends", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-10 * time.Minute)}, time.Hour, true, Retry},
 		{"gives up only if asked", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom, Dispatch{}, time.Hour, false, Rejected},
+		{"not before its time", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom, Dispatch{}, time.Minute, false, Pending},
+		{"yields count as one wait", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom,
+			Dispatch{}.Yielded(t0.Add(-2*time.Hour), t0.Add(-time.Hour)), time.Minute, false, Rejected},
+		{"which ends with a place", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom,
+			Dispatch{}.Yielded(t0.Add(-2*time.Hour), t0.Add(-time.Hour)).Begin(nil, "", t0), time.Minute, false, Pending},
+		{"never because the gate itself is at fault", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonGateNotReady, Dispatch{}, time.Hour, false, Pending},
 	} {
-		d := Unplaceable(Decision{State: Pending, Reason: tc.reason}, tc.rule, tc.dispatch, tc.waiting, time.Hour, tc.others, t0)
+		d := Unplaceable(Decision{State: Pending, Reason: tc.reason}, tc.rule, tc.dispatch, tc.waiting, tc.others, t0)
 		if d.State != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.name, d.State, tc.want)
 		}

@@ -22,13 +22,17 @@ func YieldPause(yields int) time.Duration {
 
 // Unplaceable turns a Pending decision into what the gate asks for: waiting,
 // giving quota back for others, or giving up. waiting is how long the workload
-// has held quota without a place, known how long it exists; others says whether
-// another workload is pending for the same quota.
-func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, waiting, known time.Duration, others bool, now time.Time) Decision {
-	if d.State != Pending || d.Reason == ReasonNoMetrics || d.Reason == ReasonStale {
+// has held quota without a place; others says whether another workload is
+// pending for the same quota. Where the metrics or the gate are at fault it waits.
+func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, waiting time.Duration, others bool, now time.Time) Decision {
+	if d.State != Pending || d.Reason == ReasonNoMetrics || d.Reason == ReasonStale || d.Reason == ReasonGateNotReady {
 		return d
 	}
-	if rule.GiveUpAfterSeconds != nil && known >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {
+	unplaced := waiting
+	if !dispatch.UnplacedSince.IsZero() {
+		unplaced = now.Sub(dispatch.UnplacedSince)
+	}
+	if rule.GiveUpAfterSeconds != nil && unplaced >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {
 		d.State, d.Reason = Rejected, ReasonGaveUp
 		d.Message = Truncate("gave up: " + d.Message)
 		return d

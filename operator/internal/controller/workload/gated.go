@@ -155,8 +155,7 @@ func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d
 		}
 	}
 	waiting := now.Sub(s.check().LastTransitionTime.Time)
-	known := now.Sub(s.wl.CreationTimestamp.Time)
-	return gate.Unplaceable(d, rule, dispatch, waiting, known, others, now), nil
+	return gate.Unplaceable(d, rule, dispatch, waiting, others, now), nil
 }
 
 // nominateAgain what somebody took off the list: a cluster that was revoked after

@@ -18,7 +18,7 @@ import (
 // for one that is merely evicted would be back before Kueue looks at the others.
 // When to wake it stands in the same write, so that no restart forgets it.
 func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
-	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(r.now())); err != nil {
+	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(s.check().LastTransitionTime.Time, r.now())); err != nil {
 		return err
 	}
 	r.tracks.setReason(s.wl.UID, d.Reason)
