@@ -20,16 +20,13 @@ type foreign struct {
 
 var foreigns = []foreign{
 	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', false, "there is no host engine: devices are read through NVIDIA's driver library"},
-	{"devices", "DCGM_EXPORTER_DEVICES_STR", 'd', false, "every device of the node is exposed"},
 	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', false, "NVSwitches are not exposed"},
 	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "processors are not exposed"},
 	{"configmap-data", "DCGM_EXPORTER_CONFIGMAP_DATA", 'm', false, "mount the ConfigMap and name its file with --collectors"},
 	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
 	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
 	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},
-	{"hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", 0, false, "jobs outside Kubernetes are not mapped"},
 	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, false, "both forms of ids are understood"},
-	{"kubernetes-virtual-gpus", "KUBERNETES_VIRTUAL_GPUS", 0, true, "replicas are always mapped to their device"},
 	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, true, "use --once"},
 	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, false, "use --once"},
 	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, false, "use --once"},

@@ -105,14 +105,14 @@ func TestWindowsOfCountedEvents(t *testing.T) {
 }
 
 func TestOptionsWithoutMeaningAreWarnedOfOnce(t *testing.T) {
-	t.Setenv("DCGM_EXPORTER_DEVICES_STR", "f")
+	t.Setenv("DCGM_EXPORTER_CPU_DEVICES_STR", "f")
 	o, err := parse(t, "-r", "localhost:5555")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	o.foreign.warn(slog.New(slog.NewTextHandler(&out, nil)))
-	if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "--remote-hostengine-info") || !strings.Contains(text, "--devices") {
+	if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "--remote-hostengine-info") || !strings.Contains(text, "--cpu-devices") {
 		t.Errorf("%s", text)
 	}
 }

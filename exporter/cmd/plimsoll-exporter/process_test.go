@@ -257,8 +257,8 @@ func TestHealthFollowsTheDriver(t *testing.T) {
 }
 
 func TestLogInJSONParses(t *testing.T) {
-	p := start(t, command(t, "--source=sim", "--log-format=json", "--devices=f", "--debug"))
-	p.says(regexp.MustCompile("--devices"))
+	p := start(t, command(t, "--source=sim", "--log-format=json", "--cpu-devices=f", "--debug"))
+	p.says(regexp.MustCompile("--cpu-devices"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for line := range strings.Lines(p.log.String()) {

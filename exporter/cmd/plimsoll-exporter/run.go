@@ -37,7 +37,7 @@ type options struct {
 	counters, logFormat, webConfig   string
 	seen                             string // of the counter file
 	output                           string // of doctor: text or json
-	attribution                      string
+	attribution, jobs, shown         string
 	pods                             podOptions
 	systemdSocket                    bool
 	labels                           collector.Labels
@@ -71,6 +71,10 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("kubernetes-pod-owners", "Expose plimsoll_pod_owner_info: which Job, JobSet, RayJob or PyTorchJob a pod belongs to. Asks the API server.").Envar("PLIMSOLL_KUBERNETES_POD_OWNERS").BoolVar(&o.pods.owners)
 	app.Flag("kubeconfig", "How to reach the API server from outside of a cluster.").Envar("KUBECONFIG").StringVar(&o.pods.kubeconfig)
 	app.Flag("kubernetes-enable-dra", "Devices that no device plugin has are handed out by claims (dynamic resources), also before the first claim is seen.").Envar("KUBERNETES_ENABLE_DRA").BoolVar(&o.claims)
+	app.Flag("kubernetes-virtual-gpus", "A series for each replica of a shared device, with its name as vgpu and the whole device's value. A sum over them exceeds the device; plimsoll_pod_device_* do not.").Envar("KUBERNETES_VIRTUAL_GPUS").BoolVar(&o.labels.VirtualGPUs)
+	app.Flag("hpc-job-mapping-dir", "Folder with a file for each device, named by its number, with a job on each line; they become hpc_job.").Envar("DCGM_HPC_JOB_MAPPING_DIR").StringVar(&o.jobs)
+	app.Flag("devices", "Devices that have dcgm-exporter's metrics: f (all, and MIG instances), g[:NUMBERS] (whole devices), i[:NUMBERS] (instances, by the numbers of their devices), such as g:0,2-4.").
+		Short('d').Envar("DCGM_EXPORTER_DEVICES_STR").Default("f").StringVar(&o.shown)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas), process (by what their processes use; asks the API server for the pods' UIDs, and needs hostPID) or device (not at all: it is no pod's).").
@@ -103,6 +107,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
 	config := o.config(log)
+	if o.jobs != "" {
+		config.Jobs = (&jobMap{folder: o.jobs, log: log}).of
+	}
 	watched, err := o.watchPods(ctx, &config, log)
 	if err != nil {
 		return err
@@ -157,6 +164,10 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.Named, 
 	}
 	if !o.kubernetes {
 		o.socket = ""
+	}
+	var err error
+	if o.labels.Devices, err = collector.ParseDevices(o.shown); err != nil {
+		return nil, nil, fmt.Errorf("--devices %w", err)
 	}
 	pods, err := podmap.New(o.socket, strings.Split(strings.Join(o.resources, ","), ","))
 	if err != nil {

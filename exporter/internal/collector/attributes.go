@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
@@ -19,15 +20,70 @@ type Pods interface {
 
 var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// attributes of a holder, sorted by name as dcgm-exporter's are. A pod label whose
-// name is taken already is left out.
-func (c *Collector) attributes(h podmap.Holder) []label {
-	values := map[string]string{"container": h.Container, "namespace": h.Namespace, "pod": h.Pod}
-	if c.cfg.Labels.OldNamespace {
-		values = map[string]string{"container_name": h.Container, "pod_namespace": h.Namespace, "pod_name": h.Pod}
+// seat is what one series of a device is of: one holder, one replica and one job, as
+// far as there are such.
+type seat struct {
+	holder    *podmap.Holder
+	vgpu, job string
+}
+
+// seats of a device. Replicas have one each where virtual GPUs are asked for, and a
+// job outside of Kubernetes has one beside every holder.
+func (c *Collector) seats(d device.Device, whom []podmap.Holder, pods podmap.Map) []seat {
+	var out []seat
+	for _, h := range whom {
+		var replicas []string
+		for _, name := range d.Names() {
+			replicas = append(replicas, pods.Replicas[name][h]...)
+		}
+		if !c.cfg.Labels.VirtualGPUs || len(replicas) == 0 {
+			replicas = []string{""}
+		}
+		slices.Sort(replicas)
+		for _, vgpu := range replicas {
+			out = append(out, seat{holder: &h, vgpu: vgpu})
+		}
 	}
-	if c.cfg.Pods != nil {
-		c.describe(values, h)
+	var jobs []string
+	if c.cfg.Jobs != nil {
+		jobs = c.cfg.Jobs(d)
+	}
+	if len(jobs) == 0 {
+		return out
+	}
+	if len(out) == 0 {
+		out = []seat{{}}
+	}
+	var both []seat
+	for _, s := range out {
+		for _, job := range jobs {
+			both = append(both, seat{s.holder, s.vgpu, job})
+		}
+	}
+	return both
+}
+
+// attributes of a series, sorted by name as dcgm-exporter's are. A pod label whose
+// name is taken already is left out.
+func (c *Collector) attributes(s seat) []label {
+	values := map[string]string{}
+	if s.vgpu != "" {
+		values["vgpu"] = s.vgpu
+	}
+	if s.job != "" {
+		values["hpc_job"] = s.job
+	}
+	if h := s.holder; h != nil {
+		names := []string{"container", "namespace", "pod"}
+		if c.cfg.Labels.OldNamespace {
+			names = []string{"container_name", "pod_namespace", "pod_name"}
+		}
+		for i, value := range []string{h.Container, h.Namespace, h.Pod} {
+			values[names[i]] = value
+		}
+		if c.cfg.Pods != nil {
+			c.describe(values, *h)
+		}
 	}
 	var out []label
 	for _, name := range slices.Sorted(maps.Keys(values)) {

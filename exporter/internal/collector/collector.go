@@ -30,6 +30,8 @@ type Config struct {
 	Labels   Labels
 	Pods     Pods // nil where the API server is not asked
 	Owners   bool // of pods, where Pods tells them
+	// Jobs outside of Kubernetes that have a device; nil where none are mapped.
+	Jobs func(d device.Device) []string
 	// PodOf a process by its id on the host; nil where that can't be told.
 	PodOf func(pid int) (namespace, name string, ok bool)
 	// Attribution of what several pods use up of one device; BySplit by default.
@@ -51,6 +53,8 @@ type Labels struct {
 	OldNamespace  bool                  // container_name, pod_namespace and pod_name
 	PodUID        bool                  // where Pods tells it
 	PodLabel      func(key string) bool // which of the pod's labels are written; nil for none
+	VirtualGPUs   bool                  // a series for each replica, with its name as vgpu, and the device's whole value
+	Devices       Devices               // that have dcgm-exporter's metrics
 }
 
 // Collector reads each vendor's Source into one set of families.

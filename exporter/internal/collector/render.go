@@ -58,7 +58,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	held := holders(pods, devices)
 	for _, d := range devices {
 		k := c.known[d.UUID]
-		c.renderDevice(p, now, s, k, held)
+		c.renderDevice(p, now, s, k, pods, held)
 		c.renderOwn(p, now, k, held[d.UUID])
 		c.renderShares(p, k, pods, podErr)
 		c.renderTPU(p, k, held[d.UUID])
@@ -73,21 +73,24 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 // renderDevice writes dcgm-exporter's metrics: one series, or one for each
 // container that holds the device. What the holders of a device use up together
 // stands once and names none of them, so that no sum counts it twice.
-func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, held map[string][]podmap.Holder) {
+func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, pods podmap.Map, held map[string][]podmap.Holder) {
 	parts, first := sameGI(k)
 	if !first {
 		return
 	}
-	whom := holdersOf(parts, held)
-	labelSets := []labelText{text(c.dcgm(s, k.device, nil))}
-	for _, h := range whom {
-		labelSets = append(labelSets, text(c.dcgm(s, k.device, &h)))
+	if !c.cfg.Labels.Devices.shows(k.device) {
+		return
 	}
-	together := labelSets[:1]
-	if len(whom) > 0 {
-		labelSets = labelSets[1:]
+	seats := c.seats(k.device, holdersOf(parts, held), pods)
+	together := []labelText{text(c.dcgm(s, k.device, seat{}))}
+	labelSets := together
+	if len(seats) > 0 {
+		labelSets = nil
 	}
-	if len(whom) == 1 {
+	for _, one := range seats {
+		labelSets = append(labelSets, text(c.dcgm(s, k.device, one)))
+	}
+	if len(seats) == 1 || c.cfg.Labels.VirtualGPUs { // dcgm-exporter's way with virtual GPUs is to repeat
 		together = labelSets
 	}
 	for _, f := range s.fields {
@@ -114,7 +117,7 @@ func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, 
 	}
 }
 
-func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []label {
+func (c *Collector) dcgm(s *selection, d device.Device, one seat) []label {
 	options, model := c.cfg.Labels, d.Model
 	if options.ReplaceBlanks {
 		model = Model(model)
@@ -135,10 +138,7 @@ func (c *Collector) dcgm(s *selection, d device.Device, h *podmap.Holder) []labe
 	if s.driver && d.Driver != "" {
 		labels = append(labels, pairs([]string{driverVersion}, []string{d.Driver})...)
 	}
-	if h != nil {
-		labels = append(labels, c.attributes(*h)...)
-	}
-	return labels
+	return append(labels, c.attributes(one)...)
 }
 
 // id are the values of deviceLabels.
