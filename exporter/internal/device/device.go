@@ -73,6 +73,10 @@ const (
 	NVLinkTx                               // bytes of data since the driver was loaded
 	NVLinkRx                               // bytes of data since the driver was loaded
 	NVLinkBandwidth                        // MB/s, both directions
+	NVLinkFlitErrors                       // count of flow-control CRC errors since the driver was loaded
+	NVLinkDataErrors                       // count of data CRC errors
+	NVLinkReplays                          // count
+	NVLinkRecoveries                       // count
 	PCIeTxBytes                            // bytes since the driver was loaded
 	PCIeRxBytes                            // bytes since the driver was loaded
 	PCIeTx                                 // B/s

@@ -88,6 +88,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		device.FBTotal: 81559, device.FBUsedRatio: 1000.0 / 81000,
 		device.ECCSingleVolatile: 3e9 + 2, device.ECCDoubleVolatile: 4e9 + 2, device.ECCSingleAggregate: 5e9 + 2, device.ECCDoubleAggregate: 6e9 + 2,
 		device.RetiredSingle: 29e9 + 2, device.RetiredDouble: 30e9 + 2, device.RetiredPending: 31e9 + 2,
+		device.NVLinkFlitErrors: 38e9 + 2, device.NVLinkDataErrors: 45e9 + 2, device.NVLinkReplays: 52e9 + 2, device.NVLinkRecoveries: 59e9 + 2,
 		device.PowerViolation: 74e9 + 2, device.ThermalViolation: 75e9 + 2, device.SyncBoostViolation: 76e9 + 2,
 		device.BoardLimitViolation: 77e9 + 2, device.LowUtilViolation: 78e9 + 2, device.ReliabilityViolation: 79e9 + 2,
 		device.SWThermalSlowdown: 251e9 + 2, device.HWThermalSlowdown: 252e9 + 2, device.HWPowerBrake: 253e9 + 2,

@@ -33,6 +33,9 @@ func (l *live) activity(r *device.Reading, can product, dt float64, linked bool)
 		r.Set(device.NVLinkBandwidth, math.Round(2*nvlink/1e6))
 		r.Set(device.NVLinkTx, math.Round(l.moved.nvlink))
 		r.Set(device.NVLinkRx, math.Round(l.moved.nvlink))
+		for _, field := range []device.Field{device.NVLinkFlitErrors, device.NVLinkDataErrors, device.NVLinkReplays, device.NVLinkRecoveries} {
+			r.Set(field, 0)
+		}
 	}
 }
 

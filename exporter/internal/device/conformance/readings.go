@@ -14,7 +14,8 @@ var counters = []device.Field{
 	device.ECCSingleVolatile, device.ECCDoubleVolatile, device.ECCSingleAggregate, device.ECCDoubleAggregate,
 	device.RetiredSingle, device.RetiredDouble, device.PowerViolation, device.ThermalViolation, device.SyncBoostViolation,
 	device.BoardLimitViolation, device.LowUtilViolation, device.ReliabilityViolation, device.SWThermalSlowdown,
-	device.HWThermalSlowdown, device.HWPowerBrake, device.NVLinkTx, device.NVLinkRx, device.PCIeTxBytes, device.PCIeRxBytes,
+	device.HWThermalSlowdown, device.HWPowerBrake, device.NVLinkTx, device.NVLinkRx, device.NVLinkFlitErrors, device.NVLinkDataErrors,
+	device.NVLinkReplays, device.NVLinkRecoveries, device.PCIeTxBytes, device.PCIeRxBytes,
 }
 
 // positive are what no device that works has none of: a 0 means that it can't tell.

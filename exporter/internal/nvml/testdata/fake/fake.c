@@ -357,7 +357,7 @@ static ret answer(dev d, struct field *f)
 	_Atomic uint64_t *w = of(d->n);
 	unsigned id = f->id, first = words[DRIVER] < 595 ? 251 : 269;
 	f->type = 3;
-	if ((id >= 3 && id <= 6) || (id >= 29 && id <= 31) || (id >= 74 && id <= 79) || (id >= first && id < first + 3)) {
+	if ((id >= 3 && id <= 6) || (id >= 29 && id <= 31) || id == 38 || id == 45 || id == 52 || id == 59 || (id >= 74 && id <= 79) || (id >= first && id < first + 3)) {
 		f->value.l = 1000000000ull * id + d->n;
 	} else if ((id >= 251 && id <= 253) || (id >= 269 && id <= 271)) {
 		f->value.l = 7;
