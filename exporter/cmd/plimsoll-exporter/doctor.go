@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
@@ -21,12 +23,15 @@ type finding struct {
 	err  error  // why it is missing
 	more string // what was seen
 
+	without string // why it is not given although nothing is amiss
+
 	absent bool // no device at all, of a source that need not be there
 }
 
 // doctor asks the node once and says what it gives.
 func (o *options) doctor(ctx context.Context) error {
-	pods, sources, err := o.prepare(slog.New(slog.DiscardHandler))
+	var warned bytes.Buffer
+	pods, sources, err := o.prepare(slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: untimed})))
 	if err != nil {
 		return err
 	}
@@ -34,7 +39,19 @@ func (o *options) doctor(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	holders := o.holders(ctx, pods) // first: what a TPU's runtime tells is of the chips that are held
-	return report(os.Stdout, o.output, append(inspect(ctx, sources), holders))
+	findings := append(inspect(ctx, sources), holders, inspectProcesses(o.pods.procfs))
+	for line := range strings.Lines(warned.String()) {
+		findings = append(findings, finding{what: "warning", err: errors.New(strings.TrimSpace(line))})
+	}
+	return report(os.Stdout, o.output, findings)
+}
+
+// untimed leaves of a log line what it says.
+func untimed(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // holders asks the kubelet.
@@ -47,7 +64,9 @@ func (o *options) holders(ctx context.Context, pods *podmap.Poller) finding {
 		f.err = fmt.Errorf("the kubelet's socket: %w; is its folder mounted?", f.err)
 		return f
 	}
-	f.err = pods.Poll(ctx)
+	if f.err = pods.Poll(ctx); f.err != nil {
+		f.err = fmt.Errorf("%w; may this user open %s, and is the kubelet running?", f.err, o.socket)
+	}
 	m, _ := pods.Last() // the error is the same
 	f.more = fmt.Sprintf("%d devices allocatable, %d held", len(m.Allocatable), len(m.Holders))
 	return f
@@ -84,19 +103,40 @@ func inspectOne(ctx context.Context, source collector.Named) []finding {
 		return inspectTPUs(ctx, what, source, devices)
 	}
 	findings := []finding{{what: what, more: fmt.Sprintf("%d, driver %s", len(devices), orNone(devices[0].Driver))}}
+	var answering []seen
 	said := ""
 	for _, d := range devices {
 		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
-		reading, err := source.Read(ctx, d)
+		reading, err := readTwice(ctx, source, d)
 		gives, lacks := collector.Coverage(reading)
 		f.err, f.more = err, fmt.Sprintf("gives %d of %d metrics", gives, gives+len(lacks))
+		if err == nil {
+			answering = append(answering, seen{d, reading})
+		}
 		if lack := strings.Join(lacks, " "); err == nil && lack != said {
 			f.more += "; it does not tell " + lack
 			said = lack
 		}
 		findings = append(findings, f)
 	}
-	return findings
+	has := func(string) bool { return true }
+	if library, ok := source.Source.(interface{ Has(symbol string) bool }); ok {
+		has = library.Has
+	}
+	return append(findings, inspectGroups(answering, has)...)
+}
+
+// readTwice tells also what is measured between two readings.
+func readTwice(ctx context.Context, source device.Source, d device.Device) (device.Reading, error) {
+	if reading, err := source.Read(ctx, d); err != nil {
+		return reading, err
+	}
+	select {
+	case <-ctx.Done():
+		return device.Reading{}, ctx.Err()
+	case <-time.After(150 * time.Millisecond): // GPM wants 100 at least
+		return source.Read(ctx, d)
+	}
 }
 
 func orNone(version string) string {
@@ -106,14 +146,15 @@ func orNone(version string) string {
 	return version
 }
 
-// MarshalJSON writes what, ok, and seen or missing.
+// MarshalJSON writes what, ok, and seen, missing, or why it is done without.
 func (f finding) MarshalJSON() ([]byte, error) {
 	out := struct {
 		What    string `json:"what"`
 		OK      bool   `json:"ok"`
 		Seen    string `json:"seen,omitempty"`
+		Without string `json:"without,omitempty"`
 		Missing string `json:"missing,omitempty"`
-	}{What: f.what, OK: f.err == nil, Seen: f.more}
+	}{What: f.what, OK: f.err == nil, Seen: f.more, Without: f.without}
 	if f.err != nil {
 		out.Seen, out.Missing = "", f.err.Error()
 	}
@@ -125,6 +166,9 @@ func report(out io.Writer, format string, findings []finding) error {
 	missing := 0
 	for _, f := range findings {
 		line := fmt.Sprintf("ok       %s: %s\n", f.what, f.more)
+		if f.without != "" {
+			line = fmt.Sprintf("without  %s: %s\n", f.what, f.without)
+		}
 		if f.err != nil {
 			missing++
 			line = fmt.Sprintf("missing  %s: %v\n", f.what, f.err)

@@ -17,7 +17,7 @@ func main() {
 	app := kingpin.New("plimsoll-exporter", "Exposes a node's GPUs, who holds them, and what is free.")
 	o := newOptions(app)
 	app.Command("serve", "Serve metrics until the end; what happens without a command.").Default()
-	doctor := app.Command("doctor", "Say what this node can and can't give, and why; exit 1 where something is missing.")
+	doctor := app.Command("doctor", "Say what this node can and can't give, and why. It ends with 0 when nothing is missing, 1 when something is, 2 when it was asked wrongly.")
 	doctor.Flag("output", "text or json; -o for short.").Default("text").EnumVar(&o.output, "text", "json")
 	command, err := app.Parse(normalise(app, os.Args[1:]))
 	if err != nil {

@@ -157,11 +157,12 @@ const (
 	driverDevices, driverDeviceWords                             = 64, 64
 )
 
-func newDriver(t testing.TB, devices int) *driver {
+func newDriver(t testing.TB, devices int, flags ...string) *driver {
 	t.Helper()
 	folder := t.TempDir()
 	d := &driver{t, filepath.Join(folder, "libnvidia-ml.so.1"), filepath.Join(folder, "control")}
-	out, err := exec.Command("gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o", d.library, "../../internal/nvml/testdata/fake/fake.c").CombinedOutput()
+	flags = append(flags, "-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o", d.library, "../../internal/nvml/testdata/fake/fake.c")
+	out, err := exec.Command("gcc", flags...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("compile the fake of NVIDIA's library: %v\n%s", err, out)
 	}

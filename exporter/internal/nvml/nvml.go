@@ -186,6 +186,9 @@ func (s *Source) hasAll(symbols []string) bool {
 	return !slices.ContainsFunc(symbols, func(symbol string) bool { return !s.has(symbol) })
 }
 
+// Has tells whether the library, once it is loaded, has a call.
+func (s *Source) Has(symbol string) bool { return s.has(symbol) }
+
 func (s *Source) has(symbol string) bool { return s.lib.Extensions().LookupSymbol(symbol) == nil }
 
 // reset forgets the library's state, so that the next Devices loads it anew.
