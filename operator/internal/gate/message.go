@@ -119,6 +119,9 @@ func others(verdicts []Verdict) string {
 func (v Verdict) Why() string {
 	switch v.Out {
 	case OutNone:
+		if v.QuotaUnknown {
+			return "can take it, as far as its queue has quota"
+		}
 	case OutUnusable:
 		return v.Detail
 	case OutScore:

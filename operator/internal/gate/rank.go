@@ -20,7 +20,7 @@ func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {
 		if len(tier) == 0 {
 			continue
 		}
-		slices.SortStableFunc(tier, func(a, b *Verdict) int {
+		slices.SortFunc(tier, func(a, b *Verdict) int {
 			return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(a.Cluster, b.Cluster))
 		})
 		if len(order) == 0 {
@@ -36,7 +36,8 @@ func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {
 
 // tiersOf splits by score; candidates of unknown score are the last tier.
 func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
-	var scored, unscored []*Verdict
+	scored := make([]*Verdict, 0, len(verdicts))
+	var unscored []*Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
@@ -47,7 +48,9 @@ func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 			unscored = append(unscored, v)
 		}
 	}
-	slices.SortStableFunc(scored, func(a, b *Verdict) int { return cmp.Compare(b.Score.Value, a.Score.Value) })
+	slices.SortFunc(scored, func(a, b *Verdict) int {
+		return cmp.Or(cmp.Compare(b.Score.Value, a.Score.Value), cmp.Compare(a.Cluster, b.Cluster))
+	})
 	var tiers [][]*Verdict
 	for len(scored) > 0 {
 		end := 1
