@@ -110,7 +110,7 @@ func (c *Collector) describe(values map[string]string, h podmap.Holder) {
 			name = "_" + name
 		}
 		_, taken := values[name]
-		if !taken && !slices.Contains(instanceLabels, name) && name != "hostname" && name != driverVersion && c.cfg.Labels.PodLabel(key) {
+		if !taken && !slices.Contains(instanceLabels, name) && name != "hostname" && !slices.ContainsFunc(labelFields, func(l labelField) bool { return l.name == name }) && c.cfg.Labels.PodLabel(key) {
 			values[name] = meta.Labels[key]
 		}
 	}

@@ -52,7 +52,7 @@ type selection struct {
 	fields      []field
 	xid         *field // nil when the latched XID is not asked for
 	counted     []counted
-	driver      bool // the driver's version is a label
+	labels      []labelField
 	unsupported []string
 }
 
@@ -60,7 +60,7 @@ var latchedXID = field{name: xidErrors.name, kind: gauge, help: xidErrors.help}
 
 // everything is exposed without a counter file.
 func everything() *selection {
-	return &selection{fields: fields, xid: &latchedXID, counted: countedEvents, driver: true}
+	return &selection{fields: fields, xid: &latchedXID, counted: countedEvents, labels: labelFields[:1]}
 }
 
 func choose(counters []Counter) *selection {
@@ -69,8 +69,8 @@ func choose(counters []Counter) *selection {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == c.Name })
 		event := slices.IndexFunc(countedEvents, func(e counted) bool { return e.name == c.Name })
 		switch {
-		case c.Name == driverVersion && c.Type == "label":
-			s.driver = true
+		case c.Type == "label" && slices.ContainsFunc(labelFields, c.names):
+			s.labels = append(s.labels, labelFields[slices.IndexFunc(labelFields, c.names)])
 		case c.Type != "label" && event >= 0:
 			e := countedEvents[event]
 			e.field = c.apply(e.field)
@@ -84,8 +84,11 @@ func choose(counters []Counter) *selection {
 			s.fields = append(s.fields, c.apply(fields[i]))
 		}
 	}
+	slices.SortFunc(s.labels, func(a, b labelField) int { return strings.Compare(a.name, b.name) })
 	return s
 }
+
+func (c Counter) names(l labelField) bool { return c.Name == l.name }
 
 // apply the type and help text of the file.
 func (c Counter) apply(f field) field {

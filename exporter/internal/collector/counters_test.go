@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 func TestCounterFileSelectsFieldsTypesAndHelp(t *testing.T) {
@@ -40,6 +42,20 @@ DCGM_FI_DEV_FAN_SPEED, gauge, Fan.
 	}
 	if families["plimsoll_node_devices"] == nil {
 		t.Error("a counter file took the placement metrics away")
+	}
+}
+
+func TestCounterFilePutsLabelsOnEveryMetric(t *testing.T) {
+	f := setup(t)
+	f.box.facts = device.Facts{Serial: "1652", VBIOS: "96.00"}
+	unsupported := f.SetCounters([]Counter{{"DCGM_FI_DEV_VBIOS_VERSION", "label", ""}, {"DCGM_FI_DEV_GPU_UTIL", "gauge", "Busy."}, {"DCGM_FI_DEV_SERIAL", "label", ""},
+		{"DCGM_FI_NVML_VERSION", "label", ""}, {"DCGM_FI_DEV_BRAND", "label", ""}})
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND"}, unsupported); diff != "" {
+		t.Error(diff)
+	}
+	_, text := f.collect(t)
+	if want := `,Hostname="node-1",DCGM_FI_DEV_SERIAL="1652",DCGM_FI_DEV_VBIOS_VERSION="96.00"} 10` + "\n"; !strings.Contains(text, want) {
+		t.Errorf("missing %s in\n%s", want, text)
 	}
 }
 

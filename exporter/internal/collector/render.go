@@ -135,8 +135,10 @@ func (c *Collector) dcgm(s *selection, d device.Device, one seat) []label {
 	case options.Dialect == "4.8":
 		labels[host].name = "hostname"
 	}
-	if s.driver && d.Driver != "" {
-		labels = append(labels, pairs([]string{driverVersion}, []string{d.Driver})...)
+	for _, l := range s.labels {
+		if v := l.of(d); v != "" {
+			labels = append(labels, label{l.name, v})
+		}
 	}
 	return append(labels, c.attributes(one)...)
 }

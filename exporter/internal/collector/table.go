@@ -141,8 +141,23 @@ var owns = []own{
 	stalledFor, busyRatio, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }
 
-// driverVersion is the label that dcgm-exporter's own counter file puts on every metric.
-const driverVersion = "DCGM_FI_DRIVER_VERSION"
+// labelField is a label that a counter file may put on every DCGM metric.
+type labelField struct {
+	name string
+	of   func(device.Device) string // "" where the device does not tell it
+}
+
+// labelFields; the first is there without a counter file, as in dcgm-exporter's own.
+var labelFields = []labelField{
+	{"DCGM_FI_DRIVER_VERSION", func(d device.Device) string { return d.Driver }},
+	{"DCGM_FI_NVML_VERSION", func(d device.Device) string { return d.Facts.Library }},
+	{"DCGM_FI_DEV_SERIAL", func(d device.Device) string { return d.Facts.Serial }},
+	{"DCGM_FI_DEV_VBIOS_VERSION", func(d device.Device) string { return d.Facts.VBIOS }},
+	{"DCGM_FI_DEV_INFOROM_IMAGE_VER", func(d device.Device) string { return d.Facts.InfoROM }},
+	{"DCGM_FI_DEV_OEM_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMOEM }},
+	{"DCGM_FI_DEV_ECC_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMECC }},
+	{"DCGM_FI_DEV_POWER_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMPower }},
+}
 
 // dcgmLabels come first, in this order, on every DCGM metric; the driver's version
 // follows, and container, namespace and pod where something holds the device.
@@ -217,8 +232,13 @@ const notes = "A MIG instance also has `GPU_I_PROFILE` `GPU_I_ID`, before `Hostn
 func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")
+	var more []string
+	for _, l := range labelFields[1:] {
+		more = append(more, l.name)
+	}
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, the driver's version as `" + driverVersion + "`, and `container` `namespace` `pod` where a container holds the device. What a device can't tell is absent.\n\n" + notes)
+		"`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device. A counter file may ask for the labels `" +
+		strings.Join(more, "` `") + "`. What a device can't tell is absent.\n\n" + notes)
 	b.WriteString("| metric | type | unit | what | where NVML gives it |\n|---|---|---|---|---|\n")
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)

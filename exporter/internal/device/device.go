@@ -20,12 +20,24 @@ type Device struct {
 	Driver    string    // version of the driver; "" where there is none
 	Links     []string  // far ends of its NVLinks: a PCI bus id, or NVSwitch
 	Instance  *Instance // nil for a whole device
-	TPU       *TPU      // what only a TPU chip has; nil for others
+	Facts     Facts
+	TPU       *TPU // what only a TPU chip has; nil for others
 }
 
 // TPU is what only a TPU chip has.
 type TPU struct {
 	Topology string // of the slice that the node is in, such as 2x4; "" where it is not known
+}
+
+// Facts are further things that a device may tell of itself; "" where it does not.
+type Facts struct {
+	Serial       string
+	VBIOS        string // version
+	Library      string // version of the vendor's library
+	InfoROM      string // version of its image, and of three of its objects
+	InfoROMOEM   string
+	InfoROMECC   string
+	InfoROMPower string
 }
 
 // NVSwitch is the far end of a link into the node's switches, which connect every

@@ -90,6 +90,7 @@ func (s *Source) add(index int) error {
 			d.Driver = version
 		}
 	}
+	d.Facts = s.facts(handle)
 	d.TellsXIDs = s.register(handle)
 	s.devices = append(s.devices, d)
 	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, placed: s.hasAll(placementSymbols)}

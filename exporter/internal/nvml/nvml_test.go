@@ -109,6 +109,22 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 	}
 }
 
+func TestFactsOfADevice(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.unsupported(3, 1<<22|1<<25)
+	devices := list(t, f.open())
+	want := device.Facts{Serial: "serial-2", VBIOS: "96.00.02", Library: "12.580.1.fake", InfoROM: "G520.0002", InfoROMOEM: "oem-2", InfoROMECC: "ecc-2", InfoROMPower: "power-2"}
+	if got := devices[2].Facts; got != want {
+		t.Errorf("%+v", got)
+	}
+	if got := devices[3].Facts; got != (device.Facts{VBIOS: "96.00.03", Library: want.Library, InfoROM: "G520.0003"}) {
+		t.Errorf("without a serial and versions of the objects: %+v", got)
+	}
+}
+
 func TestLinksNameTheirFarEnds(t *testing.T) {
 	f := inFake(t)
 	if f == nil {

@@ -193,6 +193,30 @@ ret nvmlDeviceGetName(dev d, char *name, unsigned length)
 #include "mig.c"
 #include "processes.c"
 
+/* Calls that give one text. */
+#define TEXT(name, call, ...) \
+	ret name(dev d, char *text, unsigned length) { ret r = enter(d, call); if (r == SUCCESS) snprintf(text, length, __VA_ARGS__); return r; }
+
+TEXT(nvmlDeviceGetSerial, 22, "serial-%d", d->n)
+TEXT(nvmlDeviceGetVbiosVersion, 23, "96.00.%02d", d->n)
+TEXT(nvmlDeviceGetInforomImageVersion, 24, "G520.%04d", d->n)
+
+ret nvmlDeviceGetInforomVersion(dev d, int object, char *text, unsigned length)
+{
+	static const char *const objects[] = { "oem", "ecc", "power" };
+	ret r = enter(d, 25);
+	if (r == SUCCESS)
+		snprintf(text, length, "%s-%d", objects[object], d->n);
+	return r;
+}
+
+ret nvmlSystemGetNVMLVersion(char *version, unsigned length)
+{
+	words[CALLS]++;
+	snprintf(version, length, "12.%u.1.fake", (unsigned)words[DRIVER]);
+	return SUCCESS;
+}
+
 /* Calls that give one number, by bit of UNSUPPORTED. */
 #define NUMBER(name, type, call, word) \
 	ret name(dev d, type *v) { ret r = enter(d, call); if (r == SUCCESS) *v = (type)of(d->n)[word]; return r; }
