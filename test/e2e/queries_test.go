@@ -33,9 +33,11 @@ func TestEveryDashboardQueryAnswers(t *testing.T) {
 	}
 }
 
-// Every recording rule has series on the fleet.
+// Every recording rule has series on a fleet with a job on it.
 func TestEveryRecordingRuleAnswers(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, 2*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "recorded", Model: fleet.H100, GPUs: 1})
+	runs(ctx, t, "recorded")
 	root, err := fleet.FindRoot()
 	if err != nil {
 		t.Fatal(err)
