@@ -18,8 +18,9 @@ var toolkit = []string{"web.listen-address", "web.config.file"}
 // What the manifests say on a command line, the command knows.
 func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 	for folder, source := range map[string]string{
-		"operator": "../operator/cmd/plimsoll-operator/options.go",
-		"exporter": "../exporter/cmd/plimsoll-exporter/run.go",
+		"operator":     "../operator/cmd/plimsoll-operator/options.go",
+		"exporter":     "../exporter/cmd/plimsoll-exporter/run.go",
+		"exporter-tpu": "../exporter/cmd/plimsoll-exporter/run.go",
 	} {
 		content, err := os.ReadFile(source)
 		if err != nil {
@@ -27,7 +28,7 @@ func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 		}
 		known := map[string]bool{}
 		for _, name := range toolkit {
-			known[name] = folder == "exporter"
+			known[name] = folder != "operator"
 		}
 		for _, m := range flagName.FindAllStringSubmatch(string(content), -1) {
 			known[m[1]] = true
@@ -47,7 +48,7 @@ func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 
 // Ports that probes, services and annotations name exist.
 func TestProbesNamePorts(t *testing.T) {
-	for _, folder := range []string{"operator", "exporter"} {
+	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
 		for _, c := range containers(t, folder) {
 			ports := map[string]bool{}
 			for _, p := range c.Ports {

@@ -29,7 +29,7 @@ import (
 
 var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/")
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "addon", "default", "nomination"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter-tpu", "addon", "default", "nomination"}
 
 // build a folder as kubectl apply -k does, and decode each object strictly.
 func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
