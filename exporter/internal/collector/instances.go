@@ -65,8 +65,9 @@ func additive(f field) bool {
 		return true
 	case device.FBTotal, device.FBFree, device.FBReserved, device.PowerLimit:
 		return false
+	default:
+		return slices.Contains([]string{"%", "0..1", "mJ", "B/s", "MB/s"}, f.unit)
 	}
-	return slices.Contains([]string{"%", "0..1", "mJ", "B/s", "MB/s"}, f.unit)
 }
 
 // sameGI are the parts of the GPU instance that an instance is one of, and for a
