@@ -233,10 +233,14 @@ func foreign(wl *kueue.Workload, dispatch gate.Dispatch) []string {
 }
 
 // watchRival tells the gate when somebody else nominates, as Kueue does unless it
-// is told to leave that to us.
+// is told to leave that to us. What was nominated before the gate had its say, as
+// when its check is new on the queue, says nothing.
 func (r *Reconciler) watchRival(s *subject) {
+	if !r.nominate || s.mk == "" || s.check().State != kueue.CheckStateReady || gate.Pinned(s.wl) {
+		return
+	}
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
-	if !r.nominate || s.mk == "" || err != nil || gate.Pinned(s.wl) {
+	if err != nil {
 		return
 	}
 	if clusters := foreign(s.wl, dispatch); len(clusters) > 0 {
