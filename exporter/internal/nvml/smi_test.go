@@ -153,6 +153,7 @@ func (f *fake) tells(i int, field device.Field) string {
 		v /= 1000
 	case device.PowerMin, device.PowerMax, device.PowerDefault:
 		v = map[device.Field]float64{device.PowerMin: 200, device.PowerMax: 700, device.PowerDefault: 600}[field]
+	default: // the fake has it in nvidia-smi's unit
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
