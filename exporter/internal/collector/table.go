@@ -226,7 +226,15 @@ func severity(xid uint64) string {
 
 // notes on what the series of instances and of shared devices are.
 const notes = "A MIG instance also has `GPU_I_PROFILE` `GPU_I_ID`, before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; state such as temperature, clocks and faults is its device's. " +
-	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once, without a holder, for a device that several containers hold, and on the device alone where it can't be told by instance; so no sum counts it twice.\n\n"
+	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once, without a holder, for a device that several containers hold, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
+
+// sharing says how often a field stands for a device that several containers hold.
+func sharing(f field) string {
+	if additive(f) {
+		return "once"
+	}
+	return "each"
+}
 
 // WriteMarkdown writes the catalogue of every metric.
 func WriteMarkdown(w io.Writer) error {
@@ -237,15 +245,15 @@ func WriteMarkdown(w io.Writer) error {
 		more = append(more, l.name)
 	}
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device. A counter file may ask for the labels `" +
+		"`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device; with options `pod_uid`, `vgpu`, `hpc_job` and the pod's own labels among these, sorted. A counter file may ask for the labels `" +
 		strings.Join(more, "` `") + "`. What a device can't tell is absent.\n\n" + notes)
-	b.WriteString("| metric | type | unit | what | where NVML gives it |\n|---|---|---|---|---|\n")
+	b.WriteString("| metric | type | unit | shared | what | where NVML gives it |\n|---|---|---|---|---|---|\n")
 	for _, f := range fields {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, f.help, f.route)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, sharing(f), f.help, f.route)
 	}
-	fmt.Fprintf(&b, "| `%s` | gauge | 1 | %s Label `err_code`. | event set |\n", xidErrors.name, xidErrors.help)
+	fmt.Fprintf(&b, "| `%s` | gauge | 1 | each | %s Label `err_code`. | event set |\n", xidErrors.name, xidErrors.help)
 	for _, e := range countedEvents {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | each | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
 	}
 	writeGKE(&b)
 	b.WriteString("\n## Placement\n\n`model` is the device's product name with blanks replaced by `-`, as GPU feature discovery labels nodes.\n\n| metric | type | labels | what |\n|---|---|---|---|\n")
