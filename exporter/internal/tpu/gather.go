@@ -55,6 +55,7 @@ func (s *Source) gather(ctx context.Context) {
 
 // say what is wrong with a service once, and when it is right again.
 func (s *Source) say() {
+	said := make(map[string]string, len(s.services)) // not of those that are gone
 	for _, service := range s.services {
 		problem := ""
 		if service.Err != nil && service.State == device.ServiceFailed {
@@ -63,8 +64,9 @@ func (s *Source) say() {
 		if problem != "" && problem != s.said[service.Address] {
 			s.o.Log.Warn("a TPU service does not tell what it should", "service", service.Name, "err", problem)
 		}
-		s.said[service.Address] = problem
+		said[service.Address] = problem
 	}
+	s.said = said
 }
 
 // perDevice are the metrics that are told of each device, and how a chip's value

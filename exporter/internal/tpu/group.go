@@ -3,7 +3,7 @@ package tpu
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -90,14 +90,24 @@ func (s *Source) groups() []group {
 	return []group{g}
 }
 
-// ports that a list names, or the first n of the runtime's own.
+// maxPorts is how many services of the runtime there are on one host.
+const maxPorts = 8
+
+// ports that a list names, or the first n of the runtime's own where it names none.
+// A workload's list is its owner's to write: what is no port is left out, and so are
+// those past the eighth.
 func ports(list string, n int) []string {
-	if list = strings.ReplaceAll(list, " ", ""); list != "" {
-		return strings.Split(list, ",")
-	}
 	var out []string
-	for i := range min(n, 8) {
-		out = append(out, fmt.Sprint(8431+i))
+	for name := range strings.SplitSeq(list, ",") {
+		if port, err := strconv.ParseUint(strings.TrimSpace(name), 10, 16); err == nil && port > 0 && len(out) < maxPorts {
+			out = append(out, strconv.FormatUint(port, 10))
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for i := range min(n, maxPorts) {
+		out = append(out, strconv.Itoa(8431+i))
 	}
 	return out
 }

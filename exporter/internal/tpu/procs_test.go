@@ -94,7 +94,54 @@ func TestWithoutTheHostsProcessesLocalhostIsAsked(t *testing.T) {
 	if got[0].Name != "processes" || got[0].State != device.ServiceFailed || !strings.Contains(got[0].Err.Error(), "--tpu-procfs-root") {
 		t.Errorf("%v", got)
 	}
-	if diff := cmp.Diff([]string{"8431", "8432", "8433", "8434", "8435", "8436", "8437", "8438"}, ports("", 12)); diff != "" {
-		t.Error(diff)
+}
+
+func TestPorts(t *testing.T) {
+	for list, want := range map[string]string{
+		"":                               "8431 8432",
+		" 9001, 9002":                    "9001 9002",
+		"9001,0,-1,65536,x,,+2,9 9,9002": "9001 9002",
+		"evil.example:80":                "8431 8432",
+		"1,2,3,4,5,6,7,8,9,10":           "1 2 3 4 5 6 7 8",
+	} {
+		if got := strings.Join(ports(list, 2), " "); got != want {
+			t.Errorf("ports of %q are %s, want %s", list, got, want)
+		}
+	}
+	if got := strings.Join(ports("", 12), " "); got != "8431 8432 8433 8434 8435 8436 8437 8438" {
+		t.Errorf("ports of 12 processes are %s", got)
+	}
+}
+
+func TestADriverThatBindsLater(t *testing.T) {
+	root, sysfs := t.TempDir(), t.TempDir()
+	path := pci(t, sysfs, "0000:00:04.0", map[string]string{"vendor": vendor, "device": "0x0063"})
+	process(t, root, 20, "net:[2]", "10.4.0.7", "", "vfio/5")
+	s := inside(sysfs, root)
+	for _, want := range []string{" []", "tpu5 [0]"} {
+		devices, err := s.Devices(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held []int
+		if groups, _ := s.processes(); len(groups) > 0 {
+			held = groups[0].chips
+		}
+		if got := fmt.Sprint(devices[0].Minor, " ", held); got != want {
+			t.Errorf("the chip's minor and which are held: %q, want %q", got, want)
+		}
+		_ = os.Symlink("../../../kernel/iommu_groups/5", filepath.Join(path, "iommu_group")) // the second time it is there
+	}
+}
+
+// Pods come and go, each with an address of its own.
+func TestServicesThatAreGoneAreForgotten(t *testing.T) {
+	s := source(host(t, "0x0063"))
+	for range 3 {
+		s.o.Runtimes = []string{impostor(t, "no gRPC")}
+		read(t, s)
+	}
+	if len(s.said) != 1 {
+		t.Errorf("of one service %d are remembered: %v", len(s.said), s.said)
 	}
 }

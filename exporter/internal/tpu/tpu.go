@@ -55,7 +55,7 @@ func New(o Options) *Source {
 	if o.Held == nil {
 		o.Held = func(string) bool { return false }
 	}
-	return &Source{o: o, sysfs: sysfs(o.Sysfs), now: time.Now, said: map[string]string{}}
+	return &Source{o: o, sysfs: sysfs(o.Sysfs), now: time.Now}
 }
 
 // Devices in the order of their PCI addresses, and numbered by it; those that went
@@ -68,9 +68,13 @@ func (s *Source) Devices(ctx context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range chips {
-		if !slices.ContainsFunc(s.chips, func(k chip) bool { return k.address == c.address }) {
+		i := slices.IndexFunc(s.chips, func(k chip) bool { return k.address == c.address })
+		if i < 0 {
 			s.add(c)
+			continue
 		}
+		// A driver may bind after the chip was first seen.
+		s.chips[i].node, s.seen[i].Minor = c.node, c.minor()
 	}
 	if len(s.seen) == 0 {
 		return nil, fmt.Errorf("no TPU among the PCI devices of %s", s.o.Sysfs)
