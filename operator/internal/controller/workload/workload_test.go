@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +108,23 @@ func check(t *testing.T, wl *kueue.Workload, name string) func() string {
 	return func() string {
 		c := gate.FindCheck(get(t, wl), name)
 		return fmt.Sprintf("%s: %s", c.State, c.Message)
+	}
+}
+
+// reasons and notes of the events about a workload.
+func reasons(t *testing.T, wl *kueue.Workload) func() []string {
+	return func() []string {
+		list := &eventsv1.EventList{}
+		if err := api.List(t.Context(), list, client.InNamespace(wl.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, e := range list.Items {
+			if e.Regarding.Name == wl.Name && e.Regarding.UID == wl.UID {
+				said = append(said, e.Reason+": "+e.Note)
+			}
+		}
+		return said
 	}
 }
 
@@ -204,6 +222,10 @@ func TestWaitsForRoomThenIsNominated(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(d.Attempt).To(Equal(1))
 	g.Expect(d.Nominated).To(Equal([]string{"room-2"}))
+
+	g.Eventually(reasons(t, wl)).WithTimeout(patience).Should(ContainElements("NoRoom: no cluster has 8 free "+h100+" on one node: best is room-2 with 6",
+		"Placeable: room-2 can take it: room for 1 such pod there, as far as its queue has quota (QuotaUnknown)",
+		"Nominated: [room-2]: room-2 can take it: room for 1 such pod there, as far as its queue has quota (QuotaUnknown)"))
 
 	cluster := "room-2"
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames, s.ClusterName = nil, &cluster })
