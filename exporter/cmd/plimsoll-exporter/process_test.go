@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -154,6 +155,7 @@ type driver struct {
 
 const (
 	driverCount, driverInitResult, driverGone, driverVersionWord = 0, 1, 2, 13
+	driverStalled, driverStallCount                              = 5, 11
 	driverDevices, driverDeviceWords                             = 64, 64
 )
 
@@ -193,6 +195,15 @@ func (d *driver) set(word int, v uint64) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+func (d *driver) get(word int) uint64 {
+	d.t.Helper()
+	words, err := os.ReadFile(d.control)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(words[8*word:])
 }
 
 // command of an exporter that loads it.
@@ -255,6 +266,31 @@ func TestHealthFollowsTheDriver(t *testing.T) {
 	p.until("/health", http.StatusServiceUnavailable, "no collection has succeeded yet")
 	d.set(driverInitResult, 0)
 	p.until("/health", http.StatusOK, "OK")
+}
+
+// A driver that holds its lock keeps nobody from ending the process.
+func TestItEndsWhileTheDriverStalls(t *testing.T) {
+	d := newDriver(t, 2)
+	cmd := d.command("-k=false", "--collect-interval=100")
+	silent, hold, err := os.Pipe() // what the stalled call waits for
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(silent.Close(), hold.Close()) })
+	cmd.Stdin = silent
+	p := start(t, cmd)
+	p.until("/health", http.StatusOK, "OK")
+	d.set(driverStallCount, 1)
+	for end := time.Now().Add(patience); d.get(driverStalled) == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("no call stalls")
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.says(regexp.MustCompile("ending all the same"))
+	p.says(regexp.MustCompile(`\(end\)`))
 }
 
 func TestLogInJSONParses(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
@@ -45,10 +43,7 @@ func (o *options) changed() bool {
 
 // reload the counter file on SIGHUP, and when it changes; one that is wrong
 // changes nothing, and is told once.
-func (o *options) reload(ctx context.Context, c *collector.Collector, log *slog.Logger) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+func (o *options) reload(ctx context.Context, c *collector.Collector, hangups <-chan os.Signal, log *slog.Logger) {
 	tick := time.NewTicker(time.Duration(o.interval) * time.Millisecond)
 	defer tick.Stop()
 	for {

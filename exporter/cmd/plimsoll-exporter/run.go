@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -105,7 +107,10 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
+	defer end(sources, pods, log)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // from now on: unheard it would end the process
+	defer signal.Stop(hangups)
 	config := o.config(log)
 	if o.jobs != "" {
 		config.Jobs = (&jobMap{folder: o.jobs, log: log}).of
@@ -127,8 +132,25 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("%w (--strict)", err)
 		}
 	}
-	go o.reload(ctx, c, log)
+	go o.reload(ctx, c, hangups, log)
 	return o.serve(ctx, c, log)
+}
+
+// farewell is how long the libraries may take to be given back.
+const farewell = 2 * time.Second
+
+// end gives the libraries back, but does not wait for a driver whose lock is held.
+func end(sources []collector.Named, pods *podmap.Poller, log *slog.Logger) {
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(closeAll(sources), pods.Close()) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			log.Warn("not everything was given back", "err", err)
+		}
+	case <-time.After(farewell):
+		log.Warn("the driver does not answer; ending all the same")
+	}
 }
 
 func (o *options) config(log *slog.Logger) collector.Config {

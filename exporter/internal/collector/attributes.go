@@ -110,10 +110,18 @@ func (c *Collector) describe(values map[string]string, h podmap.Holder) {
 			name = "_" + name
 		}
 		_, taken := values[name]
-		if !taken && !slices.Contains(instanceLabels, name) && name != "hostname" && !slices.ContainsFunc(labelFields, func(l labelField) bool { return l.name == name }) && c.cfg.Labels.PodLabel(key) {
+		if !taken && !reserved(name) && c.cfg.Labels.PodLabel(key) {
 			values[name] = meta.Labels[key]
 		}
 	}
+}
+
+// reserved names are those of labels that some series has by itself: Prometheus
+// refuses a scrape in which a series has a label twice.
+func reserved(name string) bool {
+	return slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
+		slices.ContainsFunc(labelFields, func(l labelField) bool { return l.name == name }) ||
+		slices.ContainsFunc(countedEvents, func(e counted) bool { return e.label == name })
 }
 
 // renderPods names the owner of each pod that holds a device.

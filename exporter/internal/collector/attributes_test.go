@@ -22,7 +22,7 @@ func (a *told) Reachable() bool { return !a.away }
 func TestPodMetadataIsAmongTheAttributes(t *testing.T) {
 	f := setup(t)
 	api := &told{pods: map[string]podmap.Meta{"ml/train-0": {UID: "u-1", OwnerKind: "JobSet", OwnerName: "train",
-		Labels: map[string]string{"app.kubernetes.io/name": "llm", "team": "a\"b", "pod": "taken", "gpu": "taken", "7up": "x", "secret": "no"}}}}
+		Labels: map[string]string{"app.kubernetes.io/name": "llm", "team": "a\"b", "pod": "taken", "gpu": "taken", "xid": "taken", "err_code": "taken", "window_size_in_ms": "taken", "clock_event": "taken", "7up": "x", "secret": "no"}}}}
 	f.cfg.Pods, f.cfg.Owners = api, true
 	f.kubelet.held["ml/train-0/main"] = []string{uuid(0)}
 	f.kubelet.held["ml/unknown/main"] = []string{uuid(1)}

@@ -87,6 +87,8 @@ type known struct {
 	lastXID  uint64
 	bogus    [device.NumFields]float64 // values that were left out
 	idleFrom time.Time
+	heldBy   []podmap.Holder
+	heldFrom time.Time
 
 	recentXIDs, recentClocks recent
 
@@ -195,6 +197,26 @@ func (k *known) trackIdle(r device.Reading) {
 	case k.idleFrom.IsZero():
 		k.idleFrom = r.Time
 	}
+}
+
+// hold remembers who holds the device, and since when just these do.
+func (k *known) hold(by []podmap.Holder, now time.Time) {
+	changed := len(by) != len(k.heldBy) || slices.ContainsFunc(by, func(h podmap.Holder) bool { return !slices.Contains(k.heldBy, h) })
+	if changed {
+		k.heldBy, k.heldFrom = by, now
+	}
+}
+
+// idle is for how long its holders have let the device do nothing.
+func (k *known) idle(now time.Time) time.Duration {
+	from := k.idleFrom
+	if from.IsZero() {
+		return 0
+	}
+	if k.heldFrom.After(from) {
+		from = k.heldFrom
+	}
+	return now.Sub(from)
 }
 
 func (k *known) countBogus(r device.Reading) {

@@ -10,12 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
 // Names that dcgm-exporter gave break the conventions; ours don't.
@@ -105,6 +107,10 @@ func TestIdlenessIsAbsentWhereUtilisationIs(t *testing.T) {
 	if families, _ := f.collect(t); value(t, families, idleAllocated.name, "uuid", uuid(0)) != 0 {
 		t.Error("a busy device idles")
 	}
+	f.box.lost[uuid(0)] = true
+	if families, text := f.collect(t); families[idleAllocated.name] != nil {
+		t.Errorf("idleness of a lost device:\n%s", text)
+	}
 	f.vendors[0].Source = &mute{}
 	families, text := f.collect(t)
 	if families[idleAllocated.name] != nil {
@@ -112,5 +118,64 @@ func TestIdlenessIsAbsentWhereUtilisationIs(t *testing.T) {
 	}
 	if value(t, families, ownerInfo.name, "uuid", uuid(0), "pod", "train") != 1 {
 		t.Error("the holder is not named")
+	}
+}
+
+// A series has no label twice, whatever a pod's labels are called: Prometheus would
+// refuse the whole scrape.
+func TestNoPodLabelRepeatsAnother(t *testing.T) {
+	f := setup(t)
+	f.box.xids = []device.XID{{UUID: uuid(0), Code: 79}}
+	all := map[string]string{}
+	_, plain := f.collect(t)
+	for _, name := range regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="`).FindAllStringSubmatch(plain, -1) {
+		all[name[1]] = "mine"
+	}
+	f.cfg.Pods = &told{pods: map[string]podmap.Meta{"ml/train-0": {Labels: all}}}
+	f.cfg.Labels = Labels{PodLabel: func(string) bool { return true }}
+	f.kubelet.held["ml/train-0/main"] = []string{uuid(0)}
+	f.box.xids = []device.XID{{UUID: uuid(0), Code: 79}}
+	_, text := f.collect(t)
+	for line := range strings.Lines(text) {
+		seen := map[string]bool{}
+		for _, name := range regexp.MustCompile(`[{,]([a-zA-Z_][a-zA-Z0-9_]*)="`).FindAllStringSubmatch(line, -1) {
+			if seen[name[1]] {
+				t.Fatalf("%s stands twice in %s", name[1], line)
+			}
+			seen[name[1]] = true
+		}
+	}
+}
+
+// What a device idled before it was allocated is nobody's waste.
+func TestIdlenessCountsFromTheAllocation(t *testing.T) {
+	start := time.Unix(1000, 0)
+	reading := func(at time.Duration, utilisation float64) device.Reading {
+		r := device.Reading{Time: start.Add(at)}
+		r.Set(device.GPUUtil, utilisation)
+		return r
+	}
+	a, b := []podmap.Holder{{Pod: "a"}}, []podmap.Holder{{Pod: "b"}}
+	k := &known{}
+	for _, step := range []struct {
+		at          time.Duration
+		utilisation float64
+		by          []podmap.Holder
+		want        time.Duration
+	}{
+		{0, 0, nil, 0},
+		{10 * time.Hour, 0, a, 0},
+		{10*time.Hour + time.Minute, 0, a, time.Minute},
+		{10*time.Hour + 2*time.Minute, 50, a, 0},
+		{10*time.Hour + 3*time.Minute, 0, a, 0},
+		{10*time.Hour + 5*time.Minute, 0, a, 2 * time.Minute},
+		{10*time.Hour + 6*time.Minute, 0, b, 0},
+		{10*time.Hour + 7*time.Minute, 0, b, time.Minute},
+	} {
+		k.trackIdle(reading(step.at, step.utilisation))
+		k.hold(step.by, start.Add(step.at))
+		if got := k.idle(start.Add(step.at)); len(step.by) > 0 && got != step.want {
+			t.Errorf("at %s: idle for %s, want %s", step.at, got, step.want)
+		}
 	}
 }

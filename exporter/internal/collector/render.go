@@ -58,6 +58,9 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	held := holders(pods, devices)
 	for _, d := range devices {
 		k := c.known[d.UUID]
+		if podErr == nil {
+			k.hold(held[d.UUID], now)
+		}
 		c.renderDevice(p, now, s, k, pods, held)
 		c.renderOwn(p, now, k, held[d.UUID])
 		c.renderShares(p, k, pods, podErr)
@@ -163,12 +166,8 @@ func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.
 	if k.fresh {
 		renderDerived(p, k.reading, id)
 	}
-	if _, tells := busy(k.reading); tells && len(holders) > 0 {
-		idle := 0.0
-		if !k.idleFrom.IsZero() {
-			idle = now.Sub(k.idleFrom).Seconds()
-		}
-		p.of(idleAllocated, idle, id)
+	if _, tells := busy(k.reading); tells && k.fresh && len(holders) > 0 {
+		p.of(idleAllocated, k.idle(now).Seconds(), id)
 	}
 	for _, h := range holders {
 		p.of(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)

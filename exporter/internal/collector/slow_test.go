@@ -30,7 +30,7 @@ func (s *sluggish) Read(ctx context.Context, _ device.Device) (device.Reading, e
 	return r, nil
 }
 
-func inBubble(t *testing.T, s *sluggish, test func(f *fixture)) {
+func inBubble(t *testing.T, s *sluggish, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		pods, err := podmap.New("", nil)
@@ -39,7 +39,7 @@ func inBubble(t *testing.T, s *sluggish, test func(f *fixture)) {
 		}
 		f := &fixture{}
 		f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: time.Second, Log: slog.New(slog.DiscardHandler)}, s, pods)
-		test(f)
+		test(t, f)
 		time.Sleep(time.Minute) // what stalls ends
 	})
 }
@@ -56,7 +56,7 @@ func (f *fixture) device(t *testing.T) *known {
 }
 
 func TestAReadingOfManySlowCallsDoesNotHang(t *testing.T) {
-	inBubble(t, &sluggish{calls: []time.Duration{900 * time.Millisecond, 900 * time.Millisecond, 700 * time.Millisecond}}, func(f *fixture) {
+	inBubble(t, &sluggish{calls: []time.Duration{900 * time.Millisecond, 900 * time.Millisecond, 700 * time.Millisecond}}, func(t *testing.T, f *fixture) {
 		if k := f.device(t); k.hung() || !k.fresh || k.took != 2500*time.Millisecond {
 			t.Errorf("hung %t, fresh %t, took %s", k.hung(), k.fresh, k.took)
 		}
@@ -65,7 +65,7 @@ func TestAReadingOfManySlowCallsDoesNotHang(t *testing.T) {
 
 func TestACallPastItsDeadlineHangs(t *testing.T) {
 	s := &sluggish{calls: []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond}}
-	inBubble(t, s, func(f *fixture) {
+	inBubble(t, s, func(t *testing.T, f *fixture) {
 		start := time.Now()
 		if k := f.device(t); !k.hung() || k.fresh {
 			t.Errorf("hung %t, fresh %t", k.hung(), k.fresh)
@@ -93,7 +93,7 @@ func TestAReadingIsBoundedAltogether(t *testing.T) {
 	for range 20 {
 		s.calls = append(s.calls, 900*time.Millisecond)
 	}
-	inBubble(t, s, func(f *fixture) {
+	inBubble(t, s, func(t *testing.T, f *fixture) {
 		start := time.Now()
 		if k := f.device(t); !k.hung() || time.Since(start) != patience*time.Second {
 			t.Errorf("hung %t after %s", k.hung(), time.Since(start))
@@ -102,7 +102,7 @@ func TestAReadingIsBoundedAltogether(t *testing.T) {
 }
 
 func TestTheSlowestCallOfEachKindIsTold(t *testing.T) {
-	inBubble(t, &sluggish{calls: []time.Duration{50 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond}}, func(f *fixture) {
+	inBubble(t, &sluggish{calls: []time.Duration{50 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond}}, func(t *testing.T, f *fixture) {
 		f.device(t)
 		families, text := f.scrape(t)
 		for call, want := range map[string]float64{"a": 0.05, "b": 0.02} {

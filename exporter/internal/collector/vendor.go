@@ -163,7 +163,12 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 	select {
 	case l := <-v.listing:
 		v.listing = nil
+		if l.err != nil { // it does answer
+			v.stalled.Store(false)
+		}
 		return l
+	case <-ctx.Done():
+		return listed{err: ctx.Err()}
 	case <-timer.C:
 		v.stalled.Store(true)
 		return listed{err: errStalled}
@@ -182,10 +187,13 @@ func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
 	}
 	pending, beats := begin(ctx, v, k.device)
 	k.pending = pending
-	o, answered := c.await(pending, beats)
+	o, answered := c.await(ctx, pending, beats)
 	used := c.usedBy(o.reading.Processes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return // the end, and nobody's fault
+	}
 	if !answered {
 		k.stuck, k.fresh = true, false
 		c.cfg.Log.Warn("a device does not answer", "uuid", k.device.UUID, "deadline", c.cfg.Deadline)
@@ -218,8 +226,9 @@ func begin(ctx context.Context, v *vendor, d device.Device) (chan outcome, <-cha
 	return pending, beats
 }
 
-// await a reading; false when a call is past its deadline, or all together are.
-func (c *Collector) await(pending <-chan outcome, beats <-chan struct{}) (o outcome, answered bool) {
+// await a reading; false when a call is past its deadline, or all together are, or
+// ctx ends.
+func (c *Collector) await(ctx context.Context, pending <-chan outcome, beats <-chan struct{}) (o outcome, answered bool) {
 	call, all := time.NewTimer(c.cfg.Deadline), time.NewTimer(patience*c.cfg.Deadline)
 	defer call.Stop()
 	defer all.Stop()
@@ -227,6 +236,8 @@ func (c *Collector) await(pending <-chan outcome, beats <-chan struct{}) (o outc
 		select {
 		case o := <-pending:
 			return o, true
+		case <-ctx.Done():
+			return o, false
 		case <-beats:
 			call.Reset(c.cfg.Deadline)
 		case <-call.C:

@@ -30,6 +30,8 @@ type Source struct {
 	units   map[string]*unit
 	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
+
+	hearing sync.Mutex // of events; never taken before mu by whoever takes both
 	events  nvml.EventSet
 }
 
@@ -138,7 +140,9 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 		return device.Reading{}, device.ErrLost
 	case failure == nvml.ERROR_UNINITIALIZED, failure == nvml.ERROR_DRIVER_NOT_LOADED:
 		s.mu.Lock()
-		s.reset()
+		if s.units[d.UUID] == u { // else it speaks of a session that is over
+			s.reset()
+		}
 		s.mu.Unlock()
 		return device.Reading{}, fmt.Errorf("%w: %s", errGone, message(failure))
 	case told == 0 && failure != nvml.SUCCESS:
@@ -194,16 +198,19 @@ func (s *Source) has(symbol string) bool { return s.lib.Extensions().LookupSymbo
 
 // reset forgets the library's state, so that the next Devices loads it anew.
 func (s *Source) reset() {
+	s.hearing.Lock() // an event set that is waited for must not be freed
 	if s.events != nil {
 		_ = s.events.Free() // of a driver that may be gone
+		s.events = nil
 	}
+	s.hearing.Unlock()
 	for _, u := range s.units {
 		u.free()
 	}
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
-	s.up, s.units, s.uuids, s.devices, s.events = false, map[string]*unit{}, map[nvml.Device]string{}, nil, nil
+	s.up, s.units, s.uuids, s.devices = false, map[string]*unit{}, map[nvml.Device]string{}, nil
 }
 
 // eventSymbols are all needed to hear of XIDs, besides the one to wait with.
@@ -220,7 +227,9 @@ func (s *Source) watchXIDs() {
 		s.log.Warn("no XID events from this driver", "err", message(ret))
 		return
 	}
+	s.hearing.Lock()
 	s.events = events
+	s.hearing.Unlock()
 }
 
 func (s *Source) register(handle nvml.Device) bool {
@@ -237,15 +246,17 @@ func (s *Source) register(handle nvml.Device) bool {
 // XIDs since the last call.
 func (s *Source) XIDs() []device.XID {
 	s.mu.Lock()
-	events, uuids := s.events, maps.Clone(s.uuids)
+	uuids := maps.Clone(s.uuids)
 	s.mu.Unlock()
-	if events == nil {
+	s.hearing.Lock()
+	defer s.hearing.Unlock()
+	if s.events == nil {
 		return nil
 	}
 	var xids []device.XID
 	for range maxXIDs {
 		// A millisecond is the least that the library waits.
-		event, ret := events.Wait(1)
+		event, ret := s.events.Wait(1)
 		if ret != nvml.SUCCESS {
 			return xids
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -444,5 +445,37 @@ func TestNoLibraryIsAnErrorThatSaysSo(t *testing.T) {
 		if _, err := s.Devices(context.Background()); err == nil || !strings.Contains(err.Error(), "library not found") {
 			t.Fatalf("after %s: %v", time.Since(start), err)
 		}
+	}
+}
+
+// A call that stalled before the driver was loaded anew, and returns after that,
+// says nothing about the new one.
+func TestALateAnswerLeavesTheReloadedDriverAlone(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	s := f.open()
+	devices := list(t, s)
+	f.device(1, devState, stateHung)
+	late := make(chan error, 1)
+	go func() { _, err := s.Read(context.Background(), devices[1]); late <- err }()
+	for f.get(wordStalled) == 0 {
+		runtime.Gosched()
+	}
+	f.device(1, devState, stateOK)
+	f.set(wordGone, 1)
+	if _, err := s.Read(context.Background(), devices[0]); err == nil {
+		t.Fatal("a driver that is gone answers")
+	}
+	list(t, s)
+	shutdowns := f.get(wordShutdowns)
+	f.set(wordGone, 1) // so that the late one finds its session over
+	f.unstall()
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "the driver went away") {
+		t.Errorf("the late one: %v", err)
+	}
+	if n := f.get(wordShutdowns); n != shutdowns {
+		t.Errorf("it ended the new session: %d shutdowns, want %d", n, shutdowns)
 	}
 }
