@@ -248,36 +248,6 @@ func (r *Reconciler) watchRival(s *subject) {
 	}
 }
 
-// repair an eviction that can't complete: the remote copy vanished, and Kueue
-// waits for a nomination before it finishes. Blind to fit. It returns how long
-// to wait before it may be one.
-func (r *Reconciler) repair(ctx context.Context, s *subject) (time.Duration, error) {
-	if !r.nominate || s.mk == "" {
-		return 0, nil
-	}
-	now := r.now()
-	stuck, left := gate.Deadlocked(s.wl, s.mk, now)
-	if !stuck {
-		return left, nil
-	}
-	dispatch, _ := gate.DecodeDispatch(s.wl.Annotations)
-	clusters := slices.DeleteFunc(slices.Clone(dispatch.Ever), func(c string) bool { return !slices.Contains(s.usable, c) })
-	if len(clusters) == 0 {
-		clusters = gate.Wider(gate.PhaseAll, nil, nil, nil, s.usable, nil)
-	}
-	if len(clusters) == 0 {
-		return gate.EvictionGrace, nil
-	}
-	message := "the eviction could not complete without a nomination: the remote copy is gone"
-	for _, name := range s.own {
-		if gate.FindCheck(s.wl, name).State != kueue.CheckStateReady {
-			return time.Second, r.applyChecks(ctx, s, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message})
-		}
-	}
-	next := dispatch.Begin(clusters, message, now)
-	return gate.EvictionGrace, r.write(ctx, s, clusters, &next, "EvictionRepair", message)
-}
-
 // tooMany of our checks stand on one queue: none of them decides.
 func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
 	message := "more than one placement check stands on this queue, leave one: " + strings.Join(s.own, ", ")
