@@ -26,7 +26,7 @@ demo: ## Boot a fleet on this machine and watch a metric become a placement (KEE
 	$(GO) run ./test/demo $(if $(KEEP),--keep)
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench soak soak-exporter fuzz
+.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-lab soak soak-exporter fuzz
 test: test-unit test-rules test-integration test-e2e-fast ## Unit, rules, integration and, on the lab, what takes seconds each
 
 test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's library)
@@ -55,13 +55,16 @@ bench: ## Benchmarks; compare runs with benchstat
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench . -benchmem ./exporter/...
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
 
+bench-lab: ## Admission on a whole fleet: rates, waits and where jobs land, beside Kueue's own dispatchers
+	$(GO) test -tags labbench -count=1 -timeout 40m -v ./test/bench
+
 FUZZTIME ?= 10m
 fuzz: ## Fuzz what reads untrusted input, FUZZTIME each
 	for target in $$(grep -rhoE '^func Fuzz[A-Za-z]+' --include=*_test.go operator exporter | sed 's/func //'); do \
 	  pkg=$$(dirname "$$(grep -rlE "^func $$target\(" --include=*_test.go operator exporter)"); \
 	  $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "./$$pkg"; done
 
-soak: ## A long run of the fleet under seeded faults (SOAK=minutes, SEED=number)
+soak: ## 1,000 workloads under seeded faults (JOBS=number, SOAK=minutes at most, SEED=number)
 	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...
 
 soak-exporter: ## Two minutes of the exporter as a process: what it holds does not grow, and stays under 40 MiB
