@@ -99,6 +99,13 @@ func TestLostCopyIsReplacedWithinSeconds(t *testing.T) {
 	ctx := testContext(t, time.Minute)
 	submit(ctx, t, fleet.Job{Name: "lost", Model: fleet.H100, GPUs: 1})
 	first := runs(ctx, t, "lost")
+	await(ctx, t, "the hub's job to show its pod", func(ctx context.Context) error {
+		out, err := lab.Hub.Kubectl(ctx, "", "get", "job/lost", "-n", fleet.Namespace, "-o", "jsonpath={.status.active}")
+		if err == nil && out != "1" {
+			err = fmt.Errorf("active is %q", out)
+		}
+		return err
+	})
 	if out, err := lab.Worker(first).Kubectl(ctx, "", "delete", "job/lost", "-n", fleet.Namespace); err != nil {
 		t.Fatal(err, out)
 	}
@@ -120,6 +127,12 @@ func TestRevokedAfterAdmissionIsNominatedAgain(t *testing.T) {
 	cluster := v.Nominated[0]
 	wl := workload(ctx, t, "revoked")
 
+	t.Cleanup(func() {
+		after(t, func(ctx context.Context) error {
+			webhooks(ctx, t, "Fail")
+			return lab.Programs().Signal("hub-kueue", syscall.SIGCONT)
+		})
+	})
 	webhooks(ctx, t, "Ignore")
 	if err := lab.Programs().Signal("hub-kueue", syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -144,7 +157,6 @@ func TestRevokedAfterAdmissionIsNominatedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webhooks(ctx, t, "Fail")
 	began := time.Now()
 	if got := runs(ctx, t, "revoked"); got != cluster {
 		t.Errorf("revoked runs on %s, and %s had admitted it", got, cluster)

@@ -153,6 +153,9 @@ metrics: {bindAddress: "127.0.0.1:%d", enableClusterQueueResources: true}
 webhook: {host: 127.0.0.1, port: %d, certDir: %q}
 visibilityServer: {bindAddress: 127.0.0.1, bindPort: %d}
 leaderElection: {leaderElect: false}
+controller:
+  # As Kueue's own manifests have it; without, there is one worker of each kind.
+  groupKindConcurrency: {Job.batch: 5, Workload.kueue.x-k8s.io: 10, LocalQueue.kueue.x-k8s.io: 5, ClusterQueue.kueue.x-k8s.io: 5}
 internalCertManagement: {enable: true}
 clientConnection: {qps: 300, burst: 500}
 integrations: {frameworks: [batch/job]}

@@ -18,7 +18,7 @@ import (
 
 // UnschedulableFor is how long a pod may wait for a node before its job counts as
 // one that did not fit: pods of a job that has just ended may still be going.
-const UnschedulableFor = 5 * time.Second
+const UnschedulableFor = 10 * time.Second
 
 // Sightings of Workloads on the hub, and of Workloads and pods on the workers.
 type Sightings struct {
