@@ -22,7 +22,6 @@ var foreigns = []foreign{
 	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', false, "there is no host engine: devices are read through NVIDIA's driver library"},
 	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', false, "NVSwitches are not exposed"},
 	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "processors are not exposed"},
-	{"configmap-data", "DCGM_EXPORTER_CONFIGMAP_DATA", 'm', false, "mount the ConfigMap and name its file with --collectors"},
 	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
 	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
 	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},

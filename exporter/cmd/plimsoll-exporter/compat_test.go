@@ -216,7 +216,7 @@ func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
-	if err := o.choose(c, log); err != nil {
+	if err := o.choose(t.Context(), c, log); err != nil {
 		t.Fatal(err)
 	}
 	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
@@ -229,7 +229,7 @@ func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
 	if !o.changed() {
 		t.Error("another file is no change")
 	}
-	if err := o.choose(c, log); err == nil || !strings.Contains(err.Error(), path+": line 1") {
+	if err := o.choose(t.Context(), c, log); err == nil || !strings.Contains(err.Error(), path+": line 1") {
 		t.Errorf("%v", err)
 	}
 	if got := exposed(); got != "DCGM_FI_DEV_GPU_UTIL" {
@@ -241,7 +241,26 @@ func TestAWrongCounterFileKeepsWhatIsExposed(t *testing.T) {
 	if err := os.Remove(path); err != nil || !o.changed() {
 		t.Errorf("a file that is gone is no change: %v", err)
 	}
-	if err := o.choose(c, log); err == nil || o.changed() {
+	if err := o.choose(t.Context(), c, log); err == nil || o.changed() {
 		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// Without its ConfigMap the exporter goes on with the file, and says why.
+func TestCountersOfAFileWhereTheConfigMapIsNotThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	if err := os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for configMap, want := range map[string]string{"none": "", "ns:name": "kubeconfig", "name": "must be NAMESPACE:NAME"} {
+		o, err := parse(t, "-m", configMap, "-f", path, "--kubeconfig="+filepath.Join(t.TempDir(), "kubeconfig"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		where, text, err := o.counterText(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil || where != "counter file "+path || !strings.HasPrefix(text, "DCGM_FI_DEV_GPU_UTIL") || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s, %q, %v, and said %q", configMap, where, text, err, out.String())
+		}
 	}
 }

@@ -1,34 +1,66 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/kube"
 )
 
 // choose what the counter file asks for.
-func (o *options) choose(c *collector.Collector, log *slog.Logger) error {
-	if o.counters == "" {
-		return nil
+func (o *options) choose(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
+	where, text, err := o.counterText(ctx, log)
+	if err != nil || where == "" {
+		return err
 	}
-	text, err := os.ReadFile(o.counters)
-	o.seen = string(text)
+	counters, err := collector.ParseCounters(strings.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("counter file: %w", err)
-	}
-	counters, err := collector.ParseCounters(bytes.NewReader(text))
-	if err != nil {
-		return fmt.Errorf("counter file %s: %w", o.counters, err)
+		return fmt.Errorf("%s: %w", where, err)
 	}
 	if unsupported := c.SetCounters(counters); len(unsupported) > 0 {
 		log.Warn("fields of the counter file that can't be given; plimsoll_exporter_unsupported_field names them", "fields", unsupported)
 	}
 	return nil
+}
+
+// noConfigMap is how dcgm-exporter says that there is none.
+const noConfigMap = "none"
+
+// counterText is what a ConfigMap says, else the counter file; where is "" without
+// either.
+func (o *options) counterText(ctx context.Context, log *slog.Logger) (where, text string, err error) {
+	if o.configMap != "" && o.configMap != noConfigMap {
+		if text, err = o.readConfigMap(ctx); err == nil {
+			return "ConfigMap " + o.configMap, text, nil
+		}
+		log.Warn("the counters' ConfigMap can't be read; going on with --collectors", "err", err)
+	}
+	if o.counters == "" {
+		return "", "", nil
+	}
+	file, err := os.ReadFile(o.counters)
+	o.seen = string(file)
+	if err != nil {
+		return "", "", fmt.Errorf("counter file: %w", err)
+	}
+	return "counter file " + o.counters, o.seen, nil
+}
+
+func (o *options) readConfigMap(ctx context.Context) (string, error) {
+	namespace, name, ok := strings.Cut(o.configMap, ":")
+	if !ok || namespace == "" || name == "" {
+		return "", fmt.Errorf("--configmap-data must be NAMESPACE:NAME, not %q", o.configMap)
+	}
+	server, err := o.pods.server()
+	if err != nil {
+		return "", err
+	}
+	return kube.ConfigMap(ctx, server, namespace, name, "metrics")
 }
 
 // changed tells whether the counter file is another one than choose last read. A
@@ -56,7 +88,7 @@ func (o *options) reload(ctx context.Context, c *collector.Collector, hangups <-
 				continue
 			}
 		}
-		if err := o.choose(c, log); err != nil {
+		if err := o.choose(ctx, c, log); err != nil {
 			log.Error("not reloaded; what was exposed stays", "err", err)
 			continue
 		}

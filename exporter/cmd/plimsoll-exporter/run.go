@@ -40,6 +40,7 @@ type options struct {
 	seen                             string // of the counter file
 	output                           string // of doctor: text or json
 	attribution, jobs, shown         string
+	configMap                        string
 	pods                             podOptions
 	systemdSocket                    bool
 	labels                           collector.Labels
@@ -87,6 +88,8 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
 	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP and when it changes. All of them without one.").
 		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").StringVar(&o.counters)
+	app.Flag("configmap-data", "ConfigMap, NAMESPACE:NAME, whose key metrics is the counter file; instead of --collectors where it can be read. Needs get on it. Read again on SIGHUP.").
+		Short('m').Envar("DCGM_EXPORTER_CONFIGMAP_DATA").Default(noConfigMap).StringVar(&o.configMap)
 	app.Flag("compat", "Dialect of dcgm-exporter: legacy (Hostname) or 4.8 (hostname).").Default("legacy").EnumVar(&o.labels.Dialect, "legacy", "4.8")
 	app.Flag("no-hostname", "Leave the host's name out of dcgm-exporter's metrics.").Short('n').Envar("DCGM_EXPORTER_NO_HOSTNAME").BoolVar(&o.labels.NoHostname)
 	app.Flag("use-old-namespace", "Name holders by pod_name, pod_namespace and container_name.").Short('o').Envar("DCGM_EXPORTER_USE_OLD_NAMESPACE").BoolVar(&o.labels.OldNamespace)
@@ -121,7 +124,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	defer watched()
 	c := collector.NewAuto(config, pods, sources...)
-	if err := o.choose(c, log); err != nil {
+	if err := o.choose(ctx, c, log); err != nil {
 		return err
 	}
 	if o.once {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -263,5 +264,23 @@ func TestRightsAreNoMoreThanNeeded(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
 	if err := c.Create(t.Context(), pod); err == nil {
 		t.Error("it may make pods")
+	}
+}
+
+func TestCountersOfAConfigMap(t *testing.T) {
+	config, admin := start(t)
+	if err := admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counters"}, Data: map[string]string{"metrics": "A, gauge, a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ConfigMap(t.Context(), config, "default", "counters", "metrics"); err != nil || text != "A, gauge, a" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := ConfigMap(t.Context(), config, "default", "counters", "other"); err == nil || !strings.Contains(err.Error(), "has no other") {
+		t.Errorf("%v", err)
+	}
+	stranger := rest.CopyConfig(config)
+	stranger.Impersonate = rest.ImpersonationConfig{UserName: "stranger"}
+	if _, err := ConfigMap(t.Context(), stranger, "default", "counters", "metrics"); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("%v", err)
 	}
 }
