@@ -40,6 +40,9 @@ func (o *options) doctor(ctx context.Context) error {
 	defer cancel()
 	holders := o.holders(ctx, pods) // first: what a TPU's runtime tells is of the chips that are held
 	findings := append(inspect(ctx, sources), holders, inspectProcesses(o.pods.procfs))
+	if o.asksForPods() {
+		findings = append(findings, o.metadata(ctx))
+	}
 	for line := range strings.Lines(warned.String()) {
 		findings = append(findings, finding{what: "warning", err: errors.New(strings.TrimSpace(line))})
 	}

@@ -27,7 +27,7 @@ type podOptions struct {
 // it; the returned function waits until that has ended, and ends it.
 func (o *options) watchPods(ctx context.Context, config *collector.Config, log *slog.Logger) (end func(), err error) {
 	byProcess := config.Attribution == collector.ByProcess
-	if !o.pods.labels && !o.pods.uid && !o.pods.owners && !byProcess {
+	if !o.asksForPods() {
 		return func() {}, nil
 	}
 	if o.pods.labels {
@@ -56,6 +56,24 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 	go func() { defer close(done); w.Run(ctx) }()
 	o.listed(ctx, w, log)
 	return func() { cancel(); <-done }, nil
+}
+
+// asksForPods tells whether an option needs the API server.
+func (o *options) asksForPods() bool {
+	return o.pods.labels || o.pods.uid || o.pods.owners || o.attribution == string(collector.ByProcess)
+}
+
+// metadata asks the API server for the node's pods.
+func (o *options) metadata(ctx context.Context) finding {
+	f := finding{what: "the pods' metadata"}
+	server, err := o.pods.server()
+	if err == nil {
+		var n int
+		n, err = kube.Count(ctx, server, o.node)
+		f.more = fmt.Sprintf("%d pods on the node", n)
+	}
+	f.err = err
+	return f
 }
 
 // podOf a process: by its cgroup, and the UID that this names.

@@ -160,3 +160,16 @@ func (w *Watcher) Named(uid string) (namespace, name string, ok bool) {
 	m := objects[0].(*metav1.PartialObjectMetadata)
 	return m.Namespace, m.Name, true
 }
+
+// Count the pods on a node, once; an error says what is missing.
+func Count(ctx context.Context, config *rest.Config, node string) (int, error) {
+	client, err := metadata.NewForConfig(metadata.ConfigFor(config))
+	if err != nil {
+		return 0, fmt.Errorf("a client of the API server: %w", err)
+	}
+	l, err := client.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return 0, fmt.Errorf("list the node's pods: %w", err)
+	}
+	return len(l.Items), nil
+}

@@ -228,6 +228,11 @@ func TestPodsOfANode(t *testing.T) {
 	_, ok = w.Pod("default", "elsewhere")
 	g.Expect(ok).To(BeFalse(), "a pod of another node is known")
 	g.Expect(w.Reachable()).To(BeTrue())
+	g.Expect(Count(t.Context(), account, "node-1")).To(Equal(7))
+	nobody := rest.CopyConfig(config)
+	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
+	_, err = Count(t.Context(), nobody, "node-1")
+	g.Expect(err).To(MatchError(ContainSubstring("forbidden")))
 
 	way.shut()
 	g.Eventually(w.Reachable, time.Minute).Should(BeFalse())
