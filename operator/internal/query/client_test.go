@@ -271,7 +271,7 @@ func TestAuthenticationIsSentAndNeverShown(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "token")
-	if err := os.WriteFile(file, []byte("a-token-from-a-file"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("short-one\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -279,7 +279,7 @@ func TestAuthenticationIsSentAndNeverShown(t *testing.T) {
 		sent string // what the server repeats
 	}{
 		"bearer":      {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret"}}, "Bearer s3cret"},
-		"bearer file": {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", CredentialsFile: file}}, "Bearer a-token-from-a-file"},
+		"bearer file": {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", CredentialsFile: file}}, "Bearer short-one"},
 		"basic":       {config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: "u", Password: "s3cret"}}, "Basic dTpzM2NyZXQ="},
 		"header":      {config.HTTPClientConfig{HTTPHeaders: secret("s3cret")}, "s3cret"},
 	} {

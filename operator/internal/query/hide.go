@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/base64"
+	"os"
 	"regexp"
 	"strings"
 
@@ -13,10 +14,14 @@ var credential = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[-A-Za-z0-9._~+/=]{1
 
 // hider takes secrets out of what a server answers, which may repeat what it was
 // sent: answers' texts end up in conditions, events and logs.
-type hider struct{ secrets *strings.Replacer }
+type hider struct {
+	secrets *strings.Replacer
+	file    string // that holds a secret, which may have become another one
+}
 
 func newHider(h config.HTTPClientConfig) hider {
 	var pairs []string
+	var file string
 	add := func(secrets ...config.Secret) {
 		for _, s := range secrets {
 			if len(s) >= 4 {
@@ -29,6 +34,7 @@ func newHider(h config.HTTPClientConfig) hider {
 	}
 	if a := h.Authorization; a != nil {
 		add(a.Credentials)
+		file = a.CredentialsFile
 	}
 	if o := h.OAuth2; o != nil {
 		add(o.ClientSecret)
@@ -38,11 +44,16 @@ func newHider(h config.HTTPClientConfig) hider {
 			add(header.Secrets...)
 		}
 	}
-	return hider{strings.NewReplacer(pairs...)}
+	return hider{strings.NewReplacer(pairs...), file}
 }
 
 // text is one line without secrets, short enough for a condition.
 func (h hider) text(s string) string {
+	if content, err := os.ReadFile(h.file); err == nil {
+		if secret := strings.TrimSpace(string(content)); secret != "" {
+			s = strings.ReplaceAll(s, secret, "(hidden)")
+		}
+	}
 	return clip(credential.ReplaceAllString(h.secrets.Replace(s), "$1 (hidden)"))
 }
 
