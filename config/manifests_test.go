@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/")
+var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/ and exporter-tpu/")
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "exporter-tpu", "addon", "default", "nomination"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
 
 // build a folder as kubectl apply -k does, and decode each object strictly.
 func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
@@ -121,6 +121,8 @@ func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
 // Each binding names a role that exists beside it.
 func TestBindingsNameRolesThatExist(t *testing.T) {
 	objects, _ := build(t, "rbac")
+	owners, _ := build(t, "exporter/pod-owners")
+	objects = append(objects, owners...)
 	roles := map[string]bool{}
 	for _, object := range objects {
 		switch role := object.(type) {
@@ -144,11 +146,12 @@ func TestBindingsNameRolesThatExist(t *testing.T) {
 	}
 }
 
-// The add-on installs exactly what config/exporter does, but for the network
-// policy, which is the worker's administrator's to decide.
+// The add-on installs exactly what config/exporter and config/exporter-tpu do, but for
+// the network policies, which are the worker's administrator's to decide.
 func TestAddOnCarriesTheExporter(t *testing.T) {
 	_, documents := build(t, "exporter")
-	want := template(t, documents)
+	_, tpu := build(t, "exporter-tpu")
+	want := template(t, append(documents, tpu...))
 	path := filepath.Join("addon", "template.yaml")
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -190,5 +193,5 @@ func template(t *testing.T, documents [][]byte) string {
 	if strings.Contains(string(text), "{{") {
 		t.Error("the add-on framework would fill {{…}}")
 	}
-	return "# Generated from ../exporter: go test ./config -update\n" + string(text)
+	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
 }

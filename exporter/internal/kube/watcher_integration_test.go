@@ -94,10 +94,10 @@ func start(t *testing.T) (*rest.Config, client.Client) {
 	return config, c
 }
 
-// grant what config/exporter does, to the exporter's account.
+// grant what config/exporter/pod-owners does, to the exporter's account.
 func grant(t *testing.T, c client.Client) {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/exporter")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/exporter/pod-owners")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (c cluster) pod(name, node string, controller *unstructured.Unstructured) *
 	return p
 }
 
-// With the rights that config/exporter grants, on a real API server: metadata of the
+// With the rights that config/exporter/pod-owners grants, on a real API server: metadata of the
 // node's pods alone, owners up to the top, and what was known while it is away.
 func TestPodsOfANode(t *testing.T) {
 	config, admin := start(t)
