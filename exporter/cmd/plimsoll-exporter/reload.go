@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,11 +15,27 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/kube"
 )
 
+// allCounters instead of a file exposes everything.
+const allCounters = "all"
+
+const defaultCounters = "/etc/dcgm-exporter/default-counters.csv"
+
+// inImage are the counter files of dcgm-exporter's image, one of which its chart
+// names. They ask for the same; so does the exporter where they are not there.
+var inImage = []string{"", defaultCounters, "/etc/dcgm-exporter/dcp-metrics-included.csv"}
+
 // choose what the counter file asks for.
 func (o *options) choose(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
 	where, text, err := o.counterText(ctx, log)
-	if err != nil || where == "" {
+	switch {
+	case err != nil:
 		return err
+	case where == "" && o.counters == allCounters:
+		c.SetEverything()
+		return nil
+	case where == "":
+		c.SetDefaults()
+		return nil
 	}
 	counters, err := collector.ParseCounters(strings.NewReader(text))
 	if err != nil {
@@ -32,7 +51,7 @@ func (o *options) choose(ctx context.Context, c *collector.Collector, log *slog.
 const noConfigMap = "none"
 
 // counterText is what a ConfigMap says, else the counter file; where is "" without
-// either.
+// either, and for one that need not be there.
 func (o *options) counterText(ctx context.Context, log *slog.Logger) (where, text string, err error) {
 	if o.configMap != "" && o.configMap != noConfigMap {
 		if text, err = o.readConfigMap(ctx); err == nil {
@@ -40,11 +59,14 @@ func (o *options) counterText(ctx context.Context, log *slog.Logger) (where, tex
 		}
 		log.Warn("the counters' ConfigMap can't be read; going on with --collectors", "err", err)
 	}
-	if o.counters == "" {
+	if o.counters == allCounters {
 		return "", "", nil
 	}
 	file, err := os.ReadFile(o.counters)
 	o.seen = string(file)
+	if errors.Is(err, fs.ErrNotExist) && slices.Contains(inImage, o.counters) {
+		return "", "", nil
+	}
 	if err != nil {
 		return "", "", fmt.Errorf("counter file: %w", err)
 	}
@@ -66,7 +88,7 @@ func (o *options) readConfigMap(ctx context.Context) (string, error) {
 // changed tells whether the counter file is another one than choose last read. A
 // file that can't be read is an empty one: choose says why.
 func (o *options) changed() bool {
-	if o.counters == "" {
+	if o.counters == allCounters {
 		return false
 	}
 	text, _ := os.ReadFile(o.counters)

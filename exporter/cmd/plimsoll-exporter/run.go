@@ -86,8 +86,8 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
-	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP and when it changes. All of them without one.").
-		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").StringVar(&o.counters)
+	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP and when it changes. What dcgm-exporter exposes by default where that file is not there; \"all\" for everything.").
+		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").Default(defaultCounters).StringVar(&o.counters)
 	app.Flag("configmap-data", "ConfigMap, NAMESPACE:NAME, whose key metrics is the counter file; instead of --collectors where it can be read. Needs get on it. Read again on SIGHUP.").
 		Short('m').Envar("DCGM_EXPORTER_CONFIGMAP_DATA").Default(noConfigMap).StringVar(&o.configMap)
 	app.Flag("compat", "Dialect of dcgm-exporter: legacy (Hostname) or 4.8 (hostname).").Default("legacy").EnumVar(&o.labels.Dialect, "legacy", "4.8")

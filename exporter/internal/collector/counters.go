@@ -58,9 +58,27 @@ type selection struct {
 
 var latchedXID = field{name: xidErrors.name, kind: gauge, help: xidErrors.help}
 
-// everything is exposed without a counter file.
+// everything that this exporter can give.
 func everything() *selection {
 	return &selection{fields: fields, xid: &latchedXID, counted: countedEvents, labels: labelFields[:1]}
+}
+
+// byDefault are the fields that dcgm-exporter exposes without a counter file of the
+// user's own, beside the latched XID and the driver's version as a label.
+var byDefault = []string{
+	"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP",
+	"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+	"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL",
+	"DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+	"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+	"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
+}
+
+func defaults() *selection {
+	s := everything()
+	s.counted = nil
+	s.fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !slices.Contains(byDefault, f.name) })
+	return s
 }
 
 func choose(counters []Counter) *selection {
@@ -106,6 +124,13 @@ func (c *Collector) SetCounters(counters []Counter) (unsupported []string) {
 	c.selected.Store(s)
 	return s.unsupported
 }
+
+// SetDefaults exposes what dcgm-exporter does by default, from the next collection on.
+func (c *Collector) SetDefaults() { c.selected.Store(defaults()) }
+
+// SetEverything exposes all that this exporter can give, from the next collection
+// on, as a new Collector does.
+func (c *Collector) SetEverything() { c.selected.Store(everything()) }
 
 // Coverage of dcgm-exporter's metrics by a reading: how many it gives, and the
 // names of those that it lacks.

@@ -101,7 +101,7 @@ func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
 		g.Go(func() error {
 			return f.procs.Run(ctx, program{
 				name: "exporter-" + s.node, path: f.bin.Path("plimsoll-exporter"),
-				args: []string{"--source=sim", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
+				args: []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
 					"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node},
 				ready: answers("http://"+s.exporterAddr+"/health", httpPlain),
 			})
