@@ -136,6 +136,8 @@ type kubelet struct {
 
 	resource string   // nvidia.com/gpu without another
 	ids      []string // of its devices
+
+	uncounted bool // GetAllocatableResources fails
 }
 
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -157,6 +159,9 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 }
 
 func (k *kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	if k.uncounted {
+		return nil, errors.New("unimplemented")
+	}
 	ids := k.ids
 	for i := range 8 {
 		if k.resource == "" {

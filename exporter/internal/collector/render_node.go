@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -13,7 +14,16 @@ import (
 func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map, held map[string][]podmap.Holder, podErr error) {
 	if podErr != nil {
 		p.own(mappedDevices, 0, c.cfg.Node)
-		p.own(unmapped, float64(len(devices)), c.cfg.Node, "kubelet does not answer")
+		reason := "kubelet does not answer"
+		if errors.Is(podErr, podmap.ErrNotAsked) {
+			reason = "kubelet is not asked"
+		}
+		p.own(unmapped, float64(len(devices)), c.cfg.Node, reason)
+		return
+	}
+	if pods.Uncounted {
+		p.own(mappedDevices, float64(len(held)), c.cfg.Node)
+		p.own(unmapped, float64(len(devices)-len(held)), c.cfg.Node, "kubelet does not tell what is allocatable")
 		return
 	}
 	n := newCensus()

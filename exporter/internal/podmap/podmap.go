@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
@@ -33,6 +34,9 @@ type Map struct {
 	Replicas map[string]map[Holder][]string
 	// Claims are how the devices that no device plugin has are handed out.
 	Claims bool
+	// Uncounted where the kubelet does not tell what it may hand out; Allocatable is
+	// empty then, and who holds what is known all the same.
+	Uncounted bool
 	// Unmapped device ids of a form that is not known, by how often they came.
 	Unmapped map[string]int
 }
@@ -52,18 +56,23 @@ type Poller struct {
 // ErrUnknown says that the kubelet has not been asked, or did not answer.
 var ErrUnknown = errors.New("who holds which device is not known")
 
+// ErrNotAsked is the ErrUnknown of a Poller without a socket.
+var ErrNotAsked = fmt.Errorf("the kubelet is not asked: %w", ErrUnknown)
+
 // New reads from the kubelet's socket, which need not be there yet: each Poll
 // tries anew. An empty socket is a Poller that knows nothing. names are resource
-// names that count besides nvidia.com/* and google.com/tpu.
+// names that count besides those of NVIDIA's device plugin and google.com/tpu. Others
+// below nvidia.com are no GPUs: network cards, for one.
 func New(socket string, names []string) (*Poller, error) {
 	extra := map[string]bool{}
 	for _, n := range names {
-		extra[n] = true
+		extra[strings.TrimSpace(n)] = true
 	}
 	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
-		return extra[name] || strings.HasPrefix(name, "nvidia.com/") || name == tpuResource
+		return extra[name] || name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-") || name == tpuResource
 	}}
 	if socket == "" {
+		p.err = ErrNotAsked
 		return p, nil
 	}
 	// The kubelet may restart behind the same path: a Poll waits for one attempt more.
@@ -81,7 +90,7 @@ func New(socket string, names []string) (*Poller, error) {
 // name pods that are gone.
 func (p *Poller) Poll(ctx context.Context) error {
 	if p.client == nil {
-		return ErrUnknown
+		return ErrNotAsked
 	}
 	m, err := p.ask(ctx)
 	p.mu.Lock()
@@ -92,19 +101,26 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return err
 }
 
+// A collection waits so long for a kubelet that is not there, and for one that is
+// and slow: less than the ten seconds after which a snapshot is old.
+const absent, slow = time.Second, 5 * time.Second
+
 func (p *Poller) ask(ctx context.Context) (Map, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	if err != nil {
-		return Map{}, fmt.Errorf("ask the kubelet what is allocatable: %w", err)
+	limit := slow
+	if p.conn.GetState() != connectivity.Ready {
+		limit = absent
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	pods, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return Map{}, fmt.Errorf("ask the kubelet who holds devices: %w", err)
 	}
 	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{}, Unmapped: map[string]int{}}
-	for _, d := range allocatable.Devices {
+	// Kubelets before 1.23 do not tell this, and with many devices it takes longer.
+	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	m.Uncounted = err != nil
+	for _, d := range allocatable.GetDevices() {
 		p.each(d, &m, func(id, _ string) { m.Allocatable[id] = d.ResourceName })
 	}
 	for _, pod := range pods.PodResources {

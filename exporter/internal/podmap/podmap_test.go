@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -54,8 +56,9 @@ func TestDeviceIDForms(t *testing.T) {
 // kubelet answers PodResources on a socket.
 type kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
-	mu   sync.Mutex
-	pods []*podresources.PodResources
+	mu          sync.Mutex
+	pods        []*podresources.PodResources
+	allocatable func(context.Context) error // nil for none that fails
 }
 
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -64,7 +67,10 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods}, nil
 }
 
-func (k *kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (k *kubelet) GetAllocatableResources(ctx context.Context, _ *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	if k.allocatable != nil {
+		return nil, k.allocatable(ctx)
+	}
 	return &podresources.AllocatableResourcesResponse{}, nil
 }
 
@@ -160,6 +166,47 @@ func TestHoldersByPluginAndByClaim(t *testing.T) {
 	k.hold()
 	if !poll(t, p).Claims {
 		t.Error("claims are forgotten with the last one")
+	}
+}
+
+// Pods keep their devices where the kubelet does not tell what is allocatable, or
+// does not answer that in time.
+func TestHoldersWithoutWhatIsAllocatable(t *testing.T) {
+	for name, allocatable := range map[string]func(context.Context, func()) error{
+		"unimplemented": func(context.Context, func()) error { return status.Error(codes.Unimplemented, "") },
+		"too late":      func(ctx context.Context, late func()) error { late(); <-ctx.Done(); return ctx.Err() },
+	} {
+		k, p, socket := setup(t)
+		ctx, late := context.WithCancel(t.Context())
+		k.allocatable = func(of context.Context) error { return allocatable(of, late) }
+		k.hold(pod("train", plugin(uuid)))
+		server := k.start(t, socket)
+		if err := p.Poll(ctx); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m, err := p.Last(); err != nil || len(m.Holders[uuid]) != 1 || !m.Uncounted {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+		late()
+		server.Stop()
+	}
+}
+
+// NVIDIA's network operator hands out cards below the same domain, with PCI ids.
+func TestResourcesThatAreNoDevicesDoNotCount(t *testing.T) {
+	p, err := New("", []string{"example.com/gpu", " example.com/half ", ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, counts := range map[string]bool{
+		"nvidia.com/gpu": true, "nvidia.com/gpu.shared": true, "nvidia.com/mig-1g.10gb": true, "nvidia.com/mig-1g.10gb.shared": true, "google.com/tpu": true,
+		"example.com/gpu": true, "example.com/half": true, "nvidia.com/hostdev": false, "nvidia.com/rdma_shared_device_a": false, "nvidia.com/cx7_sriov": false,
+	} {
+		m := Map{Holders: map[string][]Holder{}, Unmapped: map[string]int{}, Shared: map[string]bool{}}
+		p.each(&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"0000:1b:00.2"}}, &m, func(string, string) {})
+		if got := m.Unmapped[unknownForm] == 1; got != counts {
+			t.Errorf("%s counts: %t, want %t", name, got, counts)
+		}
 	}
 }
 
