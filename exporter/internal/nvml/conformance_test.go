@@ -11,7 +11,7 @@ import (
 )
 
 // subject is the fake as its test set it up.
-func (f *fake) subject(t *testing.T) conformance.Subject {
+func (f *fake) subject(_ *testing.T) conformance.Subject {
 	s := f.open()
 	clock := time.Now()
 	s.now = func() time.Time { return clock }

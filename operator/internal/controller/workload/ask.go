@@ -161,42 +161,46 @@ func answerOf(cluster string, all []asked, f gate.Facts) answer {
 	a := answer{shapes: make([]gate.ShapeAnswer, len(f.PodSets))}
 	unsure, kueue := false, false
 	for _, q := range all {
-		_, there := q.held.values[cluster]
+		n, there := q.held.values[cluster]
 		kueue = kueue || q.Name == gate.AskKueue && there && !q.held.doubtful()
+		unsure = unsure || q.Name == gate.AskFit && !n.Known && (q.held.partial || q.held.values == nil)
 	}
 	for _, q := range all {
-		n := q.held.values[cluster]
-		switch q.Name {
-		case gate.AskSampleTime:
-			if n.Known {
-				a.sampled = time.UnixMilli(int64(n.Value * 1000))
-			}
-		case gate.AskFit:
-			a.shapes[q.shape].Fit = n
-			unsure = unsure || !n.Known && (q.held.partial || q.held.values == nil)
-		case gate.AskLargest:
-			a.shapes[q.shape].Largest = n
-		case gate.AskHeadroom:
-			a.shapes[q.shape].Headroom = n
-		case gate.AskCapacity:
-			a.shapes[q.shape].Capacity = n
-		case gate.AskQueued:
-			a.shapes[q.shape].Queued = n
-		case gate.AskQuota:
-			_, there := q.held.values[cluster]
-			a.shapes[q.shape].Quota = n
-			a.shapes[q.shape].NoQuota = kueue && !there && !q.held.doubtful()
-		case gate.AskKueue:
-		default:
-			if q.Condition.Scope != v1alpha1.ScopeFleet && (!n.Known || n.Value == 0) {
-				a.unmet = append(a.unmet, q.Condition.Name)
-			}
-		}
+		a.take(q, cluster, kueue)
 	}
 	if unsure {
 		a.sampled = time.Time{}
 	}
 	return a
+}
+
+// take the answer to one question; kueue: the cluster's Kueue tells its quotas.
+func (a *answer) take(q asked, cluster string, kueue bool) {
+	n, there := q.held.values[cluster]
+	switch q.Name {
+	case gate.AskSampleTime:
+		if n.Known {
+			a.sampled = time.UnixMilli(int64(n.Value * 1000))
+		}
+	case gate.AskFit:
+		a.shapes[q.shape].Fit = n
+	case gate.AskLargest:
+		a.shapes[q.shape].Largest = n
+	case gate.AskHeadroom:
+		a.shapes[q.shape].Headroom = n
+	case gate.AskCapacity:
+		a.shapes[q.shape].Capacity = n
+	case gate.AskQueued:
+		a.shapes[q.shape].Queued = n
+	case gate.AskQuota:
+		a.shapes[q.shape].Quota = n
+		a.shapes[q.shape].NoQuota = kueue && !there && !q.held.doubtful()
+	case gate.AskKueue:
+	default:
+		if q.Condition.Scope != v1alpha1.ScopeFleet && (!n.Known || n.Value == 0) {
+			a.unmet = append(a.unmet, q.Condition.Name)
+		}
+	}
 }
 
 // doubtful: the answer may be incomplete or out of date, so that absence says nothing.
