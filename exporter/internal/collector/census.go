@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -42,12 +43,7 @@ func (n *census) count(k *known, pods podmap.Map, held bool) {
 	}
 	n.mapped++
 	g := group{resource, modelOf(d)}
-	if n.counts[g] == nil {
-		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
-	}
-	n.counts[g]["allocatable"]++
-	n.counts[g]["allocated"] += flag(held)
-	n.counts[g]["unhealthy"] += flag(!k.healthy())
+	n.add(g, held, k.healthy())
 	free := !held && k.healthy() && !mig && !replicated(pods, d)
 	if free {
 		n.counts[g]["free"]++
@@ -57,6 +53,49 @@ func (n *census) count(k *known, pods podmap.Map, held bool) {
 		n.slices[slice{Model(d.Model), d.Instance.Profile}] += flag(free)
 	}
 	n.linked[g] = n.linked[g] || len(d.Links) > 0
+}
+
+func (n *census) add(g group, held, healthy bool) {
+	if n.counts[g] == nil {
+		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
+	}
+	n.counts[g]["allocatable"]++
+	n.counts[g]["allocated"] += flag(held)
+	n.counts[g]["unhealthy"] += flag(!healthy)
+}
+
+// miss counts as unhealthy the devices that the kubelet would hand out and nobody
+// lists, as one that fell off the bus before the exporter started; it returns how
+// many of them nobody holds.
+func (n *census) miss(pods podmap.Map, devices []device.Device) (free float64) {
+	models := n.models()
+	there := namesOf(devices)
+	for name, resource := range pods.Allocatable {
+		if there[name] {
+			continue
+		}
+		held := len(pods.Holders[name]) > 0
+		n.add(group{resource, cmp.Or(models[resource], unknownModel)}, held, false)
+		free += flag(!held)
+	}
+	return free
+}
+
+// unknownModel is that of a device of which only the kubelet tells, where the others
+// of its resource have no model in common.
+const unknownModel = "unknown"
+
+// models by resource, of those that have but one.
+func (n *census) models() map[string]string {
+	models := map[string]string{}
+	for g := range n.counts {
+		if other, ok := models[g.resource]; ok && other != g.model {
+			models[g.resource] = unknownModel
+			continue
+		}
+		models[g.resource] = g.model
+	}
+	return models
 }
 
 func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
@@ -104,15 +143,20 @@ func holders(pods podmap.Map, devices []device.Device) map[string][]podmap.Holde
 // strangers are held, and none of the devices: what a reconfiguration took away
 // from a pod that still runs.
 func strangers(pods podmap.Map, devices []device.Device) float64 {
+	there := namesOf(devices)
+	n := 0.0
+	for name := range pods.Holders {
+		n += flag(!there[name])
+	}
+	return n
+}
+
+func namesOf(devices []device.Device) map[string]bool {
 	names := map[string]bool{}
 	for _, d := range devices {
 		for _, name := range d.Names() {
 			names[name] = true
 		}
 	}
-	n := 0.0
-	for name := range pods.Holders {
-		n += flag(!names[name])
-	}
-	return n
+	return names
 }

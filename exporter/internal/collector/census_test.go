@@ -53,3 +53,27 @@ func TestDevicesThatAreHandedOutByClaims(t *testing.T) {
 		t.Errorf("without claims: %v, %g absent", n.counts, n.absent)
 	}
 }
+
+// What the kubelet would hand out, and nobody lists, is a device all the same: one
+// that was lost before the exporter started.
+func TestAnAllocatableDeviceThatIsNotThere(t *testing.T) {
+	f := setup(t)
+	f.kubelet.ids = []string{"GPU-gone", "GPU-held"}
+	f.kubelet.held["ml/a/main"] = []string{"GPU-held"}
+	families, text := f.collect(t)
+	for state, want := range map[string]float64{"allocatable": 10, "allocated": 1, "free": 8, "unhealthy": 2} {
+		if got := value(t, families, "plimsoll_node_devices", "model", "NVIDIA-H100-80GB-HBM3", "state", state); got != want {
+			t.Errorf("%s is %g, want %g:\n%s", state, got, want, text)
+		}
+	}
+	for _, reason := range []string{"allocatable, but not there", "held, but not there"} {
+		if got := value(t, families, "plimsoll_exporter_unmapped_devices", "reason", reason); got != 1 {
+			t.Errorf("%s: %g, want 1", reason, got)
+		}
+	}
+	pods := podmap.Map{Allocatable: map[string]string{"GPU-gone": "nvidia.com/gpu"}}
+	n := newCensus()
+	if n.miss(pods, nil) != 1 || n.counts[group{"nvidia.com/gpu", "unknown"}]["unhealthy"] != 1 {
+		t.Errorf("where it was the only one: %v", n.counts)
+	}
+}

@@ -69,6 +69,7 @@ func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.M
 	c.renderCalls(p, devices)
 	c.renderTPUNode(p, pods)
 	c.renderPods(p, held)
+	c.renderUndescribed(p)
 	c.renderNode(p, devices, pods, held, podErr)
 	return p.families()
 }

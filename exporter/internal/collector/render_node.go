@@ -30,6 +30,7 @@ func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map,
 	for _, d := range devices {
 		n.count(c.known[d.UUID], pods, len(held[d.UUID]) > 0)
 	}
+	missing := n.miss(pods, devices)
 	for g, states := range n.counts {
 		for state, count := range states {
 			p.own(nodeDevices, count, c.cfg.Node, g.resource, g.model, state)
@@ -49,6 +50,9 @@ func (c *Collector) renderNode(p page, devices []device.Device, pods podmap.Map,
 	p.own(mappedDevices, n.mapped, c.cfg.Node)
 	if n.absent > 0 {
 		p.own(unmapped, n.absent, c.cfg.Node, "not allocatable by the kubelet")
+	}
+	if missing > 0 {
+		p.own(unmapped, missing, c.cfg.Node, "allocatable, but not there")
 	}
 	if gone := strangers(pods, devices); gone > 0 {
 		p.own(unmapped, gone, c.cfg.Node, "held, but not there")

@@ -126,6 +126,7 @@ var (
 	unsupported    = own{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter can't give."}
 	mappedDevices  = own{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources name."}
 	unmapped       = own{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder can't be told, by reason."}
+	undescribed    = own{"plimsoll_exporter_undescribed_devices", gauge, []string{"node"}, "Devices that the vendor's library counts and that do not tell what they are, as those do that fell off the bus before the exporter started. Absent where the library does not count them."}
 	sourceUp       = own{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "Whether the source lists its devices; 0 for one that is looked for and is not there."}
 	driverStalled  = own{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 when the vendor's library does not answer at all, or none of several devices does."}
 	readSeconds    = own{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device."}
@@ -137,7 +138,7 @@ var owns = []own{
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
 	podMemory, podUtilisation, podPower, podEnergy, strayProcesses, podOwner, apiReachable,
-	xidErrors, unsupported, mappedDevices, unmapped, driverStalled, sourceUp, readSeconds, callSeconds,
+	xidErrors, unsupported, mappedDevices, unmapped, undescribed, driverStalled, sourceUp, readSeconds, callSeconds,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }
 

@@ -27,11 +27,13 @@ type vendor struct {
 
 	// What it found last, under the collector's lock.
 	devices []device.Device
+	silent  int       // that it can't list
 	at      time.Time // of the last collection that listed them; zero before the first
 }
 
 type listed struct {
 	devices []device.Device
+	silent  int
 	xids    []device.XID
 	err     error
 }
@@ -126,7 +128,7 @@ func (c *Collector) know(v *vendor, l listed) []*known {
 			k.recentXIDs.add(c.cfg.Now(), xid.Code, c.cfg.XIDWindow)
 		}
 	}
-	v.devices = l.devices
+	v.devices, v.silent = l.devices, l.silent
 	return all
 }
 
@@ -153,6 +155,7 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 			l := listed{}
 			if l.devices, l.err = v.Devices(ctx); l.err == nil {
 				l.xids = v.XIDs()
+				l.silent = undescribedOf(v.Source)
 			}
 			listing <- l
 		}(v.listing)
@@ -173,6 +176,13 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 		v.stalled.Store(true)
 		return listed{err: errStalled}
 	}
+}
+
+func undescribedOf(s device.Source) int {
+	if counter, ok := s.(device.Counter); ok {
+		return counter.Undescribed()
+	}
+	return 0
 }
 
 // patience is how many deadlines a reading gets whose every call keeps its own.
@@ -291,6 +301,19 @@ func (c *Collector) oldest() time.Time {
 		}
 	}
 	return oldest
+}
+
+// renderUndescribed counts the devices that no vendor can list, where any counts them.
+func (c *Collector) renderUndescribed(p page) {
+	n, counted := 0, false
+	for _, v := range c.vendors {
+		_, counts := v.Source.(device.Counter)
+		counted = counted || counts && !v.at.IsZero()
+		n += v.silent
+	}
+	if counted {
+		p.own(undescribed, float64(n), c.cfg.Node)
+	}
 }
 
 // renderSources says which of the sources that are looked for are there.

@@ -23,3 +23,10 @@ type Reporter interface {
 	// Services as of the last listing of the devices.
 	Services() []Service
 }
+
+// Counter is a Source that knows of devices which it can't list.
+type Counter interface {
+	// Undescribed devices as of the last listing: they are there, and do not tell
+	// what they are.
+	Undescribed() int
+}

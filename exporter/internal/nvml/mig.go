@@ -108,6 +108,9 @@ func (s *Source) adopt(u *unit, d device.Device, r *device.Reading) {
 	u.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.units[d.UUID] != u {
+		return // of a session that is over
+	}
 	maps.DeleteFunc(s.units, func(_ string, other *unit) bool { return other.parent == u })
 	for _, p := range parts {
 		p.Parent = d.UUID

@@ -30,6 +30,8 @@ type Source struct {
 	units   map[string]*unit
 	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
+	count   int            // that the library told last
+	silent  map[int]string // why those at an index do not tell what they are
 
 	hearing sync.Mutex // of events; never taken before mu by whoever takes both
 	events  nvml.EventSet
@@ -45,36 +47,41 @@ func New(path string, log *slog.Logger) *Source {
 }
 
 // Devices loads the library if need be and lists its devices. A device that
-// stopped answering is still listed.
+// stopped answering is still listed, until another is in its place.
 func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	count, err := s.load()
+	if err == nil && s.renumbered(count) {
+		s.reset()
+		count, err = s.load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.update(count)
+	return append([]device.Device(nil), s.devices...), nil
+}
+
+// load the library unless it is, and count the devices.
+func (s *Source) load() (count int, err error) {
 	if !s.up {
 		if ret := s.lib.Init(); ret != nvml.SUCCESS {
-			return nil, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s", message(ret))
+			return 0, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s", message(ret))
 		}
 		s.up = true
 		if err := s.look(); err != nil {
 			s.reset()
-			return nil, err
+			return 0, err
 		}
 		s.watchXIDs()
 	}
 	count, ret := s.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		s.reset()
-		return nil, fmt.Errorf("count the devices: %s", message(ret))
+		return 0, fmt.Errorf("count the devices: %s", message(ret))
 	}
-	// A device that is known is not asked again, for it may have come to hang.
-	for i := range count {
-		if slices.ContainsFunc(s.devices, func(d device.Device) bool { return d.Index == i }) {
-			continue
-		}
-		if err := s.add(i); err != nil {
-			s.log.Warn("a device does not tell what it is", "index", i, "err", err)
-		}
-	}
-	return append([]device.Device(nil), s.devices...), nil
+	return count, nil
 }
 
 func (s *Source) add(index int) error {
@@ -137,6 +144,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	}
 	switch r, told, failure := u.tell(ctx, getters, s.now()); {
 	case failure == nvml.ERROR_GPU_IS_LOST:
+		s.succeeded(u, d)
 		return device.Reading{}, device.ErrLost
 	case failure == nvml.ERROR_UNINITIALIZED, failure == nvml.ERROR_DRIVER_NOT_LOADED:
 		s.mu.Lock()
@@ -146,6 +154,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 		s.mu.Unlock()
 		return device.Reading{}, fmt.Errorf("%w: %s", errGone, message(failure))
 	case told == 0 && failure != nvml.SUCCESS:
+		s.succeeded(u, d)
 		return device.Reading{}, fmt.Errorf("it answers no call: %s", message(failure))
 	default:
 		if d.Instance == nil {
@@ -210,7 +219,7 @@ func (s *Source) reset() {
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
-	s.up, s.units, s.uuids, s.devices = false, map[string]*unit{}, map[nvml.Device]string{}, nil
+	s.up, s.units, s.uuids, s.devices, s.count = false, map[string]*unit{}, map[nvml.Device]string{}, nil, 0
 }
 
 // eventSymbols are all needed to hear of XIDs, besides the one to wait with.

@@ -19,6 +19,7 @@ type unit struct {
 	memoryMiB int64
 	placed    bool  // its driver tells where instances lie
 	parent    *unit // of a MIG instance
+	replaced  bool  // another device is where it was; under the source's lock
 
 	mu             sync.Mutex // held while it is read
 	beat           func()     // tells whoever waits that a call returned

@@ -29,7 +29,7 @@ enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80, PROCESS_W
 enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
 	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS,
-	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL
+	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL, REPLACED
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -37,8 +37,8 @@ typedef int ret;
 struct nvmlDevice_st { int n, part; }; /* part: 0, or 1 + the place of a MIG instance */
 typedef struct nvmlDevice_st *dev;
 
-static struct nvmlDevice_st devices[MAX_DEVICES];
-static int visible[MAX_DEVICES], nvisible; /* in the order of the last init */
+static struct nvmlDevice_st devices[MAX_DEVICES], replacements[MAX_DEVICES];
+static int visible[MAX_DEVICES], nvisible; /* as of the last init or count */
 static _Atomic uint64_t *words;
 
 static void map_control(void)
@@ -76,7 +76,8 @@ static void wait_a_little(void)
 }
 
 /* What every call on a device goes through, after LATENCY_US. Bit `call` of
- * UNSUPPORTED refuses it, and of FAILING makes it answer FAILURE. */
+ * UNSUPPORTED refuses it, and of FAILING makes it answer FAILURE. The handle of a
+ * device that was REPLACED is of one that is lost. */
 static ret enter(dev d, int call)
 {
 	words[CALLS]++;
@@ -87,6 +88,8 @@ static ret enter(dev d, int call)
 	_Atomic uint64_t *w = of(d->n);
 	w[DEVICE_CALLS]++;
 	wait_a_little();
+	if (w[REPLACED] && d == &devices[d->n])
+		return IS_LOST;
 	switch (w[STATE]) {
 	case STATE_LOST: return IS_LOST;
 	case STATE_HUNG: stall(); break;
@@ -98,6 +101,16 @@ static ret enter(dev d, int call)
 	return w[UNSUPPORTED] >> call & 1 || mig_refuses(d, call) ? NOT_SUPPORTED : SUCCESS;
 }
 
+static void look(void)
+{
+	nvisible = 0;
+	for (int n = 0; n < (int)words[COUNT] && n < MAX_DEVICES; n++) {
+		devices[n].n = replacements[n].n = n;
+		if (!of(n)[ABSENT])
+			visible[nvisible++] = n;
+	}
+}
+
 ret nvmlInit_v2(void)
 {
 	if (!words)
@@ -106,13 +119,9 @@ ret nvmlInit_v2(void)
 	words[INITS]++;
 	if (words[INIT_RESULT])
 		return (ret)words[INIT_RESULT];
-	nvisible = 0;
-	for (int n = 0; n < (int)words[COUNT] && n < MAX_DEVICES; n++) {
-		devices[n].n = n;
-		of(n)[WATCHED] = 0;
-		if (!of(n)[ABSENT])
-			visible[nvisible++] = n;
-	}
+	look();
+	for (int n = 0; n < nvisible; n++)
+		of(visible[n])[WATCHED] = 0;
 	words[GONE] = 0;
 	words[READY] = 1;
 	return SUCCESS;
@@ -157,6 +166,7 @@ ret nvmlDeviceGetCount_v2(unsigned *count)
 		return UNINITIALIZED;
 	if (words[STALL_COUNT])
 		stall();
+	look();
 	*count = nvisible;
 	return SUCCESS;
 }
@@ -165,9 +175,11 @@ ret nvmlDeviceGetHandleByIndex_v2(unsigned index, dev *d)
 {
 	if (index >= (unsigned)nvisible)
 		return INVALID_ARGUMENT;
-	ret r = enter(&devices[visible[index]], 63);
+	int n = visible[index];
+	dev found = of(n)[REPLACED] ? &replacements[n] : &devices[n];
+	ret r = enter(found, 63);
 	if (r == SUCCESS)
-		*d = &devices[visible[index]];
+		*d = found;
 	return r;
 }
 

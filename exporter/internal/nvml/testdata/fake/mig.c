@@ -17,7 +17,7 @@ static _Atomic uint64_t *part_of(dev d) { return mig_of(d->n) + FIRST_PART + (d-
 /* Whether a handle is of a device, or of an instance that still is. */
 static int there(dev d)
 {
-	if (d >= devices && d < devices + MAX_DEVICES)
+	if ((d >= devices && d < devices + MAX_DEVICES) || (d >= replacements && d < replacements + MAX_DEVICES))
 		return 1;
 	return d >= &instances[0][0] && d < &instances[0][0] + MAX_DEVICES * PARTS && mig_of(d->n)[MODE] && part_of(d)[SLICES];
 }
