@@ -63,10 +63,34 @@ func (c *Collector) seats(d device.Device, whom []podmap.Holder, pods podmap.Map
 	return both
 }
 
-// attributes of a series, sorted by name as dcgm-exporter's are. A pod label whose
+// common to all seats of a device: what stands once is of the pod, container and job
+// that they share, as far as they do.
+func common(seats []seat) seat {
+	all := seats[0]
+	for _, s := range seats[1:] {
+		if s.vgpu != all.vgpu {
+			all.vgpu = ""
+		}
+		if s.job != all.job {
+			all.job = ""
+		}
+		switch {
+		case all.holder == nil || s.holder == nil || all.holder.Namespace != s.holder.Namespace || all.holder.Pod != s.holder.Pod:
+			all.holder = nil
+		case all.holder.Container != s.holder.Container:
+			all.holder = &podmap.Holder{Namespace: s.holder.Namespace, Pod: s.holder.Pod}
+		}
+	}
+	return all
+}
+
+// attributes of a series with those of its metric, sorted by name as dcgm-exporter's are. A pod label whose
 // name is taken already is left out.
-func (c *Collector) attributes(s seat) []label {
+func (c *Collector) attributes(s seat, more []label) []label {
 	values := map[string]string{}
+	for _, l := range more {
+		values[l.name] = l.value
+	}
 	if s.vgpu != "" {
 		values["vgpu"] = s.vgpu
 	}
@@ -79,7 +103,9 @@ func (c *Collector) attributes(s seat) []label {
 			names = []string{"container_name", "pod_namespace", "pod_name"}
 		}
 		for i, value := range []string{h.Container, h.Namespace, h.Pod} {
-			values[names[i]] = value
+			if value != "" {
+				values[names[i]] = value
+			}
 		}
 		if c.cfg.Pods != nil {
 			c.describe(values, *h)

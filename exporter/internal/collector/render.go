@@ -86,42 +86,47 @@ func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, 
 		return
 	}
 	seats := c.seats(k.device, holdersOf(parts, held), pods)
-	together := []labelText{text(c.dcgm(s, k.device, seat{}))}
-	labelSets := together
-	if len(seats) > 0 {
-		labelSets = nil
+	if len(seats) == 0 {
+		seats = []seat{{}}
 	}
-	for _, one := range seats {
-		labelSets = append(labelSets, text(c.dcgm(s, k.device, one)))
+	sets := func(of []seat, extra, attributes []label) (out []labelText) {
+		for _, one := range of {
+			out = append(out, text(c.dcgm(s, k.device, extra, c.attributes(one, attributes))))
+		}
+		return out
 	}
-	if len(seats) == 1 || c.cfg.Labels.VirtualGPUs { // dcgm-exporter's way with virtual GPUs is to repeat
-		together = labelSets
+	each := sets(seats, nil, nil)
+	together := each
+	if !c.cfg.Labels.VirtualGPUs { // dcgm-exporter's way with virtual GPUs is to repeat
+		together = sets([]seat{common(seats)}, nil, nil)
 	}
 	for _, f := range s.fields {
 		v, ok := k.tell(f)
 		if !ok {
 			continue
 		}
-		each := labelSets
+		labelSets := each
 		if additive(f) {
-			each = together
+			labelSets = together
 		}
-		for _, labels := range each {
+		for _, labels := range labelSets {
 			p.add(f.name, f.kind, f.help, labels, v)
 		}
 	}
 	if s.xid != nil && k.device.TellsXIDs {
-		for _, labels := range labelSets {
-			last := k.whole().lastXID
-			p.add(s.xid.name, s.xid.kind, s.xid.help, labels.with(label{"err_code", strconv.FormatUint(last, 10)}), float64(last))
+		last := k.whole().lastXID
+		for _, labels := range sets(seats, nil, xidAttributes(last)) {
+			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(last))
 		}
 	}
 	for _, e := range s.counted {
-		c.renderCounted(p, e, k.whole(), labelSets, now)
+		c.renderCounted(p, e, k.whole(), now, func(extra []label) []labelText { return sets(seats, extra, nil) })
 	}
 }
 
-func (c *Collector) dcgm(s *selection, d device.Device, one seat) []label {
+// dcgm labels in dcgm-exporter's order: the device's, those of the counter file and
+// of the metric, and the attributes.
+func (c *Collector) dcgm(s *selection, d device.Device, extra, attributes []label) []label {
 	options, model := c.cfg.Labels, d.Model
 	if options.ReplaceBlanks {
 		model = Model(model)
@@ -132,6 +137,9 @@ func (c *Collector) dcgm(s *selection, d device.Device, one seat) []label {
 		values[1] = i.Parent
 	}
 	labels := pairs(names, values)
+	if options.OldNamespace {
+		labels[1].name = "uuid"
+	}
 	host := len(labels) - 1
 	switch {
 	case options.NoHostname:
@@ -144,7 +152,7 @@ func (c *Collector) dcgm(s *selection, d device.Device, one seat) []label {
 			labels = append(labels, label{l.name, v})
 		}
 	}
-	return append(labels, c.attributes(one)...)
+	return slices.Concat(labels, extra, attributes)
 }
 
 // id are the values of deviceLabels.

@@ -95,3 +95,21 @@ func TestDevicesThatAreShown(t *testing.T) {
 		}
 	}
 }
+
+// What stands once for a shared device still is of the pod, where all is one pod's.
+func TestWhatIsUsedTogetherIsOfThePodThatSharesItWithItself(t *testing.T) {
+	f := setup(t)
+	f.cfg.Jobs = func(d device.Device) []string { return map[int][]string{1: {"j1", "j2"}}[d.Index] }
+	f.kubelet.held["ml/a/left"] = []string{uuid(0)}
+	f.kubelet.held["ml/a/right"] = []string{uuid(0)}
+	f.kubelet.held["ml/b/main"] = []string{uuid(1), uuid(2)}
+	f.kubelet.held["ml/c/main"] = []string{uuid(2)}
+	_, text := f.collect(t)
+	for gpu, want := range map[string]string{
+		"0": `,namespace="ml",pod="a"} 300`, "1": `,container="main",namespace="ml",pod="b"} 300`, "2": `} 300`,
+	} {
+		if got := strings.Join(ends(text, "DCGM_FI_DEV_POWER_USAGE", gpu), " "); got != want {
+			t.Errorf("power of device %s: %s, want %s", gpu, got, want)
+		}
+	}
+}

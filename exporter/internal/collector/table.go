@@ -227,7 +227,7 @@ func severity(xid uint64) string {
 
 // notes on what the series of instances and of shared devices are.
 const notes = "A MIG instance also has `GPU_I_PROFILE` `GPU_I_ID`, before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; state such as temperature, clocks and faults is its device's. " +
-	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once, without a holder, for a device that several containers hold, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
+	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once for a device that several containers hold, with the pod that they share and else without a holder, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
 
 // sharing says how often a field stands for a device that several containers hold.
 func sharing(f field) string {
@@ -252,7 +252,7 @@ func WriteMarkdown(w io.Writer) error {
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.name, strings.ToLower(f.kind.String()), f.unit, sharing(f), f.help, f.route)
 	}
-	fmt.Fprintf(&b, "| `%s` | gauge | 1 | each | %s Label `err_code`. | event set |\n", xidErrors.name, xidErrors.help)
+	fmt.Fprintf(&b, "| `%s` | gauge | 1 | each | %s Labels `err_code` and `err_msg`, sorted among the holder's. | event set |\n", xidErrors.name, xidErrors.help)
 	for _, e := range countedEvents {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | each | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
 	}

@@ -69,8 +69,9 @@ func clockEvents(bits uint64) (names []string) {
 	return names
 }
 
-// renderCounted writes how often each event was within its window.
-func (c *Collector) renderCounted(p page, e counted, k *known, labelSets []labelText, now time.Time) {
+// renderCounted writes how often each event was within its window, with the labels
+// that sets makes of those of the event.
+func (c *Collector) renderCounted(p page, e counted, k *known, now time.Time, sets func(extra []label) []labelText) {
 	events, tells := e.of(k)
 	if !tells {
 		return
@@ -84,14 +85,16 @@ func (c *Collector) renderCounted(p page, e counted, k *known, labelSets []label
 			counts[name]++
 		}
 	}
-	for _, labels := range labelSets {
-		if len(counts) == 0 {
-			p.add(e.name, e.kind, e.help, labels.with(size), 0)
+	write := func(n float64, extra ...label) {
+		slices.SortFunc(extra, func(a, b label) int { return cmp.Compare(a.name, b.name) })
+		for _, labels := range sets(extra) {
+			p.add(e.name, e.kind, e.help, labels, n)
 		}
-		for _, name := range sortedKeys(counts) {
-			extra := []label{{e.label, name}, size}
-			slices.SortFunc(extra, func(a, b label) int { return cmp.Compare(a.name, b.name) })
-			p.add(e.name, e.kind, e.help, labels.with(extra...), counts[name])
-		}
+	}
+	if len(counts) == 0 {
+		write(0, size)
+	}
+	for _, name := range sortedKeys(counts) {
+		write(counts[name], label{e.label, name}, size)
 	}
 }

@@ -82,3 +82,17 @@ func TestCounterFileSelectsCountedEvents(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// dcgm-exporter writes an event as a label, before the attributes, and the latched
+// XID as attributes, sorted among those that name the holder.
+func TestEventsStandWhereDCGMExporterHasThem(t *testing.T) {
+	f := setup(t)
+	f.kubelet.held["team-a/train/main"] = []string{uuid(2)}
+	f.box.xids = []device.XID{{UUID: uuid(2), Code: 79}}
+	_, text := f.collect(t)
+	same(t, "latched", lines(text, "DCGM_FI_DEV_XID_ERRORS"), `,container="main",err_code="79",err_msg="GPU fell off the bus",namespace="team-a",pod="train"} 79`)
+	same(t, "counted", lines(text, "DCGM_EXP_XID_ERRORS_COUNT"), `,window_size_in_ms="300000",xid="79",container="main",namespace="team-a",pod="train"} 1`)
+	f.box.xids = []device.XID{{UUID: uuid(2), Code: 4711}}
+	_, text = f.collect(t)
+	same(t, "unknown", lines(text, "DCGM_FI_DEV_XID_ERRORS"), `,container="main",err_code="4711",err_msg="Unknown Error",namespace="team-a",pod="train"} 4711`)
+}
