@@ -30,9 +30,6 @@ import (
 
 const hubJobs = 200
 
-// trivialController is the name of the check that the benchmark itself sets Ready.
-const trivialController = "bench.plimsoll.dev/trivial"
-
 // Three queues of the hub: no check, a check that is set Ready at once, and ours
 // with a fit that never lacks room, so that only its speed counts.
 const hubQueues = `

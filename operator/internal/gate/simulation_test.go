@@ -219,7 +219,7 @@ func ours(ledger *Ledger) chooser {
 }
 
 // plain ranking: of those that fit, the one with the largest free part.
-func plain(_ *simJob, candidates []Candidate, now time.Time) []string {
+func plain(_ *simJob, candidates []Candidate, _ time.Time) []string {
 	fits := slices.DeleteFunc(candidates, func(c Candidate) bool { return c.Shapes[0].Fit.Value < 1 })
 	slices.SortStableFunc(fits, func(a, b Candidate) int {
 		part := func(c Candidate) float64 { return c.Shapes[0].Headroom.Value / c.Shapes[0].Capacity.Value }
