@@ -10,14 +10,14 @@ import (
 )
 
 // Devices are those that have dcgm-exporter's metrics; the others are counted all the
-// same. The zero value is every device and instance.
+// same. The zero value is every instance, and every device for what no instance tells.
 type Devices struct {
-	kind    string // g for whole devices, i for MIG instances, "" for both
-	numbers []int  // of the devices; all for none
+	kind    string // g for whole devices, i for MIG instances, "" for instances where there are any
+	numbers []int  // of the devices, or of the GPU instances; all for none
 }
 
 // ParseDevices reads dcgm-exporter's form: f, g, g:0,2-4, i or i:0,1, where a number
-// after i is that of the instance's device.
+// after i is that of GPU instances, as GPU_I_ID tells it.
 func ParseDevices(text string) (Devices, error) {
 	kind, list, numbered := strings.Cut(strings.TrimSpace(text), ":")
 	switch {
@@ -48,8 +48,15 @@ func ParseDevices(text string) (Devices, error) {
 }
 
 func (s Devices) shows(d device.Device) bool {
+	number := d.Index
+	if d.Instance != nil && s.kind == "i" {
+		number = d.Instance.GI
+	}
 	if s.kind != "" && (s.kind == "i") != (d.Instance != nil) {
 		return false
 	}
-	return len(s.numbers) == 0 || slices.Contains(s.numbers, d.Index)
+	return len(s.numbers) == 0 || slices.Contains(s.numbers, number)
 }
+
+// inParts tells whether a device's instances stand for it in what they can tell.
+func (s Devices) inParts(k *known) bool { return s.kind != "g" && len(k.parts) > 0 }

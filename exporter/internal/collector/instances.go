@@ -39,13 +39,13 @@ func (k *known) whole() *known {
 	return k
 }
 
-// tell a field in this collection. An instance has memory of its own, which its
-// device does not tell once more, and the state of its device, such as temperature
-// and clocks; what the whole device uses up is not the instance's.
-func (k *known) tell(f field) (float64, bool) {
+// tell a field in this collection. An instance has memory of its own and the state
+// of its device, such as temperature and clocks, which its device does not tell once
+// more where it is inParts; what the whole device uses up is not the instance's.
+func (k *known) tell(f field, inParts bool) (float64, bool) {
 	v, ok := k.reading.Get(f.field)
 	switch {
-	case !k.fresh, ofMemory[f.field] && len(k.parts) > 0:
+	case !k.fresh, inParts && (ofMemory[f.field] || !additive(f)):
 		return 0, false
 	case ok || k.parent == nil || additive(f) || ofMemory[f.field]:
 		return v, ok

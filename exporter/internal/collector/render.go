@@ -100,8 +100,9 @@ func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, 
 	if !c.cfg.Labels.VirtualGPUs { // dcgm-exporter's way with virtual GPUs is to repeat
 		together = sets([]seat{common(seats)}, nil, nil)
 	}
+	inParts := c.cfg.Labels.Devices.inParts(k)
 	for _, f := range s.fields {
-		v, ok := k.tell(f)
+		v, ok := k.tell(f, inParts)
 		if !ok {
 			continue
 		}
@@ -112,6 +113,9 @@ func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, 
 		for _, labels := range labelSets {
 			p.add(f.name, f.kind, f.help, labels, v)
 		}
+	}
+	if inParts {
+		return // events, too, are told by the instances
 	}
 	if s.xid != nil && k.device.TellsXIDs {
 		last := k.whole().lastXID

@@ -64,7 +64,7 @@ func TestJobsOutsideOfKubernetes(t *testing.T) {
 func TestDevicesThatAreShown(t *testing.T) {
 	f := setup(t)
 	f.box.instances = []device.Instance{{Profile: "1g.10gb", GI: 1}, {Profile: "1g.10gb", GI: 2}}
-	for text, want := range map[string]string{"f": "0 1 2 3 4 5 6 7 i1 i2", "g": "0 1 2 3 4 5 6 7", "g:0,2-4": "0 2 3 4", "i": "i1 i2", "i:0": "i1 i2", "i:1": "", "g:9": ""} {
+	for text, want := range map[string]string{"f": "1 2 3 4 5 6 7 i1 i2", "g": "0 1 2 3 4 5 6 7", "g:0,2-4": "0 2 3 4", "i": "i1 i2", "i:2": "i2", "i:0,1": "i1", "g:9": ""} {
 		var err error
 		if f.cfg.Labels.Devices, err = ParseDevices(text); err != nil {
 			t.Fatal(err)
@@ -84,6 +84,12 @@ func TestDevicesThatAreShown(t *testing.T) {
 		slices.Sort(got)
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s shows %q, want %q", text, strings.Join(got, " "), want)
+		}
+		if strings.HasPrefix(want, "0") && value(t, families, "DCGM_FI_DEV_FB_FREE", "UUID", uuid(0)) != 80_000 {
+			t.Errorf("%s: the device's memory is not told:\n%s", text, all)
+		}
+		if text == "f" && value(t, families, "DCGM_FI_DEV_POWER_USAGE", "UUID", uuid(0)) != 300 {
+			t.Errorf("the device's power is not told:\n%s", all)
 		}
 		if value(t, families, "plimsoll_node_devices", "state", "allocatable") != 8 {
 			t.Errorf("%s: devices that are not shown are not counted", text)
