@@ -22,7 +22,8 @@ var followed = map[schema.GroupKind]string{
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: "jobsets",      // of a TrainJob
 	{Group: "ray.io", Kind: "RayCluster"}:      "rayclusters",  // of a RayJob, RayService
 	{Group: "apps", Kind: "ReplicaSet"}:        "replicasets",  // of a Deployment
-	{Group: "apps", Kind: "StatefulSet"}:       "statefulsets", // of a LeaderWorkerSet
+	{Group: "apps", Kind: "StatefulSet"}:       "statefulsets", // of a LeaderWorkerSet, or the Pod that leads its workers
+	{Group: "", Kind: "Pod"}:                   "pods",
 }
 
 // owner at the top.

@@ -137,7 +137,9 @@ func (c cluster) make(apiVersion, kind, name string, controller *unstructured.Un
 	switch kind {
 	case "Job":
 		o.Object["spec"] = map[string]any{"template": template}
-	case "ReplicaSet":
+	case "Pod":
+		o.Object["spec"] = template["spec"]
+	case "ReplicaSet", "StatefulSet":
 		template["spec"].(map[string]any)["restartPolicy"] = "Always"
 		o.Object["spec"] = map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "template": template}
 	}
@@ -183,6 +185,9 @@ func TestPodsOfANode(t *testing.T) {
 	c.pod("of-deployment", "node-1", c.make("apps/v1", "ReplicaSet", "serve-1", &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "serve", "uid": "d"}}}))
 	c.pod("of-gone", "node-1", gone)
+	leader := c.make("v1", "Pod", "infer-0", c.make("apps/v1", "StatefulSet", "infer", &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": map[string]any{"name": "infer", "uid": "l"}}}))
+	c.pod("of-leader", "node-1", c.make("apps/v1", "StatefulSet", "infer-0", leader))
 	alone := c.pod("alone", "node-1", nil)
 	c.pod("elsewhere", "node-2", nil)
 	if err := admin.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.GracePeriodSeconds(0)); err != nil {
@@ -214,7 +219,7 @@ func TestPodsOfANode(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"of-jobset": "JobSet/train", "of-rayjob": "RayJob/tune", "of-pytorchjob": "PyTorchJob/fit",
-		"of-job": "Job/plain", "of-deployment": "Deployment/serve", "of-gone": "Job/gone", "alone": "Pod/alone"} {
+		"of-job": "Job/plain", "of-deployment": "Deployment/serve", "of-gone": "Job/gone", "of-leader": "LeaderWorkerSet/infer", "alone": "Pod/alone"} {
 		g.Eventually(owner(name), time.Minute).Should(Equal(want), name)
 	}
 	m, ok := w.Pod("default", "alone")
@@ -242,7 +247,7 @@ func TestPodsOfANode(t *testing.T) {
 	<-ended
 	way.shut()
 	goleak.VerifyNone(t, before)
-	g.Expect(w.owners.pods).To(HaveLen(7), "those of pods that have a controller")
+	g.Expect(w.owners.pods).To(HaveLen(8), "those of pods that have a controller")
 }
 
 // The account may read nothing else of the cluster.
