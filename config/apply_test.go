@@ -39,11 +39,12 @@ func TestManifestsOnAnAPIServer(t *testing.T) {
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"default", "exporter", "addon"} {
+	for _, folder := range []string{"default", "exporter", "exporter-tpu", with(t, "exporter", "exporter/pod-owners"), with(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
 		apply(ctx, t, hub, folder)
 	}
 	admitted(ctx, t, hub, "operator", "plimsoll-system")
 	admitted(ctx, t, hub, "exporter", "plimsoll-exporter")
+	admitted(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
 	allowed(ctx, t, hub)
 }
 
@@ -78,7 +79,7 @@ func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) 
 // admitted: the namespace's pod security lets the pod in.
 func admitted(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
 	template := podTemplate(t, folder)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial", Namespace: namespace}, Spec: template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial-" + folder, Namespace: namespace}, Spec: template.Spec}
 	if err := hub.Create(ctx, pod); err != nil {
 		t.Errorf("a pod of %s: %v", folder, err)
 	}
