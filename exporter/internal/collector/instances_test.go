@@ -2,6 +2,7 @@ package collector
 
 import (
 	"testing"
+	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
@@ -90,5 +91,19 @@ func TestInstancesOfAHungDeviceAreUnhealthyAndNotCalled(t *testing.T) {
 	}
 	if value(t, families, "plimsoll_device_failed", "uuid", "MIG-0-1-0") != 0 {
 		t.Error("its device answers again, and it is still called failed")
+	}
+}
+
+// An instance tells no utilisation; how long its engine is active tells whether the
+// pod that holds it does anything.
+func TestAnIdleInstanceThatIsHeld(t *testing.T) {
+	for active, idle := range map[float64]bool{0: true, 0.5: false} {
+		k := &known{}
+		r := device.Reading{Time: time.Unix(1_800_000_000, 0)}
+		r.Set(device.EngineActive, active)
+		k.trackIdle(r)
+		if _, tells := busy(r); !tells || k.idleFrom.IsZero() == idle {
+			t.Errorf("active %g: tells %t, idle since %s", active, tells, k.idleFrom)
+		}
 	}
 }

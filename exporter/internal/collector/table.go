@@ -226,7 +226,7 @@ func severity(xid uint64) string {
 }
 
 // notes on what the series of instances and of shared devices are.
-const notes = "A MIG instance also has `GPU_I_PROFILE` `GPU_I_ID`, before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; state such as temperature, clocks and faults is its device's, and stands on the instances alone; with `--devices=g` all of it stands on the device. " +
+const notes = "A MIG instance has `GPU_I_PROFILE` and `GPU_I_ID` before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; how active its engines and memory are (`DCGM_FI_PROF_…`) is told by GPU instance; state such as temperature, clocks and faults is its device's, and stands on the instances alone; with `--devices=g` all of it stands on the device. " +
 	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once for a device that several containers hold, with the pod that they share and else without a holder, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
 
 // sharing says how often a field stands for a device that several containers hold.
@@ -246,7 +246,7 @@ func WriteMarkdown(w io.Writer) error {
 		more = append(more, l.name)
 	}
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device; with options `pod_uid`, `vgpu`, `hpc_job` and the pod's own labels among these, sorted. A counter file may ask for the labels `" +
+		"`, for a MIG instance `GPU_I_PROFILE` and `GPU_I_ID`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device; with options `pod_uid`, `vgpu`, `hpc_job` and the pod's own labels among these, sorted. A counter file may ask for the labels `" +
 		strings.Join(more, "` `") + "`. What a device can't tell is absent.\n\n" + notes)
 	b.WriteString("| metric | type | unit | shared | what | where NVML gives it |\n|---|---|---|---|---|---|\n")
 	for _, f := range fields {

@@ -62,6 +62,9 @@ func busy(r device.Reading) (float64, bool) {
 			return v, true
 		}
 	}
+	if active, ok := r.Get(device.EngineActive); ok { // a MIG instance tells no other
+		return 100 * active, true
+	}
 	up, told := r.Get(device.Workload)
 	return 0, told && up == 0
 }

@@ -60,8 +60,8 @@ func (e *exporter) scrape() string {
 // device that tells its monitors is asked for two calls more.
 const (
 	callsPerDevice   = 22
-	callsPerInstance = 9 // of which one is its memory
-	callsPerTick     = 2 // how many devices there are, and what events
+	callsPerInstance = 11 // of which one is its memory, and two its monitors
+	callsPerTick     = 2  // how many devices there are, and what events
 )
 
 func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {

@@ -32,13 +32,15 @@ var getters = []getter{
 	{symbol: "nvmlDeviceGetUtilizationRates", get: utilisation},
 	{symbol: "nvmlDeviceGetEncoderUtilization", get: encoder},
 	{symbol: "nvmlDeviceGetDecoderUtilization", get: decoder},
-	{symbol: "nvmlDeviceGetMemoryInfo_v2", get: memory, instead: &getter{symbol: "nvmlDeviceGetMemoryInfo", get: memoryV1}},
+	memoryGetter,
 	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
 	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", get: licence},
 	{symbol: "nvmlDeviceGetFieldValues", get: fieldValues},
 	{symbol: "nvmlDeviceGetMigMode", get: mig, also: migSymbols},
 	{symbol: "nvmlGpmMetricsGet", get: profile, also: gpmSymbols},
 }
+
+var memoryGetter = getter{symbol: "nvmlDeviceGetMemoryInfo_v2", get: memory, instead: &getter{symbol: "nvmlDeviceGetMemoryInfo", get: memoryV1}}
 
 type get = func(*unit, *device.Reading) nvml.Return
 

@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"maps"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -28,12 +29,12 @@ var gpmMetrics = []struct {
 }
 
 // gpmSymbols are all needed for them.
-var gpmSymbols = []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmSampleFree"}
+var gpmSymbols = []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmMetricsGet", "nvmlGpmSampleFree"}
 
 // gpmApart is the least time between two samples: the device takes them no faster.
 const gpmApart = 100 * time.Millisecond
 
-// gpm keeps the last sample of a device, so that a reading takes one and never
+// gpm keeps the last sample of a device, or of a GPU instance of it, so that a reading takes one and never
 // waits for a second.
 type gpm struct {
 	asked, supported bool
@@ -46,18 +47,61 @@ type gpm struct {
 // second sample there is nothing to tell; a reading too soon after another tells
 // the same again.
 func profile(u *unit, r *device.Reading) nvml.Return {
-	if ret := u.gpm.prepare(u); ret != nvml.SUCCESS {
-		return ret
-	}
-	if r.Time.Sub(u.gpm.at) >= gpmApart {
-		if ret := u.gpm.sample(u, r.Time); ret != nvml.SUCCESS {
-			return ret
+	ret := u.gpm.update(u, r.Time, u.GpmSampleGet)
+	if ret == nvml.SUCCESS {
+		for f, v := range u.gpm.values {
+			r.Set(f, v)
 		}
 	}
-	for f, v := range u.gpm.values {
-		r.Set(f, v)
+	return ret
+}
+
+// cut is a GPU instance: another profile may follow under its id.
+type cut struct {
+	gi      int
+	profile string
+}
+
+// profileInstance is the same for the GPU instance that an instance is a part of, by
+// way of the device's handle; several parts share its samples. PCIe is not divided.
+func profileInstance(u *unit, r *device.Reading) nvml.Return {
+	u.parent.mu.Lock()
+	defer u.parent.mu.Unlock()
+	g := u.parent.cuts[u.cut]
+	if g == nil {
+		g = &gpm{}
+		u.parent.cuts[u.cut] = g
 	}
-	return nvml.SUCCESS
+	ret := g.update(u.parent, r.Time, func(s nvml.GpmSample) nvml.Return { return u.parent.GpmMigSampleGet(u.cut.gi, s) })
+	if ret == nvml.SUCCESS {
+		for f, v := range g.values {
+			if f != device.PCIeTx && f != device.PCIeRx {
+				r.Set(f, v)
+			}
+		}
+	}
+	return ret
+}
+
+// keepCuts gives back the samples of GPU instances that there are no more.
+func (u *unit) keepCuts() {
+	there := map[cut]bool{}
+	for _, p := range u.parts {
+		there[p.cut()] = true
+	}
+	maps.DeleteFunc(u.cuts, func(c cut, g *gpm) bool {
+		if !there[c] {
+			g.free()
+		}
+		return !there[c]
+	})
+}
+
+func (g *gpm) update(u *unit, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
+	if ret := g.prepare(u); ret != nvml.SUCCESS || now.Sub(g.at) < gpmApart {
+		return ret
+	}
+	return g.sample(u, now, take)
 }
 
 func (g *gpm) prepare(u *unit) nvml.Return {
@@ -84,11 +128,11 @@ func (g *gpm) prepare(u *unit) nvml.Return {
 	return nvml.SUCCESS
 }
 
-func (g *gpm) sample(u *unit, now time.Time) nvml.Return {
+func (g *gpm) sample(u *unit, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
 	g.values = map[device.Field]float64{}
 	first := g.at.IsZero()
 	g.at = time.Time{}
-	if ret := u.GpmSampleGet(g.next); ret != nvml.SUCCESS {
+	if ret := take(g.next); ret != nvml.SUCCESS {
 		return ret
 	}
 	g.last, g.next, g.at = g.next, g.last, now

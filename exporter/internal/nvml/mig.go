@@ -32,6 +32,7 @@ type part struct {
 // UUID, so all are asked anew. An instance that goes away meanwhile is left out.
 func mig(u *unit, r *device.Reading) nvml.Return {
 	u.parts = nil
+	defer u.keepCuts()
 	mode, _, ret := u.GetMigMode()
 	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return ret
@@ -117,16 +118,19 @@ func (s *Source) adopt(u *unit, d device.Device, r *device.Reading) {
 		instance := d
 		instance.UUID, instance.MemoryMiB, instance.Links, instance.Instance = p.uuid, p.memoryMiB, nil, &p.Instance
 		r.Instances = append(r.Instances, instance)
-		s.units[p.uuid] = &unit{Device: p.handle, lib: s.lib, parent: u}
+		s.units[p.uuid] = &unit{Device: p.handle, lib: s.lib, parent: u, cut: p.cut()}
 	}
 }
 
-// ofInstance are the getters that an instance answers: its memory.
-func ofInstance(all []getter) []getter {
-	for i, g := range all {
-		if g.symbol == "nvmlDeviceGetMemoryInfo_v2" || g.symbol == "nvmlDeviceGetMemoryInfo" {
-			return all[i : i+1]
-		}
+// cut that the part is one of.
+func (p part) cut() cut {
+	_, profile, ok := strings.Cut(p.Profile, "c.")
+	if !ok {
+		profile = p.Profile
 	}
-	return nil
+	return cut{p.GI, profile}
 }
+
+// ofInstance are the getters that an instance answers: its memory, and what its
+// GPU instance's monitors tell.
+var ofInstance = []getter{memoryGetter, {symbol: "nvmlGpmMigSampleGet", get: profileInstance, also: gpmSymbols}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
@@ -152,5 +153,45 @@ func TestMIGOfADeviceThatIsLost(t *testing.T) {
 		if _, err := s.Read(context.Background(), d); !errors.Is(err, device.ErrLost) {
 			t.Errorf("%s: %v", d.UUID, err)
 		}
+	}
+}
+
+// Utilisation of a device in MIG mode is told by GPU instance, for all its parts.
+func TestMIGInstancesTellTheirMonitors(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.cut(0, 0, instance{1, 1, 10, 7, 0}, instance{2, 1, 20, 5, 0}, instance{2, 1, 20, 5, 1})
+	s := f.open()
+	d := list(t, s)[0]
+	now := time.Unix(1_800_000_000, 0)
+	s.now = func() time.Time { return now }
+	tick := func() (readings []device.Reading) {
+		now = now.Add(time.Second)
+		for _, i := range read(t, s, d).Instances {
+			readings = append(readings, read(t, s, i))
+		}
+		return readings
+	}
+	for _, r := range tick() {
+		absent(t, r, device.EngineActive) // of the time between two readings
+	}
+	for i, r := range tick() {
+		gi := []float64{7, 5, 5}[i] / 100
+		for field, v := range map[device.Field]float64{device.EngineActive: 0.41, device.SMActive: 0.42, device.SMOccupancy: 0.43, device.TensorActive: 0.45, device.DRAMActive: 0.5} {
+			want(t, r, field, v+gi)
+		}
+		absent(t, r, device.PCIeTx)
+	}
+	// Another profile follows under the id of one, and its monitors begin anew.
+	f.cut(0, 0, instance{3, 3, 40, 5, 0})
+	absent(t, tick()[0], device.EngineActive)
+	want(t, tick()[0], device.EngineActive, 0.46)
+	if n := f.get(wordSamples); n != 4 {
+		t.Errorf("%d samples are kept, want 2 of the device and 2 of its instance", n)
+	}
+	if err := s.Close(); err != nil || f.get(wordSamples) != 0 {
+		t.Errorf("%d samples are left: %v", f.get(wordSamples), err)
 	}
 }

@@ -27,6 +27,7 @@ type Source struct {
 	up      bool
 	asked   []getter // what readings are to tell
 	getters []getter // those of them that the loaded library has
+	ofParts []getter // the same, of what instances are to tell
 	units   map[string]*unit
 	uuids   map[nvml.Device]string // of handles, which a lost device can't tell
 	devices []device.Device
@@ -102,7 +103,7 @@ func (s *Source) add(index int) error {
 	d.Facts = s.facts(handle)
 	d.TellsXIDs = s.register(handle)
 	s.devices = append(s.devices, d)
-	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, placed: s.hasAll(placementSymbols)}
+	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, cuts: map[cut]*gpm{}, placed: s.hasAll(placementSymbols)}
 	s.uuids[handle] = d.UUID
 	return nil
 }
@@ -135,12 +136,12 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	s.mu.Lock()
 	u, ok := s.units[d.UUID]
 	getters := s.getters
+	if d.Instance != nil {
+		getters = s.ofParts
+	}
 	s.mu.Unlock()
 	if !ok {
 		return device.Reading{}, errGone
-	}
-	if d.Instance != nil {
-		getters = ofInstance(getters)
 	}
 	switch r, told, failure := u.tell(ctx, getters, s.now()); {
 	case failure == nvml.ERROR_GPU_IS_LOST:
@@ -177,15 +178,20 @@ func (s *Source) look() error {
 			return fmt.Errorf("NVIDIA's driver library has no %s: the driver is too old, update it", symbol)
 		}
 	}
-	s.getters = s.getters[:0:0]
-	for _, g := range s.asked {
+	s.getters, s.ofParts = s.those(s.asked), s.those(ofInstance)
+	return nil
+}
+
+// those of the getters that the library has.
+func (s *Source) those(asked []getter) (have []getter) {
+	for _, g := range asked {
 		if found := s.find(&g); found != nil {
-			s.getters = append(s.getters, *found)
+			have = append(have, *found)
 		} else {
 			s.log.Info("this driver has no such call; its metrics are absent", "call", g.symbol)
 		}
 	}
-	return nil
+	return have
 }
 
 // find the first of a getter and those instead of it that the library has.

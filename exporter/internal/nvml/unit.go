@@ -19,6 +19,7 @@ type unit struct {
 	memoryMiB int64
 	placed    bool  // its driver tells where instances lie
 	parent    *unit // of a MIG instance
+	cut       cut   // that a MIG instance is a part of
 	replaced  bool  // another device is where it was; under the source's lock
 
 	mu             sync.Mutex // held while it is read
@@ -26,6 +27,7 @@ type unit struct {
 	parts          []part     // instances as of the last reading
 	newest         uint64     // time stamp of a process' sample that was told, in µs
 	gpm            gpm
+	cuts           map[cut]*gpm // of the GPU instances
 	links, out, in rate
 }
 
@@ -105,6 +107,9 @@ func (c *rate) of(count float64, at time.Time) (perSecond float64, ok bool) {
 func (u *unit) free() {
 	if u.mu.TryLock() {
 		u.gpm.free()
+		for _, g := range u.cuts {
+			g.free()
+		}
 		u.mu.Unlock()
 	}
 }

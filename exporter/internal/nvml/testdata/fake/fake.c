@@ -427,7 +427,7 @@ ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 	return r;
 }
 
-struct sample { int n; unsigned long long number; };
+struct sample { int n, gi; unsigned long long number; };
 struct gpm_support { unsigned version, supported; };
 struct gpm_metric { unsigned id; ret result; double value; char *info[3]; };
 struct gpm_question { unsigned version, count; struct sample *one, *two; struct gpm_metric metric[333]; };
@@ -462,23 +462,33 @@ ret nvmlGpmSampleGet(dev d, struct sample *s)
 	static unsigned long long taken;
 	ret r = enter(d, 21);
 	if (r == SUCCESS)
-		*s = (struct sample){ d->n, ++taken };
+		*s = (struct sample){ d->n, 0, ++taken };
 	return r;
 }
 
-/* Percentages are GPM_UTIL and the metric's id, rates the id in MiB/s; the older
+ret nvmlGpmMigSampleGet(dev d, unsigned gi, struct sample *s)
+{
+	static unsigned long long taken;
+	dev instance;
+	ret r = gpu_instance(d, 21, gi, &instance);
+	if (r == SUCCESS)
+		*s = (struct sample){ d->n, (int)gi, ++taken };
+	return r;
+}
+
+/* Percentages are GPM_UTIL, the metric's id and that of the GPU instance, rates the id in MiB/s; the older
  * sample comes first. */
 ret nvmlGpmMetricsGet(struct gpm_question *q)
 {
 	words[CALLS]++;
 	if (words[GONE] || !words[READY])
 		return UNINITIALIZED;
-	if (q->version != 1 || !q->one->number || q->one->number >= q->two->number || q->one->n != q->two->n)
+	if (q->version != 1 || !q->one->number || q->one->number >= q->two->number || q->one->n != q->two->n || q->one->gi != q->two->gi)
 		return INVALID_ARGUMENT;
 	for (unsigned i = 0; i < q->count; i++) {
 		struct gpm_metric *m = &q->metric[i];
 		m->result = SUCCESS;
-		m->value = m->id < 20 ? of(q->one->n)[GPM_UTIL] + m->id : m->id;
+		m->value = m->id < 20 ? of(q->one->n)[GPM_UTIL] + m->id + q->one->gi : m->id;
 	}
 	return SUCCESS;
 }

@@ -108,9 +108,9 @@ ret nvmlDeviceGetAttributes_v2(dev d, struct attributes *a)
 }
 
 /* A GPU instance is told by the handle of one of its parts. */
-ret nvmlDeviceGetGpuInstanceById(dev d, unsigned id, dev *instance)
+static ret gpu_instance(dev d, int call, unsigned id, dev *instance)
 {
-	ret r = enter(d, 48);
+	ret r = enter(d, call);
 	for (int i = 0; r == SUCCESS && i < PARTS; i++) {
 		*instance = &instances[d->n][i];
 		if ((*instance)->part && there(*instance) && part_of(*instance)[GI] == id)
@@ -118,6 +118,8 @@ ret nvmlDeviceGetGpuInstanceById(dev d, unsigned id, dev *instance)
 	}
 	return r == SUCCESS ? 6 : r;
 }
+
+ret nvmlDeviceGetGpuInstanceById(dev d, unsigned id, dev *instance) { return gpu_instance(d, 48, id, instance); }
 
 struct gi_info { dev device; unsigned id, profile, start, size; };
 
