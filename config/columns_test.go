@@ -1,0 +1,160 @@
+//go:build integration
+
+package config_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// printed is what kubectl get prints of a kind, by its short name: the header and
+// the one object's cells.
+var printed = []struct {
+	plural, short, object string
+	header, cells         []string
+}{
+	{
+		"metricssources", "msrc", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: MetricsSource
+metadata: {name: thanos}
+spec: {type: Thanos, url: "http://thanos-query.monitoring.svc:9090"}
+status:
+  lastSuccessTime: %[1]q
+  conditions: [{type: Reachable, status: "False", reason: Unreachable, message: no route, lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Type", "URL", "Reachable", "Reason", "Last success", "Age"},
+		[]string{"thanos", "Thanos", "http://thanos-query.monitoring.svc:9090", "False", "Unreachable", "3h", "<age>"},
+	},
+	{
+		"scoringpolicies", "spol", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: ScoringPolicy
+metadata: {name: fleet}
+spec:
+  sourceRef: {name: thanos}
+  scores: [{name: free, query: free, normalize: {type: Identity}}]
+status:
+  lastRound: {time: %[1]q, duration: 21ms, clusters: 5, scored: 3, held: 2, worst: 0, omitted: 0}
+  conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Source", "Mode", "Ready", "Reason", "Scored", "Held", "Last round", "Age"},
+		[]string{"fleet", "thanos", "Publish", "True", "Published", "3", "2", "3h", "<age>"},
+	},
+	{
+		"placementgates", "pgate", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: PlacementGate
+metadata: {name: gpu}
+spec: {placementRef: {namespace: plimsoll-system, name: gpus}, sourceRef: {name: thanos}}
+status:
+  candidates: 4
+  waiting: 7
+  conditions: [{type: Ready, status: "False", reason: NoDecision, message: wait, lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Placement", "Ready", "Reason", "Candidates", "Waiting", "Age"},
+		[]string{"gpu", "gpus", "False", "NoDecision", "4", "7", "<age>"},
+	},
+}
+
+func TestColumns(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"crd"}, ErrorIfCRDPathMissing: true}
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	hub, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-3*time.Hour - 10*time.Second).UTC().Format(time.RFC3339)
+	resources := metav1.APIResourceList{}
+	gomega.NewWithT(t).Eventually(func() error { // what was installed is served a moment later
+		return get(ctx, config, "/apis/plimsoll.dev/v1alpha1", "application/json", &resources)
+	}, time.Minute, 100*time.Millisecond).Should(gomega.Succeed())
+	for _, want := range printed {
+		t.Run(want.plural, func(t *testing.T) {
+			create(ctx, t, hub, fmt.Sprintf(want.object, then))
+			table := metav1.Table{}
+			if err := get(ctx, config, "/apis/plimsoll.dev/v1alpha1/"+want.plural, "application/json;as=Table;v=v1;g=meta.k8s.io", &table); err != nil {
+				t.Fatal(err)
+			}
+			header, cells := []string{}, []string{}
+			for i, column := range table.ColumnDefinitions {
+				if column.Priority > 0 {
+					continue
+				}
+				header = append(header, column.Name)
+				cell := fmt.Sprint(table.Rows[0].Cells[i])
+				if column.Name == "Age" {
+					cell = "<age>"
+				}
+				cells = append(cells, cell)
+			}
+			if d := cmp.Diff(want.header, header); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(want.cells, cells); d != "" {
+				t.Error(d)
+			}
+			for _, r := range resources.APIResources {
+				if r.Name == want.plural && cmp.Diff([]string{want.short}, r.ShortNames)+cmp.Diff([]string{"plimsoll"}, r.Categories) != "" {
+					t.Errorf("short names %v, categories %v", r.ShortNames, r.Categories)
+				}
+			}
+		})
+	}
+}
+
+// create an object, and then its status.
+func create(ctx context.Context, t *testing.T, hub client.Client, text string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	status := u.Object["status"]
+	if err := hub.Create(ctx, u); err != nil {
+		t.Fatal(err)
+	}
+	u.Object["status"] = status
+	if err := hub.Status().Update(ctx, u); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get a path of the API server as kubectl does.
+func get(ctx context.Context, config *rest.Config, path, accept string, into any) error {
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
