@@ -75,7 +75,7 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("kubeconfig", "How to reach the API server from outside of a cluster.").Envar("KUBECONFIG").StringVar(&o.pods.kubeconfig)
 	app.Flag("kubernetes-enable-dra", "Devices that no device plugin has are handed out by claims (dynamic resources), also before the first claim is seen.").Envar("KUBERNETES_ENABLE_DRA").BoolVar(&o.claims)
 	app.Flag("kubernetes-virtual-gpus", "A series for each replica of a shared device, with its name as vgpu and the whole device's value. A sum over them exceeds the device; plimsoll_pod_device_* do not.").Envar("KUBERNETES_VIRTUAL_GPUS").BoolVar(&o.labels.VirtualGPUs)
-	app.Flag("hpc-job-mapping-dir", "Folder with a file for each device, named by its number, with a job on each line; they become hpc_job.").Envar("DCGM_HPC_JOB_MAPPING_DIR").StringVar(&o.jobs)
+	app.Flag("hpc-job-mapping-dir", "Folder with a file for each device, named by its number, and for each MIG instance, named <device>.<GPU instance>, with a job on each line; they become hpc_job.").Envar("DCGM_HPC_JOB_MAPPING_DIR").StringVar(&o.jobs)
 	app.Flag("devices", "Devices that have dcgm-exporter's metrics: f (MIG instances where there are any, and the whole device for what they can't tell), g[:NUMBERS] (whole devices), i[:NUMBERS] (instances, by GPU_I_ID), such as g:0,2-4.").
 		Short('d').Envar("DCGM_EXPORTER_DEVICES_STR").Default("f").StringVar(&o.shown)
 	app.Flag("nvidia-resource-names", "Further resource names that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resources)
@@ -116,7 +116,7 @@ func (o *options) run(ctx context.Context) error {
 	defer signal.Stop(hangups)
 	config := o.config(log)
 	if o.jobs != "" {
-		config.Jobs = (&jobMap{folder: o.jobs, log: log}).of
+		config.Jobs = (&jobMap{folder: o.jobs, deadline: time.Second, log: log}).of
 	}
 	watched, err := o.watchPods(ctx, &config, log)
 	if err != nil {
