@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -99,9 +100,14 @@ func rewrite(app *kingpin.Application, arg string) string {
 	flag := lookUp(app, name)
 	switch {
 	case flag == nil:
-	case equals && flag.IsBoolFlag() && (value == "true" || value == "1"):
-		return "--" + flag.Name
-	case equals && flag.IsBoolFlag() && (value == "false" || value == "0"):
+	case equals && flag.IsBoolFlag():
+		set, err := strconv.ParseBool(value)
+		if err != nil {
+			return arg
+		}
+		if set {
+			return "--" + flag.Name
+		}
 		return "--no-" + flag.Name
 	case equals:
 		return "--" + flag.Name + "=" + value

@@ -36,7 +36,7 @@ func TestEveryOptionOfDCGMExporterIsTaken(t *testing.T) {
 		"--kubernetes", "-k", "--kubernetes=true", "-k=false", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid=true",
 		"--kubernetes-gpu-id-type device-name", "--kubernetes-pod-label-allowlist-regex ^app$", "--use-old-namespace", "-o",
 		"--remote-hostengine-info localhost:5555", "-r localhost:5555", "--devices g:0,1", "-d f", "--switch-devices f", "-s f", "--cpu-devices f", "-p f",
-		"--no-hostname", "-n", "-n=true", "--fake-gpus", "--configmap-data ns:name", "-m none", "--web-systemd-socket", "--web-config-file web.yml",
+		"--no-hostname", "-n", "-n=true", "-k=True", "--debug=T", "--no-hostname=TRUE", "-n=f", "--fake-gpus", "--configmap-data ns:name", "-m none", "--web-systemd-socket", "--web-config-file web.yml",
 		"--xid-count-window-size 300000", "-x 300000", "--replace-blanks-in-model-name", "--rbmn", "-rbmn=true", "--debug", "--debug=false", "--clock-events-count-window-size 1",
 		"--enable-dcgm-log", "--dcgm-log-level NONE", "--log-format json", "--pod-resources-kubelet-socket /x", "--hpc-job-mapping-dir /x",
 		"--nvidia-resource-names nvidia.com/a,nvidia.com/b", "--kubernetes-virtual-gpus", "--dump-enabled", "--dump-directory /x", "--dump-retention 24",

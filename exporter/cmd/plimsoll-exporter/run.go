@@ -83,7 +83,7 @@ func newOptions(app *kingpin.Application) *options {
 	app.Flag("attribution", "How plimsoll_pod_device_* divide a device that several pods hold: split (evenly, by replicas), process (by what their processes use; asks the API server for the pods' UIDs, and needs hostPID) or device (not at all: it is no pod's).").
 		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByProcess), string(collector.ByDevice))
 	app.Flag("procfs-root", "Where the host's procfs is mounted, to find the pods of processes with --attribution=process.").Default("/proc").StringVar(&o.pods.procfs)
-	app.Flag("once", "Collect once, print the metrics and exit.").BoolVar(&o.once)
+	app.Flag("once", "Read the devices twice, as rates need it, print the metrics and exit.").BoolVar(&o.once)
 	app.Flag("debug", "Log more.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("strict", "Exit when the first collection fails, or the kubelet does not answer it.").BoolVar(&o.strict)
 	app.Flag("collectors", "Counter file in dcgm-exporter's form: which of its metrics are exposed, and how. Read again on SIGHUP and when it changes. What dcgm-exporter exposes by default where that file is not there; \"all\" for everything.").
@@ -214,7 +214,19 @@ func (o *options) kubelet(pods *podmap.Poller) error {
 	return err
 }
 
+// apart are two readings of which rates are told; the profiling counters take at
+// least 100 ms.
+const apart = 250 * time.Millisecond
+
 func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error {
+	if err := c.Collect(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(apart):
+	}
 	if err := c.Collect(ctx); err != nil {
 		return err
 	}
