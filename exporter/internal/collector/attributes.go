@@ -25,6 +25,7 @@ var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 type seat struct {
 	holder    *podmap.Holder
 	vgpu, job string
+	claim     []label // through which the holder has it
 }
 
 // seats of a device. Replicas have one each where virtual GPUs are asked for, and a
@@ -41,7 +42,7 @@ func (c *Collector) seats(d device.Device, whom []podmap.Holder, pods podmap.Map
 		}
 		slices.Sort(replicas)
 		for _, vgpu := range replicas {
-			out = append(out, seat{holder: &h, vgpu: vgpu})
+			out = append(out, seat{holder: &h, vgpu: vgpu, claim: claimLabels(d, h, pods)})
 		}
 	}
 	var jobs []string
@@ -57,10 +58,26 @@ func (c *Collector) seats(d device.Device, whom []podmap.Holder, pods podmap.Map
 	var both []seat
 	for _, s := range out {
 		for _, job := range jobs {
-			both = append(both, seat{s.holder, s.vgpu, job})
+			both = append(both, seat{s.holder, s.vgpu, job, s.claim})
 		}
 	}
 	return both
+}
+
+// claimLabels are dcgm-exporter's of the claim through which a holder has a device.
+func claimLabels(d device.Device, h podmap.Holder, pods podmap.Map) []label {
+	for _, name := range d.Names() {
+		c, ok := pods.Claimed[name][h]
+		if !ok {
+			continue
+		}
+		labels := []label{{"dra_claim_name", c.Name}, {"dra_claim_namespace", c.Namespace}, {"dra_driver_name", c.Driver}, {"dra_pool_name", c.Pool}, {"dra_device_name", c.Device}}
+		if i := d.Instance; i != nil {
+			labels = append(labels, label{"dra_mig_profile", i.Profile}, label{"dra_mig_device_uuid", d.UUID})
+		}
+		return labels
+	}
+	return nil
 }
 
 // common to all seats of a device: what stands once is of the pod, container and job
@@ -73,6 +90,9 @@ func common(seats []seat) seat {
 		}
 		if s.job != all.job {
 			all.job = ""
+		}
+		if !slices.Equal(s.claim, all.claim) {
+			all.claim = nil
 		}
 		switch {
 		case all.holder == nil || s.holder == nil || all.holder.Namespace != s.holder.Namespace || all.holder.Pod != s.holder.Pod:
@@ -88,7 +108,7 @@ func common(seats []seat) seat {
 // name is taken already is left out.
 func (c *Collector) attributes(s seat, more []label) []label {
 	values := map[string]string{}
-	for _, l := range more {
+	for _, l := range slices.Concat(more, s.claim) {
 		values[l.name] = l.value
 	}
 	if s.vgpu != "" {

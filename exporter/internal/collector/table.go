@@ -246,7 +246,7 @@ func WriteMarkdown(w io.Writer) error {
 		more = append(more, l.name)
 	}
 	b.WriteString("## Devices, in dcgm-exporter's words\n\nLabels: `" + strings.Join(dcgmLabels, "` `") +
-		"`, for a MIG instance `GPU_I_PROFILE` and `GPU_I_ID`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device; with options `pod_uid`, `vgpu`, `hpc_job` and the pod's own labels among these, sorted. A counter file may ask for the labels `" +
+		"`, for a MIG instance `GPU_I_PROFILE` and `GPU_I_ID`, the driver's version as `" + labelFields[0].name + "`, and `container` `namespace` `pod` where a container holds the device (and `dra_*` where a claim gave it); with options `pod_uid`, `vgpu`, `hpc_job` and the pod's own labels among these, sorted. A counter file may ask for the labels `" +
 		strings.Join(more, "` `") + "`. What a device can't tell is absent.\n\n" + notes)
 	b.WriteString("| metric | type | unit | shared | what | where NVML gives it |\n|---|---|---|---|---|---|\n")
 	for _, f := range fields {

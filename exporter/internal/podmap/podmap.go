@@ -20,6 +20,9 @@ import (
 // Holder is a container that holds a device.
 type Holder struct{ Namespace, Pod, Container string }
 
+// Claim through which a container holds a device.
+type Claim struct{ Name, Namespace, Driver, Pool, Device string }
+
 // Map is what the kubelet said at one time. Keys are device ids in their plain
 // form: a UUID, the name of a device node such as nvidia0, or of a MIG instance
 // GPU-<uuid>/<gi>/<ci>, nvidia0/gi3 or nvidia0/mig-<profile>-<start>-<size>.
@@ -32,6 +35,8 @@ type Map struct {
 	Shared map[string]bool
 	// Replicas of a device that a holder has, by their names.
 	Replicas map[string]map[Holder][]string
+	// Claimed devices by the holder of the claim.
+	Claimed map[string]map[Holder]Claim
 	// Claims are how the devices that no device plugin has are handed out.
 	Claims bool
 	// Uncounted where the kubelet does not tell what it may hand out; Allocatable is
@@ -151,9 +156,22 @@ func (p *Poller) hold(m *Map, h Holder, c *podresources.ContainerResources) {
 	}
 	for _, claim := range c.DynamicResources {
 		for _, r := range claim.ClaimResources {
-			claimed(r, m, use)
+			claimed(r, m, func(id, replica string) {
+				use(id, replica)
+				m.claim(id, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
+			})
 		}
 	}
+}
+
+func (m *Map) claim(id string, h Holder, c Claim) {
+	if m.Claimed == nil {
+		m.Claimed = map[string]map[Holder]Claim{}
+	}
+	if m.Claimed[id] == nil {
+		m.Claimed[id] = map[Holder]Claim{}
+	}
+	m.Claimed[id][h] = c
 }
 
 func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id, replica string)) {

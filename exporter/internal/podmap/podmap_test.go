@@ -151,12 +151,18 @@ func TestHoldersByPluginAndByClaim(t *testing.T) {
 		}
 		return out
 	}
+	of := func(name string) Claim { return Claim{"c", "team-a", "gpu.nvidia.com", "node-1", name} }
 	want := Map{
 		Allocatable: map[string]string{},
 		Holders: map[string][]Holder{uuid: held("plugin"), "nvidia9": held("replicas"), "nvidia1": held("claims", "also"),
 			"nvidia2/mig-19-0-1": held("claims"), "nvidia4": held("share")},
 		Shared:   map[string]bool{"nvidia4": true, "nvidia9": true},
 		Replicas: map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
+		Claimed: map[string]map[Holder]Claim{
+			"nvidia1":            {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
+			"nvidia2/mig-19-0-1": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
+			"nvidia4":            {held("share")[0]: of("gpu-4")},
+		},
 		Claims:   true,
 		Unmapped: map[string]int{"unknown device id form": 1},
 	}
