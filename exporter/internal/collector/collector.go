@@ -92,7 +92,8 @@ type known struct {
 
 	recentXIDs, recentClocks recent
 
-	pending chan outcome // a reading under way; only the vendor's goroutine uses it
+	pending  chan outcome // a reading under way; only the vendor's goroutine uses it
+	expected int          // instances of which a reading tells; the same goroutine's
 }
 
 type outcome struct {

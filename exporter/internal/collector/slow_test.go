@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -16,10 +17,17 @@ type sluggish struct {
 	single
 	calls []time.Duration
 	reads int
+	parts int // that answer at once
 }
 
-func (s *sluggish) Read(ctx context.Context, _ device.Device) (device.Reading, error) {
+func (s *sluggish) Read(ctx context.Context, d device.Device) (device.Reading, error) {
 	r := device.Reading{Time: time.Now()}
+	if d.Instance != nil {
+		return r, nil
+	}
+	for i := range s.parts {
+		r.Instances = append(r.Instances, device.Device{UUID: fmt.Sprint("MIG-", i), Instance: &device.Instance{Parent: d.UUID, GI: i}})
+	}
 	s.reads++
 	r.Set(device.GPUUtil, float64(s.reads))
 	for i, took := range s.calls {
@@ -97,6 +105,27 @@ func TestAReadingIsBoundedAltogether(t *testing.T) {
 		start := time.Now()
 		if k := f.device(t); !k.hung() || time.Since(start) != patience*time.Second {
 			t.Errorf("hung %t after %s", k.hung(), time.Since(start))
+		}
+	})
+}
+
+// A device in MIG mode takes many calls, and gets more time once it is known to.
+func TestASlowDeviceOfManyInstancesComesBack(t *testing.T) {
+	s := &sluggish{parts: 7}
+	for range 80 {
+		s.calls = append(s.calls, 100*time.Millisecond)
+	}
+	inBubble(t, s, func(t *testing.T, f *fixture) {
+		f.device(t)
+		time.Sleep(10 * time.Second)
+		f.device(t)
+		for _, k := range f.known {
+			if k.hung() || !k.fresh {
+				t.Errorf("%s: hung %t, fresh %t", k.device.UUID, k.hung(), k.fresh)
+			}
+		}
+		if len(f.known) != 8 {
+			t.Errorf("%d devices and instances, want 8", len(f.known))
 		}
 	})
 }

@@ -185,19 +185,25 @@ func undescribedOf(s device.Source) int {
 	return 0
 }
 
-// patience is how many deadlines a reading gets whose every call keeps its own.
+// patience is how many deadlines a reading gets whose every call keeps its own,
+// besides one for each instance that the device has to tell of.
 const patience = 5
 
 // read a device, each of its calls within the deadline. One whose reading has
 // stalled is left alone until that reading returns, so that a wedged device costs
 // one goroutine, once. What it then tells is of another time: it is read anew.
 func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
-	if k.pending != nil && len(k.pending) == 0 {
-		return
+	if k.pending != nil {
+		select {
+		case late := <-k.pending:
+			k.expected = len(late.reading.Instances)
+		default:
+			return
+		}
 	}
 	pending, beats := begin(ctx, v, k.device)
 	k.pending = pending
-	o, answered := c.await(ctx, pending, beats)
+	o, answered := c.await(ctx, pending, beats, patience+k.expected)
 	used := c.usedBy(o.reading.Processes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,8 +244,8 @@ func begin(ctx context.Context, v *vendor, d device.Device) (chan outcome, <-cha
 
 // await a reading; false when a call is past its deadline, or all together are, or
 // ctx ends.
-func (c *Collector) await(ctx context.Context, pending <-chan outcome, beats <-chan struct{}) (o outcome, answered bool) {
-	call, all := time.NewTimer(c.cfg.Deadline), time.NewTimer(patience*c.cfg.Deadline)
+func (c *Collector) await(ctx context.Context, pending <-chan outcome, beats <-chan struct{}, deadlines int) (o outcome, answered bool) {
+	call, all := time.NewTimer(c.cfg.Deadline), time.NewTimer(time.Duration(deadlines)*c.cfg.Deadline)
 	defer call.Stop()
 	defer all.Stop()
 	for {
@@ -264,7 +270,7 @@ func (k *known) take(o outcome) {
 	k.lost = errors.Is(o.err, device.ErrLost)
 	k.failed = o.err != nil && !k.lost
 	if o.err == nil {
-		k.reading = o.reading
+		k.reading, k.expected = o.reading, len(o.reading.Instances)
 		k.trackIdle(o.reading)
 		k.countBogus(o.reading)
 	}

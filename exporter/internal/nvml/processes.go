@@ -47,7 +47,7 @@ func addProcesses(r *device.Reading, list []nvml.ProcessInfo, ret nvml.Return) n
 		if p.UsedGpuMemory == notAvailable {
 			bytes = 0
 		}
-		r.Processes.Memory[int(p.Pid)] = bytes
+		r.Processes.Memory[int(p.Pid)] += bytes
 	}
 	return nvml.SUCCESS
 }

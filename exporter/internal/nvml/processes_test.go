@@ -35,8 +35,9 @@ func TestProcesses(t *testing.T) {
 	f.process(1, 0, 101, 3<<30, 40, micro-1, 0)
 	f.process(1, 1, 102, 1<<30, 5, micro-1, 1) // a client of MPS
 	f.process(1, 2, 103, notAvailable, 0, micro-2e6, 0)
+	f.process(1, 3, 101, 2<<30, 0, micro-2e6, 1) // the same by way of MPS
 	devices := list(t, s)
-	want := &device.Processes{Memory: map[int]float64{101: 3 << 30, 102: 1 << 30, 103: 0}, Busy: map[int]float64{101: 40, 102: 5}}
+	want := &device.Processes{Memory: map[int]float64{101: 5 << 30, 102: 1 << 30, 103: 0}, Busy: map[int]float64{101: 40, 102: 5}}
 	if diff := cmp.Diff(want, read(t, s, devices[1]).Processes); diff != "" {
 		t.Error(diff)
 	}
