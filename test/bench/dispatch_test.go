@@ -32,7 +32,7 @@ var dispatchers = []struct {
 	{"plimsoll", "plimsoll.dev/dispatcher", nil, true},
 }
 
-const dispatchQueue = `
+const dispatchChecks = `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: MultiKueueConfig
 metadata: {name: bench}
@@ -44,12 +44,6 @@ metadata: {name: bench}
 spec:
   controllerName: kueue.x-k8s.io/multikueue
   parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: bench}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: gpu}
-spec:
-  admissionChecksStrategy: {admissionChecks: [%s]}
 `
 
 // TestDispatch prints what becomes of jobs of all sizes that come a little faster
@@ -62,14 +56,19 @@ func TestDispatch(t *testing.T) {
 		if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		checks := "{name: bench}"
+		checks := `{"name":"bench"}`
 		if d.gated {
-			checks = "{name: plimsoll}, {name: multikueue}"
+			checks = `{"name":"plimsoll"},{"name":"multikueue"}`
 			if err := lab.Programs().Restart(t.Context(), fleet.Operator); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := lab.Hub.Apply(t.Context(), fmt.Sprintf(dispatchQueue, checks)); err != nil {
+		if err := lab.Hub.Apply(t.Context(), dispatchChecks); err != nil {
+			t.Fatal(err)
+		}
+		// A patch that replaces the list: an apply would add to it.
+		if _, err := lab.Hub.Kubectl(t.Context(), "", "patch", "clusterqueue/gpu", "--type=merge", "-p",
+			`{"spec":{"admissionChecksStrategy":{"admissionChecks":[`+checks+`]}}}`); err != nil {
 			t.Fatal(err)
 		}
 		if err := lab.SetDispatcher(t.Context(), d.dispatcher, d.more...); err != nil {
