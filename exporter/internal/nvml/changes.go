@@ -1,6 +1,9 @@
 package nvml
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -19,6 +22,9 @@ func (s *Source) renumbered(count int) bool {
 // hangs tells whether some reading is still under way, which none is unless it has
 // stalled.
 func (s *Source) hangs() bool {
+	if len(s.meeting) > 0 {
+		return true
+	}
 	for _, u := range s.units {
 		if !u.mu.TryLock() {
 			return true
@@ -38,16 +44,63 @@ func (s *Source) update(count int) {
 	}
 	said := s.silent
 	s.silent = map[int]string{}
+	for i, err := range s.meet(count) {
+		s.silent[i] = err.Error()
+		if said[i] != s.silent[i] {
+			s.log.Warn("a device does not tell what it is", "index", i, "err", err)
+		}
+	}
+	slices.SortFunc(s.devices, func(a, b device.Device) int { return cmp.Compare(a.Index, b.Index) })
+}
+
+// errMute is of a device that has not said in time what it is.
+var errMute = errors.New("it does not answer")
+
+// meet those that are not known yet, all at a time so that one which hangs keeps
+// nobody from being listed. It is waited for once, and met when it answers.
+func (s *Source) meet(count int) map[int]error {
+	patience, cancel := context.WithTimeout(context.Background(), s.courtesy)
+	defer cancel()
+	waited, done := context.WithCancel(context.Background())
+	done()
+	failures, until := map[int]error{}, map[int]context.Context{}
 	for i := range count {
 		if slices.ContainsFunc(s.devices, func(d device.Device) bool { return d.Index == i }) {
 			continue
 		}
-		if err := s.add(i); err != nil {
-			s.silent[i] = err.Error()
-			if said[i] != s.silent[i] {
-				s.log.Warn("a device does not tell what it is", "index", i, "err", err)
-			}
+		until[i] = waited
+		if s.meeting[i] == nil {
+			answer := make(chan introduction, 1)
+			s.meeting[i], until[i] = answer, patience
+			go func() { answer <- s.introduce(i) }()
 		}
+	}
+	for i, limit := range until {
+		in, answered := hear(limit, s.meeting[i])
+		if !answered {
+			failures[i] = errMute
+			continue
+		}
+		delete(s.meeting, i)
+		if err := s.add(in); err != nil {
+			failures[i] = err
+		}
+	}
+	return failures
+}
+
+// hear an answer that is there, or comes before the limit.
+func hear(limit context.Context, answer <-chan introduction) (introduction, bool) {
+	select {
+	case in := <-answer:
+		return in, true
+	default:
+	}
+	select {
+	case in := <-answer:
+		return in, true
+	case <-limit.Done():
+		return introduction{}, false
 	}
 }
 

@@ -81,7 +81,7 @@ func TestADeviceThatIsReplaced(t *testing.T) {
 	if got, want := uuidsOf(now), f.uuids(0, 1, 2, 4, 5, 6, 7, 3); !slices.Equal(got, want) {
 		t.Fatalf("the devices are %q, want %q", got, want)
 	}
-	want(t, read(t, s, now[7]), device.GPUTemp, 43)
+	want(t, read(t, s, now[3]), device.GPUTemp, 43)
 	if _, err := s.Read(context.Background(), device.Device{UUID: old}); err == nil {
 		t.Error("the old one answers")
 	}
@@ -123,5 +123,35 @@ func TestADeviceThatIsTakenAway(t *testing.T) {
 	f.device(3, devAbsent, 0)
 	if n := len(list(t, s)); n != 8 {
 		t.Errorf("%d devices when it is back", n)
+	}
+}
+
+// A device that hung before the exporter came keeps nobody from being listed, is
+// waited for once, and is listed when it answers.
+func TestADeviceThatHangsFromTheStart(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.device(2, devState, stateHung)
+	s := f.open()
+	s.courtesy = 200 * time.Millisecond
+	if got, want := uuidsOf(list(t, s)), f.uuids(0, 1, 3, 4, 5, 6, 7); !slices.Equal(got, want) {
+		t.Fatalf("the devices are %q, want %q", got, want)
+	}
+	if n := s.Undescribed(); n != 1 {
+		t.Errorf("%d devices have not said what they are, want 1", n)
+	}
+	s.courtesy = time.Hour
+	calls := f.deviceWord(2, devCalls)
+	if n := len(list(t, s)); n != 7 || f.deviceWord(2, devCalls) != calls {
+		t.Errorf("%d devices; it was called again while it hangs", n)
+	}
+	f.unstall()
+	for len(list(t, s)) != 8 {
+		runtime.Gosched()
+	}
+	if got, want := uuidsOf(list(t, s)), f.uuids(0, 1, 2, 3, 4, 5, 6, 7); !slices.Equal(got, want) || s.Undescribed() != 0 {
+		t.Errorf("the devices are %q, want %q", got, want)
 	}
 }

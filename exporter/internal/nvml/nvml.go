@@ -34,6 +34,9 @@ type Source struct {
 	count   int            // that the library told last
 	silent  map[int]string // why those at an index do not tell what they are
 
+	meeting  map[int]chan introduction // those at an index that were asked what they are
+	courtesy time.Duration             // how long they may take: one that was idle wakes up first
+
 	hearing sync.Mutex // of events; never taken before mu by whoever takes both
 	events  nvml.EventSet
 }
@@ -44,7 +47,7 @@ func New(path string, log *slog.Logger) *Source {
 	if path != "" {
 		options = append(options, nvml.WithLibraryPath(path))
 	}
-	return &Source{lib: nvml.New(options...), log: log, now: time.Now, units: map[string]*unit{}, uuids: map[nvml.Device]string{}, asked: slices.Clone(getters)}
+	return &Source{lib: nvml.New(options...), log: log, now: time.Now, units: map[string]*unit{}, uuids: map[nvml.Device]string{}, meeting: map[int]chan introduction{}, courtesy: 5 * time.Second, asked: slices.Clone(getters)}
 }
 
 // Devices loads the library if need be and lists its devices. A device that
@@ -85,27 +88,43 @@ func (s *Source) load() (count int, err error) {
 	return count, nil
 }
 
-func (s *Source) add(index int) error {
-	handle, ret := s.lib.DeviceGetHandleByIndex(index)
-	if ret != nvml.SUCCESS {
-		return errors.New(message(ret))
+func (s *Source) add(in introduction) error {
+	d := in.device
+	if in.err != nil {
+		return in.err
 	}
-	d, err := describe(handle, index)
-	if err != nil {
-		return err
+	d.TellsXIDs = s.register(in.handle)
+	s.devices = append(s.devices, d)
+	s.units[d.UUID] = &unit{Device: in.handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, cuts: map[cut]*gpm{}, placed: s.hasAll(placementSymbols)}
+	s.uuids[in.handle] = d.UUID
+	return nil
+}
+
+// introduction is what a device says of itself when it is met, or why it does not.
+type introduction struct {
+	device device.Device
+	handle nvml.Device
+	err    error
+}
+
+// introduce asks the device at an index what it is.
+func (s *Source) introduce(index int) (in introduction) {
+	var ret nvml.Return
+	if in.handle, ret = s.lib.DeviceGetHandleByIndex(index); ret != nvml.SUCCESS {
+		in.err = errors.New(message(ret))
+		return in
 	}
-	d.Links = s.links(handle)
+	if in.device, in.err = describe(in.handle, index); in.err != nil {
+		return in
+	}
+	in.device.Links = s.links(in.handle)
 	if s.has("nvmlSystemGetDriverVersion") {
 		if version, ret := s.lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
-			d.Driver = version
+			in.device.Driver = version
 		}
 	}
-	d.Facts = s.facts(handle)
-	d.TellsXIDs = s.register(handle)
-	s.devices = append(s.devices, d)
-	s.units[d.UUID] = &unit{Device: handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, cuts: map[cut]*gpm{}, placed: s.hasAll(placementSymbols)}
-	s.uuids[handle] = d.UUID
-	return nil
+	in.device.Facts = s.facts(in.handle)
+	return in
 }
 
 func describe(handle nvml.Device, index int) (device.Device, error) {
@@ -225,6 +244,7 @@ func (s *Source) reset() {
 	if s.up {
 		_ = s.lib.Shutdown()
 	}
+	s.meeting = map[int]chan introduction{} // what those say is of a session that is over
 	s.up, s.units, s.uuids, s.devices, s.count = false, map[string]*unit{}, map[nvml.Device]string{}, nil, 0
 }
 
