@@ -155,3 +155,26 @@ func TestADeviceThatHangsFromTheStart(t *testing.T) {
 		t.Errorf("the devices are %q, want %q", got, want)
 	}
 }
+
+// When none of several answers, it is the driver that does not.
+func TestADriverThatHangsFromTheStart(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	for i := range 8 {
+		f.device(i, devState, stateHung)
+	}
+	s := f.open()
+	s.courtesy = 100 * time.Millisecond
+	if _, err := s.Devices(context.Background()); err == nil || !strings.Contains(err.Error(), "none of 8 devices") {
+		t.Fatalf("%v", err)
+	}
+	f.unstall()
+	for {
+		if devices, err := s.Devices(context.Background()); err == nil && len(devices) == 8 {
+			return
+		}
+		runtime.Gosched()
+	}
+}

@@ -64,6 +64,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 		return nil, err
 	}
 	s.update(count)
+	if len(s.devices) == 0 && len(s.meeting) > 1 {
+		return nil, fmt.Errorf("none of %d devices says what it is; something holds the driver's lock", count)
+	}
 	return append([]device.Device(nil), s.devices...), nil
 }
 
