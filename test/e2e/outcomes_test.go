@@ -263,22 +263,6 @@ func TestGateChangedWhileAJobWaits(t *testing.T) {
 	stillRuns(ctx, t, "settled", at)
 }
 
-func TestDeactivatedAndActivatedAgain(t *testing.T) {
-	ctx := testContext(t, time.Minute)
-	submit(ctx, t, fleet.Job{Name: "paused", Model: fleet.H100, GPUs: 1})
-	runs(ctx, t, "paused")
-	active := func(value string) {
-		t.Helper()
-		if _, err := lab.Hub.Kubectl(ctx, "", "patch", "workload/"+workload(ctx, t, "paused"), "-n", fleet.Namespace, "--type=merge", "-p", `{"spec":{"active":`+value+`}}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	active("false")
-	sees(ctx, t, "paused", "to be nowhere", func(v fleet.JobView) bool { return len(v.Copies) == 0 && v.Cluster == "" && !v.Admitted })
-	active("true")
-	runs(ctx, t, "paused")
-}
-
 func TestJobFinishesAndItsCopyGoes(t *testing.T) {
 	ctx := testContext(t, time.Minute)
 	submit(ctx, t, fleet.Job{Name: "short", Model: fleet.H100, GPUs: 1, Duration: time.Second})
