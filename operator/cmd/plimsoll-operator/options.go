@@ -19,6 +19,7 @@ type options struct {
 	metricsSecure  bool
 	metricsCerts   string
 	probeAddress   string
+	pprofAddress   string
 	leaderElect    bool
 	dispatch       string
 	nominateAs     string
@@ -41,6 +42,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and explanations over TLS to whom the API server authenticates and authorizes")
 	f.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics listener; default: self-signed")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 = none")
+	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of Go's profiles, /debug/pprof; they are not authenticated, so bind them to loopback; 0 = none")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among several operators")
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: be Kueue's dispatcher, plimsoll.dev/dispatcher; off: leave that to Kueue")
 	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "kueue: nominate as Kueue's own field manager; own: as plimsoll-dispatch, which needs the policy of config/nomination")

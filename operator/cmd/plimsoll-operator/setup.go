@@ -59,6 +59,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		Scheme:                        s,
 		Metrics:                       listener,
 		HealthProbeBindAddress:        o.probeAddress,
+		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "plimsoll-operator",
 		LeaderElectionNamespace:       o.namespace,

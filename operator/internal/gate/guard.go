@@ -89,11 +89,11 @@ func WantsNomination(wl *kueue.Workload, check string) bool {
 
 // Deadlocked says whether an eviction waits for a nomination that nobody will
 // make: the copy vanished while the job ran, and Kueue keeps the workload
-// Evicted with its quota. When it is not yet so, the duration says how long to wait.
+// Evicted with its quota, also when it was deactivated. When it is not yet so,
+// the duration says how long to wait.
 func Deadlocked(wl *kueue.Workload, check string, now time.Time) (bool, time.Duration) {
 	entry := FindCheck(wl, check)
-	active := wl.Spec.Active == nil || *wl.Spec.Active
-	if !active || !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, check) || len(wl.Status.NominatedClusterNames) > 0 {
+	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, check) || len(wl.Status.NominatedClusterNames) > 0 {
 		return false, 0
 	}
 	since := entry.LastTransitionTime.Time

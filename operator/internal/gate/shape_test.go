@@ -127,6 +127,10 @@ func TestGuard(t *testing.T) {
 	if stuck, _ := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
 		t.Error("an eviction that waits for 6 s without a cluster is a deadlock")
 	}
+	wl.Spec.Active = &no
+	if stuck, _ := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
+		t.Error("so is that of a workload that was deactivated")
+	}
 	wl.Status.NominatedClusterNames = []string{"cluster1"}
 	if stuck, left := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); stuck || left != 0 {
 		t.Error("a nomination is there already")

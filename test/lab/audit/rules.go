@@ -141,19 +141,20 @@ func (r Rules) state(e *event, before *kueue.Workload, repair bool) string {
 	switch {
 	case before.DeletionTimestamp != nil:
 		return "the workload is being deleted"
-	case !active(before):
-		return "the workload is not active"
 	case apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadFinished):
 		return "the workload is finished"
 	case !apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadQuotaReserved):
 		return "the workload has no quota"
 	}
 	evicted := apimeta.FindStatusCondition(conditions, kueue.WorkloadEvicted)
-	if evicted == nil || evicted.Status != metav1.ConditionTrue {
+	stuck := evicted != nil && evicted.Status == metav1.ConditionTrue
+	switch {
+	case repair && stuck && before.Status.ClusterName == nil && e.At.Sub(evicted.LastTransitionTime.Time) >= repairAfter:
 		return ""
+	case !active(before):
+		return "the workload is not active"
+	case stuck:
+		return "the workload is evicted"
 	}
-	if repair && before.Status.ClusterName == nil && e.At.Sub(evicted.LastTransitionTime.Time) >= repairAfter {
-		return ""
-	}
-	return "the workload is evicted"
+	return ""
 }
