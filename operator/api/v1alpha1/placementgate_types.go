@@ -203,7 +203,8 @@ type OnUnplaceable struct {
 	// +optional
 	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
 	// GiveUpAfterSeconds without a place reject the workload for good; only where it is
-	// set, and never because metrics or the gate are at fault.
+	// set. Only time counts in which it holds quota and every cluster was measured and has
+	// no room: never because metrics, a condition, a score or the gate are at fault.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`

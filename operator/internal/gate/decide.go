@@ -38,6 +38,8 @@ type Decision struct {
 	State   State  `json:"state"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Full: every candidate was measured and has no room.
+	Full bool `json:"full,omitempty"`
 	// Order in which to nominate: the choice first, then the rest that have room.
 	Order []string `json:"order,omitempty"`
 	// Verdicts on each candidate, in the candidates' order.
@@ -109,7 +111,7 @@ func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules
 		if len(d.Order) > 0 {
 			d.State, d.Reason = Ready, ReasonPlaceable
 		} else {
-			d.Reason = unplaceable(d.Verdicts, fleet)
+			d.Reason, d.Full = unplaceable(d.Verdicts, fleet), full(d.Verdicts, fleet)
 		}
 	}
 	d.Message = message(f, d, fleet, rules)
@@ -266,8 +268,8 @@ func unplaceable(verdicts []Verdict, fleet Fleet) string {
 	switch {
 	case has(OutNoRoom, OutNoModel):
 		return ReasonNoRoom
-	case fleet.Problem != "" && has(OutUnknown, OutStale):
-		return ReasonNoMetrics
+	case fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore, OutCondition):
+		return ReasonNoMetrics // scores and conditions come from the same source
 	case has(OutStale, OutUnknown):
 		return ReasonStale
 	}

@@ -24,10 +24,13 @@ type Dispatch struct {
 	// Ever nominated, over all attempts.
 	Ever      []string  `json:"ever,omitempty"`
 	WidenedAt time.Time `json:"widenedAt,omitzero"`
-	// UnplacedSince is when it first found no place, if it has yielded since.
+	// UnplacedSince is since when every cluster says that it has no room; zero = not
+	// so. It is kept for gates that give up.
 	UnplacedSince time.Time `json:"unplacedSince,omitzero"`
-	LastYield     time.Time `json:"lastYield,omitzero"`
-	Yields        int       `json:"yields,omitempty"`
+	// UnplacedSeconds is how long that was so before, since the last nomination.
+	UnplacedSeconds int64     `json:"unplacedSeconds,omitempty"`
+	LastYield       time.Time `json:"lastYield,omitzero"`
+	Yields          int       `json:"yields,omitempty"`
 	// SleepsUntil is when a workload that yielded is activated again; zero = awake.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	Reason      string    `json:"reason,omitempty"`
@@ -58,7 +61,8 @@ func (d Dispatch) Encode() string {
 // Begin a new attempt with these clusters.
 func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatch {
 	d.Attempt++
-	d.NominatedAt, d.WidenedAt, d.UnplacedSince = now.UTC().Truncate(time.Millisecond), time.Time{}, time.Time{}
+	d.NominatedAt, d.WidenedAt = now.UTC().Truncate(time.Millisecond), time.Time{}
+	d.UnplacedSince, d.UnplacedSeconds = time.Time{}, 0
 	d.Nominated, d.Reason = slices.Clone(clusters), reason
 	d.Ever = union(d.Ever, clusters)
 	return d
@@ -77,11 +81,9 @@ func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatc
 // told to (SchedulerLongRequeueInterval).
 const YieldSleep = 15 * time.Second
 
-// Yielded records that quota was given back, held without a place since then.
-func (d Dispatch) Yielded(since, now time.Time) Dispatch {
-	if d.UnplacedSince.IsZero() {
-		d.UnplacedSince = since.UTC()
-	}
+// Yielded records that the quota held since then was given back.
+func (d Dispatch) Yielded(held, now time.Time) Dispatch {
+	d = d.Counting(false, held, now)
 	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), ReasonYield
 	d.SleepsUntil = d.LastYield.Add(YieldSleep)
 	d.Yields++

@@ -87,43 +87,6 @@ func TestWiderOnlyAdds(t *testing.T) {
 	}
 }
 
-func TestUnplaceable(t *testing.T) {
-	giveUp := int32(3600)
-	yield := v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}
-	for _, tc := range []struct {
-		name     string
-		rule     v1alpha1.OnUnplaceable
-		reason   string
-		dispatch Dispatch
-		waiting  time.Duration
-		others   bool
-		want     State
-	}{
-		{"waits by default", v1alpha1.OnUnplaceable{}, ReasonNoRoom, Dispatch{}, time.Hour, true, Pending},
-		{"yields to others", yield, ReasonNoRoom, Dispatch{}, 5 * time.Minute, true, Retry},
-		{"not before its time", yield, ReasonNoRoom, Dispatch{}, 4 * time.Minute, true, Pending},
-		{"not if nobody else waits", yield, ReasonNoRoom, Dispatch{}, time.Hour, false, Pending},
-		{"not because a source is down", yield, ReasonNoMetrics, Dispatch{}, time.Hour, true, Pending},
-		{"the pause grows", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-9 * time.Minute)}, time.Hour, true, Pending},
-		{"and ends", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-10 * time.Minute)}, time.Hour, true, Retry},
-		{"gives up only if asked", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom, Dispatch{}, time.Hour, false, Rejected},
-		{"not before its time", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom, Dispatch{}, time.Minute, false, Pending},
-		{"yields count as one wait", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom,
-			Dispatch{}.Yielded(t0.Add(-2*time.Hour), t0.Add(-time.Hour)), time.Minute, false, Rejected},
-		{"which ends with a place", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonNoRoom,
-			Dispatch{}.Yielded(t0.Add(-2*time.Hour), t0.Add(-time.Hour)).Begin(nil, "", t0), time.Minute, false, Pending},
-		{"never because the gate itself is at fault", v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &giveUp}, ReasonGateNotReady, Dispatch{}, time.Hour, false, Pending},
-	} {
-		d := Unplaceable(Decision{State: Pending, Reason: tc.reason}, tc.rule, tc.dispatch, tc.waiting, tc.others, t0)
-		if d.State != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.name, d.State, tc.want)
-		}
-	}
-	if YieldPause(1) != 5*time.Minute || YieldPause(9) != 30*time.Minute {
-		t.Errorf("pauses go from 5 to 30 minutes: %s, %s", YieldPause(1), YieldPause(9))
-	}
-}
-
 func TestRevoked(t *testing.T) {
 	d := Dispatch{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", t0.Add(30*time.Second))
 	for _, tc := range []struct {

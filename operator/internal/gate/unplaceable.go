@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -20,33 +21,56 @@ func YieldPause(yields int) time.Duration {
 	return min(pause, lastPause)
 }
 
+// full says that every candidate was measured, without doubt, and has no room. One
+// that anything else rules out might have.
+func full(verdicts []Verdict, fleet Fleet) bool {
+	return fleet.Problem == "" && !slices.ContainsFunc(verdicts, func(v Verdict) bool {
+		return v.Out != OutNoRoom && v.Out != OutNoModel && v.Out != OutNoQuota
+	})
+}
+
 // Unplaceable turns a Pending decision into what the gate asks for: waiting,
-// giving quota back for others, or giving up. waiting is how long the workload
-// has held quota without a place; others says whether another workload is
-// pending for the same quota. Where the metrics or the gate are at fault it waits.
-func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, waiting time.Duration, others bool, now time.Time) Decision {
+// giving quota back if others want it, or giving up. held is since when the workload
+// holds quota without a place. Where the metrics or the gate are at fault it waits.
+func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, held, now time.Time) Decision {
 	if d.State != Pending || d.Reason == ReasonNoMetrics || d.Reason == ReasonStale || d.Reason == ReasonGateNotReady {
 		return d
 	}
-	unplaced := waiting
-	if !dispatch.UnplacedSince.IsZero() {
-		unplaced = now.Sub(dispatch.UnplacedSince)
-	}
-	if rule.GiveUpAfterSeconds != nil && unplaced >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {
+	if d.Full && rule.GiveUpAfterSeconds != nil && dispatch.Unplaced(held, now) >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {
 		d.State, d.Reason = Rejected, ReasonGaveUp
 		d.Message = Truncate("gave up: " + d.Message)
 		return d
 	}
-	if rule.Mode != v1alpha1.UnplaceableYield || !others {
-		return d
-	}
-	due := waiting >= Seconds(rule.YieldAfterSeconds, DefaultYieldAfter)
-	if dispatch.Yields > 0 {
-		due = due && now.Sub(dispatch.LastYield) >= YieldPause(dispatch.Yields)
-	}
-	if due {
+	due := now.Sub(held) >= Seconds(rule.YieldAfterSeconds, DefaultYieldAfter) &&
+		(dispatch.Yields == 0 || now.Sub(dispatch.LastYield) >= YieldPause(dispatch.Yields))
+	if due && rule.Mode == v1alpha1.UnplaceableYield {
 		d.State, d.Reason = Retry, ReasonYield
 		d.Message = Truncate("gives its quota to others: " + d.Message)
+	}
+	return d
+}
+
+// Unplaced is how long no cluster had room while the workload held quota. held is
+// since when it holds it now.
+func (d Dispatch) Unplaced(held, now time.Time) time.Duration {
+	before := time.Duration(d.UnplacedSeconds) * time.Second
+	if d.UnplacedSince.IsZero() {
+		return before
+	}
+	since := d.UnplacedSince
+	if held.After(since) {
+		since = held
+	}
+	return before + max(now.Sub(since), 0)
+}
+
+// Counting starts the clock of Unplaced, or stops it.
+func (d Dispatch) Counting(on bool, held, now time.Time) Dispatch {
+	switch {
+	case on && d.UnplacedSince.IsZero():
+		d.UnplacedSince = now.UTC().Truncate(time.Millisecond)
+	case !on && !d.UnplacedSince.IsZero():
+		d.UnplacedSeconds, d.UnplacedSince = int64(d.Unplaced(held, now).Seconds()), time.Time{}
 	}
 	return d
 }

@@ -237,6 +237,8 @@ type hub struct {
 	nodeSelector map[string]string
 	// clusterQueue that holds their quota; empty = gpu.
 	clusterQueue string
+	// queued is how long a workload waited for quota before it was submitted.
+	queued time.Duration
 }
 
 func newHub(t *testing.T, name string, change func(*v1alpha1.PlacementGate)) *hub {

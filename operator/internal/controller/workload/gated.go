@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
@@ -54,12 +53,18 @@ func (r *Reconciler) mayNominate(s *subject) bool {
 	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
 }
 
-// waitsSince is when the workload got the quota that it holds while it waits.
+// waitsSince is since when the gate keeps a workload waiting that holds quota. Kueue
+// adds the check long before that, and may add it to a workload that holds quota.
 func (r *Reconciler) waitsSince(s *subject) time.Time {
-	if since, ok := reservedAt(s.wl); ok {
-		return since
+	since, held := reservedAt(s.wl)
+	check := s.check()
+	if !held || check.State != kueue.CheckStatePending {
+		return r.now()
 	}
-	return r.now()
+	if check.LastTransitionTime.After(since) {
+		return check.LastTransitionTime.Time
+	}
+	return since
 }
 
 // decide now, write the check and, when it is our turn, nominate. The ledger is
@@ -94,7 +99,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		})
 	}
 	if d.State == gate.Pending {
-		d, err = r.unplaceable(ctx, s, g, d, dispatch, now)
+		d, dispatch, err = r.unplaceable(ctx, s, g, d, dispatch, now)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -139,23 +144,6 @@ func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
 		return nil
 	}
 	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
-}
-
-// unplaceable applies the gate's onUnplaceable.
-func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, error) {
-	rule := g.Spec.OnUnplaceable
-	if rule.Mode != v1alpha1.UnplaceableYield && rule.GiveUpAfterSeconds == nil {
-		return d, nil
-	}
-	others := false
-	if rule.Mode == v1alpha1.UnplaceableYield {
-		var err error
-		if others, err = r.othersPending(ctx, s.wl); err != nil {
-			return d, err
-		}
-	}
-	waiting := now.Sub(s.check().LastTransitionTime.Time)
-	return gate.Unplaceable(d, rule, dispatch, waiting, others, now), nil
 }
 
 // nominateAgain what somebody took off the list: a cluster that was revoked after

@@ -99,6 +99,25 @@ func TestGivesUpOnlyWhereAsked(t *testing.T) {
 	g.Eventually(check(t, wl, "giveup-plimsoll")).WithTimeout(patience).Should(HavePrefix("Rejected: gave up: no cluster has 8 free"))
 }
 
+// Kueue adds the checks long before it reserves quota. Only a workload that holds
+// quota waits for a place.
+func TestQueueingForQuotaIsNoWaitForAPlace(t *testing.T) {
+	g := NewWithT(t)
+	hour := int32(3600)
+	h := newHub(t, "queued", func(pg *v1alpha1.PlacementGate) {
+		pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
+	})
+	h.connect(g, "queued-1", "queued-2")
+	fleet.set(map[string]*measured{"queued-1": {0, 4, 4, 64}, "queued-2": {0, 6, 6, 64}})
+	h.clusterQueue, h.queued = "queued", 2*time.Hour
+	h.queue("gpu", "queued", "")
+	h.pending("small", "gpu")
+	wl := h.gated("big", 1)
+	g.Eventually(check(t, wl, "queued-plimsoll")).WithTimeout(patience).Should(ContainSubstring("no cluster has 8 free"))
+	g.Consistently(check(t, wl, "queued-plimsoll")).WithTimeout(3*time.Second).Should(HavePrefix("Pending: no cluster"), "it has had quota for a moment")
+	g.Expect(get(t, wl).Spec.Active).To(HaveValue(BeTrue()), "and owes none of it to others yet")
+}
+
 func TestOnStale(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode v1alpha1.StaleMode

@@ -59,7 +59,7 @@ func (h *hub) submit(name string, pods int32, checks ...string) *kueue.Workload 
 		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: "True", Reason: "QuotaReserved"})
 		for _, c := range checks {
 			status.AdmissionChecks = append(status.AdmissionChecks, kueue.AdmissionCheckState{
-				Name: kueue.AdmissionCheckReference(c), State: kueue.CheckStatePending, LastTransitionTime: metav1.Now()})
+				Name: kueue.AdmissionCheckReference(c), State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(time.Now().Add(-h.queued))})
 		}
 	})
 	return wl

@@ -14,11 +14,35 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
+// unplaceable applies the gate's onUnplaceable. What counts towards giving up must
+// outlive a restart: it is written when it starts and when it stops.
+func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, gate.Dispatch, error) {
+	rule, held := g.Spec.OnUnplaceable, r.waitsSince(s)
+	if rule.GiveUpAfterSeconds != nil {
+		next := dispatch.Counting(d.Full, held, now)
+		if !next.UnplacedSince.Equal(dispatch.UnplacedSince) {
+			if _, err := r.annotate(ctx, s.wl, next); err != nil {
+				return d, dispatch, err
+			}
+		}
+		dispatch = next
+	}
+	next := gate.Unplaceable(d, rule, dispatch, held, now)
+	if next.State != gate.Retry {
+		return next, dispatch, nil
+	}
+	others, err := r.othersPending(ctx, s.wl)
+	if err != nil || !others {
+		return d, dispatch, err
+	}
+	return next, dispatch, nil
+}
+
 // yield gives the workload's quota to others: it sleeps for a moment, deactivated,
 // for one that is merely evicted would be back before Kueue looks at the others.
 // When to wake it stands in the same write, so that no restart forgets it.
 func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
-	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(s.check().LastTransitionTime.Time, r.now())); err != nil {
+	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(r.waitsSince(s), r.now())); err != nil {
 		return err
 	}
 	r.tracks.setReason(s.wl.UID, d.Reason)

@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func TestUnplaceable(t *testing.T) {
+	hour := int32(3600)
+	yield := v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}
+	giveUp := v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &hour}
+	since := func(d time.Duration) Dispatch { return Dispatch{UnplacedSince: t0.Add(-d)} }
+	for _, tc := range []struct {
+		name     string
+		rule     v1alpha1.OnUnplaceable
+		reason   string
+		dispatch Dispatch
+		held     time.Duration
+		want     State
+	}{
+		{"waits by default", v1alpha1.OnUnplaceable{}, ReasonNoRoom, since(time.Hour), time.Hour, Pending},
+		{"yields to others", yield, ReasonNoRoom, Dispatch{}, 5 * time.Minute, Retry},
+		{"not before its time", yield, ReasonNoRoom, Dispatch{}, 4 * time.Minute, Pending},
+		{"not because a source is down", yield, ReasonNoMetrics, Dispatch{}, time.Hour, Pending},
+		{"the pause grows", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-9 * time.Minute)}, time.Hour, Pending},
+		{"and ends", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-10 * time.Minute)}, time.Hour, Retry},
+		{"gives up only if asked", giveUp, ReasonNoRoom, since(time.Hour), 2 * time.Hour, Rejected},
+		{"not before its time", giveUp, ReasonNoRoom, since(59 * time.Minute), 2 * time.Hour, Pending},
+		{"not for the time without quota", giveUp, ReasonNoRoom, since(2 * time.Hour), 59 * time.Minute, Pending},
+		{"yields count as one wait", giveUp, ReasonNoRoom,
+			since(4*time.Hour).Yielded(t0.Add(-3*time.Hour), t0.Add(-3*time.Hour).Add(50*time.Minute)).Counting(true, t0, t0.Add(-10*time.Minute)), 10 * time.Minute, Rejected},
+		{"without the time between them", giveUp, ReasonNoRoom,
+			since(4*time.Hour).Yielded(t0.Add(-3*time.Hour), t0.Add(-3*time.Hour).Add(50*time.Minute)).Counting(true, t0, t0.Add(-9*time.Minute)), 9 * time.Minute, Pending},
+		{"the clock stands still while it is stopped", giveUp, ReasonNoRoom,
+			since(3*time.Hour).Counting(false, t0, t0.Add(-2*time.Hour-30*time.Minute)).Counting(true, t0, t0.Add(-29*time.Minute)), 3 * time.Hour, Pending},
+		{"a place ends it", giveUp, ReasonNoRoom, since(2*time.Hour).Counting(false, t0, t0).Begin(nil, "", t0), 2 * time.Hour, Pending},
+		{"never because the gate itself is at fault", giveUp, ReasonGateNotReady, since(2 * time.Hour), 2 * time.Hour, Pending},
+	} {
+		d := Unplaceable(Decision{State: Pending, Reason: tc.reason, Full: true}, tc.rule, tc.dispatch, t0.Add(-tc.held), t0)
+		if d.State != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.name, d.State, tc.want)
+		}
+	}
+	if YieldPause(1) != 5*time.Minute || YieldPause(9) != 30*time.Minute {
+		t.Errorf("pauses go from 5 to 30 minutes: %s, %s", YieldPause(1), YieldPause(9))
+	}
+}
+
+// A rejected workload cannot be brought back: only measured lack of room may do that.
+func TestGivesUpOnlyForRoom(t *testing.T) {
+	hour, minimum := int32(3600), int32(0)
+	scores := rules()
+	scores.Policies = prefer(&minimum)
+	nowhere := cluster("c1", 0, 4, 4, 64)
+	change := func(change func(*Candidate)) Candidate {
+		c := scored(cluster("c2", 3, 24, 8, 64), 50)
+		change(&c)
+		return c
+	}
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		fleet      Fleet
+		rules      Rules
+		want       State
+		reason     string
+	}{
+		{name: "no room", candidates: []Candidate{nowhere}, rules: rules(), want: Rejected, reason: ReasonGaveUp},
+		{name: "no such devices, no quota", candidates: []Candidate{nowhere, {Name: "c2", Sampled: t0, Shapes: make([]ShapeAnswer, 1)}, noQuota(cluster("c3", 1, 8, 8, 64))},
+			rules: rules(), want: Rejected, reason: ReasonGaveUp},
+		{name: "no room when the source was asked last", candidates: []Candidate{nowhere}, fleet: Fleet{Problem: "timeout"}, rules: rules(), reason: ReasonNoRoom},
+		{name: "source down, required score expired", fleet: Fleet{Problem: "timeout"}, rules: scores, reason: ReasonNoMetrics,
+			candidates: []Candidate{change(func(c *Candidate) { c.Scores, c.Sampled = nil, t0.Add(-time.Hour) })}},
+		{name: "source down, score at its worst", fleet: Fleet{Problem: "timeout"}, rules: scores, reason: ReasonNoMetrics,
+			candidates: []Candidate{change(func(c *Candidate) { c.Scores["fleet/total"] = Score{Value: -100} })}},
+		{name: "source down, condition unanswered", fleet: Fleet{Problem: "timeout"}, rules: rules(), reason: ReasonNoMetrics,
+			candidates: []Candidate{change(func(c *Candidate) { c.Unmet = []string{"power"} })}},
+		{name: "fleet condition unanswered", candidates: []Candidate{nowhere}, fleet: Fleet{Unmet: []string{"freeze"}}, rules: rules(), reason: ReasonFleetUnmet},
+		{name: "not connected", candidates: []Candidate{change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonRuledOut},
+		{name: "another is not connected", candidates: []Candidate{nowhere, change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonNoRoom},
+		{name: "another has no score", candidates: []Candidate{scored(nowhere, 50), change(func(c *Candidate) { c.Scores = nil })}, rules: scores, reason: ReasonNoRoom},
+		{name: "another is stale", candidates: []Candidate{nowhere, change(func(c *Candidate) { c.Sampled = t0.Add(-time.Hour) })}, rules: rules(), reason: ReasonNoRoom},
+		{name: "another is unknown", candidates: []Candidate{nowhere, change(func(c *Candidate) { c.Sampled = time.Time{} })}, rules: rules(), reason: ReasonNoRoom},
+		{name: "nothing decided", rules: rules(), reason: ReasonNoDecisions},
+	} {
+		if tc.want == "" {
+			tc.want = Pending
+		}
+		d := Decide(job("a", 8, 1), tc.candidates, tc.fleet, View{}, tc.rules, 1, t0)
+		d = Unplaceable(d, v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &hour}, Dispatch{UnplacedSince: t0.Add(-2 * time.Hour)}, t0.Add(-2*time.Hour), t0)
+		if d.State != tc.want || d.Reason != tc.reason {
+			t.Errorf("%s: got %s %s (%s), want %s %s", tc.name, d.State, d.Reason, d.Message, tc.want, tc.reason)
+		}
+	}
+}
