@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// freshFor is how long an answer serves every workload of its shape.
+	// freshFor is how long an answer, once there, serves every workload of its shape.
 	freshFor = time.Second
 	// forgetAfter is how long an unused answer is kept.
 	forgetAfter = 10 * time.Minute
@@ -43,7 +43,7 @@ type asker struct {
 
 // held answer to one question.
 type held struct {
-	asked, used time.Time
+	asked, answered, used time.Time
 	// values by cluster; bare are those of series that name none.
 	values  map[string]gate.Number
 	bare    []float64
@@ -139,11 +139,12 @@ func list(spec *v1alpha1.PlacementGateSpec, label string, f gate.Facts) []asked 
 	return all
 }
 
-// missing asks for the best node of each cluster where no cluster has room.
+// missing asks for the best node of each cluster where no cluster has room; of
+// no use where nobody knows the room.
 func missing(all []asked, f gate.Facts, label string) []asked {
 	var extra []asked
 	for _, q := range all {
-		if q.Name != gate.AskFit {
+		if q.Name != gate.AskFit || q.held.err != nil {
 			continue
 		}
 		room := false
@@ -280,7 +281,7 @@ func (r round) cached(key string) (*held, bool) {
 	}
 	now := r.now()
 	h.used = now
-	return h, now.Sub(h.asked) < freshFor && !h.asked.Before(r.since[r.gate.Name])
+	return h, now.Sub(h.answered) < freshFor && !h.asked.Before(r.since[r.gate.Name])
 }
 
 // put an answer, or the failure beside the last good one.
@@ -290,7 +291,8 @@ func (r round) put(key string, h *held) *held {
 	if old, ok := r.held[key]; ok && h.err != nil {
 		h.values, h.bare, h.partial = old.values, old.bare, old.partial
 	}
-	h.used = h.asked
+	h.answered = r.now()
+	h.used = h.answered
 	r.held[key] = h
 	return h
 }

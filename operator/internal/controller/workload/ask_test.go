@@ -17,9 +17,30 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
+// clock that tests move.
+type clock struct {
+	mu   sync.Mutex
+	time time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.time
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = c.time.Add(d)
+}
+
 // recorded answers by the first key that the expression contains, and counts.
 type recorded struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// clock moves on by takes while it finds what fits.
+	clock   *clock
+	takes   time.Duration
 	answers map[string]query.Answer
 	err     error
 	asked   []string
@@ -29,6 +50,9 @@ func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Ans
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, expr)
+	if strings.Contains(expr, "floor(") {
+		s.clock.add(s.takes)
+	}
 	if s.err != nil {
 		return query.Answer{}, s.err
 	}
@@ -38,6 +62,17 @@ func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Ans
 		}
 	}
 	return query.Answer{}, nil
+}
+
+// times that each expression was asked.
+func (s *recorded) times() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := map[string]int{}
+	for _, expr := range s.asked {
+		n[expr]++
+	}
+	return n
 }
 
 func series(values ...any) query.Answer {
@@ -54,17 +89,18 @@ func series(values ...any) query.Answer {
 
 type bench struct {
 	*asker
+	*clock
 	source *recorded
-	now    time.Time
 	gate   gate.Gate
 	facts  gate.Facts
 }
 
 func newBench(spec v1alpha1.PlacementGateSpec) *bench {
-	b := &bench{source: &recorded{answers: map[string]query.Answer{}}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	c := &clock{time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	b := &bench{source: &recorded{answers: map[string]query.Answer{}, clock: c}, clock: c}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
-	b.asker = newAsker(sources, gate.NewLedger(time.Second, time.Hour), nil, func() time.Time { return b.now })
+	b.asker = newAsker(sources, gate.NewLedger(time.Second, time.Hour), nil, c.now)
 	spec.SourceRef.Name = "thanos"
 	b.gate = gate.Gate{Name: "gpu", Spec: spec, Clusters: []gate.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
 	b.facts = gate.Facts{UID: "uid", Namespace: "team-a", Name: "job", Queue: "gpu",
@@ -72,7 +108,7 @@ func newBench(spec v1alpha1.PlacementGateSpec) *bench {
 	return b
 }
 
-func (b *bench) at(seconds float64) float64 { return float64(b.now.Unix()) + seconds }
+func (b *bench) at(seconds float64) float64 { return float64(b.clock.now().Unix()) + seconds }
 
 func TestOneQuestionPerShapeAndRound(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
@@ -88,10 +124,28 @@ func TestOneQuestionPerShapeAndRound(t *testing.T) {
 	if b.answers(t.Context(), b.gate, other); len(b.source.asked) != 5 {
 		t.Errorf("another size asks only what depends on it: %q", b.source.asked[4:])
 	}
-	b.now = b.now.Add(time.Millisecond)
+	b.add(time.Millisecond)
 	b.refresh("gpu")
 	if b.answers(t.Context(), b.gate, b.facts); len(b.source.asked) != 9 {
 		t.Errorf("a new round asks anew, asked %d", len(b.source.asked))
+	}
+}
+
+// A slow or failing source is asked once for all that wait, not once for each.
+func TestOneQuestionPerRoundOfASlowSource(t *testing.T) {
+	for name, err := range map[string]error{"slow": nil, "slow and failing": errors.New("timeout")} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		b.source.answers["floor("] = series("cluster1", 3.0)
+		b.source.takes, b.source.err = 1100*time.Millisecond, err
+		b.refresh("gpu")
+		for range 5 {
+			b.answers(t.Context(), b.gate, b.facts)
+		}
+		for expr, n := range b.source.times() {
+			if n > 1 && strings.Contains(expr, "floor(") || strings.Contains(expr, "node_free_devices:max") {
+				t.Errorf("%s: five workloads of one shape asked %s %d times", name, expr, n)
+			}
+		}
 	}
 }
 
@@ -105,7 +159,7 @@ func TestAnswersAreExplicit(t *testing.T) {
 	if fleet.Problem != "" || cmp.Diff([]string{"freeze"}, fleet.Unmet) != "" {
 		t.Errorf("an empty answer leaves a fleet condition unmet: %+v", fleet)
 	}
-	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) || !got["cluster1"].sampled.Equal(b.now.Add(-5*time.Second)) {
+	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) || !got["cluster1"].sampled.Equal(b.clock.now().Add(-5*time.Second)) {
 		t.Errorf("cluster1: %+v", got["cluster1"])
 	}
 	if got["cluster2"].shapes[0].Fit.Known {
@@ -116,7 +170,7 @@ func TestAnswersAreExplicit(t *testing.T) {
 	}
 	b.source.answers["freeze"] = series("", 1.0)
 	b.source.answers["floor("] = series("cluster1", 3.0, "cluster1", 4.0)
-	b.now = b.now.Add(2 * time.Second)
+	b.add(2 * time.Second)
 	got, fleet = b.answers(t.Context(), b.gate, b.facts)
 	if fleet.Unmet != nil || got["cluster1"].shapes[0].Fit.Known {
 		t.Errorf("a series without cluster speaks for the fleet, two for one cluster for none: %+v %+v", fleet, got["cluster1"])
@@ -166,10 +220,10 @@ func TestLastGoodAnswersAreHeldWithTheirAge(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
 	b.source.answers["floor("] = series("cluster1", 3.0)
 	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
-	sampled := b.now.Add(-5 * time.Second)
+	sampled := b.clock.now().Add(-5 * time.Second)
 	b.answers(t.Context(), b.gate, b.facts)
 	b.source.err = errors.New("connection refused")
-	b.now = b.now.Add(time.Minute)
+	b.add(time.Minute)
 	got, fleet := b.answers(t.Context(), b.gate, b.facts)
 	if got["cluster1"].shapes[0].Fit != gate.Known(3) || !got["cluster1"].sampled.Equal(sampled) {
 		t.Errorf("the last good answer and its sample time must be kept: %+v", got["cluster1"])
