@@ -86,14 +86,14 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 		for _, name := range h.decided(ctx, g.Spec.PlacementRef) {
 			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})
 		}
-		rules := gate.RulesOf(&g.Spec)
-		for _, v := range gate.Decide(e.Facts, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1, now).Verdicts {
-			placed[v.Cluster] = true
-			why := v.Why()
-			if v.Out == gate.OutUnknown || v.Out == gate.OutNone {
-				v.Out, why = gate.OutNone, "is eligible"
+		rules, known := gate.RulesOf(&g.Spec), e.Facts
+		known.PodSets = nil // room and age of samples are the operator's to tell
+		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1, now)
+		for i := range e.Clusters {
+			placed[e.Clusters[i].Cluster] = true
+			if e.Clusters[i].Out == gate.OutNone {
+				e.Clusters[i].Why = "is eligible"
 			}
-			e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: why, Scores: scores[v.Cluster]})
 		}
 		if len(list) == 0 {
 			e.Problem = "Placement " + rules.Placement + " has decided no cluster"
@@ -187,17 +187,12 @@ func readScores(ctx context.Context, c client.Client) (map[string]map[string]gat
 		return nil, reading("AddOnPlacementScores", err)
 	}
 	all := map[string]map[string]gate.Score{}
-	for _, object := range list.Items {
+	for i := range list.Items {
+		object := &list.Items[i]
 		if all[object.Namespace] == nil {
 			all[object.Namespace] = map[string]gate.Score{}
 		}
-		for _, s := range object.Status.Scores {
-			score := gate.Score{Value: s.Value}
-			if object.Status.ValidUntil != nil {
-				score.ValidUntil = object.Status.ValidUntil.Time
-			}
-			all[object.Namespace][gate.ScoreKey(object.Name, s.Name)] = score
-		}
+		maps.Copy(all[object.Namespace], gate.ScoresOf(object))
 	}
 	return all, nil
 }

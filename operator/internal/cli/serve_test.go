@@ -218,26 +218,23 @@ func operatorAnswers(w http.ResponseWriter, req *http.Request) {
 }
 
 // decided is what the gate's own rules say of a job of 8 devices: cluster1 has
-// room, in cluster2 it is promised to another, cluster3 is stale.
+// room, in cluster2 it is promised to another, cluster3 is stale and lacks power.
 func decided() gate.Explanation {
 	set := gate.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
 	facts := gate.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []gate.PodSet{set}}
 	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
 		return gate.Candidate{
-			Name: name, Sampled: now.Add(-old), Scores: map[string]gate.Score{"fleet/total": {Value: int32(10 * fit), ValidUntil: now.Add(time.Minute)}},
+			Name: name, Sampled: now.Add(-old), Scores: map[string]gate.Score{"fleet/total": {Value: int32(10 * fit), Written: now.Add(-old), ValidUntil: now.Add(time.Minute)}},
 			Shapes: []gate.ShapeAnswer{{Fit: gate.Known(fit), Headroom: gate.Known(8 * fit), Capacity: gate.Known(32), Largest: gate.Known(8)}},
 		}
 	}
 	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
 	ledger := gate.NewLedger(time.Second, time.Hour)
-	ledger.Debit(gate.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []gate.PodSet{set}, Debited: now})
+	ledger.Debit(gate.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []gate.PodSet{set}, Debited: now.Add(-40 * time.Second)})
+	candidates[2].Conditions = []gate.Condition{{Name: "power", Number: gate.Known(0)}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
-	e.Decision = gate.Decide(facts, candidates, gate.Fleet{}, ledger.View(), rules, 1, now)
-	for i, v := range e.Decision.Verdicts {
-		e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: v.Why(), Scores: candidates[i].Scores})
-	}
-	e.Decision.Verdicts = nil
+	e.Decision, e.Clusters = gate.Explain(facts, candidates, gate.Fleet{}, ledger.View(), rules, 1, now)
 	return e
 }
 

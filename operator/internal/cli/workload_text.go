@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -31,6 +32,36 @@ func (r *workloadReport) writer(a *app, wide bool) func(io.Writer) {
 			}
 			line(w, append(cells, scoresText(c.Scores, a.now(), wide), c.Why)...)
 		}
+		r.ledger(w, a.now())
+	}
+}
+
+// mostPromised entries of the ledger are shown; JSON has all.
+const mostPromised = 10
+
+// ledger of what is promised on the candidates, the oldest first.
+func (r *workloadReport) ledger(w io.Writer, now time.Time) {
+	var all []gate.Entry
+	for _, c := range r.Clusters {
+		all = append(all, c.Ledger...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(a, b gate.Entry) int {
+		return cmp.Or(a.Debited.Compare(b.Debited), strings.Compare(a.Workload, b.Workload), strings.Compare(a.Cluster, b.Cluster))
+	})
+	line(w)
+	line(w, "PROMISED TO", "ON", "DEVICES", "SINCE", "ADMITTED")
+	for _, e := range all[:min(len(all), mostPromised)] {
+		admitted := "not yet"
+		if !e.Admitted.IsZero() {
+			admitted = since(now, e.Admitted) + " ago"
+		}
+		line(w, e.Workload, e.Cluster, fmt.Sprint(e.Devices()), since(now, e.Debited), admitted)
+	}
+	if more := len(all) - mostPromised; more > 0 {
+		line(w, fmt.Sprintf("and %d more (-o json shows all)", more))
 	}
 }
 
@@ -144,18 +175,29 @@ func age(seconds float64) string {
 	return short(time.Duration(seconds*float64(time.Second))) + " old"
 }
 
-// scoresText is policy/score=value of each, expired ones marked; wide also says how
-// long the others are valid.
+// scoresText is policy/score=value of each with its age, marked where it has expired
+// or its data are not fresh; wide also says how long the others are valid.
 func scoresText(all map[string]gate.Score, now time.Time, wide bool) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		text := fmt.Sprintf("%s=%d", key, all[key].Value)
-		switch until := all[key].ValidUntil; {
-		case until.IsZero():
-		case until.Before(now):
-			text += fmt.Sprintf(" (expired %s ago)", since(now, until))
+		s := all[key]
+		var notes []string
+		if s.State != "" {
+			notes = append(notes, s.State)
+		}
+		if !s.Written.IsZero() {
+			notes = append(notes, since(now, s.Written)+" old")
+		}
+		switch {
+		case s.ValidUntil.IsZero():
+		case s.ValidUntil.Before(now):
+			notes = append(notes, fmt.Sprintf("expired %s ago", since(now, s.ValidUntil)))
 		case wide:
-			text += fmt.Sprintf(" (valid %s)", short(until.Sub(now)))
+			notes = append(notes, "valid "+short(s.ValidUntil.Sub(now)))
+		}
+		text := fmt.Sprintf("%s=%d", key, s.Value)
+		if len(notes) > 0 {
+			text += " (" + strings.Join(notes, ", ") + ")"
 		}
 		out = append(out, text)
 	}

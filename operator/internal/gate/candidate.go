@@ -31,15 +31,15 @@ type ShapeAnswer struct {
 	NoQuota bool `json:"noQuota,omitempty"`
 }
 
-// Score of a ScoringPolicy for one cluster.
-type Score struct {
-	Value int32 `json:"value"`
-	// ValidUntil is when the score expires; zero = never.
-	ValidUntil time.Time `json:"validUntil,omitzero"`
+// Condition is what one cluster answered to a condition of scope Cluster. It
+// holds when the answer is known and not 0.
+type Condition struct {
+	Name string `json:"name"`
+	Number
 }
 
-// ScoreKey of a policy's score.
-func ScoreKey(policy, score string) string { return policy + "/" + score }
+// Holds says whether the cluster meets the condition.
+func (c Condition) Holds() bool { return c.Known && c.Value != 0 }
 
 // Candidate is one cluster that the Placement decided, and what is known of it.
 type Candidate struct {
@@ -52,8 +52,8 @@ type Candidate struct {
 	Sampled time.Time
 	// Shapes answers the facts' pod sets, in their order.
 	Shapes []ShapeAnswer
-	// Unmet names the conditions of scope Cluster that don't hold.
-	Unmet []string
+	// Conditions of scope Cluster.
+	Conditions []Condition
 }
 
 // Fleet is what is known of all clusters together.

@@ -97,7 +97,7 @@ type Verdict struct {
 // together with the workload's uid.
 func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) Decision {
 	d := Decision{State: Pending, Verdicts: make([]Verdict, len(candidates))}
-	open := rules.OnStale == v1alpha1.StaleOpen && allUnknown(candidates, rules, now)
+	open := blind(candidates, rules, now)
 	for i := range candidates {
 		d.Verdicts[i] = judge(f, &candidates[i], view, rules, open, now)
 	}
@@ -118,8 +118,12 @@ func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules
 	return d
 }
 
-// allUnknown says that no usable candidate has a sample that is still known.
-func allUnknown(candidates []Candidate, rules Rules, now time.Time) bool {
+// blind says that onStale is Open and no usable candidate has a sample that is
+// still known.
+func blind(candidates []Candidate, rules Rules, now time.Time) bool {
+	if rules.OnStale != v1alpha1.StaleOpen {
+		return false
+	}
 	for i := range candidates {
 		c := &candidates[i]
 		if c.Unusable == "" && !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.UnknownAfter {
@@ -131,34 +135,47 @@ func allUnknown(candidates []Candidate, rules Rules, now time.Time) bool {
 
 // judge one candidate: the first rule that it breaks.
 func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Time) Verdict {
-	v := Verdict{Cluster: c.Name, Age: -1}
+	v := Verdict{Cluster: c.Name, Age: -1, Score: preferred(c, rules, now)}
 	if !c.Sampled.IsZero() {
 		v.Age = now.Sub(c.Sampled).Seconds()
 	}
-	if c.Unusable != "" {
-		return v.out(OutUnusable, c.Unusable)
-	}
-	if out, detail := requirements(c, rules, open, now); out != OutNone {
-		return v.out(out, detail)
-	}
-	v.Score = preferred(c, rules, now)
-	if len(c.Unmet) > 0 && !open {
-		return v.out(OutCondition, c.Unmet[0])
-	}
-	if len(f.PodSets) == 0 {
+	broken(f, c, rules, open, now, func(out Out, detail string) bool {
+		v = v.out(out, detail)
+		return false
+	})
+	switch {
+	case v.Out != OutNone || len(f.PodSets) == 0:
 		return v
-	}
-	if open {
+	case open:
 		v.Blind = true
 		return v
 	}
-	if c.Sampled.IsZero() {
-		return v.out(OutUnknown, "")
-	}
-	if now.Sub(c.Sampled) > rules.MaxSampleAge {
-		return v.out(OutStale, "")
-	}
 	return room(v, f, c, view)
+}
+
+// broken yields the rules other than room that a candidate breaks, in the order
+// in which they count.
+func broken(f Facts, c *Candidate, rules Rules, open bool, now time.Time, yield func(Out, string) bool) {
+	if c.Unusable != "" && !yield(OutUnusable, c.Unusable) {
+		return
+	}
+	for _, p := range rules.Policies {
+		if out, key := required(c, p, open, now); out != OutNone && !yield(out, key) {
+			return
+		}
+	}
+	for _, condition := range c.Conditions {
+		if !condition.Holds() && !open && !yield(OutCondition, condition.Name) {
+			return
+		}
+	}
+	switch {
+	case open || len(f.PodSets) == 0:
+	case c.Sampled.IsZero():
+		yield(OutUnknown, "")
+	case now.Sub(c.Sampled) > rules.MaxSampleAge:
+		yield(OutStale, "")
+	}
 }
 
 func (v Verdict) out(out Out, detail string) Verdict {
@@ -166,24 +183,23 @@ func (v Verdict) out(out Out, detail string) Verdict {
 	return v
 }
 
-// requirements are the minimum scores. open forgives a score that is absent or expired.
-func requirements(c *Candidate, rules Rules, open bool, now time.Time) (Out, string) {
-	for _, p := range rules.Policies {
-		if p.Use != v1alpha1.UseRequire {
-			continue
-		}
-		key := ScoreKey(p.Name, p.Score)
-		score, ok := liveScore(c, key, now)
-		minimum := int32(DefaultMinimum)
-		if p.Minimum != nil {
-			minimum = *p.Minimum
-		}
-		switch {
-		case !ok && !open:
-			return OutNoScore, key
-		case ok && score < minimum:
-			return OutScore, key
-		}
+// required says whether a policy's score keeps the candidate out. open forgives
+// one that is absent or expired.
+func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Out, string) {
+	if p.Use != v1alpha1.UseRequire {
+		return OutNone, ""
+	}
+	key := ScoreKey(p.Name, p.Score)
+	score, ok := liveScore(c, key, now)
+	minimum := int32(DefaultMinimum)
+	if p.Minimum != nil {
+		minimum = *p.Minimum
+	}
+	switch {
+	case !ok && !open:
+		return OutNoScore, key
+	case ok && score < minimum:
+		return OutScore, key
 	}
 	return OutNone, ""
 }

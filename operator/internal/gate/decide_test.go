@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 	unusable := cluster("cluster3", 4, 32, 8, 64)
 	unusable.Unusable = "is not in MultiKueueConfig plimsoll-gpu"
 	unmet := cluster("cluster1", 4, 32, 8, 64)
-	unmet.Unmet = []string{"power"}
+	unmet.Conditions = []Condition{{Name: "power"}}
 	unknown := Candidate{Name: "cluster1", Shapes: make([]ShapeAnswer, 1)}
 	old := cluster("cluster1", 4, 32, 8, 64)
 	old.Sampled = t0.Add(-400 * time.Second)

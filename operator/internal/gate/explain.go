@@ -1,5 +1,10 @@
 package gate
 
+import (
+	"strings"
+	"time"
+)
+
 // Explanation of one workload: why it is where it is, or what it waits for.
 type Explanation struct {
 	Workload string `json:"workload"`
@@ -19,10 +24,65 @@ type Explanation struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Broken is one rule that keeps a candidate out.
+type Broken struct {
+	Out Out `json:"out"`
+	// Detail completes Out as in a Verdict.
+	Detail string `json:"detail,omitempty"`
+}
+
 // ClusterExplanation is one candidate.
 type ClusterExplanation struct {
 	Verdict
-	Why    string           `json:"why"`
-	Scores map[string]Score `json:"scores,omitempty"`
-	Ledger []Entry          `json:"ledger,omitempty"`
+	// Why it is in, or every rule that keeps it out.
+	Why    string   `json:"why"`
+	Broken []Broken `json:"broken,omitempty"`
+	// Scores by ScoreKey.
+	Scores     map[string]Score `json:"scores,omitempty"`
+	Conditions []Condition      `json:"conditions,omitempty"`
+	// Ledger entries that stand against the cluster.
+	Ledger []Entry `json:"ledger,omitempty"`
+	// Credited devices came free since the sample; they count in Net alone.
+	Credited int64 `json:"credited,omitempty"`
+}
+
+// Explain decides as Decide does, and tells of each candidate what stands behind
+// its verdict.
+func Explain(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) (Decision, []ClusterExplanation) {
+	d := Decide(f, candidates, fleet, view, rules, attempt, now)
+	open := blind(candidates, rules, now)
+	clusters := make([]ClusterExplanation, len(candidates))
+	for i, v := range d.Verdicts {
+		clusters[i] = explain(f, &candidates[i], v, view, rules, open, now)
+	}
+	d.Verdicts = nil
+	return d, clusters
+}
+
+// explain a verdict. Room is told wherever the samples allow, also where something
+// else rules the cluster out.
+func explain(f Facts, c *Candidate, v Verdict, view View, rules Rules, open bool, now time.Time) ClusterExplanation {
+	e := ClusterExplanation{Verdict: v, Scores: c.Scores, Conditions: c.Conditions, Ledger: view.Entries(c.Name)}
+	broken(f, c, rules, open, now, func(out Out, detail string) bool {
+		e.Broken = append(e.Broken, Broken{Out: out, Detail: detail})
+		return true
+	})
+	if len(f.PodSets) > 0 {
+		e.Credited = view.Credited(c.Name, c.Sampled, f.PodSets[0])
+		if !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.MaxSampleAge {
+			e.Verdict = room(v.out(OutNone, ""), f, c, view)
+			if e.Out != OutNone {
+				e.Broken = append(e.Broken, Broken{Out: e.Out, Detail: e.Detail})
+			}
+			e.Out, e.Detail = v.Out, v.Detail
+		}
+	}
+	var why []string
+	for _, b := range e.Broken {
+		why = append(why, e.out(b.Out, b.Detail).Why())
+	}
+	if e.Why = strings.Join(why, ", "); e.Why == "" {
+		e.Why = e.Verdict.Why()
+	}
+	return e
 }

@@ -76,7 +76,7 @@ func TestGivesUpOnlyForRoom(t *testing.T) {
 		{name: "source down, score at its worst", fleet: Fleet{Problem: "timeout"}, rules: scores, reason: ReasonNoMetrics,
 			candidates: []Candidate{change(func(c *Candidate) { c.Scores["fleet/total"] = Score{Value: -100} })}},
 		{name: "source down, condition unanswered", fleet: Fleet{Problem: "timeout"}, rules: rules(), reason: ReasonNoMetrics,
-			candidates: []Candidate{change(func(c *Candidate) { c.Unmet = []string{"power"} })}},
+			candidates: []Candidate{change(func(c *Candidate) { c.Conditions = []Condition{{Name: "power"}} })}},
 		{name: "fleet condition unanswered", candidates: []Candidate{nowhere}, fleet: Fleet{Unmet: []string{"freeze"}}, rules: rules(), reason: ReasonFleetUnmet},
 		{name: "not connected", candidates: []Candidate{change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonRuledOut},
 		{name: "another is not connected", candidates: []Candidate{nowhere, change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonNoRoom},

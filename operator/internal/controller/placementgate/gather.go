@@ -93,14 +93,9 @@ func (r *Reconciler) scores(ctx context.Context, cluster string, policies []v1al
 		if err != nil {
 			return nil, err
 		}
-		for _, item := range s.Status.Scores {
-			if item.Name == p.Score {
-				score := gate.Score{Value: item.Value}
-				if s.Status.ValidUntil != nil {
-					score.ValidUntil = s.Status.ValidUntil.Time
-				}
-				scores[gate.ScoreKey(p.Name, p.Score)] = score
-			}
+		key := gate.ScoreKey(p.Name, p.Score)
+		if score, ok := gate.ScoresOf(s)[key]; ok {
+			scores[key] = score
 		}
 	}
 	return scores, nil

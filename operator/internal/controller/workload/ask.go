@@ -53,9 +53,9 @@ type held struct {
 
 // answer of one cluster to a gate's questions about one workload.
 type answer struct {
-	sampled time.Time
-	shapes  []gate.ShapeAnswer
-	unmet   []string
+	sampled    time.Time
+	shapes     []gate.ShapeAnswer
+	conditions []gate.Condition
 }
 
 func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now func() time.Time) *asker {
@@ -198,8 +198,8 @@ func (a *answer) take(q asked, cluster string, kueue bool) {
 		a.shapes[q.shape].NoQuota = kueue && !there && !q.held.doubtful()
 	case gate.AskKueue:
 	default:
-		if q.Condition.Scope != v1alpha1.ScopeFleet && (!n.Known || n.Value == 0) {
-			a.unmet = append(a.unmet, q.Condition.Name)
+		if q.Condition.Scope != v1alpha1.ScopeFleet {
+			a.conditions = append(a.conditions, gate.Condition{Name: q.Condition.Name, Number: n})
 		}
 	}
 }

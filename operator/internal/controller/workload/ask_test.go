@@ -165,8 +165,8 @@ func TestAnswersAreExplicit(t *testing.T) {
 	if got["cluster2"].shapes[0].Fit.Known {
 		t.Error("NaN is not an answer")
 	}
-	if cmp.Diff([]string{"power"}, got["cluster1"].unmet) != "" || got["cluster2"].unmet != nil {
-		t.Errorf("conditions: %v and %v", got["cluster1"].unmet, got["cluster2"].unmet)
+	if one, two := got["cluster1"].conditions, got["cluster2"].conditions; len(one) != 1 || one[0].Name != "power" || one[0].Holds() || !two[0].Holds() {
+		t.Errorf("conditions: %v and %v", one, two)
 	}
 	b.source.answers["freeze"] = series("", 1.0)
 	b.source.answers["floor("] = series("cluster1", 3.0, "cluster1", 4.0)

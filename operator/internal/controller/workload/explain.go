@@ -46,11 +46,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	list := candidates(s, g, answers)
 	view := r.ledger.View()
 	e.Problem = fleet.Problem
-	e.Decision = gate.Decide(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
-	for i, v := range e.Decision.Verdicts {
-		e.Clusters = append(e.Clusters, gate.ClusterExplanation{Verdict: v, Why: v.Why(), Scores: list[i].Scores, Ledger: view.Entries(v.Cluster)})
-	}
-	e.Decision.Verdicts = nil
+	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
 }
 
 func waitsFor(s *subject, e *gate.Explanation, g gate.Gate, known bool) string {

@@ -124,7 +124,7 @@ func candidates(s *subject, g gate.Gate, answers map[string]answer) []gate.Candi
 	list := make([]gate.Candidate, 0, len(g.Clusters))
 	for _, c := range g.Clusters {
 		a := answers[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, Sampled: a.sampled, Shapes: a.shapes, Unmet: a.unmet}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, Sampled: a.sampled, Shapes: a.shapes, Conditions: a.conditions}
 		if s.mk != "" && !slices.Contains(s.usable, c.Name) {
 			candidate.Unusable = s.unusable[c.Name]
 			if candidate.Unusable == "" {
