@@ -105,8 +105,7 @@ func (p *Processes) fork(proc *process) error {
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(proc.path, proc.args...)
-	// GOGC=40 saves a quarter of the fleet's memory.
-	cmd.Env = append(append(os.Environ(), "GOGC=40"), proc.env...)
+	cmd.Env = append(os.Environ(), proc.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = work, log, log
 	// A group of its own keeps Ctrl-C from ending the fleet before its keeper does it in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
