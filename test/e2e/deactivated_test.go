@@ -3,13 +3,8 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
-
-	batchv1 "k8s.io/api/batch/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
@@ -21,16 +16,7 @@ func TestDeactivatedAndActivatedAgain(t *testing.T) {
 	ctx := testContext(t, time.Minute)
 	submit(ctx, t, fleet.Job{Name: "paused", Model: fleet.H100, GPUs: 1})
 	runs(ctx, t, "paused")
-	await(ctx, t, "the hub's job to show its pod", func(ctx context.Context) error {
-		job := &batchv1.Job{}
-		if err := lab.Hub.Client.Get(ctx, client.ObjectKey{Namespace: fleet.Namespace, Name: "paused"}, job); err != nil {
-			return err
-		}
-		if job.Status.Active != 1 {
-			return fmt.Errorf("active is %d", job.Status.Active)
-		}
-		return nil
-	})
+	shown(ctx, t, "paused")
 	active := func(value string) {
 		t.Helper()
 		if _, err := lab.Hub.Kubectl(ctx, "", "patch", "workload/"+workload(ctx, t, "paused"), "-n", fleet.Namespace, "--type=merge", "-p", `{"spec":{"active":`+value+`}}`); err != nil {

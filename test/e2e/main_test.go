@@ -125,6 +125,28 @@ func runs(ctx context.Context, t *testing.T, name string) string {
 	return v.Cluster
 }
 
+// shown waits until the hub's own copy of a running job shows its pod.
+func shown(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	await(ctx, t, "the hub's job to show its pod", func(ctx context.Context) error {
+		out, err := lab.Hub.Kubectl(ctx, "", "get", "job/"+name, "-n", fleet.Namespace, "-o", "jsonpath={.status.active}")
+		if err == nil && out != "1" {
+			err = fmt.Errorf("active is %q", out)
+		}
+		return err
+	})
+}
+
+// lose the copy of a running job: somebody deletes it on its worker.
+func lose(ctx context.Context, t *testing.T, name, cluster string) {
+	t.Helper()
+	shown(ctx, t, name)
+	if out, err := lab.Worker(cluster).Kubectl(ctx, "", "delete", "job/"+name, "-n", fleet.Namespace); err != nil {
+		t.Fatal(err, out)
+	}
+	sees(ctx, t, name, "to be evicted", func(v fleet.JobView) bool { return v.Evicted || v.Cluster == "" })
+}
+
 func runsOnce(v fleet.JobView) error {
 	if len(v.Running) != 1 || len(v.Copies) != 1 || v.Cluster != v.Running[0] {
 		return fmt.Errorf("%+v", v)

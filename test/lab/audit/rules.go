@@ -22,6 +22,7 @@ type Rules struct {
 const (
 	checkManager     = "plimsoll-gate"
 	admissionManager = "kueue-admission"
+	dispatchManager  = "plimsoll-dispatch" // with --nominate-as=own
 	annotation       = "plimsoll.dev/dispatch"
 	// repairAfter is how long an eviction must have been under way; conditions
 	// tell the time in whole seconds.
@@ -42,7 +43,7 @@ func (r Rules) judge(e *event, before *kueue.Workload) string {
 		return "it writes as " + e.manager() + " to the workload itself"
 	case e.manager() == checkManager:
 		return r.check(e, before, after)
-	case e.manager() == admissionManager:
+	case e.manager() == admissionManager, e.manager() == dispatchManager:
 		return r.nomination(e, before, after)
 	}
 	return "it writes the status as " + e.manager()
