@@ -67,7 +67,8 @@ const (
 type Verdict struct {
 	Cluster string `json:"cluster"`
 	Out     Out    `json:"out,omitempty"`
-	// Detail completes Out: a condition's or score's name, or why it is unusable.
+	// Detail completes Out: a condition's or score's name, how old samples may be,
+	// or why it is unusable.
 	Detail string `json:"detail,omitempty"`
 	// Room: pods of the workload's largest shape, ledger subtracted.
 	Room Number `json:"room"`
@@ -174,7 +175,7 @@ func broken(f Facts, c *Candidate, rules Rules, open bool, now time.Time, yield 
 	case c.Sampled.IsZero():
 		yield(OutUnknown, "")
 	case now.Sub(c.Sampled) > rules.MaxSampleAge:
-		yield(OutStale, "")
+		yield(OutStale, rules.MaxSampleAge.String())
 	}
 }
 

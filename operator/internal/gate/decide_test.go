@@ -44,6 +44,11 @@ func withQuota(c Candidate, devices float64) Candidate {
 	return c
 }
 
+func withLargest(c Candidate, n Number) Candidate {
+	c.Shapes[0].Largest = n
+	return c
+}
+
 func noQuota(c Candidate) Candidate {
 	c.Shapes[0].NoQuota = true
 	return c
@@ -111,7 +116,7 @@ func TestDecide(t *testing.T) {
 			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 2 such pods there", order: []string{"cluster2"}},
 		{name: "no decisions", facts: job("a", 8, 1), state: Pending, reason: ReasonNoDecisions, message: "Placement plimsoll-system/gpu has decided no cluster"},
 		{name: "stale and unusable are named", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster2", 0, 12, 6, 64), stale},
-			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster3 has samples 3m20s old"},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster3 has samples older than 2m0s"},
 		{name: "not in the configuration", facts: job("a", 8, 1), candidates: []Candidate{unusable},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster3 is not in MultiKueueConfig plimsoll-gpu"},
 		{name: "cluster condition", facts: job("a", 8, 1), candidates: []Candidate{unmet},
@@ -121,11 +126,11 @@ func TestDecide(t *testing.T) {
 		{name: "source down", facts: job("a", 8, 1), candidates: []Candidate{unknown}, fleet: Fleet{Problem: "fit: connection refused"},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 reports no samples; fit: connection refused"},
 		{name: "unknown, closed", facts: job("a", 8, 1), candidates: []Candidate{old},
-			state: Pending, reason: ReasonStale, message: "no cluster can take it; cluster1 has samples 6m40s old"},
+			state: Pending, reason: ReasonStale, message: "no cluster can take it; cluster1 has samples older than 2m0s"},
 		{name: "unknown, open", facts: job("a", 8, 1), candidates: []Candidate{old}, rules: open,
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
 		{name: "open still obeys a cluster that is known", facts: job("a", 8, 1), candidates: []Candidate{old, cluster("cluster2", 0, 12, 6, 64)}, rules: open,
-			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has samples 6m40s old"},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has samples older than 2m0s"},
 		{name: "a better tier beats more room", facts: job("a", 8, 1), rules: withScores,
 			candidates: []Candidate{scored(cluster("cluster1", 9, 72, 8, 512), 40), scored(cluster("cluster2", 1, 8, 8, 16), 61)},
 			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 1 such pod there", order: []string{"cluster2", "cluster1"}},
@@ -194,9 +199,47 @@ func TestBurstFillsBothClusters(t *testing.T) {
 		t.Errorf("ten jobs onto two clusters with room for five each (-want +got):\n%s", diff)
 	}
 	got := burst(NewLedger(5*time.Second, time.Hour), 11, two)
-	waits := "waits: no cluster has 8 free " + h100 + " on one node: best is cluster1, where 40 devices are promised to workloads on their way"
+	waits := "waits: no cluster has room for 1 pod of 8 " + h100 + ": best is cluster1 with room for 0 (40 devices there promised to workloads on their way)"
 	if got[waits] != 1 {
 		t.Errorf("the eleventh must wait and say why, got %v", got)
+	}
+}
+
+func TestSaysWhatIsPromised(t *testing.T) {
+	const promised = " (16 devices there promised to workloads on their way)"
+	ledger := NewLedger(time.Second, time.Hour)
+	ledger.Debit(Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, Debited: t0})
+	for name, tc := range map[string]struct {
+		facts     Facts
+		candidate Candidate
+		want      string
+	}{
+		"a node with eight, one pod too few": {job("a", 8, 2), cluster("c1", 3, 24, 8, 64), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 1"},
+		"two nodes with eight, all promised": {job("a", 8, 1), cluster("c1", 2, 16, 8, 64), "no cluster has room for 1 pod of 8 " + h100 + ": best is c1 with room for 0"},
+		"too few, and these are promised":    {job("a", 8, 4), cluster("c1", 2, 16, 8, 64), "no cluster has room for 4 pods of 8 " + h100 + ": best is c1 with room for 0"},
+		"no node with eight":                 {job("a", 8, 2), cluster("c1", 0, 20, 6, 64), "no cluster has 8 free " + h100 + " on one node: best is c1 with 6"},
+		"no node with eight, none known":     {job("a", 8, 1), withLargest(cluster("c1", 0, 20, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 4 in all"},
+		"a queue without quota":              {remote(job("a", 8, 2)), withQuota(cluster("c1", 4, 32, 8, 64), 8), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1, whose queue has quota for 1"},
+	} {
+		d := Decide(tc.facts, []Candidate{tc.candidate}, Fleet{}, ledger.View(), rules(), 1, t0)
+		if want := tc.want + promised; d.Message != want {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, d.Message, want)
+		}
+	}
+}
+
+// Each workload that waits would write its status once a round.
+func TestMessageStandsWhileNothingChangesButTime(t *testing.T) {
+	stale := cluster("cluster2", 4, 32, 8, 64)
+	stale.Sampled = t0.Add(-200 * time.Second)
+	list := []Candidate{cluster("cluster1", 0, 12, 6, 64), stale}
+	first := Decide(job("a", 8, 1), list, Fleet{}, View{}, rules(), 1, t0)
+	next := Decide(job("a", 8, 1), list, Fleet{}, View{}, rules(), 1, t0.Add(15*time.Second))
+	if first.Message != next.Message {
+		t.Errorf("said %q and 15 s later %q", first.Message, next.Message)
+	}
+	if why := next.Verdicts[1].Why(); why != "has samples 3m35s old" {
+		t.Errorf("explained as %q", why)
 	}
 }
 
@@ -208,10 +251,12 @@ func TestPodSetsTakeFromEachOther(t *testing.T) {
 	if d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0); d.State != Ready {
 		t.Errorf("3 nodes of 8 hold 2×8 and 2×4: %s", d.Message)
 	}
-	c.Shapes[1].Fit = Known(5)
-	d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0)
-	if want := "no cluster has room for 2 pods of 4 " + h100 + ": best is cluster1 with room for 1"; d.Message != want {
-		t.Errorf("got %q, want %q", d.Message, want)
+	for fit, want := range map[float64]string{5: "1", 4: "0"} {
+		c.Shapes[1].Fit = Known(fit)
+		d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0)
+		if want := "no cluster has room for 2 pods of 4 " + h100 + ": best is cluster1 with room for " + want; d.Message != want {
+			t.Errorf("got %q, want %q", d.Message, want)
+		}
 	}
 }
 

@@ -65,19 +65,22 @@ func noRoom(f Facts, verdicts []Verdict) string {
 	}
 	one := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, describe(p))
 	many := fmt.Sprintf("no cluster has room for %s of %d %s", count(p.Pods, "pod"), p.DevicesPerPod, describe(p))
-	switch {
-	case best == nil:
+	if best == nil {
 		return one + ": none has any"
-	case best.Fit.Value >= float64(p.Pods):
-		return fmt.Sprintf("%s: best is %s, where %s are promised to workloads on their way", one, best.Cluster, count(best.Promised, "device"))
-	case best.Quota.Known:
-		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f", many, best.Cluster, best.Quota.Value)
-	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
-		return fmt.Sprintf("%s: best is %s with %.0f", one, best.Cluster, best.Largest.Value)
-	case best.Room.Value >= 1:
-		return fmt.Sprintf("%s: best is %s with room for %.0f", many, best.Cluster, best.Room.Value)
 	}
-	return fmt.Sprintf("%s: best is %s with %.0f in all", one, best.Cluster, max(best.Net, 0))
+	promised := ""
+	if best.Promised > 0 {
+		promised = fmt.Sprintf(" (%s there promised to workloads on their way)", count(best.Promised, "device"))
+	}
+	switch {
+	case best.Quota.Known:
+		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f%s", many, best.Cluster, best.Quota.Value, promised)
+	case best.Fit.Value >= 1 || p.Name != f.PodSets[0].Name: // a node has that many, or had it without the larger pods
+		return fmt.Sprintf("%s: best is %s with room for %.0f%s", many, best.Cluster, best.Room.Value, promised)
+	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
+		return fmt.Sprintf("%s: best is %s with %.0f%s", one, best.Cluster, best.Largest.Value, promised)
+	}
+	return fmt.Sprintf("%s: best is %s with %.0f in all%s", one, best.Cluster, max(best.Net, 0), promised)
 }
 
 // nearest of those without room: by what is left, then by what was there
@@ -103,7 +106,7 @@ func others(verdicts []Verdict) string {
 	var parts []string
 	for _, v := range verdicts {
 		if v.Out != OutNone && v.Out != OutNoRoom && v.Out != OutNoModel {
-			parts = append(parts, v.Cluster+" "+v.Why())
+			parts = append(parts, v.Cluster+" "+v.lasting())
 		}
 	}
 	if len(parts) == 0 {
@@ -113,6 +116,15 @@ func others(verdicts []Verdict) string {
 		parts = append(parts[:most], fmt.Sprintf("%d more", len(parts)-most))
 	}
 	return "; " + strings.Join(parts, ", ")
+}
+
+// lasting is Why without what changes by time alone: each workload that waits
+// would write it anew once a round.
+func (v Verdict) lasting() string {
+	if v.Out == OutStale {
+		return "has samples older than " + v.Detail
+	}
+	return v.Why()
 }
 
 // Why the verdict, to follow the cluster's name in a sentence.
