@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -224,6 +225,24 @@ func TestQuerySlowDownAndUnreachable(t *testing.T) {
 	c = newClient(t, Config{URL: tls.URL})
 	if _, err := c.Query(context.Background(), "up", at); ReasonOf(err) != ReasonBadTLS {
 		t.Errorf("unknown authority: %v", err)
+	}
+}
+
+// The message stands in the status of every workload that waits.
+func TestErrorsOfOneFaultAreTheSame(t *testing.T) {
+	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			err = errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})})
+	_, first := c.Query(t.Context(), "up", at)
+	_, second := c.Query(t.Context(), "up", at)
+	if ReasonOf(first) != ReasonUnreachable || first.Error() != second.Error() || !strings.Contains(first.Error(), "reset") {
+		t.Errorf("a connection that is reset is said as\n%v\n%v", first, second)
 	}
 }
 

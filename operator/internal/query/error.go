@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -85,8 +86,11 @@ func transportError(err error) *Error {
 	case strings.Contains(err.Error(), "oauth2"), strings.Contains(err.Error(), "unable to read"):
 		reason = ReasonUnauthorized
 	}
-	return &Error{Reason: reason, Message: err.Error()}
+	return &Error{Reason: reason, Message: from.ReplaceAllString(err.Error(), "")}
 }
+
+// from is our end of a connection, another one at each try: one fault has one message.
+var from = regexp.MustCompile(`\S+:\d+->`)
 
 // statusError judges an HTTP status with the message of its body.
 func statusError(status int, message string) *Error {
