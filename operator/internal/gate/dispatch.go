@@ -30,7 +30,8 @@ type Dispatch struct {
 	// UnplacedSeconds is how long that was so before, since the last nomination.
 	UnplacedSeconds int64     `json:"unplacedSeconds,omitempty"`
 	LastYield       time.Time `json:"lastYield,omitzero"`
-	Yields          int       `json:"yields,omitempty"`
+	// Yields since the last nomination.
+	Yields int `json:"yields,omitempty"`
 	// SleepsUntil is when a workload that yielded is activated again; zero = awake.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	Reason      string    `json:"reason,omitempty"`
@@ -58,11 +59,11 @@ func (d Dispatch) Encode() string {
 	return string(text)
 }
 
-// Begin a new attempt with these clusters.
+// Begin a new attempt with these clusters: what it is to wait for a place starts anew.
 func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatch {
 	d.Attempt++
 	d.NominatedAt, d.WidenedAt = now.UTC().Truncate(time.Millisecond), time.Time{}
-	d.UnplacedSince, d.UnplacedSeconds = time.Time{}, 0
+	d.UnplacedSince, d.UnplacedSeconds, d.Yields, d.SleepsUntil = time.Time{}, 0, 0, time.Time{}
 	d.Nominated, d.Reason = slices.Clone(clusters), reason
 	d.Ever = union(d.Ever, clusters)
 	return d

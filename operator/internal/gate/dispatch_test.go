@@ -22,10 +22,11 @@ func TestDispatchRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(d, got); diff != "" {
 		t.Errorf("round trip (-want +got):\n%s", diff)
 	}
-	if !got.SleepsUntil.Equal(t0.Add(time.Hour+YieldSleep)) || !got.Woken().SleepsUntil.IsZero() || got.Woken().Yields != 1 {
-		t.Errorf("who yields sleeps until %s, and wakes", got.SleepsUntil)
+	asleep := got.Yielded(t0.Add(3*time.Hour), t0.Add(3*time.Hour))
+	if !asleep.SleepsUntil.Equal(t0.Add(3*time.Hour+YieldSleep)) || !asleep.Woken().SleepsUntil.IsZero() || asleep.Woken().Yields != 1 {
+		t.Errorf("who yields sleeps until %s, and wakes; after a nomination it is the first time again", asleep.SleepsUntil)
 	}
-	if got.Attempt != 2 || got.Yields != 1 || cmp.Diff([]string{"cluster2", "cluster1", "cluster3"}, got.Ever) != "" ||
+	if got.Attempt != 2 || got.Yields != 0 || !got.SleepsUntil.IsZero() || cmp.Diff([]string{"cluster2", "cluster1", "cluster3"}, got.Ever) != "" ||
 		cmp.Diff([]string{"cluster3"}, got.Nominated) != "" || !got.WidenedAt.IsZero() {
 		t.Errorf("a new attempt keeps what was ever nominated and nothing else: %+v", got)
 	}

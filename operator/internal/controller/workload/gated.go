@@ -28,6 +28,9 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 	if len(s.own) > 1 {
 		return reconcile.Result{}, r.tooMany(ctx, s)
 	}
+	if err := r.mend(ctx, s); err != nil {
+		return reconcile.Result{}, err
+	}
 	switch check.State {
 	case kueue.CheckStatePending:
 		return r.decide(ctx, s)
@@ -77,7 +80,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	}
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
 	if err != nil {
-		r.event(s.wl, true, "BadAnnotation", err.Error())
+		return reconcile.Result{}, err
 	}
 	now := r.now()
 	nominate := r.mayNominate(s)
@@ -151,7 +154,7 @@ func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
 func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error) {
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
 	if err != nil {
-		return false, nil // decide says so
+		return false, err
 	}
 	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
 	revoked := dispatch.Revoked(nominated, s.check().LastTransitionTime.Time, now)

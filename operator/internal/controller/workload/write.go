@@ -135,7 +135,7 @@ func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Di
 	if err := r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
 		return nil, fmt.Errorf("write annotation %s: %w", v1alpha1.DispatchAnnotation, err)
 	}
-	wl.ResourceVersion = u.GetResourceVersion()
+	wl.ResourceVersion, wl.Annotations = u.GetResourceVersion(), u.GetAnnotations()
 	return u, nil
 }
 

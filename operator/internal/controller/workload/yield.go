@@ -51,14 +51,15 @@ func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dis
 }
 
 // wake a workload that yielded, and say how long it still sleeps. One that
-// somebody else deactivated is left alone.
+// somebody else deactivated is left alone, also after somebody else woke it.
 func (r *Reconciler) wake(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
-	if wl.Spec.Active == nil || *wl.Spec.Active || !wl.DeletionTimestamp.IsZero() {
-		return 0, nil
-	}
 	dispatch, err := gate.DecodeDispatch(wl.Annotations)
-	if err != nil || dispatch.SleepsUntil.IsZero() {
-		return 0, nil // what is wrong with an annotation is said when a decision needs it
+	if err != nil || dispatch.SleepsUntil.IsZero() || !wl.DeletionTimestamp.IsZero() {
+		return 0, nil // an annotation that cannot be read is mended when a decision needs it
+	}
+	if wl.Spec.Active == nil || *wl.Spec.Active {
+		_, err := r.annotate(ctx, wl, dispatch.Woken())
+		return 0, err
 	}
 	if left := dispatch.SleepsUntil.Sub(r.now()); left > 0 {
 		return left, nil

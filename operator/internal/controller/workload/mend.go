@@ -1,0 +1,25 @@
+package workload
+
+import (
+	"context"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// mend an annotation that cannot be read: it is begun anew, with what is nominated.
+func (r *Reconciler) mend(ctx context.Context, s *subject) error {
+	_, bad := gate.DecodeDispatch(s.wl.Annotations)
+	if bad == nil {
+		return nil
+	}
+	const reason = "BadAnnotation"
+	dispatch := gate.Dispatch{}
+	if nominated := s.wl.Status.NominatedClusterNames; len(nominated) > 0 {
+		dispatch = dispatch.Begin(nominated, reason, r.now())
+	}
+	if _, err := r.annotate(ctx, s.wl, dispatch); err != nil {
+		return err
+	}
+	r.event(s.wl, true, reason, bad.Error()+"; it was begun anew")
+	return nil
+}
