@@ -58,6 +58,7 @@ type Reconciler struct {
 	ask            *asker
 	waiting        *waiters
 	tracks         *tracks
+	others         others
 	metrics        *metrics
 	rebuild        sync.Mutex
 	rebuilt        bool

@@ -2,60 +2,79 @@ package workload
 
 import (
 	"context"
-	"slices"
+	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
+// othersFor is how long one look at all queues serves every workload that may yield.
+const othersFor = time.Second
+
+// others are the workloads that wait for quota.
+type others struct {
+	mu sync.Mutex
+	at time.Time
+	// shares quota with: each ClusterQueue's cohort, or itself.
+	shares map[kueue.ClusterQueueReference]string
+	// pending workloads by what they could share.
+	pending map[string]map[types.UID]bool
+}
+
 // othersPending says whether another workload waits for quota of the same
 // ClusterQueue or of one that shares its cohort.
 func (r *Reconciler) othersPending(ctx context.Context, wl *kueue.Workload) (bool, error) {
-	sharing, err := r.sharing(ctx, wl.Status.Admission.ClusterQueue)
-	if err != nil {
-		return false, err
-	}
-	queues := &kueue.LocalQueueList{}
-	if err := r.client.List(ctx, queues); err != nil {
-		return false, err
-	}
-	rivals := map[client.ObjectKey]bool{}
-	for i := range queues.Items {
-		if slices.Contains(sharing, queues.Items[i].Spec.ClusterQueue) {
-			rivals[client.ObjectKeyFromObject(&queues.Items[i])] = true
+	o := &r.others
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := r.now(); now.Sub(o.at) >= othersFor {
+		if err := o.look(ctx, r.client); err != nil {
+			return false, err
 		}
+		o.at = now
 	}
-	list := &kueue.WorkloadList{}
-	if err := r.client.List(ctx, list); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(list.Items, func(other kueue.Workload) bool {
-		active := other.Spec.Active == nil || *other.Spec.Active
-		return active && other.UID != wl.UID && other.Status.Admission == nil && !gate.IsFinished(&other) &&
-			other.DeletionTimestamp.IsZero() && rivals[client.ObjectKey{Namespace: other.Namespace, Name: string(other.Spec.QueueName)}]
-	}), nil
+	pending := o.pending[o.shares[wl.Status.Admission.ClusterQueue]]
+	return len(pending) > 1 || len(pending) == 1 && !pending[wl.UID], nil
 }
 
-// sharing are the ClusterQueues that may use a ClusterQueue's quota: itself and
-// those of its cohort.
-func (r *Reconciler) sharing(ctx context.Context, name kueue.ClusterQueueReference) ([]kueue.ClusterQueueReference, error) {
-	sharing := []kueue.ClusterQueueReference{name}
-	queues := &kueue.ClusterQueueList{}
-	if err := r.client.List(ctx, queues); err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(queues.Items, func(q kueue.ClusterQueue) bool { return q.Name == string(name) })
-	if i < 0 || queues.Items[i].Spec.CohortName == "" {
-		return sharing, nil
-	}
-	for _, q := range queues.Items {
-		if q.Spec.CohortName == queues.Items[i].Spec.CohortName {
-			sharing = append(sharing, kueue.ClusterQueueReference(q.Name))
+// look at all queues and workloads, as they stand in the cache.
+func (o *others) look(ctx context.Context, c client.Reader) error {
+	queues, locals, workloads := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.WorkloadList{}
+	for _, list := range []client.ObjectList{queues, locals, workloads} {
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
 		}
 	}
-	return sharing, nil
+	o.shares, o.pending = map[kueue.ClusterQueueReference]string{}, map[string]map[types.UID]bool{}
+	for i := range queues.Items {
+		q := &queues.Items[i]
+		share := "queue " + q.Name
+		if q.Spec.CohortName != "" {
+			share = "cohort " + string(q.Spec.CohortName)
+		}
+		o.shares[kueue.ClusterQueueReference(q.Name)] = share
+		o.pending[share] = map[types.UID]bool{}
+	}
+	of := map[client.ObjectKey]map[types.UID]bool{}
+	for i := range locals.Items {
+		of[client.ObjectKeyFromObject(&locals.Items[i])] = o.pending[o.shares[locals.Items[i].Spec.ClusterQueue]]
+	}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if pending := of[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]; pending != nil && waitsForQuota(wl) {
+			pending[wl.UID] = true
+		}
+	}
+	return nil
+}
+
+func waitsForQuota(wl *kueue.Workload) bool {
+	active := wl.Spec.Active == nil || *wl.Spec.Active
+	return active && wl.Status.Admission == nil && !gate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
 }
 
 // preempts says whether a ClusterQueue may take quota back from others. Its
