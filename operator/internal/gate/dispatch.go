@@ -145,16 +145,19 @@ func (d Dispatch) Phase(widen v1alpha1.Widen, now time.Time) (Phase, time.Durati
 // cluster that has admitted would be a livelock), and usable ones are added.
 // order are the clusters with room, best first; usable all those that may be
 // nominated at all.
-func Wider(phase Phase, nominated, ever, order, usable []string, by *int32) []string {
+func (d Dispatch) Wider(phase Phase, nominated, order, usable []string, widen v1alpha1.Widen) []string {
 	add := []string{}
 	switch phase {
 	case PhaseWait:
 	case PhaseWiden:
-		add = more(nominated, order, by)
+		add = more(nominated, order, widen.By)
 	case PhaseHeal:
-		add = union(ever, more(nominated, order, by))
+		add = d.Ever
+		if d.WidenedAt.Before(d.NominatedAt.Add(2 * Seconds(widen.AfterSeconds, DefaultWidenAfter))) {
+			add = union(add, more(nominated, order, widen.By))
+		}
 	case PhaseAll:
-		add = union(ever, usable)
+		add = union(d.Ever, usable)
 	}
 	wider := slices.Clone(nominated)
 	for _, c := range add {

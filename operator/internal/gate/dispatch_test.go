@@ -78,12 +78,12 @@ func TestWiderOnlyAdds(t *testing.T) {
 		{"every active one", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
 		{"a nominated one that lost its connection stays", PhaseAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
 	} {
-		got := Wider(tc.phase, []string{"a"}, tc.ever, tc.order, usable, tc.by)
+		got := Dispatch{Ever: tc.ever}.Wider(tc.phase, []string{"a"}, tc.order, usable, v1alpha1.Widen{By: tc.by})
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
 	}
-	if got := Wider(PhaseAll, []string{"lost"}, nil, nil, usable, nil); got[0] != "lost" {
+	if got := (Dispatch{}).Wider(PhaseAll, []string{"lost"}, nil, usable, v1alpha1.Widen{}); got[0] != "lost" {
 		t.Errorf("revoking a nominated cluster would be a livelock: %v", got)
 	}
 }
@@ -106,6 +106,33 @@ func TestRevoked(t *testing.T) {
 		got := d.Revoked(tc.nominated, t0.Add(tc.ready), t0.Add(tc.at))
 		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// Every write is looked at again at once: a phase must not widen with each look.
+func TestHealingWidensOnce(t *testing.T) {
+	one := int32(1)
+	widen := v1alpha1.Widen{AfterSeconds: 30, By: &one}
+	order := []string{"a", "b", "c", "d", "e", "f"}
+	d := Dispatch{Ever: []string{"e"}}.Begin([]string{"a"}, "room", t0)
+	for _, tc := range []struct {
+		at   time.Duration
+		want []string
+	}{
+		{31 * time.Second, []string{"a", "b"}},
+		{61 * time.Second, []string{"a", "b", "e", "c"}},
+		{62 * time.Second, []string{"a", "b", "e", "c"}},
+		{90 * time.Second, []string{"a", "b", "e", "c"}},
+		{120 * time.Second, []string{"a", "b", "e", "c", "d", "f"}},
+	} {
+		phase, _ := d.Phase(widen, t0.Add(tc.at))
+		wider := d.Wider(phase, d.Nominated, order, order, widen)
+		if len(wider) > len(d.Nominated) {
+			d = d.Widen(wider, "late", t0.Add(tc.at))
+		}
+		if diff := cmp.Diff(tc.want, wider); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", tc.at, diff)
 		}
 	}
 }

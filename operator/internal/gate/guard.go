@@ -87,13 +87,20 @@ func WantsNomination(wl *kueue.Workload, check string) bool {
 	return entry != nil && entry.State == kueue.CheckStatePending && wl.Status.ClusterName == nil && !Pinned(wl)
 }
 
-// Deadlocked says whether an eviction waits for a nomination that nobody will
-// make: the copy vanished while the job ran, and Kueue keeps the workload
-// Evicted with its quota, also when it was deactivated. When it is not yet so,
-// the duration says how long to wait.
+// MayNominate says whether Kueue's state allows a nomination now: on the usual way
+// to admission, or because a stuck eviction needs one.
+func MayNominate(wl *kueue.Workload, check string, now time.Time) bool {
+	stuck, _ := Deadlocked(wl, check, now)
+	return (MayWrite(wl) || stuck) && WantsNomination(wl, check) && OthersReady(wl, check)
+}
+
+// Deadlocked says whether an eviction waits for a cluster that nobody else will
+// nominate: the copy vanished while the job ran, and Kueue keeps the workload
+// Evicted with its quota, also when it was deactivated, until a cluster admits it.
+// When it is not yet so, the duration says how long to wait.
 func Deadlocked(wl *kueue.Workload, check string, now time.Time) (bool, time.Duration) {
 	entry := FindCheck(wl, check)
-	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, check) || len(wl.Status.NominatedClusterNames) > 0 {
+	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, check) {
 		return false, 0
 	}
 	since := entry.LastTransitionTime.Time

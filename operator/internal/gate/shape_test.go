@@ -118,6 +118,10 @@ func TestGuard(t *testing.T) {
 		if got := WantsNomination(wl, "multikueue"); got != tc.nominate {
 			t.Errorf("%s: wants nomination %t, want %t", tc.name, got, tc.nominate)
 		}
+		wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+		if got := MayNominate(wl, "multikueue", t0); got != (tc.write && tc.nominate) {
+			t.Errorf("%s: may nominate %t, want %t", tc.name, got, tc.write && tc.nominate)
+		}
 	}
 	wl := reserved(kueue.CheckStatePending)
 	condition(kueue.WorkloadEvicted)(wl)
@@ -127,12 +131,24 @@ func TestGuard(t *testing.T) {
 	if stuck, _ := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
 		t.Error("an eviction that waits for 6 s without a cluster is a deadlock")
 	}
+	if MayNominate(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("Kueue sends nothing while another check is Pending")
+	}
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+	if !MayNominate(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("a deadlock needs a nomination")
+	}
 	wl.Spec.Active = &no
 	if stuck, _ := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
 		t.Error("so is that of a workload that was deactivated")
 	}
 	wl.Status.NominatedClusterNames = []string{"cluster1"}
+	if stuck, _ := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
+		t.Error("nor does a nomination end it that no cluster admits")
+	}
+	cluster := "cluster1"
+	wl.Status.ClusterName = &cluster
 	if stuck, left := Deadlocked(wl, "multikueue", t0.Add(6*time.Second)); stuck || left != 0 {
-		t.Error("a nomination is there already")
+		t.Error("a cluster that has it ends it")
 	}
 }

@@ -152,14 +152,14 @@ func (r *Reconciler) unsettled(ctx context.Context, _ client.Object) []reconcile
 // ungated serves a MultiKueue workload that no gate of ours decides, as stock
 // Kueue would: every active cluster of its configuration is nominated.
 func (r *Reconciler) ungated(ctx context.Context, s *subject) (reconcile.Result, error) {
-	if left, err := r.repair(ctx, s); left > 0 || err != nil {
-		return reconcile.Result{RequeueAfter: left}, err
+	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
+		return result, err
 	}
 	if !gate.MayWrite(s.wl) || !gate.WantsNomination(s.wl, s.mk) || !gate.OthersReady(s.wl, s.mk) {
 		return reconcile.Result{}, nil
 	}
 	nominated := s.wl.Status.NominatedClusterNames
-	wider := gate.Wider(gate.PhaseAll, nominated, nil, nil, s.usable, nil)
+	wider := gate.Dispatch{}.Wider(gate.PhaseAll, nominated, nil, s.usable, v1alpha1.Widen{})
 	if len(wider) == len(nominated) {
 		return reconcile.Result{}, nil
 	}

@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
 // gated decides the check of a workload that a gate stands before, and
 // nominates when every other check is Ready.
 func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, error) {
-	if left, err := r.repair(ctx, s); left > 0 || err != nil {
-		return reconcile.Result{RequeueAfter: left}, err
+	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
+		return result, err
 	}
 	check := s.check()
 	r.watchRival(s)
@@ -158,7 +159,7 @@ func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error
 	}
 	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
 	revoked := dispatch.Revoked(nominated, s.check().LastTransitionTime.Time, now)
-	clusters := gate.Wider(gate.PhaseHeal, nominated, revoked, nil, s.usable, nil)
+	clusters := gate.Dispatch{Ever: revoked}.Wider(gate.PhaseHeal, nominated, nil, s.usable, v1alpha1.Widen{})
 	if len(clusters) == len(nominated) {
 		return false, nil
 	}
@@ -168,14 +169,18 @@ func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error
 	return true, r.write(ctx, s, clusters, &next, "NominatedAgain", message)
 }
 
-// widenIfDue looks after a nomination that no cluster has admitted yet.
+// widenIfDue looks after a nomination that no cluster has admitted yet. Without a
+// gate the defaults hold, and where the workload fits is not known.
 func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
-	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
-	nominated := s.wl.Status.NominatedClusterNames
-	if !ok || err != nil {
+	if _, exists := r.specOf(ctx, s.gateName); exists && !ok {
 		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
 	}
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
+	}
+	nominated := s.wl.Status.NominatedClusterNames
 	if len(foreign(s.wl, dispatch)) > 0 {
 		return reconcile.Result{}, nil
 	}
@@ -184,22 +189,11 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 	if phase == gate.PhaseWait {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	if r.tracks.late(s.wl.UID, dispatch.Attempt) {
+	if ok && r.tracks.late(s.wl.UID, dispatch.Attempt) {
 		r.metrics.mispredicted(g.Name)
 	}
-	facts := r.facts(ctx, s, &g.Spec)
-	answers, fleet := r.ask.answers(ctx, g, facts)
-	list := candidates(s, g, answers)
-	var wider []string
-	added := r.ledger.Reserve(func(view gate.View) (debits []gate.Entry) {
-		d := gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), dispatch.Attempt, now)
-		wider = gate.Wider(phase, nominated, dispatch.Ever, d.Order, s.usable, widen(g).By)
-		for _, c := range wider[len(nominated):] {
-			if slices.Contains(d.Order, c) { // where it does not fit it may never come to take anything
-				debits = append(debits, entry(facts, c, now))
-			}
-		}
-		return debits
+	wider, added := r.reserve(ctx, s, dispatch.Attempt, func(order []string) []string {
+		return dispatch.Wider(phase, nominated, order, s.usable, widen(g))
 	})
 	if len(wider) == len(nominated) {
 		return reconcile.Result{RequeueAfter: after}, nil

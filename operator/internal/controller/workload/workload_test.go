@@ -277,18 +277,38 @@ func TestEvictionDeadlockIsRepaired(t *testing.T) {
 			wl := h.gated("lost", 1)
 			g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{name + "-1"}))
 			fleet.set(map[string]*measured{name + "-1": {0, 0, 0, 64}, name + "-2": &tc.elsewhere})
-			h.asKueue(wl, func(s *kueue.WorkloadStatus) {
-				s.NominatedClusterNames = nil
-				apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: "True", Reason: "AdmissionCheck"})
-				for i := range s.AdmissionChecks {
-					s.AdmissionChecks[i].State, s.AdmissionChecks[i].LastTransitionTime = kueue.CheckStatePending, metav1.Now()
-				}
-			})
+			h.evict(wl)
 			g.Consistently(nominated(t, wl)).WithTimeout(3 * time.Second).Should(BeEmpty())
 			g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{tc.want}))
 			g.Expect(check(t, wl, name+"-plimsoll")()).To(HavePrefix("Ready: "))
 		})
 	}
+}
+
+// evict as Kueue does when the copy of a running job is gone: nominations and checks
+// are reset, and quota stays until the job's status has come home.
+func (h *hub) evict(wl *kueue.Workload) {
+	h.asKueue(wl, func(s *kueue.WorkloadStatus) {
+		s.NominatedClusterNames = nil
+		apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: "True", Reason: "AdmissionCheck"})
+		for i := range s.AdmissionChecks {
+			s.AdmissionChecks[i].State, s.AdmissionChecks[i].LastTransitionTime = kueue.CheckStatePending, metav1.Now()
+		}
+	})
+}
+
+// A cluster that a repair chose may not admit the workload either: without quota,
+// without the queue, or gone itself. The hub's quota must not hang on it.
+func TestEvictionRepairGoesOn(t *testing.T) {
+	g := NewWithT(t)
+	h := newHub(t, "goeson", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 1 })
+	h.connect(g, "goeson-1", "goeson-2")
+	fleet.set(map[string]*measured{"goeson-1": {1, 8, 8, 64}, "goeson-2": {0, 0, 0, 64}})
+	wl := h.gated("lost", 1)
+	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"goeson-1"}))
+	h.evict(wl)
+	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"goeson-1"}))
+	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"goeson-1", "goeson-2"}), "in the end every active one is tried")
 }
 
 func TestUngatedMultiKueueIsServed(t *testing.T) {

@@ -160,8 +160,7 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, now); err != nil {
 		return fmt.Errorf("read workload: %w", err)
 	}
-	if !gate.HoldsQuota(now) || !gate.WantsNomination(now, s.mk) || !gate.OthersReady(now, s.mk) ||
-		!slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
+	if !gate.MayNominate(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
 		return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, s.wl.Name, errMoved)
 	}
 	u, err := nomination(live, clusters)
