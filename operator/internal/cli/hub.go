@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +21,8 @@ import (
 type hub struct {
 	client client.Client
 	report *workloadReport
-	config string // MultiKueueConfig that the workload's check names
+	stand  gate.Standing
+	config *kueue.MultiKueueConfig // that the workload's check names; nil = none
 }
 
 func (h *hub) note(err error) bool {
@@ -41,18 +41,36 @@ func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
 		if client.IgnoreNotFound(err) != nil {
 			return reading("AdmissionCheck "+entry.Name, err)
 		}
-		parameters := check.Spec.Parameters
-		switch {
-		case err != nil || parameters == nil:
-		case check.Spec.ControllerName == v1alpha1.ControllerName:
+		if name, ok := gate.GateOf(check); ok {
 			entry.Ours = true
-			h.report.Gate, h.report.State, h.report.Message = parameters.Name, entry.State, entry.Message
-		case check.Spec.ControllerName == kueue.MultiKueueControllerName:
-			h.config = parameters.Name
+			h.stand.Own = append(h.stand.Own, entry.Name)
+			h.report.Gate, h.report.State, h.report.Message = name, entry.State, entry.Message
+		}
+		if name, ok := gate.ConfigOf(check); ok {
+			h.stand.MultiKueue, h.stand.Config = entry.Name, name
 		}
 		h.report.Checks = append(h.report.Checks, entry)
 	}
 	return nil
+}
+
+// multiKueue's configuration, and those of its clusters that Kueue is connected to.
+func (h *hub) multiKueue(ctx context.Context) {
+	if h.stand.MultiKueue == "" {
+		return
+	}
+	config := &kueue.MultiKueueConfig{}
+	err := h.client.Get(ctx, client.ObjectKey{Name: h.stand.Config}, config)
+	if client.IgnoreNotFound(err) != nil {
+		h.note(reading("MultiKueueConfig "+h.stand.Config, err))
+		return
+	}
+	config.Name, h.config = h.stand.Config, config
+	for _, name := range config.Spec.Clusters {
+		if h.unusable(ctx, name) == "" {
+			h.stand.Connected = append(h.stand.Connected, name)
+		}
+	}
 }
 
 // explain as much as objects tell.
@@ -66,7 +84,9 @@ func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
-	e.WaitsFor = waitsFor(h.report, wl)
+	h.multiKueue(ctx)
+	h.stand.Workload, h.stand.Cluster, h.stand.Dispatch = wl, e.Cluster, e.Dispatch
+	e.WaitsFor = h.stand.WaitsFor(now)
 	scores, err := readScores(ctx, h.client)
 	h.note(err)
 	h.candidates(ctx, wl, scores, now)
@@ -148,7 +168,7 @@ func (h *hub) decided(ctx context.Context, placement v1alpha1.NamespacedReferenc
 // unusable says why nothing can be sent to a cluster; empty where all is well or
 // can't be told.
 func (h *hub) unusable(ctx context.Context, name string) string {
-	if h.config == "" {
+	if h.config == nil {
 		return ""
 	}
 	cluster := &kueue.MultiKueueCluster{}
@@ -157,16 +177,10 @@ func (h *hub) unusable(ctx context.Context, name string) string {
 		h.note(reading("MultiKueueCluster "+name, err))
 		return ""
 	}
-	active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
-	switch {
-	case err != nil:
-		return "has no MultiKueueCluster"
-	case active == nil:
-		return "is not yet connected by Kueue"
-	case active.Status != "True":
-		return "is not connected by Kueue: " + active.Message
+	if err != nil {
+		cluster = nil
 	}
-	return ""
+	return gate.Unconnected(h.config, name, cluster)
 }
 
 func (h *hub) flavorLabels(ctx context.Context) func(string) map[string]string {
@@ -195,46 +209,4 @@ func readScores(ctx context.Context, c client.Client) (map[string]map[string]gat
 		maps.Copy(all[object.Namespace], gate.ScoresOf(object))
 	}
 	return all, nil
-}
-
-// waitsFor says in one sentence what has to happen next.
-func waitsFor(r *workloadReport, wl *kueue.Workload) string {
-	switch {
-	case gate.IsFinished(wl):
-		return "nothing: it is finished"
-	case r.Cluster != "":
-		return "nothing: it is on " + r.Cluster
-	case wl.Spec.Active != nil && !*wl.Spec.Active:
-		return "its activation: spec.active is false"
-	case !gate.HoldsQuota(wl):
-		text := "quota in its ClusterQueue"
-		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Message != "" {
-			text += ": " + c.Message
-		}
-		return text
-	case gate.IsEvicted(wl):
-		return "its eviction to complete"
-	case gate.IsAdmitted(wl):
-		return "nothing: it is admitted"
-	case len(r.Nominated) > 0:
-		return "one of " + strings.Join(r.Nominated, ", ") + " to admit it"
-	}
-	for _, mine := range []bool{true, false} {
-		for _, c := range r.Checks {
-			if c.State == string(gate.Ready) || c.Ours != mine {
-				continue
-			}
-			switch {
-			case c.Message == "":
-				return "admission check " + c.Name
-			case c.Ours:
-				return c.Message
-			}
-			return "admission check " + c.Name + ": " + c.Message
-		}
-	}
-	if r.Gate == "" {
-		return "Kueue to admit it: no gate decides its queue"
-	}
-	return "its nomination"
 }

@@ -100,8 +100,7 @@ func usersOf(ctx context.Context, c client.Client, configs []kueue.MultiKueueCon
 	}
 	through := map[string]bool{}
 	for _, check := range checks.Items {
-		p := check.Spec.Parameters
-		if check.Spec.ControllerName == kueue.MultiKueueControllerName && p != nil && ours[p.Name] {
+		if config, ok := gate.ConfigOf(&check); ok && ours[config] {
 			through[check.Name] = true
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
 // Reconciler of AdmissionChecks.
@@ -47,16 +48,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if check.Spec.ControllerName != v1alpha1.ControllerName {
 		return reconcile.Result{}, nil
 	}
-	var gate *v1alpha1.PlacementGate
-	if name, ok := GateName(check); ok {
-		gate = &v1alpha1.PlacementGate{}
-		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, gate); apierrors.IsNotFound(err) {
-			gate = nil
+	var pg *v1alpha1.PlacementGate
+	if name, ok := gate.GateOf(check); ok {
+		pg = &v1alpha1.PlacementGate{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, pg); apierrors.IsNotFound(err) {
+			pg = nil
 		} else if err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	active, settled := decide(check, gate)
+	active, settled := decide(check, pg)
 	if !settled {
 		return reconcile.Result{}, nil
 	}
@@ -81,14 +82,14 @@ func (r *Reconciler) apply(ctx context.Context, check *kueue.AdmissionCheck, act
 }
 
 // checksOf a gate.
-func (r *Reconciler) checksOf(ctx context.Context, gate client.Object) []reconcile.Request {
+func (r *Reconciler) checksOf(ctx context.Context, pg client.Object) []reconcile.Request {
 	checks := &kueue.AdmissionCheckList{}
 	if err := r.client.List(ctx, checks); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
 	for i := range checks.Items {
-		if name, ok := GateName(&checks.Items[i]); ok && name == gate.GetName() {
+		if name, ok := gate.GateOf(&checks.Items[i]); ok && name == pg.GetName() {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&checks.Items[i])})
 		}
 	}

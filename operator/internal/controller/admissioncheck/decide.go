@@ -9,17 +9,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
-
-// GateName that a check of ours names; false when it names none.
-func GateName(check *kueue.AdmissionCheck) (string, bool) {
-	p := check.Spec.Parameters
-	if check.Spec.ControllerName != v1alpha1.ControllerName || p == nil ||
-		p.APIGroup != v1alpha1.GroupVersion.Group || p.Kind != "PlacementGate" {
-		return "", false
-	}
-	return p.Name, true
-}
 
 // faults of a gate that are bad configuration. That a Placement has decided
 // nothing or a source is down is not: workloads wait, and queues stay active.
@@ -27,17 +18,17 @@ var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound"}
 
 // decide the Active condition. It is not settled while the gate's controller
 // has yet to look at the gate's newest version.
-func decide(check *kueue.AdmissionCheck, gate *v1alpha1.PlacementGate) (metav1.Condition, bool) {
-	name, ok := GateName(check)
+func decide(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (metav1.Condition, bool) {
+	name, ok := gate.GateOf(check)
 	switch {
 	case !ok:
 		return inactive("BadParameters", "spec.parameters must name a PlacementGate of plimsoll.dev"), true
-	case gate == nil:
+	case pg == nil:
 		return inactive("GateNotFound", fmt.Sprintf("PlacementGate %s does not exist", name)), true
-	case gate.Status.ObservedGeneration < gate.Generation:
+	case pg.Status.ObservedGeneration < pg.Generation:
 		return metav1.Condition{}, false
 	}
-	ready := apimeta.FindStatusCondition(gate.Status.Conditions, v1alpha1.ConditionReady)
+	ready := apimeta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse && slices.Contains(faults, ready.Reason) {
 		return inactive(ready.Reason, ready.Message), true
 	}

@@ -123,9 +123,9 @@ func (r *Reconciler) gatherMultiKueue(ctx context.Context, in *input) error {
 		return err
 	}
 	ours := map[string]bool{}
-	for _, c := range checks.Items {
-		if c.Spec.ControllerName == kueue.MultiKueueControllerName && c.Spec.Parameters != nil && c.Spec.Parameters.Name == name {
-			ours[c.Name] = true
+	for i := range checks.Items {
+		if config, ok := gate.ConfigOf(&checks.Items[i]); ok && config == name {
+			ours[checks.Items[i].Name] = true
 		}
 	}
 	workloads := &kueue.WorkloadList{}

@@ -62,6 +62,8 @@ type Reconciler struct {
 	metrics        *metrics
 	rebuild        sync.Mutex
 	rebuilt        bool
+	// elected is closed once this process leads.
+	elected <-chan struct{}
 }
 
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;patch
@@ -80,6 +82,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, ownNominations: opts.OwnNominations, now: opts.Now,
 		ask:     newAsker(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
 		waiting: newWaiters(opts.Board, opts.Now), tracks: newTracks(),
+		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
 	}
 	r.waiting.before = r.ask.refresh

@@ -46,6 +46,8 @@ var (
 	fleet  = &metrics{clusters: map[string]*measured{}}
 	scheme = runtime.NewScheme()
 	served *workload.Reconciler
+	// hubConfig reaches the apiserver of all tests.
+	hubConfig *rest.Config
 )
 
 // measured of one cluster: 8-device slots free, devices free, on its best node, in all.
@@ -147,6 +149,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = env.Stop() }()
+	hubConfig = cfg
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if api, err = operate(ctx, cfg, workload.Options{}); err != nil {

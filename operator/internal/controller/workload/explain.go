@@ -32,12 +32,42 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	if len(s.own) > 0 {
 		e.State, e.Message = string(s.check().State), s.check().Message
 	}
-	g, ok := r.gateOf(s)
-	if ok && g.Problem == "" {
+	stand := gate.Standing{Workload: wl, Own: s.own, MultiKueue: s.mk, Config: s.config, Connected: s.usable,
+		Cluster: e.Cluster, Dispatch: e.Dispatch, StockDispatch: !r.nominate}
+	g, known := r.gateOf(s)
+	switch {
+	case !r.leads():
+		e.Problem = "this replica of the operator does not lead: what the gate would decide the leader alone can tell"
+	case len(s.own) == 0:
+	case !known:
+		stand.Fault = r.absent(ctx, s)
+	case g.Problem != "":
+		stand.Fault = "PlacementGate " + s.gateName + " to be mended: " + g.Problem
+	default:
 		r.explainDecision(ctx, s, g, e)
+		stand.Decision = &e.Decision
 	}
-	e.WaitsFor = waitsFor(s, e, g, ok)
+	e.WaitsFor = stand.WaitsFor(r.now())
 	return e, nil
+}
+
+// leads says whether this process decides: another has no gates on its board and
+// nothing in its ledger.
+func (r *Reconciler) leads() bool {
+	select {
+	case <-r.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// absent gate: one that does not exist, or that its controller is yet to read.
+func (r *Reconciler) absent(ctx context.Context, s *subject) string {
+	if _, exists := r.specOf(ctx, s.gateName); exists {
+		return "PlacementGate " + s.gateName + " to be read"
+	}
+	return "PlacementGate " + s.gateName + ", which does not exist"
 }
 
 func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *gate.Explanation) {
@@ -47,36 +77,6 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	view := r.ledger.View()
 	e.Problem = fleet.Problem
 	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
-}
-
-func waitsFor(s *subject, e *gate.Explanation, g gate.Gate, known bool) string {
-	switch {
-	case gate.IsFinished(s.wl):
-		return "nothing: it is finished"
-	case e.Cluster != "":
-		return "nothing: it is on " + e.Cluster
-	case s.mk == "" && gate.IsAdmitted(s.wl):
-		return "nothing: it is admitted"
-	case !gate.HoldsQuota(s.wl):
-		return "quota in its ClusterQueue"
-	case gate.IsEvicted(s.wl):
-		return "its eviction to complete"
-	case len(s.own) == 0:
-		return "no gate decides its queue"
-	case !known:
-		return "PlacementGate " + s.gateName + ", which does not exist or was not read yet"
-	case g.Problem != "":
-		return "PlacementGate " + s.gateName + " to be mended: " + g.Problem
-	case len(e.Nominated) > 0:
-		return "one of " + strings.Join(e.Nominated, ", ") + " to admit it"
-	case !gate.OthersReady(s.wl, s.own[0], s.mk):
-		return "its other admission checks"
-	case e.Decision.State != gate.Ready:
-		return e.Decision.Message
-	case s.mk == "":
-		return "Kueue to admit it"
-	}
-	return "its nomination"
 }
 
 // Prefix of the handler's paths.

@@ -235,7 +235,7 @@ func (r *Reconciler) watchRival(s *subject) {
 
 // tooMany of our checks stand on one queue: none of them decides.
 func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
-	message := "more than one placement check stands on this queue, leave one: " + strings.Join(s.own, ", ")
+	message := gate.TooMany(s.own)
 	said := true
 	for _, name := range s.own {
 		c := gate.FindCheck(s.wl, name)

@@ -45,7 +45,7 @@ func (h *hub) publish(cluster string, value int32) {
 		h.t.Fatal(err)
 	}
 	NewWithT(h.t).Eventually(func() error {
-		s := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "fleet"}}
+		s := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "fleet", Labels: map[string]string{"publisher": "test"}}}
 		if err := api.Create(h.t.Context(), s); client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -55,14 +54,11 @@ func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, 
 		} else if err != nil {
 			continue
 		}
-		p := check.Spec.Parameters
-		switch {
-		case p == nil:
-		case check.Spec.ControllerName == v1alpha1.ControllerName && p.Kind == "PlacementGate":
-			s.own = append(s.own, check.Name)
-			gates[check.Name] = p.Name
-		case check.Spec.ControllerName == kueue.MultiKueueControllerName:
-			s.mk, s.config = check.Name, p.Name
+		if name, ok := gate.GateOf(check); ok {
+			s.own, gates[check.Name] = append(s.own, check.Name), name
+		}
+		if name, ok := gate.ConfigOf(check); ok {
+			s.mk, s.config = check.Name, name
 		}
 	}
 	slices.Sort(s.own)
@@ -86,15 +82,12 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
-		switch {
-		case err != nil:
-			s.unusable[name] = "has no MultiKueueCluster"
-		case active == nil:
-			s.unusable[name] = "is not yet connected by Kueue"
-		case active.Status != "True":
-			s.unusable[name] = "is not connected by Kueue: " + active.Message
-		default:
+		if err != nil {
+			cluster = nil
+		}
+		if why := gate.Unconnected(config, name, cluster); why != "" {
+			s.unusable[name] = why
+		} else {
 			s.usable = append(s.usable, name)
 		}
 	}

@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Standing of a workload: what says which step it takes next. What a caller can't
+// know stays zero.
+type Standing struct {
+	Workload *kueue.Workload
+	// Own are the checks that our gates decide.
+	Own []string
+	// MultiKueue's check, and the clusters of its configuration that Kueue is connected to.
+	MultiKueue string
+	Config     string
+	Connected  []string
+	// Cluster that has it.
+	Cluster  string
+	Dispatch Dispatch
+	// Fault that keeps the gate from deciding, to follow "waits for".
+	Fault string
+	// Decision of now; nil = unknown, and what the check says counts.
+	Decision *Decision
+	// StockDispatch: another than the operator nominates.
+	StockDispatch bool
+}
+
+// WaitsFor says in one sentence what has to happen next.
+func (s Standing) WaitsFor(now time.Time) string {
+	wl := s.Workload
+	switch {
+	case IsFinished(wl):
+		return "nothing: it is finished"
+	case !wl.DeletionTimestamp.IsZero():
+		return "its deletion"
+	case s.Cluster != "":
+		return "nothing: it is on " + s.Cluster
+	case wl.Spec.Active != nil && !*wl.Spec.Active:
+		return s.activation(now)
+	case !HoldsQuota(wl):
+		return s.because("quota in its ClusterQueue", kueue.WorkloadQuotaReserved)
+	case IsEvicted(wl):
+		return "its eviction to complete"
+	case IsAdmitted(wl):
+		return "nothing: it is admitted"
+	case len(wl.Status.NominatedClusterNames) > 0:
+		return "one of " + strings.Join(wl.Status.NominatedClusterNames, ", ") + " to admit it"
+	}
+	return cmp.Or(s.gate(), s.others(), s.dispatch())
+}
+
+func (s Standing) activation(now time.Time) string {
+	until := s.Dispatch.SleepsUntil
+	switch {
+	case until.IsZero():
+		return s.because("its activation: spec.active is false", kueue.WorkloadEvicted)
+	case until.After(now):
+		return "its return to the queue in " + until.Sub(now).Round(time.Second).String() + ": it gave its quota to others"
+	}
+	return "the operator to return it to the queue: it gave its quota to others"
+}
+
+// because adds what Kueue says in a condition.
+func (s Standing) because(text, condition string) string {
+	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, condition); c != nil && c.Message != "" {
+		return text + ": " + c.Message
+	}
+	return text
+}
+
+// gate that has yet to let the workload through; empty = it has, or there is none.
+func (s Standing) gate() string {
+	if len(s.Own) == 0 {
+		return ""
+	}
+	if len(s.Own) > 1 {
+		return TooMany(s.Own)
+	}
+	own := FindCheck(s.Workload, s.Own[0])
+	done := own.State == kueue.CheckStateReady
+	switch {
+	case done && (s.MultiKueue == "" || s.StockDispatch || s.Decision == nil && s.Fault == ""):
+		return ""
+	case own.State == kueue.CheckStateRetry || own.State == kueue.CheckStateRejected:
+		return said(own)
+	case s.Fault != "":
+		return s.Fault
+	case s.Decision == nil:
+		return cmp.Or(own.Message, said(own))
+	case s.Decision.State != Ready:
+		return s.Decision.Message
+	}
+	return ""
+}
+
+// TooMany of our checks stand on one queue.
+func TooMany(own []string) string {
+	return "more than one placement check stands on this queue, leave one: " + strings.Join(own, ", ")
+}
+
+// others than the gate's and MultiKueue's: the first check that is not Ready.
+func (s Standing) others() string {
+	for i := range s.Workload.Status.AdmissionChecks {
+		c := &s.Workload.Status.AdmissionChecks[i]
+		if c.State != kueue.CheckStateReady && string(c.Name) != s.MultiKueue && !slices.Contains(s.Own, string(c.Name)) {
+			return said(c)
+		}
+	}
+	return ""
+}
+
+func said(c *kueue.AdmissionCheckState) string {
+	if c.Message == "" {
+		return "admission check " + string(c.Name)
+	}
+	return "admission check " + string(c.Name) + ": " + c.Message
+}
+
+func (s Standing) dispatch() string {
+	switch {
+	case s.MultiKueue == "" && len(s.Own) == 0:
+		return "Kueue to admit it: no gate decides its queue"
+	case s.MultiKueue == "":
+		return "Kueue to admit it"
+	case Pinned(s.Workload):
+		return "Kueue to choose its cluster: it goes where the rest of its job is"
+	case s.StockDispatch:
+		return "Kueue's dispatcher to nominate clusters"
+	case len(s.Connected) == 0:
+		return "a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to"
+	}
+	return "its nomination"
+}

@@ -1,0 +1,135 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// waiting workload that holds quota, with the gate's and MultiKueue's check Pending.
+func waiting() Standing {
+	wl := &kueue.Workload{}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
+	holds(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "reserved")
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: kueue.CheckStatePending}}
+	return Standing{Workload: wl, Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu", Connected: []string{"cluster1"}}
+}
+
+func holds(wl *kueue.Workload, condition string, status metav1.ConditionStatus, message string) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: status, Message: message})
+}
+
+func TestWaitsFor(t *testing.T) {
+	no := false
+	deleted := metav1.NewTime(t0)
+	roomless := &Decision{State: Pending, Message: "no cluster has 8 free"}
+	ready := func(s *Standing) {
+		FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
+		s.Decision = &Decision{State: Ready}
+	}
+	alone := func(s *Standing) {
+		s.MultiKueue, s.Workload.Status.AdmissionChecks = "", s.Workload.Status.AdmissionChecks[:1]
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*Standing)
+		want   string
+	}{
+		{"finished", func(s *Standing) { holds(s.Workload, kueue.WorkloadFinished, "True", "") }, "nothing: it is finished"},
+		{"on its way out", func(s *Standing) { s.Workload.DeletionTimestamp = &deleted }, "its deletion"},
+		{"placed", func(s *Standing) { s.Cluster = "cluster1" }, "nothing: it is on cluster1"},
+		{"deactivated while it held quota", func(s *Standing) { s.Workload.Spec.Active = &no }, "its activation: spec.active is false"},
+		{"rejected", func(s *Standing) {
+			s.Workload.Spec.Active, s.Workload.Status.Admission = &no, nil
+			holds(s.Workload, kueue.WorkloadEvicted, "True", "admission check budget rejected it")
+		}, "its activation: spec.active is false: admission check budget rejected it"},
+		{"asleep after a yield", func(s *Standing) {
+			s.Workload.Spec.Active, s.Workload.Status.Admission = &no, nil
+			s.Dispatch.SleepsUntil = t0.Add(12 * time.Second)
+		}, "its return to the queue in 12s: it gave its quota to others"},
+		{"slept too long", func(s *Standing) {
+			s.Workload.Spec.Active, s.Dispatch.SleepsUntil = &no, t0.Add(-time.Second)
+		}, "the operator to return it to the queue: it gave its quota to others"},
+		{"without quota", func(s *Standing) {
+			s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil
+			holds(s.Workload, kueue.WorkloadQuotaReserved, "False", "3 more needed")
+		}, "quota in its ClusterQueue: 3 more needed"},
+		{"evicted", func(s *Standing) { holds(s.Workload, kueue.WorkloadEvicted, "True", "") }, "its eviction to complete"},
+		{"nominated by its gate", func(s *Standing) {
+			ready(s)
+			s.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
+		}, "one of cluster1, cluster2 to admit it"},
+		{"nominated without a gate", func(s *Standing) {
+			s.Own, s.Workload.Status.AdmissionChecks = nil, s.Workload.Status.AdmissionChecks[1:]
+			s.Workload.Status.NominatedClusterNames = []string{"cluster1"}
+		}, "one of cluster1 to admit it"},
+		{"two gates", func(s *Standing) { s.Own, s.Decision = []string{"a", "b"}, roomless }, "more than one placement check stands on this queue, leave one: a, b"},
+		{"no gate", func(s *Standing) { s.Fault = "PlacementGate gpu, which does not exist" }, "PlacementGate gpu, which does not exist"},
+		{"no room", func(s *Standing) { s.Decision = roomless }, "no cluster has 8 free"},
+		{"no room any more", func(s *Standing) { ready(s); s.Decision = roomless }, "no cluster has 8 free"},
+		{"the decision is not known", func(s *Standing) { FindCheck(s.Workload, "plimsoll").Message = "as it said" }, "as it said"},
+		{"nothing is known", func(*Standing) {}, "admission check plimsoll"},
+		{"the gate rejected it", func(s *Standing) {
+			*FindCheck(s.Workload, "plimsoll") = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateRejected, Message: "gave up"}
+			s.Decision = roomless
+		}, "admission check plimsoll: gave up"},
+		{"another check", func(s *Standing) {
+			ready(s)
+			s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending, Message: "no funds"})
+		}, "admission check budget: no funds"},
+		{"our nomination", ready, "its nomination"},
+		{"Kueue's dispatcher", func(s *Standing) { ready(s); s.StockDispatch = true }, "Kueue's dispatcher to nominate clusters"},
+		{"Kueue's dispatcher, whatever the gate would say now", func(s *Standing) {
+			ready(s)
+			s.StockDispatch, s.Decision = true, roomless
+		}, "Kueue's dispatcher to nominate clusters"},
+		{"a pinned component", func(s *Standing) {
+			ready(s)
+			s.Workload.Annotations = map[string]string{componentAnnotation: "1"}
+		}, "Kueue to choose its cluster: it goes where the rest of its job is"},
+		{"no gate and no connection", func(s *Standing) {
+			s.Own, s.Connected = nil, nil
+			FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
+		},
+			"a cluster of MultiKueueConfig gpu that Kueue is connected to"},
+		{"a gate alone", func(s *Standing) { ready(s); alone(s); s.Decision = roomless }, "Kueue to admit it"},
+		{"no check at all", func(s *Standing) { alone(s); s.Own, s.Workload.Status.AdmissionChecks = nil, nil }, "Kueue to admit it: no gate decides its queue"},
+		{"admitted", func(s *Standing) { alone(s); holds(s.Workload, kueue.WorkloadAdmitted, "True", "") }, "nothing: it is admitted"},
+	} {
+		s := waiting()
+		tc.change(&s)
+		if got := s.WaitsFor(t0); got != tc.want {
+			t.Errorf("%s: waits for %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestWhoDecidesACheck(t *testing.T) {
+	check := func(controller, group, kind string) *kueue.AdmissionCheck {
+		return &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: controller,
+			Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: "gpu"}}}
+	}
+	for _, tc := range []struct {
+		name         string
+		check        *kueue.AdmissionCheck
+		gate, config string
+	}{
+		{"a gate's", check(v1alpha1.ControllerName, "plimsoll.dev", "PlacementGate"), "gpu", ""},
+		{"of another group", check(v1alpha1.ControllerName, "example.com", "PlacementGate"), "", ""},
+		{"of another kind", check(v1alpha1.ControllerName, "plimsoll.dev", "ScoringPolicy"), "", ""},
+		{"of another controller", check("example.com/x", "plimsoll.dev", "PlacementGate"), "", ""},
+		{"MultiKueue's", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueConfig"), "", "gpu"},
+		{"MultiKueue's of another kind", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueCluster"), "", ""},
+		{"without parameters", &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.ControllerName}}, "", ""},
+	} {
+		gate, _ := GateOf(tc.check)
+		config, _ := ConfigOf(tc.check)
+		if gate != tc.gate || config != tc.config {
+			t.Errorf("%s: gate %q, configuration %q", tc.name, gate, config)
+		}
+	}
+}
