@@ -23,8 +23,8 @@ func newRelease(a *app) *cobra.Command {
 		Long: `Remove what a deleted gate left in place for its running jobs.
 
 A gate's MultiKueueConfig and MultiKueueClusters outlive it, for deleting them would
-evict what runs through them. Once no unfinished workload uses them, release deletes
-those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.`,
+evict what runs through them. Once no AdmissionCheck names them and no unfinished
+workload uses them, release deletes those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.`,
 		Args:              exactly(1, "the name of a deleted PlacementGate"),
 		ValidArgsFunction: a.complete(releasable),
 		RunE:              func(cmd *cobra.Command, args []string) error { return release(cmd.Context(), a, args[0], dryRun) },
@@ -99,15 +99,18 @@ func usersOf(ctx context.Context, c client.Client, configs []kueue.MultiKueueCon
 		return nil, reading("AdmissionChecks", err)
 	}
 	through := map[string]bool{}
+	var named []string
 	for _, check := range checks.Items {
 		if config, ok := gate.ConfigOf(&check); ok && ours[config] {
 			through[check.Name] = true
+			named = append(named, fmt.Sprintf("AdmissionCheck %s names MultiKueueConfig %s", check.Name, config))
 		}
 	}
 	users, err := workloadsOf(ctx, c, through, clusters)
 	if err != nil {
 		return nil, err
 	}
+	users = append(users, named...)
 	others := &kueue.MultiKueueConfigList{}
 	if err := c.List(ctx, others); err != nil {
 		return nil, reading("MultiKueueConfigs", err)
