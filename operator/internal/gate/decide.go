@@ -136,7 +136,7 @@ func blind(candidates []Candidate, rules Rules, now time.Time) bool {
 
 // judge one candidate: the first rule that it breaks.
 func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Time) Verdict {
-	v := Verdict{Cluster: c.Name, Age: -1, Score: preferred(c, rules, now)}
+	v := Verdict{Cluster: c.Name, Age: -1, Score: Preferred(c.Scores, rules.Policies, now)}
 	if !c.Sampled.IsZero() {
 		v.Age = now.Sub(c.Sampled).Seconds()
 	}
@@ -191,7 +191,7 @@ func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Ou
 		return OutNone, ""
 	}
 	key := ScoreKey(p.Name, p.Score)
-	score, ok := liveScore(c, key, now)
+	score, ok := liveScore(c.Scores, key, now)
 	minimum := int32(DefaultMinimum)
 	if p.Minimum != nil {
 		minimum = *p.Minimum
@@ -205,22 +205,23 @@ func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Ou
 	return OutNone, ""
 }
 
-func liveScore(c *Candidate, key string, now time.Time) (int32, bool) {
-	s, ok := c.Scores[key]
+func liveScore(scores map[string]Score, key string, now time.Time) (int32, bool) {
+	s, ok := scores[key]
 	if !ok || !s.ValidUntil.IsZero() && now.After(s.ValidUntil) {
 		return 0, false
 	}
 	return s.Value, true
 }
 
-// preferred is the mean of the preferred scores; unknown if one is missing.
-func preferred(c *Candidate, rules Rules, now time.Time) Number {
+// Preferred is the mean of the preferred scores; unknown if one is missing or has
+// expired, and 0 where none is preferred.
+func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time.Time) Number {
 	sum, n := 0.0, 0
-	for _, p := range rules.Policies {
+	for _, p := range policies {
 		if p.Use == v1alpha1.UseRequire {
 			continue
 		}
-		score, ok := liveScore(c, ScoreKey(p.Name, p.Score), now)
+		score, ok := liveScore(scores, ScoreKey(p.Name, p.Score), now)
 		if !ok {
 			return Number{}
 		}

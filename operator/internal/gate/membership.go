@@ -2,6 +2,8 @@ package gate
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -15,10 +17,23 @@ const (
 	SteadyRounds = 2
 )
 
-// Ranked cluster of a Placement.
+// Ranked cluster of a Placement. One without points comes last.
 type Ranked struct {
 	Name   string
-	Points float64
+	Points Number
+}
+
+// lead of points a over points b, which is without bound over none.
+func lead(a, b Number) float64 {
+	switch {
+	case !a.Known && !b.Known:
+		return 0
+	case !a.Known:
+		return math.Inf(-1)
+	case !b.Known:
+		return math.Inf(1)
+	}
+	return a.Value - b.Value
 }
 
 // Memory of a configuration between rounds. Its zero value is ready.
@@ -42,7 +57,7 @@ type Wanted struct {
 // leaving earlier would make Kueue evict what runs there. The last member never
 // leaves. The order follows the points, but only by a gain that lasts.
 func Membership(current []string, decided []Ranked, inUse map[string]bool, memory *Memory, period time.Duration, now time.Time) Wanted {
-	points := map[string]float64{}
+	points := map[string]Number{}
 	for _, r := range decided {
 		points[r.Name] = r.Points
 	}
@@ -65,11 +80,12 @@ func Membership(current []string, decided []Ranked, inUse map[string]bool, memor
 			w.Clusters, w.Unsettled = append(w.Clusters, name), true
 		}
 	}
+	maps.DeleteFunc(memory.undecided, func(name string, _ time.Time) bool { return !slices.Contains(current, name) })
 	if len(w.Clusters) == 0 && len(decided) == 0 {
 		return Wanted{Clusters: slices.Clone(current)}
 	}
 	joining := slices.Clone(decided)
-	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(b.Points, a.Points) })
+	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(lead(b.Points, a.Points), 0) })
 	for _, r := range joining {
 		switch {
 		case slices.Contains(w.Clusters, r.Name):
@@ -84,7 +100,7 @@ func Membership(current []string, decided []Ranked, inUse map[string]bool, memor
 }
 
 // settle the order: a new one counts once it has been wanted for two rounds.
-func (m *Memory) settle(clusters []string, points map[string]float64, unsettled bool, period time.Duration, now time.Time) ([]string, bool) {
+func (m *Memory) settle(clusters []string, points map[string]Number, unsettled bool, period time.Duration, now time.Time) ([]string, bool) {
 	order := reorder(clusters, points)
 	if slices.Equal(order, clusters) {
 		m.order = nil
@@ -101,10 +117,10 @@ func (m *Memory) settle(clusters []string, points map[string]float64, unsettled 
 }
 
 // reorder moves a cluster ahead of another only if it leads by OrderGain.
-func reorder(clusters []string, points map[string]float64) []string {
+func reorder(clusters []string, points map[string]Number) []string {
 	order := slices.Clone(clusters)
 	for i := 1; i < len(order); i++ {
-		for j := i; j > 0 && points[order[j]]-points[order[j-1]] >= OrderGain; j-- {
+		for j := i; j > 0 && lead(points[order[j]], points[order[j-1]]) >= OrderGain; j-- {
 			order[j], order[j-1] = order[j-1], order[j]
 		}
 	}

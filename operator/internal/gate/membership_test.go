@@ -11,7 +11,11 @@ import (
 func decided(names ...any) []Ranked {
 	var list []Ranked
 	for i := 0; i < len(names); i += 2 {
-		list = append(list, Ranked{Name: names[i].(string), Points: float64(names[i+1].(int))})
+		r := Ranked{Name: names[i].(string)}
+		if points, ok := names[i+1].(int); ok {
+			r.Points = Known(float64(points))
+		}
+		list = append(list, r)
 	}
 	return list
 }
@@ -52,6 +56,11 @@ func TestMembership(t *testing.T) {
 		{name: "a lead that comes and goes never does", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 50, "b", 90), decided("a", 90, "b", 50), decided("a", 50, "b", 90), decided("a", 90, "b", 50)},
 			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}},
+		{name: "one without points comes last, also after those below 0", rounds: [][]Ranked{decided("a", nil, "b", -100, "c", 50)}, want: [][]string{{"c", "b", "a"}}},
+		{name: "and goes there once it lost them for two rounds", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", nil, "b", -100), decided("a", nil, "b", -100), decided("a", nil, "b", -100)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}}},
+		{name: "that nobody has points changes no order", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("b", nil, "a", nil), decided("b", nil, "a", nil), decided("b", nil, "a", nil)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, follow(tc.current, tc.inUse, tc.rounds...)); diff != "" {
@@ -64,7 +73,7 @@ func TestMembership(t *testing.T) {
 func TestMembershipIsCapped(t *testing.T) {
 	var many []Ranked
 	for i := range 25 {
-		many = append(many, Ranked{Name: fmt.Sprintf("c%02d", i), Points: float64(i)})
+		many = append(many, Ranked{Name: fmt.Sprintf("c%02d", i), Points: Known(float64(i))})
 	}
 	var memory Memory
 	w := Membership([]string{"c00"}, many, nil, &memory, time.Second, t0)
@@ -73,5 +82,21 @@ func TestMembershipIsCapped(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"c05", "c04", "c03", "c02", "c01"}, w.Truncated); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+}
+
+func TestMembershipForgetsWhoLeft(t *testing.T) {
+	var memory Memory
+	at := t0
+	round := func(current ...string) []string {
+		at = at.Add(10 * time.Second)
+		return Membership(current, decided("a", 0), nil, &memory, 10*time.Second, at).Clusters
+	}
+	for range 3 {
+		round("a", "b")
+	}
+	round("a")
+	if got := round("a", "b"); cmp.Diff([]string{"a", "b"}, got) != "" {
+		t.Errorf("somebody put it back: it has two rounds again, got %v", got)
 	}
 }

@@ -2,8 +2,10 @@ package placementgate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,5 +101,18 @@ func TestInUse(t *testing.T) {
 	uses(wl(func(w *kueue.Workload) { w.Status.NominatedClusterNames = []string{"cluster4"} }), map[string]bool{"other": true}, inUse)
 	if len(inUse) != 2 || !inUse["cluster1"] || !inUse["cluster2"] {
 		t.Errorf("in use: %v, want cluster1 and cluster2", inUse)
+	}
+}
+
+func TestRanked(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	in := fine("expired", "blind", "missing", "good")
+	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Name: "fleet", Score: "health", Use: v1alpha1.UseRequire}}
+	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90, ValidUntil: now.Add(-time.Second)}}
+	in.clusters[1].Scores = map[string]gate.Score{"fleet/total": {Value: -100}}
+	in.clusters[3].Scores = map[string]gate.Score{"fleet/total": {Value: 60, ValidUntil: now.Add(time.Second)}}
+	var memory gate.Memory
+	if got, want := gate.Membership(nil, ranked(in, now), nil, &memory, time.Second, now).Clusters, []string{"good", "blind", "expired", "missing"}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,7 +40,7 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 		current = in.config.Spec.Clusters
 	}
 	now := r.opts.Now()
-	want := gate.Membership(current, ranked(in), in.inUse, r.memory(in.gate.Name), period(&in.gate.Spec), now)
+	want := gate.Membership(current, ranked(in, now), in.inUse, r.memory(in.gate.Name), period(&in.gate.Spec), now)
 	if len(want.Clusters) == 0 {
 		return outcome{metav1.ConditionFalse, "NoDecisions", "nothing is decided, and a MultiKueueConfig can't be empty"}, nil
 	}
@@ -64,18 +65,12 @@ func foreign(in *input) (string, bool) {
 	}
 }
 
-// ranked are the decided clusters with the mean of their preferred scores, in
-// the order of the decisions where no score tells them apart.
-func ranked(in *input) []gate.Ranked {
+// ranked are the decided clusters by their preferred scores, in the order of the
+// decisions where no score tells them apart.
+func ranked(in *input, now time.Time) []gate.Ranked {
 	list := make([]gate.Ranked, 0, len(in.clusters))
 	for _, c := range in.clusters {
-		sum, n := 0.0, 0
-		for _, p := range in.gate.Spec.Policies {
-			if s, ok := c.Scores[gate.ScoreKey(p.Name, p.Score)]; ok && p.Use != v1alpha1.UseRequire {
-				sum, n = sum+float64(s.Value), n+1
-			}
-		}
-		list = append(list, gate.Ranked{Name: c.Name, Points: sum / float64(max(n, 1))})
+		list = append(list, gate.Ranked{Name: c.Name, Points: gate.Preferred(c.Scores, in.gate.Spec.Policies, now)})
 	}
 	return list
 }
