@@ -60,6 +60,8 @@ type Candidate struct {
 type Fleet struct {
 	// Unmet names the conditions of scope Fleet that don't hold.
 	Unmet []string
+	// Doubtful: an answer may lack something, or room is not told in numbers.
+	Doubtful bool
 	// Problem of the metrics source, such as that it did not answer; empty = none.
 	Problem string
 }

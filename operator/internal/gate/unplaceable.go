@@ -24,7 +24,7 @@ func YieldPause(yields int) time.Duration {
 // full says that every candidate was measured, without doubt, and has no room. One
 // that anything else rules out might have.
 func full(verdicts []Verdict, fleet Fleet) bool {
-	return fleet.Problem == "" && !slices.ContainsFunc(verdicts, func(v Verdict) bool {
+	return fleet.Problem == "" && !fleet.Doubtful && !slices.ContainsFunc(verdicts, func(v Verdict) bool {
 		return v.Out != OutNoRoom && v.Out != OutNoModel && v.Out != OutNoQuota
 	})
 }

@@ -71,6 +71,7 @@ func TestGivesUpOnlyForRoom(t *testing.T) {
 		{name: "no such devices, no quota", candidates: []Candidate{nowhere, {Name: "c2", Sampled: t0, Shapes: make([]ShapeAnswer, 1)}, noQuota(cluster("c3", 1, 8, 8, 64))},
 			rules: rules(), want: Rejected, reason: ReasonGaveUp},
 		{name: "no room when the source was asked last", candidates: []Candidate{nowhere}, fleet: Fleet{Problem: "timeout"}, rules: rules(), reason: ReasonNoRoom},
+		{name: "no room as far as a partial answer tells", candidates: []Candidate{nowhere}, fleet: Fleet{Doubtful: true}, rules: rules(), reason: ReasonNoRoom},
 		{name: "source down, required score expired", fleet: Fleet{Problem: "timeout"}, rules: scores, reason: ReasonNoMetrics,
 			candidates: []Candidate{change(func(c *Candidate) { c.Scores, c.Sampled = nil, t0.Add(-time.Hour) })}},
 		{name: "source down, score at its worst", fleet: Fleet{Problem: "timeout"}, rules: scores, reason: ReasonNoMetrics,

@@ -107,6 +107,7 @@ func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[str
 		if q.held.err != nil && fleet.Problem == "" {
 			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.held.err)
 		}
+		fleet.Doubtful = fleet.Doubtful || q.held.doubtful() || q.Name == gate.AskFit && q.held.odd()
 		if q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet && !holds(q.held) {
 			fleet.Unmet = append(fleet.Unmet, q.Condition.Name)
 		}
@@ -206,6 +207,16 @@ func (a *answer) take(q asked, cluster string, kueue bool) {
 
 // doubtful: the answer may be incomplete or out of date, so that absence says nothing.
 func (h *held) doubtful() bool { return h.err != nil || h.partial }
+
+// odd: a cluster answered twice, or not with a number.
+func (h *held) odd() bool {
+	for _, n := range h.values {
+		if !n.Known {
+			return true
+		}
+	}
+	return false
+}
 
 // holds says whether a fleet condition's answer is non-empty and non-zero.
 func holds(h *held) bool {

@@ -177,6 +177,30 @@ func TestAnswersAreExplicit(t *testing.T) {
 	}
 }
 
+// A workload is rejected for good only on answers without doubt.
+func TestDoubtfulAnswers(t *testing.T) {
+	partly := series("cluster1", 0.0)
+	partly.Partial = true
+	for name, tc := range map[string]struct {
+		fit  query.Answer
+		err  error
+		want bool
+	}{
+		"none": {fit: series("cluster1", 0.0)}, "no number": {fit: series("cluster1", 0.0, "cluster2", math.NaN()), want: true},
+		"two for one cluster": {fit: series("cluster1", 0.0, "cluster1", 1.0), want: true}, "in part": {fit: partly, want: true},
+		"not answered": {fit: series("cluster1", 0.0), err: errors.New("timeout"), want: true},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		b.source.answers["floor("], b.source.answers["sample_timestamp"] = tc.fit, series("cluster1", b.at(-5), "cluster2", b.at(-7))
+		b.answers(t.Context(), b.gate, b.facts)
+		b.source.err = tc.err
+		b.add(2 * time.Second)
+		if _, fleet := b.answers(t.Context(), b.gate, b.facts); fleet.Doubtful != tc.want {
+			t.Errorf("%s: doubtful %t, want %t (%+v)", name, fleet.Doubtful, tc.want, fleet)
+		}
+	}
+}
+
 func TestQuotaOfAWorkersQueue(t *testing.T) {
 	const queue, kueue = "floor(", "count by (cluster) (cluster_queue:"
 	quota := func(b *bench) map[string]gate.ShapeAnswer {

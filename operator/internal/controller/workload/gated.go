@@ -26,11 +26,11 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 		r.waiting.leave(s.key())
 		return reconcile.Result{}, nil
 	}
-	if len(s.own) > 1 {
-		return reconcile.Result{}, r.tooMany(ctx, s)
-	}
 	if err := r.mend(ctx, s); err != nil {
 		return reconcile.Result{}, err
+	}
+	if len(s.own) > 1 {
+		return reconcile.Result{}, r.tooMany(ctx, s)
 	}
 	switch check.State {
 	case kueue.CheckStatePending:
@@ -147,7 +147,7 @@ func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
 	if _, exists := r.specOf(ctx, s.gateName); exists || s.check().Message == message {
 		return nil
 	}
-	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
+	return r.undecided(ctx, s, message)
 }
 
 // nominateAgain what somebody took off the list: a cluster that was revoked after
@@ -247,5 +247,17 @@ func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
 	if said {
 		return nil
 	}
-	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: "TwoChecks", Message: message})
+	return r.undecided(ctx, s, message)
+}
+
+// undecided says why no gate decides, which is no time without a place.
+func (r *Reconciler) undecided(ctx context.Context, s *subject, message string) error {
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		return err
+	}
+	if _, err := r.count(ctx, s, dispatch, false); err != nil {
+		return err
+	}
+	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
 }

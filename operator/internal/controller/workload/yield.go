@@ -14,18 +14,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// unplaceable applies the gate's onUnplaceable. What counts towards giving up must
-// outlive a restart: it is written when it starts and when it stops.
+// unplaceable applies the gate's onUnplaceable.
 func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, gate.Dispatch, error) {
 	rule, held := g.Spec.OnUnplaceable, r.waitsSince(s)
-	if rule.GiveUpAfterSeconds != nil {
-		next := dispatch.Counting(d.Full, held, now)
-		if !next.UnplacedSince.Equal(dispatch.UnplacedSince) {
-			if _, err := r.annotate(ctx, s.wl, next); err != nil {
-				return d, dispatch, err
-			}
-		}
-		dispatch = next
+	dispatch, err := r.count(ctx, s, dispatch, d.Full && rule.GiveUpAfterSeconds != nil)
+	if err != nil {
+		return d, dispatch, err
 	}
 	next := gate.Unplaceable(d, rule, dispatch, held, now)
 	if next.State != gate.Retry {
@@ -36,6 +30,17 @@ func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d
 		return d, dispatch, err
 	}
 	return next, dispatch, nil
+}
+
+// count the time towards giving up, or stop that. It must outlive a restart: it is
+// written when it starts and when it stops.
+func (r *Reconciler) count(ctx context.Context, s *subject, dispatch gate.Dispatch, on bool) (gate.Dispatch, error) {
+	next := dispatch.Counting(on, r.waitsSince(s), r.now())
+	if next.UnplacedSince.Equal(dispatch.UnplacedSince) {
+		return dispatch, nil
+	}
+	_, err := r.annotate(ctx, s.wl, next)
+	return next, err
 }
 
 // yield gives the workload's quota to others: it sleeps for a moment, deactivated,

@@ -3,11 +3,13 @@
 package workload_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -43,6 +45,29 @@ func TestWhoIsWokenByHandIsNotWokenAgain(t *testing.T) {
 	g.Eventually(dispatched(t, wl)).WithTimeout(5*time.Second).Should(And(HaveField("SleepsUntil", BeZero()), HaveField("Yields", 1)),
 		"or whoever deactivates it later would see that undone")
 	g.Expect(get(t, wl).Spec.Active).To(HaveValue(BeTrue()))
+}
+
+// What counts towards giving up outlives a restart, and stands still while the
+// source or the gate is at fault.
+func TestClockOfGivingUp(t *testing.T) {
+	g := NewWithT(t)
+	hour := int32(3600)
+	h := newHub(t, "clock", func(pg *v1alpha1.PlacementGate) { pg.Spec.OnUnplaceable.GiveUpAfterSeconds = &hour })
+	h.connect(g, "clock-1", "clock-2")
+	fleet.set(map[string]*measured{"clock-1": {0, 4, 4, 64}, "clock-2": {0, 6, 6, 64}})
+	wl := h.gated("big", 1)
+	runs, stands := HaveField("UnplacedSince", Not(BeZero())), HaveField("UnplacedSince", BeZero())
+	g.Eventually(dispatched(t, wl)).WithTimeout(patience).Should(runs)
+	fleet.with(func(m *metrics) { m.err = errors.New("connection refused") })
+	g.Eventually(dispatched(t, wl)).WithTimeout(patience).Should(stands)
+	fleet.with(func(m *metrics) { m.err = nil })
+	g.Eventually(dispatched(t, wl)).WithTimeout(patience).Should(runs)
+	g.Eventually(check(t, wl, "clock-plimsoll")).WithTimeout(patience).ShouldNot(ContainSubstring("refused"))
+	version := get(t, wl).ResourceVersion
+	g.Consistently(func() string { return get(t, wl).ResourceVersion }).WithTimeout(3*time.Second).Should(Equal(version), "it is written when it starts, not in each round")
+	g.Expect(api.Delete(t.Context(), &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: h.name}})).To(Succeed())
+	g.Eventually(dispatched(t, wl)).WithTimeout(patience).Should(stands)
+	g.Expect(check(t, wl, "clock-plimsoll")()).To(HavePrefix("Pending: "))
 }
 
 func TestAnnotationThatCannotBeReadIsBegunAnew(t *testing.T) {
