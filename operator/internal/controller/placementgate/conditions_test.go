@@ -83,24 +83,20 @@ func TestConfigurationOfAnother(t *testing.T) {
 	}
 }
 
-func TestInUse(t *testing.T) {
+func TestUses(t *testing.T) {
 	cluster := "cluster1"
-	wl := func(change func(*kueue.Workload)) *kueue.Workload {
-		w := &kueue.Workload{Status: kueue.WorkloadStatus{AdmissionChecks: []kueue.AdmissionCheckState{{Name: "multikueue"}}}}
-		change(w)
-		return w
+	wl := &kueue.Workload{Status: kueue.WorkloadStatus{AdmissionChecks: []kueue.AdmissionCheckState{{Name: "multikueue"}, {Name: "plimsoll"}}}}
+	if got := uses(wl); got != nil {
+		t.Errorf("of nothing: %v", got)
 	}
-	inUse := map[string]bool{}
-	checks := map[string]bool{"multikueue": true}
-	uses(wl(func(w *kueue.Workload) { w.Status.ClusterName = &cluster }), checks, inUse)
-	uses(wl(func(w *kueue.Workload) { w.Status.NominatedClusterNames = []string{"cluster2"} }), checks, inUse)
-	uses(wl(func(w *kueue.Workload) {
-		w.Status.NominatedClusterNames = []string{"cluster3"}
-		w.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-	}), checks, inUse)
-	uses(wl(func(w *kueue.Workload) { w.Status.NominatedClusterNames = []string{"cluster4"} }), map[string]bool{"other": true}, inUse)
-	if len(inUse) != 2 || !inUse["cluster1"] || !inUse["cluster2"] {
-		t.Errorf("in use: %v, want cluster1 and cluster2", inUse)
+	wl.Status.ClusterName, wl.Status.NominatedClusterNames = &cluster, []string{"cluster2"}
+	want := []string{"multikueue/cluster2", "multikueue/cluster1", "plimsoll/cluster2", "plimsoll/cluster1"}
+	if got := uses(wl); !slices.Equal(got, want) {
+		t.Errorf("of where it is and where it may be: %v", got)
+	}
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	if got := uses(wl); got != nil {
+		t.Errorf("of a finished one: %v", got)
 	}
 }
 

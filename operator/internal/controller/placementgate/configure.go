@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,7 +32,7 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 	if owner, ok := foreign(in); !ok {
 		return outcome{metav1.ConditionFalse, "NotOurs", fmt.Sprintf("MultiKueueConfig %s %s and is left alone", mk.ConfigName, owner)}, nil
 	}
-	foreignClusters, err := r.createClusters(ctx, in)
+	foreignClusters, err := r.writeClusters(ctx, in)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -108,9 +109,9 @@ func (r *Reconciler) writeConfig(ctx context.Context, in *input, clusters []stri
 	return nil
 }
 
-// createClusters makes the missing MultiKueueClusters of the decided clusters
-// and names those that exist and are not this gate's.
-func (r *Reconciler) createClusters(ctx context.Context, in *input) ([]string, error) {
+// writeClusters makes the missing MultiKueueClusters of the decided clusters, gives
+// those that are this gate's the credentials that it states, and names the others.
+func (r *Reconciler) writeClusters(ctx context.Context, in *input) ([]string, error) {
 	creds := in.gate.Spec.MultiKueue.Credentials
 	if creds.Type == v1alpha1.CredentialsExisting {
 		return nil, nil
@@ -118,17 +119,40 @@ func (r *Reconciler) createClusters(ctx context.Context, in *input) ([]string, e
 	var others []string
 	for _, c := range in.clusters {
 		existing, ok := in.mkClusters[c.Name]
-		if !ok {
+		switch {
+		case !ok:
 			if err := r.client.Create(ctx, newCluster(in.gate.Name, c.Name, creds)); client.IgnoreAlreadyExists(err) != nil {
 				return nil, err
 			}
+		case existing.Labels[v1alpha1.ManagedByLabel] == "":
+			others = append(others, c.Name)
+		case existing.Labels[v1alpha1.ManagedByLabel] != in.gate.Name:
+			others = append(others, fmt.Sprintf("%s (of PlacementGate %s)", c.Name, existing.Labels[v1alpha1.ManagedByLabel]))
+		}
+	}
+	for name, existing := range in.mkClusters {
+		if existing.Labels[v1alpha1.ManagedByLabel] != in.gate.Name {
 			continue
 		}
-		if existing.Labels[v1alpha1.ManagedByLabel] == "" {
-			others = append(others, c.Name)
+		if err := r.reconnect(ctx, in, existing, newCluster(in.gate.Name, name, creds).Spec.ClusterSource); err != nil {
+			return nil, err
 		}
 	}
 	return others, nil
+}
+
+// reconnect a MultiKueueCluster by other credentials than it has.
+func (r *Reconciler) reconnect(ctx context.Context, in *input, existing *kueue.MultiKueueCluster, source kueue.ClusterSource) error {
+	if equality.Semantic.DeepEqual(existing.Spec.ClusterSource, source) {
+		return nil
+	}
+	cluster := existing.DeepCopy()
+	cluster.Spec.ClusterSource = source
+	if err := r.client.Patch(ctx, cluster, client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.recorder.Eventf(in.gate, cluster, "Normal", "MultiKueueClusterChanged", "Configure", "MultiKueueCluster %s has the credentials that the gate states now", cluster.Name)
+	return nil
 }
 
 func newCluster(gateName, name string, creds v1alpha1.Credentials) *kueue.MultiKueueCluster {

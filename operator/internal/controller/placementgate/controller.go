@@ -57,6 +57,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		opts.Now = time.Now
 	}
 	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts, memories: map[string]*gate.Memory{}}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, usesIndex, uses); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("placementgate").
 		For(&v1alpha1.PlacementGate{}).

@@ -118,43 +118,60 @@ func (r *Reconciler) gatherMultiKueue(ctx context.Context, in *input) error {
 	for i := range clusters.Items {
 		in.mkClusters[clusters.Items[i].Name] = &clusters.Items[i]
 	}
+	return r.gatherInUse(ctx, in)
+}
+
+// gatherInUse finds the members of the configuration that a workload uses. Those
+// that are decided stay in any case, so that nobody asks for them.
+func (r *Reconciler) gatherInUse(ctx context.Context, in *input) error {
+	if in.config == nil {
+		return nil
+	}
 	checks := &kueue.AdmissionCheckList{}
 	if err := r.client.List(ctx, checks); err != nil {
 		return err
 	}
-	ours := map[string]bool{}
-	for i := range checks.Items {
-		if config, ok := gate.ConfigOf(&checks.Items[i]); ok && config == name {
-			ours[checks.Items[i].Name] = true
+	for _, member := range in.config.Spec.Clusters {
+		if slices.ContainsFunc(in.clusters, func(c gate.Cluster) bool { return c.Name == member }) {
+			continue
 		}
-	}
-	workloads := &kueue.WorkloadList{}
-	if err := r.client.List(ctx, workloads); err != nil {
-		return err
-	}
-	for i := range workloads.Items {
-		uses(&workloads.Items[i], ours, in.inUse)
+		for i := range checks.Items {
+			check := &checks.Items[i]
+			if config, ok := gate.ConfigOf(check); !ok || config != in.config.Name {
+				continue
+			}
+			users := &kueue.WorkloadList{}
+			if err := r.client.List(ctx, users, client.MatchingFields{usesIndex: use(check.Name, member)}, client.Limit(1)); err != nil {
+				return err
+			}
+			in.inUse[member] = in.inUse[member] || len(users.Items) > 0
+		}
 	}
 	return nil
 }
 
-// uses adds the clusters that an unfinished workload of these checks is on or
-// may be on.
-func uses(wl *kueue.Workload, checks, inUse map[string]bool) {
-	if gate.IsFinished(wl) {
-		return
+// usesIndex of Workloads: the clusters that each is on or may be on, by check.
+const usesIndex = "plimsoll.uses"
+
+func use(check, cluster string) string { return check + "/" + cluster }
+
+// uses of an unfinished workload, for usesIndex.
+func uses(obj client.Object) []string {
+	wl, ok := obj.(*kueue.Workload)
+	if !ok || gate.IsFinished(wl) {
+		return nil
 	}
-	for _, c := range wl.Status.AdmissionChecks {
-		if !checks[string(c.Name)] {
-			continue
-		}
-		for _, name := range wl.Status.NominatedClusterNames {
-			inUse[name] = true
-		}
-		if wl.Status.ClusterName != nil {
-			inUse[*wl.Status.ClusterName] = true
+	clusters := slices.Clone(wl.Status.NominatedClusterNames)
+	if wl.Status.ClusterName != nil {
+		clusters = append(clusters, *wl.Status.ClusterName)
+	}
+	var all []string
+	for _, check := range wl.Status.AdmissionChecks {
+		for _, cluster := range clusters {
+			all = append(all, use(string(check.Name), cluster))
 		}
 	}
+	return all
 }
 
 // invalidQueries says what is wrong with the gate's PromQL; empty = nothing.
