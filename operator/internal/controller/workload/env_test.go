@@ -238,8 +238,8 @@ type hub struct {
 	name string
 	// nodeSelector of the pods that are submitted.
 	nodeSelector map[string]string
-	// clusterQueue that holds their quota; empty = gpu.
-	clusterQueue string
+	// clusterQueue that holds their quota; empty = gpu. flavor of it; empty = h100.
+	clusterQueue, flavor string
 	// queued is how long a workload waited for quota before it was submitted.
 	queued time.Duration
 }

@@ -31,6 +31,19 @@ func explained(t *testing.T, r *workload.Reconciler, wl *kueue.Workload) func() 
 	}
 }
 
+// why a cluster is in or out.
+func why(t *testing.T, wl *kueue.Workload, cluster string) func() string {
+	return func() string {
+		e := explained(t, served, wl)()
+		for _, c := range e.Clusters {
+			if c.Cluster == cluster {
+				return c.Why
+			}
+		}
+		return e.Problem
+	}
+}
+
 func TestExplainTellsTheAgeOfScores(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "scores", func(pg *v1alpha1.PlacementGate) {

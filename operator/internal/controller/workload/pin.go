@@ -1,12 +1,14 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -37,15 +39,51 @@ func (s *subject) pinned(u *v1alpha1.GatePodSetUpdates, cluster string) []kueue.
 	return updates
 }
 
-// contradicts says which of the pods' own node selectors keeps them off a
-// cluster; empty = none. Kueue would not start the job.
+// demand on the nodes of the workload's pods, which Kueue would not overrule.
+type demand struct {
+	of     string // who makes it, to follow the demand in a sentence; empty = the pods
+	labels map[string]string
+}
+
+// gatherDemands of the pods themselves, of the flavors assigned to them and of the
+// other checks' updates: Kueue merges them with ours.
+func (r *Reconciler) gatherDemands(ctx context.Context, s *subject) error {
+	for i := range s.wl.Spec.PodSets {
+		s.demands = append(s.demands, demand{labels: s.wl.Spec.PodSets[i].Template.Spec.NodeSelector})
+	}
+	flavors := map[kueue.ResourceFlavorReference]bool{}
+	if s.wl.Status.Admission != nil {
+		for _, assigned := range s.wl.Status.Admission.PodSetAssignments {
+			for _, name := range assigned.Flavors {
+				flavors[name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(flavors)) {
+		flavor := &kueue.ResourceFlavor{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: string(name)}, flavor); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		s.demands = append(s.demands, demand{of: " of flavor " + string(name), labels: flavor.Spec.NodeLabels})
+	}
+	for _, check := range s.wl.Status.AdmissionChecks {
+		for _, update := range check.PodSetUpdates {
+			if !slices.Contains(s.own, string(check.Name)) {
+				s.demands = append(s.demands, demand{of: " of admission check " + string(check.Name), labels: update.NodeSelector})
+			}
+		}
+	}
+	return nil
+}
+
+// contradicts says which demand keeps the pods off a cluster; empty = none. Kueue
+// would not start the job.
 func (s *subject) contradicts(u *v1alpha1.GatePodSetUpdates, cluster string) string {
 	labels := selector(u, cluster)
-	for i := range s.wl.Spec.PodSets {
-		own := s.wl.Spec.PodSets[i].Template.Spec.NodeSelector
+	for _, d := range s.demands {
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
-			if value, ok := own[key]; ok && value != labels[key] {
-				return fmt.Sprintf("is not where the node selector %s=%s is met", key, value)
+			if value, ok := d.labels[key]; ok && value != labels[key] {
+				return fmt.Sprintf("is not where the node selector %s=%s%s is met", key, value, d.of)
 			}
 		}
 	}

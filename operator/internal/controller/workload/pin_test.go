@@ -56,6 +56,30 @@ func TestPinsPodsToVirtualNodes(t *testing.T) {
 		" on one node: best is pin-1 with 4 in all; pin-2 is not where the node selector example.com/cluster=vk-pin-1 is met"))
 }
 
+// Kueue merges our updates with the flavor's labels and other checks' updates, and
+// does not start a job where they contradict each other.
+func TestPinsWhereNothingContradicts(t *testing.T) {
+	g := NewWithT(t)
+	h := newHub(t, "merge", virtualNodes)
+	h.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "vk-1"}, Spec: kueue.ResourceFlavorSpec{
+		NodeLabels: map[string]string{virtual: "vk-merge-1", "nvidia.com/gpu.product": h100}}})
+	fleet.set(map[string]*measured{"merge-1": {2, 16, 8, 64}, "merge-2": {4, 32, 8, 64}})
+	h.flavor = "vk-1"
+	wl := h.submit("flavor", 1, "merge-plimsoll")
+	g.Eventually(check(t, wl, "merge-plimsoll")).WithTimeout(patience).Should(HavePrefix("Ready: merge-1 can take it"))
+	g.Eventually(why(t, wl, "merge-2")).WithTimeout(patience).Should(Equal("is not where the node selector example.com/cluster=vk-merge-1 of flavor vk-1 is met"))
+	h.flavor = ""
+	wl = h.submit("check", 1, "merge-other", "merge-plimsoll-later")
+	h.asKueue(wl, func(s *kueue.WorkloadStatus) {
+		s.AdmissionChecks[0].State = kueue.CheckStateReady
+		s.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{virtual: "vk-merge-1"}}}
+		s.AdmissionChecks[1].Name = "merge-plimsoll"
+	})
+	g.Eventually(check(t, wl, "merge-plimsoll")).WithTimeout(patience).Should(HavePrefix("Ready: merge-1 can take it"))
+	g.Eventually(why(t, wl, "merge-2")).WithTimeout(patience).Should(Equal(
+		"is not where the node selector example.com/cluster=vk-merge-1 of admission check merge-other is met"))
+}
+
 func TestMultiKueueWorkloadsAreNeverUpdated(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "nopin", virtualNodes)

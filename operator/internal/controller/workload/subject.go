@@ -25,6 +25,8 @@ type subject struct {
 	config   string
 	usable   []string
 	unusable map[string]string
+	// demands on nodes of a workload that MultiKueue does not copy.
+	demands []demand
 	// updates of the pod sets, written with a check that gets Ready.
 	updates []kueue.PodSetUpdate
 }
@@ -66,7 +68,7 @@ func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, 
 		s.gateName = gates[s.own[0]]
 	}
 	if s.mk == "" {
-		return s, nil
+		return s, r.gatherDemands(ctx, s)
 	}
 	return s, r.gatherClusters(ctx, s)
 }

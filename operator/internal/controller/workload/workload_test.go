@@ -55,7 +55,7 @@ func (h *hub) submit(name string, pods int32, checks ...string) *kueue.Workload 
 	h.create(wl)
 	h.asKueue(wl, func(status *kueue.WorkloadStatus) {
 		status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(cmp.Or(h.clusterQueue, "gpu")), PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &pods,
-			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
+			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": kueue.ResourceFlavorReference(cmp.Or(h.flavor, "h100"))}}}}
 		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: "True", Reason: "QuotaReserved"})
 		for _, c := range checks {
 			status.AdmissionChecks = append(status.AdmissionChecks, kueue.AdmissionCheckState{
