@@ -8,6 +8,7 @@ import (
 // PlacementGateSpec says which clusters can take a workload now. It is the
 // parameters of an AdmissionCheck whose controllerName is plimsoll.dev/placement.
 // +kubebuilder:validation:XValidation:rule="!(has(self.podSetUpdates) && has(self.multiKueue))",message="podSetUpdates must not be set together with multiKueue: they are not carried to workers"
+// +kubebuilder:validation:XValidation:rule="self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
 type PlacementGateSpec struct {
 	PlacementRef NamespacedReference `json:"placementRef"`
 	SourceRef    LocalReference      `json:"sourceRef"`
@@ -141,6 +142,7 @@ const (
 )
 
 // GatePolicy reads a score of a ScoringPolicy.
+// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum must stand with use: Require alone: a preferred score ranks and rules nothing out"
 type GatePolicy struct {
 	// Name of the AddOnPlacementScore.
 	// +kubebuilder:validation:MinLength=1
@@ -153,7 +155,7 @@ type GatePolicy struct {
 	// +kubebuilder:default=Prefer
 	// +optional
 	Use PolicyUse `json:"use,omitempty"`
-	// Minimum that a cluster must reach, with Require; -99 by default, so that a blind cluster is out.
+	// Minimum that a cluster must reach, with Require only; -99 by default, so that a blind cluster is out.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
