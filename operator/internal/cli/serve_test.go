@@ -210,6 +210,8 @@ func operatorAnswers(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "Authorization denied", http.StatusForbidden)
 	case req.URL.Path == "/explain/workload/team-a/job-train-1-5c2e1":
 		reply(w, http.StatusOK, decided())
+	case req.URL.Path == "/explain/workload/team-a/asked-of-a-follower":
+		reply(w, http.StatusOK, gate.Explanation{Follower: true, Problem: "this replica does not lead"})
 	case req.URL.Path == "/explain/policy/fleet":
 		reply(w, http.StatusOK, json.RawMessage(lastRound))
 	default:

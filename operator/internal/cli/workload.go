@@ -90,7 +90,12 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 		return report, nil
 	}
 	report.From = fromOperator
-	return report, operator.get(ctx, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
+	if err := operator.get(ctx, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation); err != nil || !report.Follower {
+		return report, err
+	}
+	report.From, report.NotShown, report.Problem = fromObjects, []string{report.Problem}, ""
+	hub.explain(ctx, wl, a.now())
+	return report, nil
 }
 
 // findWorkload by its own name, or by KIND/NAME of the job that owns it.

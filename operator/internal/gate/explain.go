@@ -22,6 +22,8 @@ type Explanation struct {
 	Clusters  []ClusterExplanation `json:"clusters,omitempty"`
 	// Problem of the metrics source.
 	Problem string `json:"problem,omitempty"`
+	// Follower: a replica tells it that does not lead, and so knows of no decision.
+	Follower bool `json:"follower,omitempty"`
 }
 
 // Broken is one rule that keeps a candidate out.

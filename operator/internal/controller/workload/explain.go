@@ -37,7 +37,8 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	g, known := r.gateOf(s)
 	switch {
 	case !r.leads():
-		e.Problem = "this replica of the operator does not lead: what the gate would decide the leader alone can tell"
+		e.Follower = true
+		e.Problem = "this replica of the operator does not lead, and the leader alone knows what the gate would decide: ask again, or the leader"
 	case len(s.own) == 0:
 	case !known:
 		stand.Fault = r.absent(ctx, s)
