@@ -65,12 +65,12 @@ func TestExplainTellsTheAgeOfScores(t *testing.T) {
 
 func TestExplainOfAnUngatedWorkload(t *testing.T) {
 	g := NewWithT(t)
-	h := newHub(t, "plain", nil)
-	wl := h.submit("job", 1, "plain-multikueue")
+	h := newHub(t, "bare", nil)
+	wl := h.submit("job", 1, "bare-multikueue")
 	g.Eventually(func() string { return explained(t, served, wl)().WaitsFor }).WithTimeout(patience).Should(
-		Equal("a cluster of MultiKueueConfig plain that Kueue is connected to"))
-	h.connect(g, "plain-1", "plain-2")
-	g.Eventually(func() string { return explained(t, served, wl)().WaitsFor }).WithTimeout(patience).Should(Equal("one of plain-1, plain-2 to admit it"))
+		Equal("a cluster of MultiKueueConfig bare that Kueue is connected to"))
+	h.connect(g, "bare-1", "bare-2")
+	g.Eventually(func() string { return explained(t, served, wl)().WaitsFor }).WithTimeout(patience).Should(Equal("one of bare-1, bare-2 to admit it"))
 }
 
 // A replica that does not lead has no gates on its board. It says so rather than
