@@ -255,7 +255,7 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 		for _, before := range f.PodSets[:i] {
 			fit -= float64(slots(before, p))
 		}
-		free := fit - float64(view.Slots(c.Name, f.UID, p))
+		free := fit - float64(view.Slots(c.Name, c.Sampled, f.UID, p))
 		short := free < float64(p.Pods) && v.Out == OutNone
 		if i == 0 || short {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest, quota
@@ -265,7 +265,7 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 		}
 	}
 	answer := c.Shapes[0]
-	v.Promised = view.Devices(c.Name, f.UID, main)
+	v.Promised = view.Devices(c.Name, c.Sampled, f.UID, main)
 	headroom := answer.Headroom
 	if !headroom.Known {
 		headroom = Known(answer.Fit.Value * float64(main.DevicesPerPod))

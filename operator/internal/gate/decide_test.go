@@ -292,7 +292,7 @@ func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
 		for _, name := range d.Order {
 			i := slices.IndexFunc(list, func(c Candidate) bool { return c.Name == name })
 			if i < 0 || seen[name] || list[i].Unusable != "" || t0.Sub(list[i].Sampled) > r.MaxSampleAge ||
-				int64(list[i].Shapes[0].Fit.Value)-view.Slots(name, f.UID, f.PodSets[0]) < f.PodSets[0].Pods {
+				int64(list[i].Shapes[0].Fit.Value)-view.Slots(name, time.Time{}, f.UID, f.PodSets[0]) < f.PodSets[0].Pods {
 				t.Fatalf("round %d nominates %s of %v", round, name, d.Order)
 			}
 			seen[name] = true

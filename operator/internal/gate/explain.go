@@ -64,7 +64,7 @@ func Explain(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rule
 // explain a verdict. Room is told wherever the samples allow, also where something
 // else rules the cluster out.
 func explain(f Facts, c *Candidate, v Verdict, view View, rules Rules, open bool, now time.Time) ClusterExplanation {
-	e := ClusterExplanation{Verdict: v, Scores: c.Scores, Conditions: c.Conditions, Ledger: view.Entries(c.Name)}
+	e := ClusterExplanation{Verdict: v, Scores: c.Scores, Conditions: c.Conditions, Ledger: view.Entries(c.Name, c.Sampled)}
 	broken(f, c, rules, open, now, func(out Out, detail string) bool {
 		e.Broken = append(e.Broken, Broken{Out: out, Detail: detail})
 		return true

@@ -26,6 +26,11 @@ func (e Entry) Devices() int64 {
 	return n
 }
 
+// shown says that a sample of that time shows what the entry took.
+func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
+	return !e.Admitted.IsZero() && sampled.After(e.Admitted.Add(settle))
+}
+
 // Credit is what a finished workload gave back and a sample may not yet show.
 type Credit struct {
 	Cluster  string
@@ -33,21 +38,31 @@ type Credit struct {
 	Finished time.Time
 }
 
-// View is the ledger at one moment. It is never changed.
+// View is the ledger at one moment. It is never changed. What it says of a cluster
+// it says beside samples of a given time: what those show is left out.
 type View struct {
+	settle    time.Duration
 	byCluster map[string][]Entry
 	credits   map[string][]Credit
 }
 
-// Entries of a cluster, in no order.
-func (v View) Entries(cluster string) []Entry { return v.byCluster[cluster] }
+// Entries of a cluster that samples of that time don't show, in no order.
+func (v View) Entries(cluster string, sampled time.Time) []Entry {
+	var entries []Entry
+	for _, e := range v.byCluster[cluster] {
+		if !e.shown(sampled, v.settle) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
 
 // Slots that entries of other workloads take from pods of p's shape on the
 // cluster: pods × max(1, ceil(an entry's devices per pod / p's)).
-func (v View) Slots(cluster, uid string, p PodSet) int64 {
+func (v View) Slots(cluster string, sampled time.Time, uid string, p PodSet) int64 {
 	var n int64
 	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid {
+		if e.UID != uid && !e.shown(sampled, v.settle) {
 			for _, other := range e.PodSets {
 				n += slots(other, p)
 			}
@@ -57,10 +72,10 @@ func (v View) Slots(cluster, uid string, p PodSet) int64 {
 }
 
 // Devices of p's kind that other workloads will take from the cluster.
-func (v View) Devices(cluster, uid string, p PodSet) int64 {
+func (v View) Devices(cluster string, sampled time.Time, uid string, p PodSet) int64 {
 	var n int64
 	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid {
+		if e.UID != uid && !e.shown(sampled, v.settle) {
 			n += devices(e.PodSets, p)
 		}
 	}
@@ -218,16 +233,16 @@ func (l *Ledger) Credit(c Credit) {
 	l.view = nil
 }
 
-// Expire drops admitted entries that a newer sample of their cluster shows, and
-// whatever is older than the TTL. It says how many went.
+// Expire drops admitted entries that the oldest sample of their cluster that a
+// decision may still rest upon shows, and whatever is older than the TTL. It says
+// how many went.
 func (l *Ledger) Expire(sampled map[string]time.Time, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	gone := 0
 	for uid, byCluster := range l.entries {
 		for cluster, e := range byCluster {
-			shown := !e.Admitted.IsZero() && sampled[cluster].After(e.Admitted.Add(l.Settle))
-			if shown || now.Sub(e.Debited) > l.TTL {
+			if e.shown(sampled[cluster], l.Settle) || now.Sub(e.Debited) > l.TTL {
 				delete(byCluster, cluster)
 				gone++
 			}
@@ -257,7 +272,7 @@ func (l *Ledger) View() View {
 
 func (l *Ledger) snapshot() View {
 	if l.view == nil {
-		v := View{byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
+		v := View{settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
 		for _, byCluster := range l.entries {
 			for cluster, e := range byCluster {
 				v.byCluster[cluster] = append(v.byCluster[cluster], e)

@@ -26,16 +26,40 @@ func TestSlotsOfAnotherShape(t *testing.T) {
 				PodSets: []PodSet{{Resource: "nvidia.com/gpu", Model: tc.theirModel, DevicesPerPod: tc.theirs, Pods: tc.pods}}})
 			p := PodSet{Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: tc.ours, Pods: 1}
 			v := l.View()
-			if got := v.Slots("cluster1", "us", p); got != tc.wantSlots {
+			if got := v.Slots("cluster1", time.Time{}, "us", p); got != tc.wantSlots {
 				t.Errorf("slots: got %d, want %d", got, tc.wantSlots)
 			}
-			if got := v.Devices("cluster1", "us", p); got != tc.wantD {
+			if got := v.Devices("cluster1", time.Time{}, "us", p); got != tc.wantD {
 				t.Errorf("devices: got %d, want %d", got, tc.wantD)
 			}
-			if got := v.Slots("cluster1", "them", p) + v.Slots("cluster2", "us", p); got != 0 {
+			if got := v.Slots("cluster1", time.Time{}, "them", p) + v.Slots("cluster2", time.Time{}, "us", p); got != 0 {
 				t.Errorf("one's own entry and other clusters' must not count, got %d", got)
 			}
 		})
+	}
+}
+
+// What a decision's own samples show is not subtracted once more, and what they
+// are too old to show is, however new other decisions' samples are.
+func TestEveryDecisionSubtractsWhatItsOwnSamplesDoNotShow(t *testing.T) {
+	l := NewLedger(5*time.Second, 10*time.Minute)
+	l.Debit(Entry{UID: "them", Cluster: "cluster1", PodSets: job("them", 8, 1).PodSets, Debited: t0})
+	l.Admitted("them", "cluster1", t0.Add(10*time.Second))
+	now := t0.Add(30 * time.Second)
+	for _, tc := range []struct {
+		sampled time.Duration
+		fit     float64
+		want    State
+	}{{14 * time.Second, 1, Pending}, {16 * time.Second, 1, Ready}, {14 * time.Second, 2, Ready}} {
+		c := cluster("cluster1", tc.fit, 8*tc.fit, 8, 64)
+		c.Sampled = t0.Add(tc.sampled)
+		d := Decide(job("us", 8, 1), []Candidate{c}, Fleet{}, l.View(), rules(), 1, now)
+		if d.State != tc.want {
+			t.Errorf("samples of %s with room for %g: %s, want %s", tc.sampled, tc.fit, d.State, tc.want)
+		}
+		if got := len(l.View().Entries("cluster1", c.Sampled)); (got == 0) != (tc.sampled > 15*time.Second) {
+			t.Errorf("samples of %s: %d entries to explain", tc.sampled, got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -18,7 +19,7 @@ func (a *asker) aliases(ctx context.Context, info query.SourceInfo) (map[string]
 		return nil, nil
 	}
 	clusters := &clusterv1.ManagedClusterList{}
-	if err := a.client.List(ctx, clusters); err != nil {
+	if err := a.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ManagedClusters: %w", err)
 	}
 	names := map[string]string{}

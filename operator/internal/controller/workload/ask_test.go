@@ -43,7 +43,9 @@ type recorded struct {
 	takes   time.Duration
 	answers map[string]query.Answer
 	err     error
-	asked   []string
+	// fails is what the expressions contain that fail.
+	fails string
+	asked []string
 }
 
 func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
@@ -55,6 +57,9 @@ func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Ans
 	}
 	if s.err != nil {
 		return query.Answer{}, s.err
+	}
+	if s.fails != "" && strings.Contains(expr, s.fails) {
+		return query.Answer{}, errors.New("too heavy")
 	}
 	for key, answer := range s.answers {
 		if strings.Contains(expr, key) {
@@ -110,6 +115,12 @@ func newBench(spec v1alpha1.PlacementGateSpec) *bench {
 
 func (b *bench) at(seconds float64) float64 { return float64(b.clock.now().Unix()) + seconds }
 
+// round of questions about the workload's shape that are newer than now.
+func (b *bench) round() {
+	b.renew(b.shape(b.gate, b.facts), b.clock.now())
+	b.renewNext(context.Background())
+}
+
 func TestOneQuestionPerShapeAndRound(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
 	b.source.answers["floor("] = series("cluster1", 3.0)
@@ -125,9 +136,11 @@ func TestOneQuestionPerShapeAndRound(t *testing.T) {
 		t.Errorf("another size asks only what depends on it: %q", b.source.asked[4:])
 	}
 	b.add(time.Millisecond)
-	b.refresh("gpu")
-	if b.answers(t.Context(), b.gate, b.facts); len(b.source.asked) != 9 {
+	if b.round(); len(b.source.asked) != 9 {
 		t.Errorf("a new round asks anew, asked %d", len(b.source.asked))
+	}
+	if b.answers(t.Context(), b.gate, b.facts); len(b.source.asked) != 9 {
+		t.Errorf("and its answers serve, asked %d", len(b.source.asked))
 	}
 }
 
@@ -137,7 +150,6 @@ func TestOneQuestionPerRoundOfASlowSource(t *testing.T) {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		b.source.answers["floor("] = series("cluster1", 3.0)
 		b.source.takes, b.source.err = 1100*time.Millisecond, err
-		b.refresh("gpu")
 		for range 5 {
 			b.answers(t.Context(), b.gate, b.facts)
 		}
@@ -170,7 +182,7 @@ func TestAnswersAreExplicit(t *testing.T) {
 	}
 	b.source.answers["freeze"] = series("", 1.0)
 	b.source.answers["floor("] = series("cluster1", 3.0, "cluster1", 4.0)
-	b.add(2 * time.Second)
+	b.add(time.Minute)
 	got, fleet = b.answers(t.Context(), b.gate, b.facts)
 	if fleet.Unmet != nil || got["cluster1"].shapes[0].Fit.Known {
 		t.Errorf("a series without cluster speaks for the fleet, two for one cluster for none: %+v %+v", fleet, got["cluster1"])
@@ -194,7 +206,7 @@ func TestDoubtfulAnswers(t *testing.T) {
 		b.source.answers["floor("], b.source.answers["sample_timestamp"] = tc.fit, series("cluster1", b.at(-5), "cluster2", b.at(-7))
 		b.answers(t.Context(), b.gate, b.facts)
 		b.source.err = tc.err
-		b.add(2 * time.Second)
+		b.add(time.Minute)
 		if _, fleet := b.answers(t.Context(), b.gate, b.facts); fleet.Doubtful != tc.want {
 			t.Errorf("%s: doubtful %t, want %t (%+v)", name, fleet.Doubtful, tc.want, fleet)
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -85,10 +86,12 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
 	}
-	r.waiting.before = r.ask.refresh
+	r.waiting.renew, r.ask.renewed = r.ask.renew, r.waiting.renewed
 	r.board.OnChange(r.waiting.dirty)
-	if err := mgr.Add(r.waiting); err != nil {
-		return nil, err
+	for _, runnable := range []manager.Runnable{r.ask, r.waiting} {
+		if err := mgr.Add(runnable); err != nil {
+			return nil, err
+		}
 	}
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").

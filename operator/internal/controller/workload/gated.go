@@ -76,7 +76,7 @@ func (r *Reconciler) waitsSince(s *subject) time.Time {
 func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
 	if !ok {
-		r.waiting.park(s.gateName, s.key(), r.waitsSince(s))
+		r.waiting.park(shape{gate: s.gateName}, s.key(), r.waitsSince(s))
 		return reconcile.Result{}, r.noGate(ctx, s)
 	}
 	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
@@ -86,12 +86,14 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	now := r.now()
 	nominate := r.mayNominate(s)
 	var facts gate.Facts
+	of := shape{gate: g.Name}
 	var d gate.Decision
 	var added []gate.Entry
 	if g.Problem != "" {
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + g.Name + ": " + g.Problem}
 	} else {
 		facts = r.facts(ctx, s, &g.Spec)
+		of = r.ask.shape(g, facts)
 		answers, fleet := r.ask.answers(ctx, g, facts)
 		list := candidates(s, g, answers)
 		added = r.ledger.Reserve(func(view gate.View) []gate.Entry {
@@ -117,7 +119,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		return reconcile.Result{}, err
 	}
 	if d.State != gate.Ready {
-		r.waiting.park(g.Name, s.key(), r.waitsSince(s))
+		r.waiting.park(of, s.key(), r.waitsSince(s))
 		return reconcile.Result{}, nil
 	}
 	r.waiting.leave(s.key())

@@ -18,26 +18,42 @@ const (
 
 // waiters are the workloads that wait at each gate. A waiting workload has no
 // timer of its own: each gate has one round per period, and one at once when
-// something changed.
+// something changed. A round first renews the answers about each shape that waits,
+// then wakes its workloads.
 type waiters struct {
 	board *gate.Board
 	now   func() time.Time
-	// before a round of a gate.
-	before func(gate string)
+	// renew the answers about a shape that are older than that; renewed follows.
+	renew func(s shape, newer time.Time)
 
 	mu     sync.Mutex
 	add    func(types.NamespacedName)
-	gateOf map[types.NamespacedName]string
-	byGate map[string]map[types.NamespacedName]time.Time
+	parked map[types.NamespacedName]*waiter
+	lines  map[string]*line
 	marked map[string]bool
-	last   map[string]time.Time
 	// later is when one more round of every gate is due; zero = none.
 	later time.Time
 }
 
+// waiter is one workload that waits.
+type waiter struct {
+	shape shape
+	since time.Time
+	// due to be woken by answers about its shape that are newer; zero = not.
+	due time.Time
+}
+
+// line of workloads at one gate.
+type line struct {
+	queue  gate.Queue
+	shapes map[shape]map[types.NamespacedName]*waiter
+	// last round.
+	last time.Time
+}
+
 func newWaiters(board *gate.Board, now func() time.Time) *waiters {
-	return &waiters{board: board, now: now, before: func(string) {}, gateOf: map[types.NamespacedName]string{},
-		byGate: map[string]map[types.NamespacedName]time.Time{}, marked: map[string]bool{}, last: map[string]time.Time{}}
+	return &waiters{board: board, now: now, renew: func(shape, time.Time) {}, parked: map[types.NamespacedName]*waiter{},
+		lines: map[string]*line{}, marked: map[string]bool{}}
 }
 
 // enqueue tells how to wake a workload.
@@ -47,28 +63,36 @@ func (w *waiters) enqueue(add func(types.NamespacedName)) {
 	w.add = add
 }
 
-// park a workload, which has waited since then, until its gate's next round.
-func (w *waiters) park(gateName string, key types.NamespacedName, since time.Time) {
+// park a workload, which has waited since then, until its gate's next round. One
+// that begins to wait may have been decided on answers of a while ago: it is woken
+// once more, by newer ones.
+func (w *waiters) park(s shape, key types.NamespacedName, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	old := w.parked[key]
 	w.forget(key)
-	w.gateOf[key] = gateName
-	if w.byGate[gateName] == nil {
-		w.byGate[gateName] = map[types.NamespacedName]time.Time{}
-		w.last[gateName] = w.now()
+	l := w.lines[s.gate]
+	if l == nil {
+		l = &line{shapes: map[shape]map[types.NamespacedName]*waiter{}, last: w.now()}
+		w.lines[s.gate] = l
 	}
-	w.byGate[gateName][key] = since
-	w.board.SetWaiting(gateName, queue(w.byGate[gateName]))
-}
-
-func queue(keys map[types.NamespacedName]time.Time) gate.Queue {
-	q := gate.Queue{Workloads: int32(len(keys))}
-	for _, since := range keys {
-		if q.Since.IsZero() || since.Before(q.Since) {
-			q.Since = since
-		}
+	if l.shapes[s] == nil {
+		l.shapes[s] = map[types.NamespacedName]*waiter{}
 	}
-	return q
+	waiter := &waiter{shape: s, since: since, due: w.now().Add(-freshFor)}
+	begins := old == nil || old.shape != s
+	if !begins {
+		waiter.due = old.due
+	}
+	w.parked[key], l.shapes[s][key] = waiter, waiter
+	l.queue.Workloads++
+	if l.queue.Since.IsZero() || since.Before(l.queue.Since) {
+		l.queue.Since = since
+	}
+	w.board.SetWaiting(s.gate, l.queue)
+	if begins {
+		w.renew(s, waiter.due)
+	}
 }
 
 // leave: the workload waits no longer.
@@ -79,14 +103,23 @@ func (w *waiters) leave(key types.NamespacedName) {
 }
 
 func (w *waiters) forget(key types.NamespacedName) {
-	if name, ok := w.gateOf[key]; ok {
-		delete(w.gateOf, key)
-		delete(w.byGate[name], key)
-		if len(w.byGate[name]) == 0 {
-			delete(w.byGate, name)
-			w.board.SetWaiting(name, gate.Queue{})
-		}
+	waiter, ok := w.parked[key]
+	if !ok {
+		return
 	}
+	s := waiter.shape
+	l := w.lines[s.gate]
+	delete(w.parked, key)
+	delete(l.shapes[s], key)
+	if len(l.shapes[s]) == 0 {
+		delete(l.shapes, s)
+	}
+	l.queue.Workloads--
+	if l.queue.Workloads == 0 {
+		l.queue.Since = time.Time{}
+		delete(w.lines, s.gate)
+	}
+	w.board.SetWaiting(s.gate, l.queue)
 }
 
 // dirty asks for a round of a gate now; "" means every gate.
@@ -97,7 +130,7 @@ func (w *waiters) dirty(gateName string) {
 		w.marked[gateName] = true
 		return
 	}
-	for name := range w.byGate {
+	for name := range w.lines {
 		w.marked[name] = true
 	}
 }
@@ -133,24 +166,56 @@ func (w *waiters) wake() {
 	now := w.now()
 	if !w.later.IsZero() && !now.Before(w.later) {
 		w.later = time.Time{}
-		for name := range w.byGate {
+		for name := range w.lines {
 			w.marked[name] = true
 		}
 	}
-	for name, keys := range w.byGate {
-		w.board.SetWaiting(name, queue(keys))
+	for name, l := range w.lines {
+		l.queue.Since = l.oldest()
+		w.board.SetWaiting(name, l.queue)
 		period := gate.DefaultPeriod
 		if g, ok := w.board.Get(name); ok {
 			period = gate.Seconds(g.Spec.PeriodSeconds, period)
 		}
-		since := now.Sub(w.last[name])
-		if w.add == nil || since < period && (!w.marked[name] || since < wakeGap) {
+		since := now.Sub(l.last)
+		if since < period && (!w.marked[name] || since < wakeGap) {
 			continue
 		}
-		w.last[name] = now
+		l.last = now
 		delete(w.marked, name)
-		w.before(name)
-		for key := range keys {
+		for s, keys := range l.shapes {
+			for _, waiter := range keys {
+				waiter.due = now
+			}
+			w.renew(s, now)
+		}
+	}
+}
+
+func (l *line) oldest() time.Time {
+	var oldest time.Time
+	for _, keys := range l.shapes {
+		for _, waiter := range keys {
+			if oldest.IsZero() || waiter.since.Before(oldest) {
+				oldest = waiter.since
+			}
+		}
+	}
+	return oldest
+}
+
+// renewed: no answer about the shape is older than that any longer. Who waits for
+// such answers is woken.
+func (w *waiters) renewed(s shape, newer time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.lines[s.gate]
+	if l == nil || w.add == nil {
+		return
+	}
+	for key, waiter := range l.shapes[s] {
+		if !waiter.due.IsZero() && !waiter.due.After(newer) {
+			waiter.due = time.Time{}
 			w.add(key)
 		}
 	}

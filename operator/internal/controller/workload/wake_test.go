@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,32 +16,47 @@ func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
 	board := gate.NewBoard()
 	board.Put(gate.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: 10}})
 	w := newWaiters(board, func() time.Time { return now })
-	woken, rounds := 0, 0
+	woken, asked := 0, map[shape]time.Time{}
 	w.enqueue(func(types.NamespacedName) { woken++ })
-	w.before = func(string) { rounds++ }
-	for _, name := range []string{"a", "b", "c"} {
-		w.park("gpu", types.NamespacedName{Name: name}, now.Add(-time.Minute))
-	}
+	w.renew = func(s shape, newer time.Time) { asked[s] = newer }
+	small, big := shape{gate: "gpu", facts: "small"}, shape{gate: "gpu", facts: "big"}
+	w.park(small, types.NamespacedName{Name: "a"}, now.Add(-time.Second))
+	w.park(small, types.NamespacedName{Name: "b"}, now.Add(-time.Minute))
+	w.park(big, types.NamespacedName{Name: "c"}, now.Add(-time.Second))
 	if q := board.Queues()["gpu"]; q.Workloads != 3 || !q.Since.Equal(now.Add(-time.Minute)) {
 		t.Errorf("the queue is %+v, want 3 workloads since a minute ago", q)
 	}
-	step := func(what string, after time.Duration, wantWoken, wantRounds int) {
+	renewed := func() {
+		for s, newer := range asked {
+			w.renewed(s, newer)
+		}
+		clear(asked)
+	}
+	renewed()
+	if woken != 3 {
+		t.Errorf("who begins to wait is woken once more by newer answers, %d were", woken)
+	}
+	step := func(what string, after time.Duration, wantWoken, wantShapes int) {
 		t.Helper()
 		now = now.Add(after)
-		woken, rounds = 0, 0
+		woken = 0
 		w.wake()
-		if woken != wantWoken || rounds != wantRounds {
-			t.Errorf("%s: %d workloads woken in %d rounds, want %d in %d", what, woken, rounds, wantWoken, wantRounds)
+		shapes := len(asked)
+		if woken > 0 {
+			t.Errorf("%s: %d workloads woken before their answers were renewed", what, woken)
+		}
+		if renewed(); woken != wantWoken || shapes != wantShapes {
+			t.Errorf("%s: %d workloads woken and %d shapes asked about, want %d and %d", what, woken, shapes, wantWoken, wantShapes)
 		}
 	}
 	step("within the period", 9*time.Second, 0, 0)
-	step("one round for all of them", time.Second, 3, 1)
+	step("one round for all of them", time.Second, 3, 2)
 	w.dirty("gpu")
 	step("a change too soon after a round", 500*time.Millisecond, 0, 0)
-	step("is not forgotten", 500*time.Millisecond, 3, 1)
+	step("is not forgotten", 500*time.Millisecond, 3, 2)
 	w.dirty("")
 	w.leave(types.NamespacedName{Name: "b"})
-	step("a change of everything", time.Second, 2, 1)
+	step("a change of everything", time.Second, 2, 2)
 	w.dirty("other")
 	step("another gate's change", 2*time.Second, 0, 0)
 	if got := board.Waiting("gpu"); got != 2 {
@@ -48,12 +64,52 @@ func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
 	}
 	w.dirtyAfter(3 * time.Second)
 	step("not yet", 2*time.Second, 0, 0)
-	step("a while after an end", time.Second, 2, 1)
+	step("a while after an end", time.Second, 2, 2)
 	step("once", 2*time.Second, 0, 0)
 	w.leave(types.NamespacedName{Name: "a"})
 	w.leave(types.NamespacedName{Name: "c"})
 	step("nobody waits", time.Minute, 0, 0)
 	if got := board.Waiting("gpu"); got != 0 {
 		t.Errorf("the board says that %d wait, want 0", got)
+	}
+}
+
+// A round that was asked for is not served by answers that were asked for before.
+func TestOnlyAnswersNewerThanTheCauseWake(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	w := newWaiters(gate.NewBoard(), func() time.Time { return now })
+	woken, s, key := 0, shape{gate: "gpu"}, types.NamespacedName{Name: "a"}
+	w.enqueue(func(types.NamespacedName) { woken++ })
+	w.park(s, key, now)
+	w.renewed(s, now)
+	now = now.Add(time.Minute)
+	woken = 0
+	w.wake()
+	w.renewed(s, now.Add(-time.Millisecond))
+	w.park(s, key, now) // decided anew for another reason
+	if woken != 0 {
+		t.Error("woken by answers that are older than the cause")
+	}
+	w.renewed(s, now)
+	w.renewed(s, now)
+	if woken != 1 {
+		t.Errorf("woken %d times by the answers that are newer than the cause, want once", woken)
+	}
+}
+
+// What a gate of many waiting workloads costs at each round.
+func BenchmarkPark(b *testing.B) {
+	board := gate.NewBoard()
+	w := newWaiters(board, time.Now)
+	const n = 8000
+	keys := make([]types.NamespacedName, n)
+	since := time.Now()
+	for i := range keys {
+		keys[i] = types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}
+		w.park(shape{gate: "gpu"}, keys[i], since)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w.park(shape{gate: "gpu"}, keys[i%n], since)
 	}
 }

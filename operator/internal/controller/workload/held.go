@@ -1,0 +1,147 @@
+package workload
+
+import (
+	"math"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+const (
+	// freshFor is how long an answer, once there, is not asked for anew.
+	freshFor = time.Second
+	// forgetAfter is how long an unused answer is kept.
+	forgetAfter = 2 * time.Minute
+	// askTimeout of one question; the source may state less.
+	askTimeout = 20 * time.Second
+)
+
+// held answer to one question. Apart from its use it is never changed.
+type held struct {
+	// asked and answered, or failed.
+	asked, answered, used time.Time
+	// values by cluster; bare are those of series that name none. Where err says
+	// why there is no answer they are those of the last good one, if there was one.
+	values  map[string]gate.Number
+	bare    []float64
+	partial bool
+	err     error
+	// with are the sample times that were known when the values were asked for.
+	with *held
+}
+
+// serves says whether a decision may rest on the answer: for a period, while it is
+// renewed. A failure serves longer: nothing is gained by waiting for the next one.
+func (h *held) serves(period time.Duration, now time.Time) bool {
+	if h.err != nil {
+		period += askTimeout
+	}
+	return now.Sub(h.answered) < period
+}
+
+// newer says whether the answer was asked for no earlier than that, and so were the
+// sample times with it. With a failure they are as old as its values.
+func (h *held) newer(than time.Time) bool {
+	return !h.asked.Before(than) && (h.err != nil || h.with == nil || !h.with.asked.Before(than))
+}
+
+// doubtful: the answer may be incomplete or out of date, so that absence says nothing.
+func (h *held) doubtful() bool { return h.err != nil || h.partial }
+
+// odd: a cluster answered twice, or not with a number.
+func (h *held) odd() bool {
+	for _, n := range h.values {
+		if !n.Known {
+			return true
+		}
+	}
+	return false
+}
+
+// holds says whether a fleet condition's answer is non-empty and non-zero.
+func (h *held) holds() bool {
+	for _, v := range h.bare {
+		if v != 0 && !math.IsNaN(v) {
+			return true
+		}
+	}
+	for _, n := range h.values {
+		if n.Known && n.Value != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sampled is what sample times say of a cluster; zero = nothing.
+func (h *held) sampled(cluster string) time.Time {
+	if n := h.values[cluster]; n.Known {
+		return time.UnixMilli(int64(n.Value * 1000))
+	}
+	return time.Time{}
+}
+
+// look up answers: those that serve, and nil for the others.
+func (a *asker) look(questions []asked, serves func(*held) bool) []reply {
+	replies := make([]reply, len(questions))
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range questions {
+		q := &questions[i]
+		replies[i] = reply{asked: q, held: q.broken}
+		if h, ok := a.held[q.key]; ok && q.broken == nil && serves(h) {
+			h.used = now
+			replies[i].held = h
+		}
+	}
+	return replies
+}
+
+// put an answer, or the failure beside the last good one.
+func (a *asker) put(key string, h *held) *held {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old, ok := a.held[key]; ok && h.err != nil {
+		h.values, h.bare, h.partial, h.with = old.values, old.bare, old.partial, old.with
+	}
+	h.answered = a.now()
+	h.used = h.answered
+	a.held[key] = h
+	return h
+}
+
+// tidy forgets what nobody asks any longer, and what the ledger holds of workloads
+// that every answer shows which a decision may still rest upon.
+func (a *asker) tidy() {
+	now := a.now()
+	a.ledger.Expire(a.forget(now), now)
+}
+
+// forget what is unused, and say how old the sample times of the rest are.
+func (a *asker) forget(now time.Time) map[string]time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, p := range a.plans {
+		if now.Sub(p.used) > forgetAfter {
+			delete(a.plans, key)
+		}
+	}
+	oldest := map[string]time.Time{}
+	for key, h := range a.held {
+		if now.Sub(h.used) > forgetAfter {
+			delete(a.held, key)
+			continue
+		}
+		if h.with == nil {
+			continue
+		}
+		for cluster := range h.with.values {
+			at, known := h.with.sampled(cluster), oldest[cluster]
+			if !at.IsZero() && (known.IsZero() || at.Before(known)) {
+				oldest[cluster] = at
+			}
+		}
+	}
+	return oldest
+}

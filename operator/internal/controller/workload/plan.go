@@ -1,0 +1,147 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+)
+
+// shape of workloads that a gate asks the same questions about. Without facts it
+// is that of workloads that no question was asked about.
+type shape struct {
+	gate       string
+	generation int64
+	label      string
+	facts      string
+}
+
+// plan of what is asked about workloads of one shape.
+type plan struct {
+	source, label string
+	// questions, of which the first asks for the sample times.
+	questions []asked
+	// largest asks for the best node of each cluster, for each pod set, and pods
+	// are what the pod sets want.
+	largest []asked
+	pods    []int64
+	used    time.Time
+	// newer than this must answers be that are renewed.
+	newer time.Time
+}
+
+// asked is one question, rendered, with the pod set that it is about.
+type asked struct {
+	gate.Question
+	set       int
+	expr, key string
+	// broken answers instead where the facts can't be rendered.
+	broken *held
+}
+
+// reply to a question.
+type reply struct {
+	*asked
+	held *held
+}
+
+// shape of a workload under a gate.
+func (a *asker) shape(g gate.Gate, f gate.Facts) shape {
+	label := "cluster"
+	if _, info, err := a.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
+		label = info.ClusterLabel
+	}
+	return shape{gate: g.Name, generation: g.Generation, label: label, facts: f.ShapeKey()}
+}
+
+// plan of a shape, made when it is first seen.
+func (a *asker) plan(s shape, g gate.Gate, f gate.Facts) *plan {
+	if p := a.known(s); p != nil {
+		return p
+	}
+	p := newPlan(g, f, s.label)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.used = a.now()
+	a.plans[s] = p
+	return p
+}
+
+func (a *asker) known(s shape) *plan {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.plans[s]
+	if p != nil {
+		p.used = a.now()
+	}
+	return p
+}
+
+// newPlan lists and renders the questions about a workload: those per shape once
+// for each pod set, conditions for the largest alone.
+func newPlan(g gate.Gate, f gate.Facts, label string) *plan {
+	p := &plan{source: g.Spec.SourceRef.Name, label: label}
+	for _, q := range gate.Questions(&g.Spec, label) {
+		switch {
+		case q.Remote && !f.Remote:
+		case q.Condition != nil || !q.PerShape:
+			p.questions = append(p.questions, p.render(q, f, 0))
+		default:
+			for i := range f.PodSets {
+				p.questions = append(p.questions, p.render(q, f, i))
+			}
+		}
+	}
+	for i := range f.PodSets {
+		p.largest = append(p.largest, p.render(gate.Largest(label), f, i))
+		p.pods = append(p.pods, f.PodSets[i].Pods)
+	}
+	return p
+}
+
+func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
+	r := asked{Question: q, set: set}
+	var pods gate.PodSet
+	if set < len(f.PodSets) {
+		pods = f.PodSets[set]
+	}
+	template, problems := promql.ParseTemplate(q.Expr, gate.Variables)
+	if len(problems) > 0 {
+		r.broken = &held{err: fmt.Errorf("%s", promql.Strings(problems))}
+		return r
+	}
+	expr, err := template.Render(f.Vars(pods))
+	if err != nil {
+		r.broken = &held{err: err}
+		return r
+	}
+	r.expr, r.key = expr, p.source+"\x00"+expr
+	if r.aboutRoom() {
+		r.key += "\x00" + p.questions[0].expr
+	}
+	return r
+}
+
+// aboutRoom: what the ledger is subtracted from, which is of no use without the
+// sample times that were known when it was asked for.
+func (q *asked) aboutRoom() bool { return q.Name == gate.AskFit || q.Name == gate.AskQuota }
+
+// missing are the questions for the best node of each cluster where no cluster has
+// room; of no use where nobody knows the room.
+func (p *plan) missing(replies []reply) []asked {
+	var extra []asked
+	for _, q := range replies {
+		if q.Name != gate.AskFit || q.held.err != nil {
+			continue
+		}
+		room := false
+		for _, n := range q.held.values {
+			room = room || n.Known && n.Value >= float64(p.pods[q.set])
+		}
+		if !room {
+			extra = append(extra, p.largest[q.set])
+		}
+	}
+	return extra
+}

@@ -1,0 +1,242 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+func (b *bench) fit(t *testing.T, cluster string) gate.Number {
+	t.Helper()
+	got, _ := b.answers(t.Context(), b.gate, b.facts)
+	return got[cluster].shapes[0].Fit
+}
+
+// renewal of what is to be renewed.
+func (b *bench) renewal(t *testing.T) {
+	t.Helper()
+	if b.queue.Len() == 0 {
+		t.Fatal("nothing is to be renewed")
+	}
+	b.renewNext(t.Context())
+}
+
+// Within a period decisions take what is held, and the next ones what came of the renewal.
+func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.fit(t, "cluster1")
+	asked := len(b.source.asked)
+
+	b.add(14 * time.Second)
+	b.source.answers["floor("] = series("cluster1", 2.0)
+	for range 5 {
+		if got := b.fit(t, "cluster1"); got != gate.Known(3) || len(b.source.asked) != asked {
+			t.Fatalf("got %v after %d more questions, want 3 as held", got, len(b.source.asked)-asked)
+		}
+	}
+	if n := b.queue.Len(); n != 1 {
+		t.Fatalf("%d shapes are to be renewed, want 1", n)
+	}
+	b.renewal(t)
+	if got := b.fit(t, "cluster1"); got != gate.Known(2) || len(b.source.asked) != asked+4 || b.queue.Len() != 0 {
+		t.Errorf("got %v after %d more questions, want 2 after 4 and nothing more to renew", got, len(b.source.asked)-asked)
+	}
+
+	b.add(15 * time.Second)
+	b.source.answers["floor("] = series("cluster1", 1.0)
+	if got := b.fit(t, "cluster1"); got != gate.Known(1) {
+		t.Errorf("after a period without decisions %v served, want 1 as asked now", got)
+	}
+}
+
+// A source that fails holds up no decision, until long after it was last asked.
+func TestFailingSourceHoldsUpNoDecision(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.err = errors.New("timeout")
+	b.fit(t, "cluster1")
+	if got := len(b.source.asked); got != 1 {
+		t.Errorf("without sample times nothing else is of use, asked %q", b.source.asked)
+	}
+	b.add(30 * time.Second)
+	b.facts.PodSets[0].DevicesPerPod = 4
+	if _, fleet := b.answers(t.Context(), b.gate, b.facts); !strings.Contains(fleet.Problem, "timeout") || len(b.source.asked) != 1 {
+		t.Errorf("problem %q after %d questions", fleet.Problem, len(b.source.asked))
+	}
+	b.source.err = nil
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.renewal(t)
+	if got := b.fit(t, "cluster1"); got != gate.Known(3) {
+		t.Errorf("once it answers %v served, want 3", got)
+	}
+}
+
+// Sample times vouch only for what was asked for after them.
+func TestSampleTimesBelongToTheirFit(t *testing.T) {
+	sampled := func(b *bench) time.Time {
+		got, _ := b.answers(t.Context(), b.gate, b.facts)
+		return got["cluster1"].sampled
+	}
+	begin := func() (*bench, time.Time) {
+		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+		b.source.answers["floor("] = series("cluster1", 3.0)
+		first := b.clock.now().Add(-5 * time.Second)
+		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		if got := sampled(b); !got.Equal(first) {
+			t.Fatalf("sampled %s, want %s", got, first)
+		}
+		b.add(10 * time.Second)
+		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		return b, first
+	}
+	t.Run("fit of another shape is older", func(t *testing.T) {
+		b, first := begin()
+		small := b.facts.PodSets
+		b.facts.PodSets = []gate.PodSet{{Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 4, Pods: 1}}
+		sampled(b)
+		b.round()
+		if got := sampled(b); !got.Equal(first.Add(10 * time.Second)) {
+			t.Errorf("just asked: sampled %s, want %s", got, first.Add(10*time.Second))
+		}
+		b.facts.PodSets = small
+		if got := sampled(b); !got.Equal(first) {
+			t.Errorf("asked 10 s ago: sampled %s, want %s", got, first)
+		}
+	})
+	t.Run("fit fails", func(t *testing.T) {
+		b, first := begin()
+		b.source.fails = "floor("
+		b.round()
+		if got := sampled(b); !got.Equal(first) {
+			t.Errorf("what is held of the fit is as old as it was: sampled %s, want %s", got, first)
+		}
+	})
+}
+
+// The ledger forgets an entry once no held answer is too old to show it.
+func TestLedgerExpiresByTheOldestAnswer(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b.fit(t, "cluster1")
+	b.ledger.Debit(entry(gate.Facts{UID: "them", PodSets: b.facts.PodSets}, "cluster1", b.clock.now()))
+	b.ledger.Admitted("them", "cluster1", b.clock.now())
+	held := func() int64 { return b.ledger.Size()["cluster1"] }
+
+	b.add(10 * time.Second)
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	small := b.facts.PodSets
+	b.facts.PodSets = []gate.PodSet{{Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 4, Pods: 1}}
+	b.fit(t, "cluster1")
+	b.round()
+	if b.tidy(); held() == 0 {
+		t.Error("an answer that does not show it may still serve")
+	}
+	b.facts.PodSets = small
+	b.round()
+	if b.tidy(); held() != 0 {
+		t.Errorf("every answer shows it: %d devices held", held())
+	}
+}
+
+func TestIdleHubForgets(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	b.fit(t, "cluster1")
+	b.ledger.Debit(entry(gate.Facts{UID: "them", PodSets: b.facts.PodSets}, "cluster1", b.clock.now()))
+	b.add(forgetAfter + time.Second)
+	if b.tidy(); len(b.held) != 0 || len(b.plans) != 0 {
+		t.Errorf("%d answers and %d plans that nobody used are kept", len(b.held), len(b.plans))
+	}
+	if got := b.ledger.Size()["cluster1"]; got != 2 {
+		t.Errorf("%d devices in the ledger, want 2 until their time is up", got)
+	}
+	b.add(time.Hour)
+	if b.tidy(); len(b.ledger.Size()) != 0 {
+		t.Errorf("devices are held past their time: %v", b.ledger.Size())
+	}
+}
+
+// stuck source: it says when it is asked, and answers when it is let.
+type stuck struct{ asked, let chan struct{} }
+
+func (s *stuck) Query(ctx context.Context, _ string, _ time.Time) (query.Answer, error) {
+	s.asked <- struct{}{}
+	select {
+	case <-s.let:
+		return series("cluster1", 3.0), nil
+	case <-ctx.Done():
+		return query.Answer{}, ctx.Err()
+	}
+}
+
+// Eight decisions beside a source that does not answer: none waits, the question is
+// asked once, and the end of the operator ends it.
+func TestRenewalEndsWithTheOperator(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.fit(t, "cluster1")
+	source := &stuck{asked: make(chan struct{}, 100), let: make(chan struct{})}
+	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, source)
+	b.add(10 * time.Second)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- b.Start(ctx) }()
+	var decisions sync.WaitGroup
+	for range 8 {
+		decisions.Go(func() {
+			if got := b.fit(t, "cluster1"); got != gate.Known(3) {
+				t.Errorf("got %v, want 3 as held", got)
+			}
+		})
+	}
+	decisions.Wait()
+	<-source.asked
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := len(source.asked); n != 0 {
+		t.Errorf("%d more questions while the first one waits, want none", n)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// lists counts what is listed of the hub.
+type lists struct {
+	client.Client
+	n int
+}
+
+func (l *lists) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	l.n++
+	list.(*clusterv1.ManagedClusterList).Items = []clusterv1.ManagedCluster{{}}
+	return nil
+}
+
+func TestManagedClustersAreListedOnlyToAsk(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	hub := &lists{}
+	b.client = hub
+	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: string(v1alpha1.MatchLabel), Key: "prometheus"}, b.source)
+	b.fit(t, "cluster1")
+	listed := hub.n
+	for range 5 {
+		b.fit(t, "cluster1")
+	}
+	if listed == 0 || hub.n != listed {
+		t.Errorf("listed %d times to ask, and %d times for answers that were held", listed, hub.n-listed)
+	}
+}
