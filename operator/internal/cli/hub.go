@@ -41,7 +41,7 @@ func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
 		if client.IgnoreNotFound(err) != nil {
 			return reading("AdmissionCheck "+entry.Name, err)
 		}
-		if name, ok := gate.GateOf(check); ok {
+		if name, ok := gate.NamedBy(check); ok {
 			entry.Ours = true
 			h.stand.Own = append(h.stand.Own, entry.Name)
 			h.report.Gate, h.report.State, h.report.Message = name, entry.State, entry.Message

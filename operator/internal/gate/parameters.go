@@ -6,8 +6,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// GateOf is the PlacementGate that decides a check; false when none of ours does.
-func GateOf(check *kueue.AdmissionCheck) (string, bool) {
+// NamedBy is the PlacementGate that a check names to decide it; false when the check
+// is not ours or names none.
+func NamedBy(check *kueue.AdmissionCheck) (string, bool) {
 	return parameter(check, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
 }
 

@@ -126,7 +126,7 @@ func TestWhoDecidesACheck(t *testing.T) {
 		{"MultiKueue's of another kind", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueCluster"), "", ""},
 		{"without parameters", &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.ControllerName}}, "", ""},
 	} {
-		gate, _ := GateOf(tc.check)
+		gate, _ := NamedBy(tc.check)
 		config, _ := ConfigOf(tc.check)
 		if gate != tc.gate || config != tc.config {
 			t.Errorf("%s: gate %q, configuration %q", tc.name, gate, config)

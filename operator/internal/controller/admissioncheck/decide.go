@@ -19,7 +19,7 @@ var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound"}
 // decide the Active condition. It is not settled while the gate's controller
 // has yet to look at the gate's newest version.
 func decide(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (metav1.Condition, bool) {
-	name, ok := gate.GateOf(check)
+	name, ok := gate.NamedBy(check)
 	switch {
 	case !ok:
 		return inactive("BadParameters", "spec.parameters must name a PlacementGate of plimsoll.dev"), true

@@ -56,7 +56,7 @@ func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, 
 		} else if err != nil {
 			continue
 		}
-		if name, ok := gate.GateOf(check); ok {
+		if name, ok := gate.NamedBy(check); ok {
 			s.own, gates[check.Name] = append(s.own, check.Name), name
 		}
 		if name, ok := gate.ConfigOf(check); ok {
