@@ -133,11 +133,15 @@ type rival struct {
 	seen     time.Time
 }
 
-// SetRival records that somebody else nominates clusters for a gate's workloads.
-func (b *Board) SetRival(name, evidence string, now time.Time) {
+// SetRival records that somebody else nominated clusters for a gate's workloads at
+// that time. The latest evidence counts.
+func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rivals[name] = rival{evidence: evidence, seen: now}
+	if b.rivals[name].seen.After(at) {
+		return
+	}
+	b.rivals[name] = rival{evidence: evidence, seen: at}
 }
 
 // Rival is the evidence that somebody else nominates; empty = none of late.

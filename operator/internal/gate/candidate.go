@@ -74,6 +74,9 @@ type Rules struct {
 	MaxSampleAge time.Duration
 	UnknownAfter time.Duration
 	OnStale      v1alpha1.StaleMode
+	// Keep the choice of one of these where it has room: the workload is, or is about
+	// to be, sent there already, and every other would be one copy more.
+	Keep []string
 }
 
 // Defaults of the API, for gates that an apiserver has not filled in.

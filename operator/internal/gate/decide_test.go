@@ -180,7 +180,7 @@ func burst(ledger *Ledger, n int, candidates []Candidate) map[string]int {
 	sent := map[string]int{}
 	for i := range n {
 		f := job(fmt.Sprintf("uid-%d", i), 8, 1)
-		ledger.Reserve(func(view View) []Entry {
+		ledger.Reserve(f.UID, nil, func(view View) []Entry {
 			d := Decide(f, candidates, Fleet{}, view, rules(), 1, t0)
 			if d.State != Ready {
 				sent["waits: "+d.Message]++
@@ -325,5 +325,19 @@ func BenchmarkDecide1000Candidates(b *testing.B) {
 	f := job("uid", 8, 1)
 	for b.Loop() {
 		Decide(f, list, Fleet{}, View{}, r, 1, t0)
+	}
+}
+
+// Every other cluster would be one copy more.
+func TestKeepsWhatIsNominatedWhereItHasRoom(t *testing.T) {
+	full, far := cluster("cluster1", 0, 0, 0, 64), cluster("cluster3", 1, 8, 8, 64)
+	candidates := []Candidate{full, cluster("cluster2", 8, 64, 8, 64), far}
+	r := rules()
+	r.Keep = []string{"cluster1", "cluster3"}
+	for attempt := range 10 {
+		d := Decide(job("a", 8, 1), candidates, Fleet{}, View{}, r, attempt, t0)
+		if diff := cmp.Diff([]string{"cluster3", "cluster2"}, d.Order); diff != "" || !strings.HasPrefix(d.Message, "cluster3 ") {
+			t.Fatalf("attempt %d: %q (-want +got):\n%s", attempt, d.Message, diff)
+		}
 	}
 }

@@ -97,15 +97,36 @@ func (d Dispatch) Woken() Dispatch {
 	return d
 }
 
-// Revoked are the clusters that this attempt nominated, that somebody took off
-// the list since. ready is when the gate's check became Ready: an attempt from
-// before ended with an eviction. A nomination of a moment ago may not have been
-// written yet.
-func (d Dispatch) Revoked(nominated []string, ready, now time.Time) []string {
-	if d.NominatedAt.Before(ready) || now.Sub(d.NominatedAt) < time.Second {
-		return nil
+// Current says whether this is the attempt of the quota that was reserved then. An
+// older one ended with an eviction.
+func (d Dispatch) Current(reserved time.Time) bool { return !d.NominatedAt.Before(reserved) }
+
+// Adopt what is nominated without this attempt's doing: by somebody else, or from
+// before the quota was reserved, whereupon a new attempt begins.
+func (d Dispatch) Adopt(nominated []string, reserved, now time.Time) Dispatch {
+	const reason = "was nominated already"
+	if !d.Current(reserved) {
+		if reserved.After(now) { // by another clock than ours
+			now = reserved
+		}
+		return d.Begin(nominated, reason, now)
 	}
-	return slices.DeleteFunc(slices.Clone(d.Nominated), func(c string) bool { return slices.Contains(nominated, c) })
+	d.Nominated, d.Reason = slices.Clone(nominated), reason
+	d.Ever = union(d.Ever, nominated)
+	return d
+}
+
+// Foreign are the clusters that this attempt did not nominate.
+func (d Dispatch) Foreign(clusters []string) []string { return without(clusters, d.Nominated) }
+
+// Revoked are the clusters of this attempt that were seen to be nominated, and that
+// somebody took off the list since.
+func (d Dispatch) Revoked(nominated, seen []string) []string {
+	return slices.DeleteFunc(without(d.Nominated, nominated), func(c string) bool { return !slices.Contains(seen, c) })
+}
+
+func without(clusters, these []string) []string {
+	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(these, c) })
 }
 
 // Phase of a nomination that no cluster has admitted yet.
@@ -170,7 +191,7 @@ func (d Dispatch) Wider(phase Phase, nominated, order, usable []string, widen v1
 
 // more clusters of the order than are nominated: all of them, or by many.
 func more(nominated, order []string, by *int32) []string {
-	rest := slices.DeleteFunc(slices.Clone(order), func(c string) bool { return slices.Contains(nominated, c) })
+	rest := without(order, nominated)
 	if by != nil && len(rest) > int(*by) {
 		return rest[:*by]
 	}

@@ -90,22 +90,47 @@ func TestWiderOnlyAdds(t *testing.T) {
 
 func TestRevoked(t *testing.T) {
 	d := Dispatch{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", t0.Add(30*time.Second))
+	both := []string{"cluster1", "cluster2"}
+	for _, tc := range []struct {
+		name            string
+		nominated, seen []string
+		want            []string
+	}{
+		{"all are there", []string{"cluster2", "cluster1"}, both, nil},
+		{"one is gone", []string{"cluster2", "cluster3"}, both, []string{"cluster1"}},
+		{"all are gone", nil, both, both},
+		{"the second was never written", []string{"cluster1"}, []string{"cluster1"}, nil},
+		{"nothing was written before we stopped", nil, nil, nil},
+		{"somebody else's is gone", both, []string{"cluster1", "cluster2", "cluster3"}, nil},
+	} {
+		if diff := cmp.Diff(tc.want, d.Revoked(tc.nominated, tc.seen), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	d := Dispatch{}.Begin([]string{"a"}, "room", t0)
 	for _, tc := range []struct {
 		name      string
-		nominated []string
-		ready     time.Duration
-		at        time.Duration
-		want      []string
+		d         Dispatch
+		reserved  time.Duration
+		now       time.Duration
+		attempt   int
+		nominated time.Duration
 	}{
-		{"all are there", []string{"cluster2", "cluster1"}, 0, time.Minute, nil},
-		{"one is gone", []string{"cluster2", "cluster3"}, 0, time.Minute, []string{"cluster1"}},
-		{"all are gone", nil, 0, time.Minute, []string{"cluster1", "cluster2"}},
-		{"a new attempt begins", nil, time.Second, time.Minute, nil},
-		{"the write is on its way", nil, 0, 900 * time.Millisecond, nil},
+		{"somebody added a cluster: the attempt goes on", d, -time.Second, time.Minute, 1, 0},
+		{"another dispatcher was there before us", Dispatch{}, 0, time.Minute, 1, time.Minute},
+		{"a repair's nomination outlived the eviction", d, time.Minute, 2 * time.Minute, 2, 2 * time.Minute},
+		{"by a clock that is ahead of ours", d, 3 * time.Minute, 2 * time.Minute, 2, 3 * time.Minute},
 	} {
-		got := d.Revoked(tc.nominated, t0.Add(tc.ready), t0.Add(tc.at))
-		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		reserved := t0.Add(tc.reserved)
+		got := tc.d.Adopt([]string{"a", "b"}, reserved, t0.Add(tc.now))
+		if got.Attempt != tc.attempt || !got.NominatedAt.Equal(t0.Add(tc.nominated)) || !got.Current(reserved) {
+			t.Errorf("%s: attempt %d of %s, want %d of %s", tc.name, got.Attempt, got.NominatedAt, tc.attempt, t0.Add(tc.nominated))
+		}
+		if len(got.Foreign([]string{"a", "b"})) > 0 || cmp.Diff([]string{"a", "b"}, got.Ever) != "" {
+			t.Errorf("%s: it is ours from now on, got %+v", tc.name, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -134,18 +135,21 @@ func NewLedger(settle, ttl time.Duration) *Ledger {
 	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}}
 }
 
-// Reserve lets decide look at the ledger and debits what it returns before
-// anybody else may look. It returns the entries that were not there before.
-func (l *Ledger) Reserve(decide func(View) []Entry) []Entry {
+// Reserve lets decide look at the ledger and debits what it returns before anybody
+// else may look. Of the workload's other entries those of the kept clusters stay,
+// to which it is sent already; the rest came to nothing.
+func (l *Ledger) Reserve(uid string, kept []string, decide func(View) []Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var added []Entry
-	for _, e := range decide(l.snapshot()) {
-		if l.debit(e) {
-			added = append(added, e)
+	next := decide(l.snapshot())
+	for cluster := range l.entries[uid] {
+		if !slices.Contains(kept, cluster) && !slices.ContainsFunc(next, func(e Entry) bool { return e.Cluster == cluster }) {
+			l.drop(uid, cluster)
 		}
 	}
-	return added
+	for _, e := range next {
+		l.debit(e)
+	}
 }
 
 // Debit adds an entry; one of the same workload and cluster is kept as it is.
@@ -155,9 +159,9 @@ func (l *Ledger) Debit(e Entry) {
 	l.debit(e)
 }
 
-func (l *Ledger) debit(e Entry) bool {
+func (l *Ledger) debit(e Entry) {
 	if len(e.PodSets) == 0 {
-		return false
+		return
 	}
 	byCluster := l.entries[e.UID]
 	if byCluster == nil {
@@ -165,11 +169,18 @@ func (l *Ledger) debit(e Entry) bool {
 		l.entries[e.UID] = byCluster
 	}
 	if _, ok := byCluster[e.Cluster]; ok {
-		return false
+		return
 	}
 	byCluster[e.Cluster] = e
 	l.view = nil
-	return true
+}
+
+func (l *Ledger) drop(uid, cluster string) {
+	delete(l.entries[uid], cluster)
+	if len(l.entries[uid]) == 0 {
+		delete(l.entries, uid)
+	}
+	l.view = nil
 }
 
 // Admitted keeps only the entry of the cluster that admitted the workload, and
@@ -187,19 +198,6 @@ func (l *Ledger) Admitted(uid, cluster string, at time.Time) bool {
 	return true
 }
 
-// Cluster that the workload was sent to, if it was sent to one; else empty.
-func (l *Ledger) Cluster(uid string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.entries[uid]) != 1 {
-		return ""
-	}
-	for cluster := range l.entries[uid] {
-		return cluster
-	}
-	return ""
-}
-
 // Release drops every entry of a workload and says whether there was one.
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()
@@ -210,19 +208,6 @@ func (l *Ledger) Release(uid string) bool {
 	delete(l.entries, uid)
 	l.view = nil
 	return true
-}
-
-// Undo entries that Reserve added and that came to nothing.
-func (l *Ledger) Undo(added []Entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range added {
-		delete(l.entries[e.UID], e.Cluster)
-		if len(l.entries[e.UID]) == 0 {
-			delete(l.entries, e.UID)
-		}
-		l.view = nil
-	}
 }
 
 // Credit a finished workload's devices, in ranking only.
@@ -243,12 +228,9 @@ func (l *Ledger) Expire(sampled map[string]time.Time, now time.Time) int {
 	for uid, byCluster := range l.entries {
 		for cluster, e := range byCluster {
 			if e.shown(sampled[cluster], l.Settle) || now.Sub(e.Debited) > l.TTL {
-				delete(byCluster, cluster)
+				l.drop(uid, cluster)
 				gone++
 			}
-		}
-		if len(byCluster) == 0 {
-			delete(l.entries, uid)
 		}
 	}
 	kept := l.credits[:0:0]

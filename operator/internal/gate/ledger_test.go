@@ -3,6 +3,8 @@ package gate
 import (
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestSlotsOfAnotherShape(t *testing.T) {
@@ -99,12 +101,37 @@ func TestLedgerRelease(t *testing.T) {
 	if l.Expire(nil, t0.Add(11*time.Minute)); held(l) != [2]int64{0, 0} {
 		t.Errorf("the TTL releases what nothing else did: %v", held(l))
 	}
-	l = fill()
-	added := l.Reserve(func(View) []Entry {
-		return []Entry{{UID: "a", Cluster: "cluster1", PodSets: p}, {UID: "a", Cluster: "cluster3", PodSets: p}}
-	})
-	if l.Undo(added); l.Size()["cluster1"] != 8 || l.Size()["cluster3"] != 0 {
-		t.Errorf("undo takes back only what was new: %v", l.Size())
+}
+
+// A workload holds what it is sent to: neither what came to nothing, nor less.
+func TestReserveReplacesWhatCameToNothing(t *testing.T) {
+	p := job("a", 8, 1).PodSets
+	l := NewLedger(5*time.Second, 10*time.Minute)
+	reserve := func(kept []string, clusters ...string) {
+		l.Reserve("a", kept, func(View) (next []Entry) {
+			for _, c := range clusters {
+				next = append(next, Entry{UID: "a", Cluster: c, PodSets: p, Debited: t0})
+			}
+			return next
+		})
+	}
+	l.Debit(Entry{UID: "b", Cluster: "cluster1", PodSets: p, Debited: t0})
+	for _, tc := range []struct {
+		name     string
+		kept     []string
+		clusters []string
+		want     map[string]int64
+	}{
+		{"chosen", nil, []string{"cluster1"}, map[string]int64{"cluster1": 16}},
+		{"chosen again, for the write failed", nil, []string{"cluster2"}, map[string]int64{"cluster1": 8, "cluster2": 8}},
+		{"widened", []string{"cluster2"}, []string{"cluster1"}, map[string]int64{"cluster1": 16, "cluster2": 8}},
+		{"a write whose answer was lost", []string{"cluster2", "cluster1"}, nil, map[string]int64{"cluster1": 16, "cluster2": 8}},
+		{"no room any more", nil, nil, map[string]int64{"cluster1": 8}},
+	} {
+		reserve(tc.kept, tc.clusters...)
+		if diff := cmp.Diff(tc.want, l.Size()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
 	}
 }
 

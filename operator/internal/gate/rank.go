@@ -31,6 +31,10 @@ func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {
 			order = append(order, v.Cluster)
 		}
 	}
+	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Keep, c) }); i > 0 {
+		kept := order[i]
+		order = slices.Insert(slices.Delete(order, i, i+1), 0, kept)
+	}
 	return order
 }
 

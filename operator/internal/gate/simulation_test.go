@@ -207,7 +207,7 @@ func end(fleet []*simCluster, ledger *Ledger, j *simJob, second int, now time.Ti
 // ours is the product: it sees what it has sent, and draws two.
 func ours(ledger *Ledger) chooser {
 	return func(j *simJob, candidates []Candidate, now time.Time) (order []string) {
-		ledger.Reserve(func(view View) []Entry {
+		ledger.Reserve(j.facts.UID, j.dispatch.Nominated, func(view View) []Entry {
 			order = Decide(j.facts, candidates, Fleet{}, view, rules(), j.dispatch.Attempt+1, now).Order
 			if len(order) == 0 || len(j.dispatch.Nominated) > 0 {
 				return nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,8 @@ var (
 	served *workload.Reconciler
 	// hubConfig reaches the apiserver of all tests.
 	hubConfig *rest.Config
+	// registry of the served operator's metrics.
+	registry = prometheus.NewRegistry()
 )
 
 // measured of one cluster: 8-device slots free, devices free, on its best node, in all.
@@ -152,7 +155,7 @@ func run(m *testing.M) int {
 	hubConfig = cfg
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if api, err = operate(ctx, cfg, workload.Options{}); err != nil {
+	if api, err = operate(ctx, cfg, workload.Options{Registerer: registry}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -242,6 +245,12 @@ type hub struct {
 	clusterQueue, flavor string
 	// queued is how long a workload waited for quota before it was submitted.
 	queued time.Duration
+	// devices that each pod asks for; empty = 8.
+	devices string
+	// annotations and, where the operator is to find them in the middle of it all,
+	// more of the status that workloads are submitted with.
+	annotations map[string]string
+	found       func(*kueue.WorkloadStatus)
 }
 
 func newHub(t *testing.T, name string, change func(*v1alpha1.PlacementGate)) *hub {

@@ -181,10 +181,11 @@ func TestAnotherDispatcherIsReported(t *testing.T) {
 	wl := h.gated("job", 1)
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"rival-1"}))
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames = []string{"rival-1", "rival-2"} })
-	version := get(t, wl).ResourceVersion
 	g.Eventually(condition(t, "rival", "DispatcherMismatch")).WithTimeout(2 * patience).Should(Equal(
 		"True AnotherDispatcher: rival/job was nominated to rival-2, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"))
+	version := get(t, wl).ResourceVersion
 	g.Consistently(func() string { return get(t, wl).ResourceVersion }).WithTimeout(2*time.Second).Should(Equal(version), "two that nominate must not fight")
+	g.Expect(nominated(t, wl)()).To(Equal([]string{"rival-1", "rival-2"}))
 }
 
 func TestWorkersQueueIsNamed(t *testing.T) {

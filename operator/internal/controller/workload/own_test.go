@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -22,8 +23,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// ownHub is a second apiserver, whose operator nominates as itself.
-func ownHub(t *testing.T) {
+// ownServer is a second apiserver.
+func ownServer(t *testing.T) *rest.Config {
 	t.Helper()
 	crds, err := definitions()
 	if err != nil {
@@ -35,13 +36,21 @@ func ownHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = env.Stop() })
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
 	before := api
 	t.Cleanup(func() { api = before })
-	if api, err = operate(ctx, cfg, workload.Options{OwnNominations: true}); err != nil {
+	return cfg
+}
+
+// start an operator there, which the tests talk to from now on, until it is stopped.
+func start(t *testing.T, cfg *rest.Config, opts workload.Options) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	var err error
+	if api, err = operate(ctx, cfg, opts); err != nil {
 		t.Fatal(err)
 	}
+	return cancel
 }
 
 func applyPolicy(t *testing.T) {
@@ -64,7 +73,7 @@ func applyPolicy(t *testing.T) {
 // Kueue's apply cannot remove a list that it does not own: the policy does.
 func TestPolicyClearsNominationsOfOurOwn(t *testing.T) {
 	g := NewWithT(t)
-	ownHub(t)
+	start(t, ownServer(t), workload.Options{OwnNominations: true})
 	h := newHub(t, "own", nil)
 	h.connect(g, "own-1", "own-2")
 	fleet.set(map[string]*measured{"own-1": {9, 72, 8, 72}, "own-2": {0, 0, 0, 64}})

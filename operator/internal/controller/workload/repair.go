@@ -34,13 +34,10 @@ func (r *Reconciler) repair(ctx context.Context, s *subject) (reconcile.Result, 
 		return r.widenIfDue(ctx, s)
 	}
 	dispatch, _ := gate.DecodeDispatch(s.wl.Annotations)
-	clusters, added := r.reserve(ctx, s, dispatch.Attempt+1, func(order []string) []string { return repairTo(s, dispatch, order) })
+	g, _ := r.gateOf(s)
+	clusters := r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), dispatch.Attempt+1, func(d gate.Decision) []string { return repairTo(s, dispatch, d.Order) })
 	next := dispatch.Begin(clusters, message, now)
-	if err := r.write(ctx, s, clusters, &next, "EvictionRepair", message); err != nil {
-		r.ledger.Undo(added)
-		return reconcile.Result{}, err
-	}
-	return result, nil
+	return result, r.write(ctx, s, clusters, &next, "EvictionRepair", message)
 }
 
 // repairTo is where a repair nominates: the nomination outlives the eviction, so
@@ -55,30 +52,4 @@ func repairTo(s *subject, dispatch gate.Dispatch, order []string) []string {
 		return clusters
 	}
 	return gate.Dispatch{}.Wider(gate.PhaseAll, nil, nil, s.usable, v1alpha1.Widen{})
-}
-
-// reserve lets choose pick clusters, given those with room, best first, and debits
-// the picked that have room and are new: where it has none the workload may never
-// come to take anything. Without a gate that can tell, nothing has room.
-func (r *Reconciler) reserve(ctx context.Context, s *subject, attempt int, choose func(order []string) []string) ([]string, []gate.Entry) {
-	g, ok := r.gateOf(s)
-	if !ok || g.Problem != "" || len(s.own) > 1 {
-		return choose(nil), nil
-	}
-	facts := r.facts(ctx, s, &g.Spec)
-	answers, fleet := r.ask.answers(ctx, g, facts)
-	list := candidates(s, g, answers)
-	now := r.now()
-	var chosen []string
-	added := r.ledger.Reserve(func(view gate.View) (debits []gate.Entry) {
-		d := gate.Decide(facts, list, fleet, view, gate.RulesOf(&g.Spec), attempt, now)
-		chosen = choose(d.Order)
-		for _, c := range chosen {
-			if slices.Contains(d.Order, c) {
-				debits = append(debits, entry(facts, c, now))
-			}
-		}
-		return debits
-	})
-	return chosen, added
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -23,6 +24,11 @@ func TestWhoCountsAsAnotherDispatcher(t *testing.T) {
 			"team-a/job was nominated to cluster2, which was not our doing"},
 		{"it is where we did not send it", func(wl *kueue.Workload) { wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere },
 			"team-a/job was nominated to cluster2, which was not our doing"},
+		{"it went there long ago, by who dispatched then", func(wl *kueue.Workload) {
+			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
+			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
+				Name: "multikueue", State: kueue.CheckStateReady, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))})
+		}, ""},
 		{"the gate is new on the queue of a running job", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending

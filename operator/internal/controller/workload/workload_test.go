@@ -47,8 +47,8 @@ func (h *hub) connect(g *WithT, clusters ...string) {
 // submit a job of pods with 8 devices each whose quota Kueue has reserved.
 func (h *hub) submit(name string, pods int32, checks ...string) *kueue.Workload {
 	h.t.Helper()
-	eight := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.name, Name: name}, Spec: kueue.WorkloadSpec{QueueName: "gpu",
+	eight := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(cmp.Or(h.devices, "8"))}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.name, Name: name, Annotations: h.annotations}, Spec: kueue.WorkloadSpec{QueueName: "gpu",
 		PodSets: []kueue.PodSet{{Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: h.nodeSelector,
 			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: eight, Requests: eight}}}}}}}}}
@@ -60,6 +60,9 @@ func (h *hub) submit(name string, pods int32, checks ...string) *kueue.Workload 
 		for _, c := range checks {
 			status.AdmissionChecks = append(status.AdmissionChecks, kueue.AdmissionCheckState{
 				Name: kueue.AdmissionCheckReference(c), State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(time.Now().Add(-h.queued))})
+		}
+		if h.found != nil {
+			h.found(status)
 		}
 	})
 	return wl

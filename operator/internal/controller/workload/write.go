@@ -42,7 +42,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	if d.State == gate.Retry {
 		return r.yield(ctx, s, d, dispatch)
 	}
-	if d.State == gate.Ready && len(s.updates) > 0 {
+	if d.State == gate.Ready && s.mk == "" {
 		if _, err := r.annotate(ctx, s.wl, dispatch.Begin(d.Order[:1], d.Message, r.now())); err != nil {
 			return err
 		}

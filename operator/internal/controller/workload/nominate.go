@@ -1,0 +1,124 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// mayNominate says whether it is our turn: every check but ours and MultiKueue's is Ready.
+func (r *Reconciler) mayNominate(s *subject) bool {
+	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
+}
+
+// nominated looks after the nominations of a workload whose turn has come.
+func (r *Reconciler) nominated(ctx context.Context, s *subject) (reconcile.Result, error) {
+	if done, err := r.nominateAgain(ctx, s); done || err != nil {
+		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, err
+	}
+	if len(s.wl.Status.NominatedClusterNames) == 0 {
+		return r.decide(ctx, s)
+	}
+	return r.widenIfDue(ctx, s)
+}
+
+// nominateAgain what somebody took off the list: a cluster that was revoked after
+// it admitted runs its copy, and Kueue can't record that until it is nominated.
+func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error) {
+	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		return false, err
+	}
+	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
+	revoked := dispatch.Revoked(nominated, r.tracks.see(s.wl.UID, nominated))
+	clusters := gate.Dispatch{Ever: revoked}.Wider(gate.PhaseHeal, nominated, nil, s.usable, v1alpha1.Widen{})
+	if len(clusters) == len(nominated) {
+		return false, nil
+	}
+	message := "somebody revoked the nomination of " + strings.Join(revoked, ", ")
+	r.board.SetRival(s.gateName, fmt.Sprintf("%s: %s", s.key(), message), now)
+	next := dispatch.Widen(clusters, message, now)
+	return true, r.write(ctx, s, clusters, &next, "NominatedAgain", message)
+}
+
+// widenIfDue looks after a nomination that no cluster has admitted yet. Without a
+// gate the defaults hold, and where the workload fits is not known.
+func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Result, error) {
+	g, ok := r.gateOf(s)
+	if _, exists := r.specOf(ctx, s.gateName); exists && !ok {
+		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
+	}
+	dispatch, _ := gate.DecodeDispatch(s.wl.Annotations) // one that can't be read is begun anew
+	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
+	reserved, _ := reservedAt(s.wl)
+	if !dispatch.Current(reserved) || len(dispatch.Foreign(nominated)) > 0 {
+		next := dispatch.Adopt(nominated, reserved, now)
+		r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), next.Attempt, func(gate.Decision) []string { return nominated })
+		_, err := r.annotate(ctx, s.wl, next)
+		return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, err
+	}
+	phase, after := dispatch.Phase(widen(g), now)
+	if phase == gate.PhaseWait {
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
+	if ok && r.tracks.late(s.wl.UID, dispatch.Attempt) {
+		r.metrics.mispredicted(g.Name)
+	}
+	wider := r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), dispatch.Attempt, func(d gate.Decision) []string {
+		return dispatch.Wider(phase, nominated, d.Order, s.usable, widen(g))
+	})
+	if len(wider) == len(nominated) {
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
+	message := fmt.Sprintf("%s has not admitted it %s after its nomination (is the queue there, and has it quota?): now also %s",
+		strings.Join(nominated, ", "), now.Sub(dispatch.NominatedAt).Round(time.Second), strings.Join(wider[len(nominated):], ", "))
+	next := dispatch.Widen(wider, message, now)
+	return reconcile.Result{RequeueAfter: after}, r.write(ctx, s, wider, &next, string(phase), message)
+}
+
+// reserve lets choose pick clusters by the gate's decision, and debits the picked
+// that have room: where it has none the workload may never come to take anything.
+// Without a gate that can tell, the decision is empty.
+func (r *Reconciler) reserve(ctx context.Context, s *subject, g gate.Gate, facts gate.Facts, attempt int, choose func(gate.Decision) []string) []string {
+	if g.Name == "" || g.Problem != "" || len(s.own) > 1 {
+		return choose(gate.Decision{})
+	}
+	answers, fleet := r.ask.answers(ctx, g, facts)
+	list := candidates(s, g, answers)
+	now, rules := r.now(), gate.RulesOf(&g.Spec)
+	rules.Keep = sentTo(s)
+	var chosen []string
+	r.ledger.Reserve(facts.UID, s.wl.Status.NominatedClusterNames, func(view gate.View) (debits []gate.Entry) {
+		d := gate.Decide(facts, list, fleet, view, rules, attempt, now)
+		chosen = choose(d)
+		for _, c := range chosen {
+			if slices.Contains(d.Order, c) {
+				debits = append(debits, entry(facts, c, now))
+			}
+		}
+		return debits
+	})
+	return chosen
+}
+
+// sentTo are the clusters that the workload is nominated to or, where we stopped
+// between the annotation and the nomination, was about to be.
+func sentTo(s *subject) []string {
+	d, err := gate.DecodeDispatch(s.wl.Annotations)
+	reserved, _ := reservedAt(s.wl)
+	if len(s.wl.Status.NominatedClusterNames) > 0 || err != nil || !d.Current(reserved) || gate.IsEvicted(s.wl) {
+		return s.wl.Status.NominatedClusterNames
+	}
+	return d.Nominated
+}
+
+func entry(f gate.Facts, cluster string, now time.Time) gate.Entry {
+	return gate.Entry{UID: f.UID, Workload: f.Key(), Cluster: cluster, PodSets: f.PodSets, Debited: now}
+}

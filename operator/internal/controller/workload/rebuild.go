@@ -1,0 +1,67 @@
+package workload
+
+import (
+	"context"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// rebuildOnce debits what was nominated before this process started.
+func (r *Reconciler) rebuildOnce(ctx context.Context) error {
+	r.rebuild.Lock()
+	defer r.rebuild.Unlock()
+	if r.rebuilt {
+		return nil
+	}
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		r.rebuildFrom(ctx, &list.Items[i])
+	}
+	r.rebuilt = true
+	return nil
+}
+
+func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
+	if !gate.HoldsQuota(wl) {
+		return
+	}
+	s, err := r.gather(ctx, wl)
+	dispatch, bad := gate.DecodeDispatch(wl.Annotations)
+	if err != nil || bad != nil || len(s.own) == 0 {
+		return
+	}
+	// The models' keys stand in the gate, which the board may not hold yet.
+	g := gate.Gate{}
+	if known, ok := r.gateOf(s); ok {
+		g = known
+	} else if spec, ok := r.specOf(ctx, s.gateName); ok {
+		g.Spec = spec
+	}
+	reserved, _ := reservedAt(wl)
+	r.tracks.holds(s.key(), wl.UID, reserved)
+	facts, since := r.facts(ctx, s, &g.Spec), dispatch.NominatedAt
+	if phase, _ := dispatch.Phase(g.Spec.Widen, r.now()); phase != gate.PhaseWait || !dispatch.WidenedAt.IsZero() {
+		r.tracks.late(wl.UID, dispatch.Attempt) // counted by the process before
+	}
+	if cluster := r.placed(s); cluster != "" {
+		e := entry(facts, cluster, admittedAt(wl, s.mk, since))
+		r.tracks.run(wl.UID, e)
+		r.holds(e)
+		return
+	}
+	sent := wl.Status.NominatedClusterNames
+	if s.mk == "" && s.check().State == kueue.CheckStateReady {
+		sent = dispatch.Nominated
+	}
+	if !dispatch.Current(reserved) || r.now().Sub(since) > r.ledger.TTL {
+		return
+	}
+	for _, c := range sent {
+		r.ledger.Debit(entry(facts, c, since))
+	}
+}
