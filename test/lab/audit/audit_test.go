@@ -89,6 +89,8 @@ func TestForbidden(t *testing.T) {
 		{"a nomination", "patch", "status", admissionManager, states{ready}, states{ready, one}, ""},
 		{"a widening", "patch", "status", admissionManager, states{ready, one}, states{ready, two}, ""},
 		{"the repair of an eviction", "patch", "status", checkManager, states{evicted(9 * time.Second)}, states{evicted(9 * time.Second), ready}, ""},
+		{"its widening, after a deactivation, too", "patch", "status", admissionManager, states{evicted(time.Minute), inactive, ready, one},
+			states{evicted(time.Minute), inactive, ready, two}, ""},
 
 		{"an update", "update", "status", checkManager, nil, states{ready}, "may only patch"},
 		{"a deactivation for good", "patch", "", checkManager, nil, states{inactive}, "without saying until when"},
@@ -105,6 +107,8 @@ func TestForbidden(t *testing.T) {
 		{"a revocation", "patch", "status", admissionManager, states{ready, one}, states{ready, other}, "revokes the nomination of cluster1"},
 		{"quota with a nomination", "patch", "status", admissionManager, states{ready}, states{ready, one, noQuota}, "more than the nominated"},
 		{"an eviction", "patch", "status", checkManager, states{evicted(time.Second)}, states{evicted(time.Second), ready}, "is evicted"},
+		{"a nomination during an eviction", "patch", "status", admissionManager, states{evicted(time.Second), ready}, states{evicted(time.Second), ready, one}, "is evicted"},
+		{"a nomination of an inactive one", "patch", "status", admissionManager, states{inactive, ready}, states{inactive, ready, one}, "is not active"},
 		{"a repair that waits", "patch", "status", checkManager, states{evicted(time.Minute)}, states{evicted(time.Minute), retry, now}, "is evicted"},
 		{"a finished one", "patch", "status", checkManager, states{finished}, states{finished, ready}, "is finished"},
 		{"one without quota", "patch", "status", checkManager, states{noQuota}, states{noQuota, ready}, "has no quota"},
