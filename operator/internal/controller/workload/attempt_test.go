@@ -107,6 +107,26 @@ func TestWhatSomebodyElseNominatedIsLookedAfter(t *testing.T) {
 	g.Expect(promised(t, wl, "theirs2-2")()).To(HaveLen(1))
 }
 
+// A repair's nomination outlives the eviction.
+func TestWhatOutlivedAnEvictionIsKeptAndDebited(t *testing.T) {
+	g := NewWithT(t)
+	h := newHub(t, "outlive", nil)
+	h.connect(g, "outlive-1", "outlive-2")
+	fleet.set(map[string]*measured{"outlive-1": {9, 72, 8, 72}, "outlive-2": {2, 16, 8, 16}})
+	h.settle(g)
+	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{}.Begin([]string{"outlive-2"}, "repair", time.Now().Add(-time.Minute)).Encode()}
+	for name, check := range map[string]kueue.CheckState{"ready": kueue.CheckStateReady, "reset": kueue.CheckStatePending} {
+		h.found = func(s *kueue.WorkloadStatus) {
+			midway("outlive-2")(s)
+			s.AdmissionChecks[0].State = check
+		}
+		wl := h.gated(name, 1)
+		g.Eventually(dispatch(t, wl)).WithTimeout(patience).Should(HaveField("Attempt", 2))
+		g.Eventually(promised(t, wl, "outlive-2")).WithTimeout(patience).Should(HaveLen(1))
+		g.Expect(nominated(t, wl)()).To(Equal([]string{"outlive-2"}), "no second copy")
+	}
+}
+
 // Kueue reserves quota anew within a fraction of a second after an eviction: the two
 // may be seen as one change.
 func TestEvictedAndReservedAtOnce(t *testing.T) {
