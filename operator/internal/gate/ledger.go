@@ -6,120 +6,11 @@ import (
 	"time"
 )
 
-// Entry is what one workload will take from one cluster and may not yet show
-// in the cluster's metrics.
-type Entry struct {
-	UID      string    `json:"uid"`
-	Workload string    `json:"workload"`
-	Cluster  string    `json:"cluster"`
-	PodSets  []PodSet  `json:"podSets"`
-	Debited  time.Time `json:"debited"`
-	// Admitted is when the cluster admitted it; zero = not yet.
-	Admitted time.Time `json:"admitted,omitzero"`
-}
-
-// Devices of the entry.
-func (e Entry) Devices() int64 {
-	var n int64
-	for _, p := range e.PodSets {
-		n += p.Devices()
-	}
-	return n
-}
-
-// shown says that a sample of that time shows what the entry took.
-func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
-	return !e.Admitted.IsZero() && sampled.After(e.Admitted.Add(settle))
-}
-
-// Credit is what a finished workload gave back and a sample may not yet show.
-type Credit struct {
-	Cluster  string
-	PodSets  []PodSet
-	Finished time.Time
-}
-
-// View is the ledger at one moment. It is never changed. What it says of a cluster
-// it says beside samples of a given time: what those show is left out.
-type View struct {
-	settle    time.Duration
-	byCluster map[string][]Entry
-	credits   map[string][]Credit
-}
-
-// Entries of a cluster that samples of that time don't show, in no order.
-func (v View) Entries(cluster string, sampled time.Time) []Entry {
-	var entries []Entry
-	for _, e := range v.byCluster[cluster] {
-		if !e.shown(sampled, v.settle) {
-			entries = append(entries, e)
-		}
-	}
-	return entries
-}
-
-// Slots that entries of other workloads take from pods of p's shape on the
-// cluster: pods × max(1, ceil(an entry's devices per pod / p's)).
-func (v View) Slots(cluster string, sampled time.Time, uid string, p PodSet) int64 {
-	var n int64
-	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid && !e.shown(sampled, v.settle) {
-			for _, other := range e.PodSets {
-				n += slots(other, p)
-			}
-		}
-	}
-	return n
-}
-
-// Devices of p's kind that other workloads will take from the cluster.
-func (v View) Devices(cluster string, sampled time.Time, uid string, p PodSet) int64 {
-	var n int64
-	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid && !e.shown(sampled, v.settle) {
-			n += devices(e.PodSets, p)
-		}
-	}
-	return n
-}
-
-// Credited are devices of p's kind that came free on the cluster after sampled.
-func (v View) Credited(cluster string, sampled time.Time, p PodSet) int64 {
-	var n int64
-	for _, c := range v.credits[cluster] {
-		if c.Finished.After(sampled) {
-			n += devices(c.PodSets, p)
-		}
-	}
-	return n
-}
-
-func slots(other, p PodSet) int64 {
-	if p.DevicesPerPod == 0 || !sameKind(other, p) {
-		return 0
-	}
-	return other.Pods * max(1, (other.DevicesPerPod+p.DevicesPerPod-1)/p.DevicesPerPod)
-}
-
-func devices(sets []PodSet, p PodSet) int64 {
-	var n int64
-	for _, other := range sets {
-		if sameKind(other, p) {
-			n += other.Devices()
-		}
-	}
-	return n
-}
-
-// sameKind says whether two pod sets may want the same devices. An unknown model may be any.
-func sameKind(a, b PodSet) bool {
-	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
-}
-
 // Ledger remembers what was sent somewhere and is not yet visible in metrics.
 // It is safe for concurrent use. A restarted process rebuilds it with Debit.
 type Ledger struct {
-	// Settle is how long after a remote admission a sample must be taken to show it.
+	// Settle is how long after a remote admission a sample must be taken to show it,
+	// where nobody tells that the pods run.
 	Settle time.Duration
 	// TTL after which an entry that nothing released is dropped.
 	TTL time.Duration
@@ -196,6 +87,22 @@ func (l *Ledger) Admitted(uid, cluster string, at time.Time) bool {
 	l.entries[uid] = map[string]Entry{cluster: e}
 	l.view = nil
 	return true
+}
+
+// Running says since when the pods of an admitted workload are all ready, and
+// whether that was new.
+func (l *Ledger) Running(uid string, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for cluster, e := range l.entries[uid] {
+		if !e.Admitted.IsZero() && e.Running.IsZero() {
+			e.Running = since
+			l.entries[uid][cluster] = e
+			l.view = nil
+			return true
+		}
+	}
+	return false
 }
 
 // Release drops every entry of a workload and says whether there was one.

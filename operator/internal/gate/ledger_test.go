@@ -65,6 +65,29 @@ func TestEveryDecisionSubtractsWhatItsOwnSamplesDoNotShow(t *testing.T) {
 	}
 }
 
+// Once Kueue tells that the pods run, a sample that is hardly newer shows them.
+func TestLedgerShowsWhatRuns(t *testing.T) {
+	p := job("a", 8, 1).PodSets
+	l := NewLedger(time.Minute, 10*time.Minute)
+	l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, Debited: t0})
+	if l.Running("a", t0) {
+		t.Error("nobody has admitted it")
+	}
+	l.Admitted("a", "cluster1", t0.Add(10*time.Second))
+	promised := func(sampled time.Duration) int64 {
+		return l.View().Devices("cluster1", t0.Add(sampled), "other", p[0])
+	}
+	if got := promised(40 * time.Second); got != 8 {
+		t.Errorf("within the settling time %d devices are promised, want 8", got)
+	}
+	if !l.Running("a", t0.Add(20*time.Second)) || l.Running("a", t0.Add(25*time.Second)) {
+		t.Error("that it runs is news once")
+	}
+	if before, after := promised(21*time.Second), promised(22*time.Second); before != 8 || after != 0 {
+		t.Errorf("promised are %d devices in the second that its pods became ready in, and %d after it; want 8 and 0", before, after)
+	}
+}
+
 func TestLedgerRelease(t *testing.T) {
 	p := job("a", 8, 1).PodSets
 	fill := func() *Ledger {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -27,13 +28,24 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 		return
 	}
 	e := entry(r.facts(ctx, s, &g.Spec), cluster, admittedAt(s.wl, s.mk, r.now()))
-	if !r.tracks.run(s.wl.UID, e) {
-		return
+	if r.tracks.run(s.wl.UID, e) {
+		r.metrics.admitted(s.gateName, cluster, s.wl, e.Debited)
+		if r.holds(e) {
+			r.waiting.dirty("")
+		}
 	}
-	r.metrics.admitted(s.gateName, cluster, s.wl, e.Debited)
-	if r.holds(e) {
-		r.waiting.dirty("")
+	if since, ok := runningSince(s.wl, e.Debited); ok && r.ledger.Running(e.UID, since) {
+		r.waiting.settling(r.ledger.Settle)
 	}
+}
+
+// runningSince is when the pods of a workload that was admitted then were all ready.
+func runningSince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted.Truncate(time.Second)) {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
 }
 
 // holds debits what a workload takes from the cluster that admitted it, and says
@@ -69,7 +81,7 @@ func (r *Reconciler) over(uid types.UID, key types.NamespacedName) {
 	}
 	if released {
 		r.waiting.dirty("")
-		r.waiting.dirtyAfter(r.ledger.Settle)
+		r.waiting.settling(r.ledger.Settle)
 	}
 }
 

@@ -14,6 +14,9 @@ const (
 	wakeTick = 250 * time.Millisecond
 	// wakeGap is the least time between two rounds of one gate.
 	wakeGap = time.Second
+	// settleGap is the time between two rounds while the samples are about to show
+	// what has just changed.
+	settleGap = 2 * time.Second
 )
 
 // waiters are the workloads that wait at each gate. A waiting workload has no
@@ -31,8 +34,8 @@ type waiters struct {
 	parked map[types.NamespacedName]*waiter
 	lines  map[string]*line
 	marked map[string]bool
-	// later is when one more round of every gate is due; zero = none.
-	later time.Time
+	// settled is when the samples will show all that has changed.
+	settled time.Time
 }
 
 // waiter is one workload that waits.
@@ -135,13 +138,13 @@ func (w *waiters) dirty(gateName string) {
 	}
 }
 
-// dirtyAfter asks for one more round of every gate after a while, when the
-// samples will show what has just ended.
-func (w *waiters) dirtyAfter(d time.Duration) {
+// settling asks for rounds in quick succession for a while, in which the samples
+// come to show what has just begun or ended.
+func (w *waiters) settling(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := w.now().Add(d); at.After(w.later) {
-		w.later = at
+	if at := w.now().Add(d); at.After(w.settled) {
+		w.settled = at
 	}
 }
 
@@ -164,21 +167,10 @@ func (w *waiters) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	if !w.later.IsZero() && !now.Before(w.later) {
-		w.later = time.Time{}
-		for name := range w.lines {
-			w.marked[name] = true
-		}
-	}
 	for name, l := range w.lines {
 		l.queue.Since = l.oldest()
 		w.board.SetWaiting(name, l.queue)
-		period := gate.DefaultPeriod
-		if g, ok := w.board.Get(name); ok {
-			period = gate.Seconds(g.Spec.PeriodSeconds, period)
-		}
-		since := now.Sub(l.last)
-		if since < period && (!w.marked[name] || since < wakeGap) {
+		if now.Sub(l.last) < w.gap(name, l) {
 			continue
 		}
 		l.last = now
@@ -190,6 +182,21 @@ func (w *waiters) wake() {
 			w.renew(s, now)
 		}
 	}
+}
+
+// gap between the last round of a gate and its next.
+func (w *waiters) gap(name string, l *line) time.Duration {
+	period := gate.DefaultPeriod
+	if g, ok := w.board.Get(name); ok {
+		period = gate.Seconds(g.Spec.PeriodSeconds, period)
+	}
+	switch {
+	case w.marked[name]:
+		return min(period, wakeGap)
+	case l.last.Before(w.settled):
+		return min(period, settleGap)
+	}
+	return period
 }
 
 func (l *line) oldest() time.Time {

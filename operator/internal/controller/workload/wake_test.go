@@ -62,10 +62,11 @@ func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
 	if got := board.Waiting("gpu"); got != 2 {
 		t.Errorf("the board says that %d wait, want 2", got)
 	}
-	w.dirtyAfter(3 * time.Second)
-	step("not yet", 2*time.Second, 0, 0)
-	step("a while after an end", time.Second, 2, 2)
-	step("once", 2*time.Second, 0, 0)
+	w.settling(3 * time.Second)
+	step("something ended: soon", 2*time.Second, 2, 2)
+	step("not all the time", time.Second, 0, 0)
+	step("until the samples must show it", time.Second, 2, 2)
+	step("and no longer", 2*time.Second, 0, 0)
 	w.leave(types.NamespacedName{Name: "a"})
 	w.leave(types.NamespacedName{Name: "c"})
 	step("nobody waits", time.Minute, 0, 0)

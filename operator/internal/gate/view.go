@@ -1,0 +1,120 @@
+package gate
+
+import "time"
+
+// Entry is what one workload will take from one cluster and may not yet show
+// in the cluster's metrics.
+type Entry struct {
+	UID      string    `json:"uid"`
+	Workload string    `json:"workload"`
+	Cluster  string    `json:"cluster"`
+	PodSets  []PodSet  `json:"podSets"`
+	Debited  time.Time `json:"debited"`
+	// Admitted is when the cluster admitted it; zero = not yet.
+	Admitted time.Time `json:"admitted,omitzero"`
+	// Running is when all its pods were ready; zero = not that anybody knows.
+	Running time.Time `json:"running,omitzero"`
+}
+
+// runningSettle is how long after pods are ready a sample must be taken to show
+// their devices: conditions tell the time in whole seconds.
+const runningSettle = time.Second
+
+// Devices of the entry.
+func (e Entry) Devices() int64 {
+	var n int64
+	for _, p := range e.PodSets {
+		n += p.Devices()
+	}
+	return n
+}
+
+// shown says that a sample of that time shows what the entry took.
+func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
+	running := !e.Running.IsZero() && sampled.After(e.Running.Add(runningSettle))
+	return running || !e.Admitted.IsZero() && sampled.After(e.Admitted.Add(settle))
+}
+
+// Credit is what a finished workload gave back and a sample may not yet show.
+type Credit struct {
+	Cluster  string
+	PodSets  []PodSet
+	Finished time.Time
+}
+
+// View is the ledger at one moment. It is never changed. What it says of a cluster
+// it says beside samples of a given time: what those show is left out.
+type View struct {
+	settle    time.Duration
+	byCluster map[string][]Entry
+	credits   map[string][]Credit
+}
+
+// Entries of a cluster that samples of that time don't show, in no order.
+func (v View) Entries(cluster string, sampled time.Time) []Entry {
+	var entries []Entry
+	for _, e := range v.byCluster[cluster] {
+		if !e.shown(sampled, v.settle) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// Slots that entries of other workloads take from pods of p's shape on the
+// cluster: pods × max(1, ceil(an entry's devices per pod / p's)).
+func (v View) Slots(cluster string, sampled time.Time, uid string, p PodSet) int64 {
+	var n int64
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid && !e.shown(sampled, v.settle) {
+			for _, other := range e.PodSets {
+				n += slots(other, p)
+			}
+		}
+	}
+	return n
+}
+
+// Devices of p's kind that other workloads will take from the cluster.
+func (v View) Devices(cluster string, sampled time.Time, uid string, p PodSet) int64 {
+	var n int64
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid && !e.shown(sampled, v.settle) {
+			n += devices(e.PodSets, p)
+		}
+	}
+	return n
+}
+
+// Credited are devices of p's kind that came free on the cluster after sampled.
+func (v View) Credited(cluster string, sampled time.Time, p PodSet) int64 {
+	var n int64
+	for _, c := range v.credits[cluster] {
+		if c.Finished.After(sampled) {
+			n += devices(c.PodSets, p)
+		}
+	}
+	return n
+}
+
+func slots(other, p PodSet) int64 {
+	if p.DevicesPerPod == 0 || !sameKind(other, p) {
+		return 0
+	}
+	return other.Pods * max(1, (other.DevicesPerPod+p.DevicesPerPod-1)/p.DevicesPerPod)
+}
+
+func devices(sets []PodSet, p PodSet) int64 {
+	var n int64
+	for _, other := range sets {
+		if sameKind(other, p) {
+			n += other.Devices()
+		}
+	}
+	return n
+}
+
+// sameKind says whether two pod sets may want the same devices. An unknown model may be any.
+func sameKind(a, b PodSet) bool {
+	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
+}
