@@ -29,24 +29,29 @@ type asker struct {
 	// renewed is called when no answer about a shape is older than that any longer.
 	renewed func(s shape, newer time.Time)
 
-	queue  workqueue.TypedInterface[shape]
 	flight singleflight.Group
 	mu     sync.Mutex
-	held   map[string]*held
-	plans  map[shape]*plan
+	// queues of shapes to renew, by source: one that hangs holds up no other.
+	queues map[string]workqueue.TypedInterface[shape]
+	// serve a queue; nil before the start and after the end.
+	serve func(workqueue.TypedInterface[shape])
+	held  map[string]*held
+	plans map[shape]*plan
 }
 
 func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now func() time.Time) *asker {
 	return &asker{sources: sources, ledger: ledger, client: c, now: now, renewed: func(shape, time.Time) {},
-		queue: workqueue.NewTyped[shape](), held: map[string]*held{}, plans: map[shape]*plan{}}
+		queues: map[string]workqueue.TypedInterface[shape]{}, held: map[string]*held{}, plans: map[shape]*plan{}}
 }
 
 // answers to the gate's questions about the workload, by cluster, and what is
 // known of the fleet.
 func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[string]answer, gate.Fleet) {
 	s, now, period := a.shape(g, f), a.now(), gate.Seconds(g.Spec.PeriodSeconds, gate.DefaultPeriod)
-	replies := a.ask(context.WithoutCancel(ctx), a.plan(s, g, f), func(h *held) bool { return h.serves(period, now) })
-	if slices.ContainsFunc(replies, func(r reply) bool { return r.broken == nil && now.Sub(r.held.answered) >= freshFor }) {
+	p := a.plan(s, g, f)
+	replies := a.ask(context.WithoutCancel(ctx), p, func(h *held) bool { return h.serves(period, now) })
+	old := func(r reply) bool { return r.broken == nil && now.Sub(r.held.answered) >= freshFor }
+	if slices.ContainsFunc(replies, old) && now.Sub(a.done(p)) >= freshFor {
 		a.renew(s, now.Add(-freshFor))
 	}
 	var fleet gate.Fleet

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -118,7 +120,17 @@ func (b *bench) at(seconds float64) float64 { return float64(b.clock.now().Unix(
 // round of questions about the workload's shape that are newer than now.
 func (b *bench) round() {
 	b.renew(b.shape(b.gate, b.facts), b.clock.now())
-	b.renewNext(context.Background())
+	b.renewNext(context.Background(), b.due())
+}
+
+// due to be renewed: shapes of the source.
+func (b *bench) due() workqueue.TypedInterface[shape] {
+	b.asker.mu.Lock()
+	defer b.asker.mu.Unlock()
+	if b.queues["thanos"] == nil {
+		b.queues["thanos"] = workqueue.NewTyped[shape]()
+	}
+	return b.queues["thanos"]
 }
 
 func TestOneQuestionPerShapeAndRound(t *testing.T) {

@@ -106,6 +106,9 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		Complete(r)
 }
 
+// staleAfter so long what was read too early is read again.
+const staleAfter = 200 * time.Millisecond
+
 // Reconcile one workload.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.rebuildOnce(ctx); err != nil {
@@ -134,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		result, err = r.ungated(ctx, s)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, nil
+		return reconcile.Result{RequeueAfter: staleAfter}, nil
 	}
 	return result, err
 }

@@ -76,8 +76,10 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	answers, fleet := r.ask.answers(ctx, g, e.Facts)
 	list := candidates(s, g, answers)
 	view := r.ledger.View()
+	rules := gate.RulesOf(&g.Spec)
+	rules.Keep = sentTo(s)
 	e.Problem = fleet.Problem
-	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, gate.RulesOf(&g.Spec), e.Dispatch.Attempt+1, r.now())
+	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1, r.now())
 }
 
 // Prefix of the handler's paths.

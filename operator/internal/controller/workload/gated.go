@@ -14,6 +14,9 @@ import (
 // gated decides the check of a workload that a gate stands before, and
 // nominates when every other check is Ready.
 func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, error) {
+	if dispatch, err := gate.DecodeDispatch(s.wl.Annotations); err == nil && r.tracks.behind(s.wl.UID, dispatch.Attempt, r.now()) {
+		return reconcile.Result{RequeueAfter: staleAfter}, nil
+	}
 	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
 		return result, err
 	}

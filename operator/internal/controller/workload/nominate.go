@@ -95,17 +95,35 @@ func (r *Reconciler) reserve(ctx context.Context, s *subject, g gate.Gate, facts
 	now, rules := r.now(), gate.RulesOf(&g.Spec)
 	rules.Keep = sentTo(s)
 	var chosen []string
-	r.ledger.Reserve(facts.UID, s.wl.Status.NominatedClusterNames, func(view gate.View) (debits []gate.Entry) {
+	sent, _ := gate.DecodeDispatch(s.wl.Annotations)
+	reserved, _ := reservedAt(s.wl)
+	nominated := s.wl.Status.NominatedClusterNames
+	r.ledger.Reserve(facts.UID, nominated, func(view gate.View) []gate.Entry {
 		d := gate.Decide(facts, list, fleet, view, rules, attempt, now)
 		chosen = choose(d)
-		for _, c := range chosen {
-			if slices.Contains(d.Order, c) {
-				debits = append(debits, entry(facts, c, now))
-			}
-		}
-		return debits
+		return debits(facts, chosen, d.Order, over(nominated, sent, reserved, now.Add(-r.ledger.TTL)), now)
 	})
 	return chosen
+}
+
+// debits of the clusters that were chosen and have room, but for those that had
+// their time.
+func debits(f gate.Facts, chosen, order, over []string, now time.Time) (entries []gate.Entry) {
+	for _, c := range chosen {
+		if slices.Contains(order, c) && !slices.Contains(over, c) {
+			entries = append(entries, entry(f, c, now))
+		}
+	}
+	return entries
+}
+
+// over are the clusters that did not take up a nomination of before then, if it is
+// the present attempt's: nothing is held there any longer.
+func over(nominated []string, sent gate.Dispatch, reserved, then time.Time) []string {
+	if !sent.Current(reserved) || sent.NominatedAt.After(then) {
+		return nil
+	}
+	return nominated
 }
 
 // sentTo are the clusters that the workload is nominated to or, where we stopped

@@ -10,6 +10,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
+// lagAtMost is how long what is read may lack what was written. After that somebody
+// else took it back.
+const lagAtMost = 5 * time.Second
+
 // past of one workload: what is remembered of it between reconciliations.
 type past struct {
 	// reserved is when it got the quota that it holds.
@@ -20,6 +24,11 @@ type past struct {
 	running *gate.Entry
 	// reason of the last decision.
 	reason string
+	// attempt in the annotation that was written last, and when.
+	attempt int
+	wrote   time.Time
+	// said is when the check's message was written last.
+	said time.Time
 	// late is the last attempt that was not admitted in time.
 	late int
 }
@@ -66,6 +75,35 @@ func (t *tracks) setReason(uid types.UID, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.past(uid).reason = reason
+}
+
+// writes of an attempt to the annotation.
+func (t *tracks) writes(uid types.UID, attempt int, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.past(uid)
+	p.attempt, p.wrote = attempt, now
+}
+
+// behind says whether what is seen of a workload lacks what was written just now. To
+// decide on that would take back what the ledger holds for it.
+func (t *tracks) behind(uid types.UID, attempt int, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.past(uid)
+	return attempt < p.attempt && now.Sub(p.wrote) < lagAtMost
+}
+
+// says a message for a reason now, unless it did so less than that ago.
+func (t *tracks) says(uid types.UID, reason string, every time.Duration, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.past(uid)
+	if p.reason == reason && now.Sub(p.said) < every {
+		return false
+	}
+	p.said = now
+	return true
 }
 
 // see the nominated clusters, and return all that were seen under the same quota.

@@ -12,6 +12,7 @@ import (
 // is that of workloads that no question was asked about.
 type shape struct {
 	gate       string
+	source     string
 	generation int64
 	label      string
 	facts      string
@@ -29,6 +30,8 @@ type plan struct {
 	used    time.Time
 	// newer than this must answers be that are renewed.
 	newer time.Time
+	// done is when all questions were answered last.
+	done time.Time
 }
 
 // asked is one question, rendered, with the pod set that it is about.
@@ -52,7 +55,7 @@ func (a *asker) shape(g gate.Gate, f gate.Facts) shape {
 	if _, info, err := a.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
 		label = info.ClusterLabel
 	}
-	return shape{gate: g.Name, generation: g.Generation, label: label, facts: f.ShapeKey()}
+	return shape{gate: g.Name, source: g.Spec.SourceRef.Name, generation: g.Generation, label: label, facts: f.ShapeKey()}
 }
 
 // plan of a shape, made when it is first seen.
@@ -66,6 +69,13 @@ func (a *asker) plan(s shape, g gate.Gate, f gate.Facts) *plan {
 	p.used = a.now()
 	a.plans[s] = p
 	return p
+}
+
+// done says when all questions of a plan were answered last.
+func (a *asker) done(p *plan) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return p.done
 }
 
 func (a *asker) known(s shape) *plan {

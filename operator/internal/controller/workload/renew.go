@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 )
 
 const (
-	// renewers are how many shapes are asked about at once beside decisions.
+	// renewers are how many shapes a source is asked about at once beside decisions.
 	renewers = 4
 	// tidyEvery so often unused answers are forgotten.
 	tidyEvery = 10 * time.Second
@@ -17,32 +19,39 @@ const (
 // time is asked anew. A shape is asked about once at a time.
 func (a *asker) renew(s shape, newer time.Time) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if p := a.plans[s]; p != nil && p.newer.Before(newer) {
 		p.newer = newer
 	}
-	a.mu.Unlock()
-	a.queue.Add(s)
+	queue, ok := a.queues[s.source]
+	if !ok {
+		queue = workqueue.NewTyped[shape]()
+		a.queues[s.source] = queue
+		if a.serve != nil {
+			a.serve(queue)
+		}
+	}
+	queue.Add(s)
 }
 
-// NeedLeaderElection: explain asks on every replica.
-func (a *asker) NeedLeaderElection() bool { return false }
-
-// Start renews until the context ends.
+// Start renews until the context ends. It runs on the leader.
 func (a *asker) Start(ctx context.Context) error {
 	var workers sync.WaitGroup
-	for range renewers {
-		workers.Go(func() {
-			for a.renewNext(ctx) {
-			}
-		})
-	}
+	defer workers.Wait()
+	a.serveBy(func(queue workqueue.TypedInterface[shape]) {
+		for range renewers {
+			workers.Go(func() {
+				for a.renewNext(ctx, queue) {
+				}
+			})
+		}
+	})
+	defer a.end()
 	ticker := time.NewTicker(tidyEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			a.queue.ShutDown()
-			workers.Wait()
 			return nil
 		case <-ticker.C:
 			a.tidy()
@@ -50,22 +59,48 @@ func (a *asker) Start(ctx context.Context) error {
 	}
 }
 
+func (a *asker) serveBy(serve func(workqueue.TypedInterface[shape])) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serve = serve
+	for _, queue := range a.queues {
+		serve(queue)
+	}
+}
+
+// end lets every renewer end.
+func (a *asker) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serve = nil
+	for _, queue := range a.queues {
+		queue.ShutDown()
+	}
+}
+
 // renewNext waits for the next shape; false = there will be none.
-func (a *asker) renewNext(ctx context.Context) bool {
-	s, over := a.queue.Get()
+func (a *asker) renewNext(ctx context.Context, queue workqueue.TypedInterface[shape]) bool {
+	s, over := queue.Get()
 	if over {
 		return false
 	}
-	defer a.queue.Done(s)
+	defer queue.Done(s)
 	if ctx.Err() != nil {
 		return true
 	}
 	p, newer := a.wanted(s)
 	if p != nil {
 		a.ask(ctx, p, func(h *held) bool { return h.newer(newer) })
+		a.finished(p)
 	}
 	a.renewed(s, newer)
 	return true
+}
+
+func (a *asker) finished(p *plan) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.done = a.now()
 }
 
 // wanted of a shape's answers; without a plan there are none that could be old.

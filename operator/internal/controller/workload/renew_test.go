@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -26,10 +27,10 @@ func (b *bench) fit(t *testing.T, cluster string) gate.Number {
 // renewal of what is to be renewed.
 func (b *bench) renewal(t *testing.T) {
 	t.Helper()
-	if b.queue.Len() == 0 {
+	if b.due().Len() == 0 {
 		t.Fatal("nothing is to be renewed")
 	}
-	b.renewNext(t.Context())
+	b.renewNext(t.Context(), b.due())
 }
 
 // Within a period decisions take what is held, and the next ones what came of the renewal.
@@ -46,11 +47,11 @@ func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
 			t.Fatalf("got %v after %d more questions, want 3 as held", got, len(b.source.asked)-asked)
 		}
 	}
-	if n := b.queue.Len(); n != 1 {
+	if n := b.due().Len(); n != 1 {
 		t.Fatalf("%d shapes are to be renewed, want 1", n)
 	}
 	b.renewal(t)
-	if got := b.fit(t, "cluster1"); got != gate.Known(2) || len(b.source.asked) != asked+4 || b.queue.Len() != 0 {
+	if got := b.fit(t, "cluster1"); got != gate.Known(2) || len(b.source.asked) != asked+4 || b.due().Len() != 0 {
 		t.Errorf("got %v after %d more questions, want 2 after 4 and nothing more to renew", got, len(b.source.asked)-asked)
 	}
 
@@ -212,6 +213,50 @@ func TestRenewalEndsWithTheOperator(t *testing.T) {
 		t.Errorf("%d more questions while the first one waits, want none", n)
 	}
 	goleak.VerifyNone(t, before)
+}
+
+// A source that does not answer holds up nobody who waits for another.
+func TestHangingSourceHoldsUpNoOther(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	dead := &stuck{asked: make(chan struct{}, 100), let: make(chan struct{})}
+	b.sources.Set(query.SourceInfo{Name: "dead", ClusterLabel: "cluster"}, dead)
+	woken := make(chan string, 100)
+	b.renewed = func(s shape, _ time.Time) { woken <- s.source }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- b.Start(ctx) }()
+	for i := range 2 * renewers {
+		g, f := b.gate, b.facts
+		g.Spec.SourceRef.Name = "dead"
+		f.Namespace = fmt.Sprint("team-", i)
+		f.PodSets = []gate.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: fmt.Sprint("model-", i), DevicesPerPod: 1, Pods: 1}}
+		s := b.shape(g, f)
+		b.plan(s, g, f)
+		b.renew(s, b.clock.now())
+	}
+	s := b.shape(b.gate, b.facts)
+	b.plan(s, b.gate, b.facts)
+	b.renew(s, b.clock.now())
+	if got := <-woken; got != "thanos" {
+		t.Errorf("renewed first was %s", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What took long to ask is not asked again because of that.
+func TestSlowRoundIsAskedOnce(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.takes = 1100 * time.Millisecond
+	b.plan(b.shape(b.gate, b.facts), b.gate, b.facts)
+	b.round()
+	b.fit(t, "cluster1")
+	if n := b.due().Len(); n != 0 {
+		t.Error("the round's own decision asks for another")
+	}
 }
 
 // lists counts what is listed of the hub.

@@ -42,8 +42,9 @@ type waiters struct {
 type waiter struct {
 	shape shape
 	since time.Time
-	// due to be woken by answers about its shape that are newer; zero = not.
-	due time.Time
+	// due to be woken by answers about its shape that are newer than first, and once
+	// more by those that are newer than due; zero = not.
+	first, due time.Time
 }
 
 // line of workloads at one gate.
@@ -83,9 +84,10 @@ func (w *waiters) park(s shape, key types.NamespacedName, since time.Time) {
 		l.shapes[s] = map[types.NamespacedName]*waiter{}
 	}
 	waiter := &waiter{shape: s, since: since, due: w.now().Add(-freshFor)}
+	waiter.first = waiter.due
 	begins := old == nil || old.shape != s
 	if !begins {
-		waiter.due = old.due
+		waiter.first, waiter.due = old.first, old.due
 	}
 	w.parked[key], l.shapes[s][key] = waiter, waiter
 	l.queue.Workloads++
@@ -178,6 +180,9 @@ func (w *waiters) wake() {
 		for s, keys := range l.shapes {
 			for _, waiter := range keys {
 				waiter.due = now
+				if waiter.first.IsZero() {
+					waiter.first = now
+				}
 			}
 			w.renew(s, now)
 		}
@@ -221,9 +226,13 @@ func (w *waiters) renewed(s shape, newer time.Time) {
 		return
 	}
 	for key, waiter := range l.shapes[s] {
-		if !waiter.due.IsZero() && !waiter.due.After(newer) {
-			waiter.due = time.Time{}
-			w.add(key)
+		if waiter.due.IsZero() || newer.Before(waiter.first) {
+			continue
 		}
+		waiter.first = waiter.due // that round is still owed
+		if !waiter.due.After(newer) {
+			waiter.first, waiter.due = time.Time{}, time.Time{}
+		}
+		w.add(key)
 	}
 }

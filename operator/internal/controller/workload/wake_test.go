@@ -75,6 +75,37 @@ func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
 	}
 }
 
+// Rounds may follow each other faster than a source answers.
+func TestSlowAnswersWakeAllTheSame(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	w := newWaiters(gate.NewBoard(), func() time.Time { return now })
+	woken := 0
+	w.enqueue(func(types.NamespacedName) { woken++ })
+	var asked []time.Time
+	w.renew = func(_ shape, newer time.Time) { asked = append(asked, newer) }
+	s := shape{gate: "gpu"}
+	w.park(s, types.NamespacedName{Name: "a"}, now)
+	w.renewed(s, asked[0])
+	asked, woken = nil, 0
+	for range 3 {
+		now = now.Add(time.Second)
+		w.dirty("gpu")
+		w.wake()
+	}
+	if len(asked) != 3 {
+		t.Fatalf("%d rounds, want 3", len(asked))
+	}
+	w.renewed(s, asked[0])
+	if woken != 1 {
+		t.Errorf("woken %d times by the first round's answers, want once", woken)
+	}
+	w.renewed(s, asked[2])
+	w.renewed(s, asked[2])
+	if woken != 2 {
+		t.Errorf("woken %d times, want once more by the last round's", woken)
+	}
+}
+
 // A round that was asked for is not served by answers that were asked for before.
 func TestOnlyAnswersNewerThanTheCauseWake(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)

@@ -32,11 +32,19 @@ const (
 	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
 )
 
+// messageCost bounds the messages of a gate's waiting workloads to 100 a second.
+const messageCost = 10 * time.Millisecond
+
 // writeCheck writes a decision to the workload's check if it changes anything,
 // after what must outlive an eviction, and then an event on a transition.
 func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
 	old := *s.check()
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
+		return nil
+	}
+	// Numbers change with nearly every job; many that wait don't all say so each time.
+	every := time.Duration(r.board.Waiting(s.gateName)) * messageCost
+	if string(old.State) == string(d.State) && !r.tracks.says(s.wl.UID, d.Reason, every, r.now()) {
 		return nil
 	}
 	if d.State == gate.Retry {
@@ -136,6 +144,7 @@ func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Di
 		return nil, fmt.Errorf("write annotation %s: %w", v1alpha1.DispatchAnnotation, err)
 	}
 	wl.ResourceVersion, wl.Annotations = u.GetResourceVersion(), u.GetAnnotations()
+	r.tracks.writes(wl.UID, d.Attempt, r.now())
 	return u, nil
 }
 

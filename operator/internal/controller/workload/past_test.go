@@ -1,0 +1,60 @@
+package workload
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// A cache may lag behind what was written; somebody may take it back for good.
+func TestBehindWhatWasWritten(t *testing.T) {
+	tracks := newTracks()
+	tracks.writes("a", 2, noon)
+	for _, tc := range []struct {
+		attempt int
+		after   time.Duration
+		want    bool
+	}{{1, time.Second, true}, {2, time.Second, false}, {3, time.Second, false}, {1, lagAtMost, false}} {
+		if got := tracks.behind("a", tc.attempt, noon.Add(tc.after)); got != tc.want {
+			t.Errorf("attempt %d seen %s after 2 was written: behind %t, want %t", tc.attempt, tc.after, got, tc.want)
+		}
+	}
+}
+
+func TestMessagesOfOneReasonKeepTheirPace(t *testing.T) {
+	tracks := newTracks()
+	if !tracks.says("a", "NoRoom", time.Minute, noon) {
+		t.Error("the first is said")
+	}
+	tracks.setReason("a", "NoRoom")
+	if tracks.says("a", "NoRoom", time.Minute, noon.Add(59*time.Second)) {
+		t.Error("the same reason again within its pace")
+	}
+	if !tracks.says("a", "Stale", time.Minute, noon.Add(59*time.Second)) {
+		t.Error("another reason is said at once")
+	}
+	if !tracks.says("b", "NoRoom", time.Minute, noon) || !tracks.says("a", "NoRoom", time.Minute, noon.Add(2*time.Minute)) {
+		t.Error("another workload's, and in due time, are said")
+	}
+}
+
+// A nomination that nobody takes up holds devices for the time to live, not for ever.
+func TestDebitsOfANomination(t *testing.T) {
+	const ttl = 10 * time.Minute
+	sent := gate.Dispatch{NominatedAt: noon}
+	facts := gate.Facts{UID: "a"}
+	order, nominated := []string{"one", "two"}, []string{"one"}
+	for _, tc := range []struct {
+		after    time.Duration
+		reserved time.Time
+		want     int
+	}{{time.Minute, noon, 2}, {ttl + time.Second, noon, 1}, {ttl + time.Second, noon.Add(time.Second), 2}} {
+		got := debits(facts, []string{"one", "two", "full"}, order, over(nominated, sent, tc.reserved, noon.Add(tc.after-ttl)), noon)
+		if len(got) != tc.want || got[len(got)-1].Cluster != "two" {
+			t.Errorf("%s after the nomination to %v, with quota since %s: %+v, want %d entries", tc.after, nominated, tc.reserved, got, tc.want)
+		}
+	}
+}
