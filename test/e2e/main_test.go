@@ -181,8 +181,13 @@ func waits(ctx context.Context, t *testing.T, name, want string) {
 // free waits until a cluster shows so many free devices of a model.
 func free(ctx context.Context, t *testing.T, cluster string, model fleet.GPUModel, want float64) {
 	t.Helper()
-	expr := fmt.Sprintf(`sum(cluster_model:plimsoll_free_devices:sum{cluster=%q,model=%q})`, cluster, model.Label)
-	await(ctx, t, fmt.Sprintf("%g free %s on %s", want, model.Label, cluster), func(ctx context.Context) error {
+	measures(ctx, t, fmt.Sprintf(`sum(cluster_model:plimsoll_free_devices:sum{cluster=%q,model=%q})`, cluster, model.Label), want)
+}
+
+// measures waits until the one answer to a question about the fleet is so.
+func measures(ctx context.Context, t *testing.T, expr string, want float64) {
+	t.Helper()
+	await(ctx, t, fmt.Sprintf("%s to be %g", expr, want), func(ctx context.Context) error {
 		samples, err := fleet.Query(ctx, lab.Thanos, expr)
 		if err == nil && (len(samples) != 1 || samples[0].Value != want) {
 			err = fmt.Errorf("%s answers %v", expr, samples)

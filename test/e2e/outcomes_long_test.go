@@ -42,26 +42,26 @@ func TestWorkerWithoutQuotaIsNamedAndPassedOver(t *testing.T) {
 	if err := lab.Worker("cluster2").Apply(ctx, fmt.Sprintf(queueYAML, "poor", 0, "Never", "")); err != nil {
 		t.Fatal(err)
 	}
-	passedOver(ctx, t, "poor")
+	for cluster, quota := range map[string]float64{"cluster1": 256, "cluster2": 0, "cluster3": 256} {
+		measures(ctx, t, fmt.Sprintf(`max(cluster_queue:kueue_unreserved_quota:max{cluster=%q,cluster_queue="poor",resource=%q})`, cluster, fleet.GPUResource), quota)
+	}
+	vacate := onlyCluster2(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "poor", Model: fleet.H100, GPUs: 2, Queue: "poor"})
+	waits(ctx, t, "poor", "best is cluster2, whose queue has quota for 0")
+	vacate()
+	if got := runs(ctx, t, "poor"); got == "cluster2" {
+		t.Fatal("it runs where its queue can't admit it")
+	}
 }
 
 // passedOver submits a job that only cluster2 has devices for at first, and that
 // cluster2's queue can't admit.
 func passedOver(ctx context.Context, t *testing.T, queue string) {
 	t.Helper()
-	others := []string{"cluster1-gpu0", "cluster1-gpu1", "cluster3-gpu0"}
-	for _, node := range others {
-		occupy(ctx, t, node[:8], node, 8)
-	}
-	free(ctx, t, "cluster1", fleet.H100, 0)
-	free(ctx, t, "cluster3", fleet.H100, 0)
+	vacate := onlyCluster2(ctx, t)
 	submit(ctx, t, fleet.Job{Name: queue, Model: fleet.H100, GPUs: 2, Queue: queue})
 	sees(ctx, t, queue, "to be nominated to cluster2", func(v fleet.JobView) bool { return slices.Equal(v.Nominated, []string{"cluster2"}) })
-	for _, node := range others {
-		if err := lab.Vacate(ctx, node[:8], node); err != nil {
-			t.Fatal(err)
-		}
-	}
+	vacate()
 	if got := runs(ctx, t, queue); got == "cluster2" {
 		t.Fatal("it runs where its queue can't admit it")
 	}
@@ -70,6 +70,25 @@ func passedOver(ctx context.Context, t *testing.T, queue string) {
 		t.Fatal(err)
 	}
 	contains(t, events, "cluster2 has not admitted it")
+}
+
+// onlyCluster2 has H100s that are free, until the others are vacated.
+func onlyCluster2(ctx context.Context, t *testing.T) (vacate func()) {
+	t.Helper()
+	others := []string{"cluster1-gpu0", "cluster1-gpu1", "cluster3-gpu0"}
+	for _, node := range others {
+		occupy(ctx, t, node[:8], node, 8)
+	}
+	free(ctx, t, "cluster1", fleet.H100, 0)
+	free(ctx, t, "cluster3", fleet.H100, 0)
+	return func() {
+		t.Helper()
+		for _, node := range others {
+			if err := lab.Vacate(ctx, node[:8], node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // Two operators; the leader dies in a burst, the other takes over.

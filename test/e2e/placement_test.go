@@ -70,6 +70,13 @@ func TestScoresFlipWhileAJobRuns(t *testing.T) {
 		}
 		return scores["total"]
 	}
+	// What ran before this test may still weigh on the score.
+	for cluster, devices := range map[string]float64{"cluster1": 16, "cluster2": 20, "cluster3": 8} {
+		if cluster == old {
+			devices--
+		}
+		free(ctx, t, cluster, fleet.H100, devices)
+	}
 	before := total(ctx)
 	if err := lab.SetLoad(old, 0.99); err != nil {
 		t.Fatal(err)
@@ -80,7 +87,8 @@ func TestScoresFlipWhileAJobRuns(t *testing.T) {
 		}
 	})
 	await(ctx, t, "the score of "+old+" to fall", func(ctx context.Context) error {
-		if now := total(ctx); now > before-25 {
+		now := total(ctx)
+		if before = max(before, now); now > before-25 {
 			return fmt.Errorf("%d, was %d", now, before)
 		}
 		return nil

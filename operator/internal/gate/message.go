@@ -84,7 +84,8 @@ func noRoom(f Facts, verdicts []Verdict) string {
 }
 
 // nearest of those without room: by what is left, then by what was there
-// before the ledger, then by the best node, then by all that is free.
+// before the ledger, then one that only lacks quota, then by the best node, then
+// by all that is free.
 func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
@@ -92,12 +93,19 @@ func nearest(verdicts []Verdict) *Verdict {
 		if v.Out != OutNoRoom {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value),
+		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value), known(v.Quota)-known(best.Quota),
 			cmp.Compare(v.Largest.Value, best.Largest.Value), cmp.Compare(v.Net, best.Net)) > 0 {
 			best = v
 		}
 	}
 	return best
+}
+
+func known(n Number) int {
+	if n.Known {
+		return 1
+	}
+	return 0
 }
 
 // others names clusters that something else than room ruled out.

@@ -114,7 +114,6 @@ func TestWhatOutlivedAnEvictionIsKeptAndDebited(t *testing.T) {
 	h.connect(g, "outlive-1", "outlive-2")
 	fleet.set(map[string]*measured{"outlive-1": {9, 72, 8, 72}, "outlive-2": {2, 16, 8, 16}})
 	h.settle(g)
-	h.devices = "5" // a shape that no other test asks about, and no answer is held about
 	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{}.Begin([]string{"outlive-2"}, "repair", time.Now().Add(-time.Minute)).Encode()}
 	for name, check := range map[string]kueue.CheckState{"ready": kueue.CheckStateReady, "reset": kueue.CheckStatePending} {
 		h.found = func(s *kueue.WorkloadStatus) {

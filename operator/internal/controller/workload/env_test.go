@@ -180,7 +180,10 @@ func operate(ctx context.Context, cfg *rest.Config, opts workload.Options) (clie
 
 func setup(mgr ctrl.Manager, opts workload.Options) error {
 	sources := &query.Sources{}
-	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, fleet)
+	everySource = append(everySource, sources)
+	for name := range sourceNames {
+		ask(name)
+	}
 	board := gate.NewBoard()
 	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: true}); err != nil {
 		return err
@@ -253,22 +256,35 @@ type hub struct {
 	found       func(*kueue.WorkloadStatus)
 }
 
+// Each test asks a source of its own, so that no answer is held from another; every
+// operator knows all of them.
+var (
+	everySource []*query.Sources
+	sourceNames = map[string]bool{}
+)
+
+// ask the fleet as a source of that name.
+func ask(name string) {
+	sourceNames[name] = true
+	for _, sources := range everySource {
+		sources.Set(query.SourceInfo{Name: name, ClusterLabel: "cluster"}, fleet)
+	}
+}
+
 func newHub(t *testing.T, name string, change func(*v1alpha1.PlacementGate)) *hub {
 	t.Helper()
 	h := &hub{t: t, name: name}
 	h.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	h.create(&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "gpu"}})
 	h.decide(name+"-1", name+"-2")
-	if err := api.Create(t.Context(), &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "thanos"},
-		Spec: v1alpha1.MetricsSourceSpec{URL: "http://127.0.0.1:9"}}); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
+	ask(name)
+	h.create(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MetricsSourceSpec{URL: "http://127.0.0.1:9"}})
 	if err := api.Create(t.Context(), &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "h100"},
 		Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"nvidia.com/gpu.product": h100}}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
 	g := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PlacementGateSpec{
-		PlacementRef: v1alpha1.NamespacedReference{Namespace: name, Name: "gpu"}, SourceRef: v1alpha1.LocalReference{Name: "thanos"},
+		PlacementRef: v1alpha1.NamespacedReference{Namespace: name, Name: "gpu"}, SourceRef: v1alpha1.LocalReference{Name: name},
 		PeriodSeconds: 1, MultiKueue: &v1alpha1.GateMultiKueue{ConfigName: name},
 	}}
 	if change != nil {

@@ -97,7 +97,7 @@ func TestMultiKueueWorkloadsAreNeverUpdated(t *testing.T) {
 
 	both := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "both"}}
 	virtualNodes(both)
-	both.Spec.PlacementRef, both.Spec.SourceRef.Name = v1alpha1.NamespacedReference{Namespace: "nopin", Name: "gpu"}, "thanos"
+	both.Spec.PlacementRef, both.Spec.SourceRef.Name = v1alpha1.NamespacedReference{Namespace: "nopin", Name: "gpu"}, "nopin"
 	both.Spec.MultiKueue = &v1alpha1.GateMultiKueue{ConfigName: "both"}
 	g.Expect(api.Create(t.Context(), both)).To(MatchError(ContainSubstring("podSetUpdates must not be set together with multiKueue")))
 }
