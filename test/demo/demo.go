@@ -45,7 +45,7 @@ func (d *demo) steps(ctx context.Context) error {
 		{"A metric changes: others load the best cluster, and the decision moves", time.Minute, d.metricChanges},
 		{"Jobs of 8 GPUs on one node: cluster2 has the most H100s, but no node with eight", time.Minute, d.wholeNodes},
 		{"No room anywhere: the next such job waits and says for what; it starts when room appears", time.Minute, d.waitsForRoom},
-		{"Two big jobs end, and a burst of small ones spreads over what is free", 90 * time.Second, d.burst},
+		{"Two big jobs end, and a burst of small ones fills the best cluster first, then the others", 90 * time.Second, d.burst},
 		{"The operator is killed and comes back: nothing moves", time.Minute, d.operatorKilled},
 		{"The best cluster loses its exporters: the decision moves, what runs there runs on", 90 * time.Second, d.losesExporters},
 	}
@@ -234,7 +234,7 @@ func (d *demo) burst(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	const n = 10
+	const n = 12 // two more than the best one has room for
 	var names []string
 	for i := range n {
 		name := fmt.Sprintf("burst-%d", i+1)
