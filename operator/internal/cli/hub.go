@@ -108,7 +108,7 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 		}
 		rules, known := gate.RulesOf(&g.Spec), e.Facts
 		known.PodSets = nil // room and age of samples are the operator's to tell
-		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1, now)
+		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1+gate.Evictions(wl), now)
 		for i := range e.Clusters {
 			placed[e.Clusters[i].Cluster] = true
 			if e.Clusters[i].Out == gate.OutNone {

@@ -171,6 +171,9 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(tc.order, d.Order); diff != "" {
 				t.Errorf("order (-want +got):\n%s", diff)
 			}
+			if chosen := Chosen(d.Message); chosen != strings.Join(tc.order[:min(1, len(tc.order))], "") {
+				t.Errorf("the message %q names %q", d.Message, chosen)
+			}
 		})
 	}
 }

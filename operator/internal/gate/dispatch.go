@@ -69,6 +69,11 @@ func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatc
 	return d
 }
 
+// Waited says whether anything is kept of a time without a place.
+func (d Dispatch) Waited() bool {
+	return !d.UnplacedSince.IsZero() || d.UnplacedSeconds > 0 || d.Yields > 0 || !d.SleepsUntil.IsZero()
+}
+
 // Widen the current attempt to these clusters.
 func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatch {
 	d.WidenedAt, d.Reason = now.UTC().Truncate(time.Millisecond), reason

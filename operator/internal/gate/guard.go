@@ -43,6 +43,18 @@ func HoldsQuota(wl *kueue.Workload) bool {
 		apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 }
 
+// Evictions that the workload went through so far. They seed its draw: it need not
+// go again where it was.
+func Evictions(wl *kueue.Workload) int {
+	n := 0
+	if stats := wl.Status.SchedulingStats; stats != nil {
+		for _, e := range stats.Evictions {
+			n += int(e.Count)
+		}
+	}
+	return n
+}
+
 // IsEvicted says whether an eviction is under way.
 func IsEvicted(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)

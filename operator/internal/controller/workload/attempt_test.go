@@ -158,14 +158,15 @@ func TestEvictedAndReservedAtOnce(t *testing.T) {
 	g.Expect(promised(t, wl, cluster)()).To(ConsistOf(Not(admitted)), "it is on its way, again")
 }
 
-// Without MultiKueue nothing else remembers where a workload was sent.
-func TestWithoutMultiKueueTheChoiceIsWritten(t *testing.T) {
+// Without MultiKueue a place ends what was counted while there was none, too.
+func TestWithoutMultiKueueAPlaceEndsTheWait(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "single", func(pg *v1alpha1.PlacementGate) { pg.Spec.MultiKueue = nil })
 	fleet.set(map[string]*measured{"single-1": {1, 8, 8, 64}, "single-2": {0, 0, 0, 64}})
+	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{UnplacedSeconds: 100, Yields: 2}.Encode()}
 	wl := h.submit("job", 1, "single-plimsoll")
 	g.Eventually(check(t, wl, "single-plimsoll")).WithTimeout(patience).Should(HavePrefix("Ready: single-1"))
-	g.Expect(dispatch(t, wl)()).To(And(HaveField("Attempt", 1), HaveField("Nominated", []string{"single-1"})))
+	g.Expect(dispatch(t, wl)()).To(And(HaveField("Yields", 0), HaveField("UnplacedSeconds", BeZero())))
 }
 
 // Nothing is lost with a process, and nothing counted twice.

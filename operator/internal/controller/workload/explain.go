@@ -79,7 +79,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	rules := gate.RulesOf(&g.Spec)
 	rules.Keep = sentTo(s)
 	e.Problem = fleet.Problem
-	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1, r.now())
+	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+gate.Evictions(s.wl), r.now())
 }
 
 // Prefix of the handler's paths.

@@ -14,7 +14,7 @@ import (
 // gated decides the check of a workload that a gate stands before, and
 // nominates when every other check is Ready.
 func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, error) {
-	if dispatch, err := gate.DecodeDispatch(s.wl.Annotations); err == nil && r.tracks.behind(s.wl.UID, dispatch.Attempt, r.now()) {
+	if r.tracks.behind(s.wl, r.now()) {
 		return reconcile.Result{RequeueAfter: staleAfter}, nil
 	}
 	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
@@ -149,5 +149,5 @@ func (r *Reconciler) undecided(ctx context.Context, s *subject, message string) 
 	if _, err := r.count(ctx, s, dispatch, false); err != nil {
 		return err
 	}
-	return r.applyChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
+	return r.writeChecks(ctx, s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message})
 }

@@ -99,7 +99,7 @@ func (r *Reconciler) reserve(ctx context.Context, s *subject, g gate.Gate, facts
 	reserved, _ := reservedAt(s.wl)
 	nominated := s.wl.Status.NominatedClusterNames
 	r.ledger.Reserve(facts.UID, nominated, func(view gate.View) []gate.Entry {
-		d := gate.Decide(facts, list, fleet, view, rules, attempt, now)
+		d := gate.Decide(facts, list, fleet, view, rules, attempt+gate.Evictions(s.wl), now)
 		chosen = choose(d)
 		return debits(facts, chosen, d.Order, over(nominated, sent, reserved, now.Add(-r.ledger.TTL)), now)
 	})

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
@@ -24,8 +26,8 @@ type past struct {
 	running *gate.Entry
 	// reason of the last decision.
 	reason string
-	// attempt in the annotation that was written last, and when.
-	attempt int
+	// version that was written last, and when.
+	version string
 	wrote   time.Time
 	// said is when the check's message was written last.
 	said time.Time
@@ -77,21 +79,22 @@ func (t *tracks) setReason(uid types.UID, reason string) {
 	t.past(uid).reason = reason
 }
 
-// writes of an attempt to the annotation.
-func (t *tracks) writes(uid types.UID, attempt int, now time.Time) {
+// writes a version of a workload.
+func (t *tracks) writes(uid types.UID, version string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.past(uid)
-	p.attempt, p.wrote = attempt, now
+	p.version, p.wrote = version, now
 }
 
 // behind says whether what is seen of a workload lacks what was written just now. To
 // decide on that would take back what the ledger holds for it.
-func (t *tracks) behind(uid types.UID, attempt int, now time.Time) bool {
+func (t *tracks) behind(seen metav1.Object, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.past(uid)
-	return attempt < p.attempt && now.Sub(p.wrote) < lagAtMost
+	p := t.past(seen.GetUID())
+	older, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), p.version)
+	return err == nil && older < 0 && now.Sub(p.wrote) < lagAtMost
 }
 
 // says a message for a reason now, unless it did so less than that ago.

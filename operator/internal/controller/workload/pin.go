@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -88,17 +87,4 @@ func (s *subject) contradicts(u *v1alpha1.GatePodSetUpdates, cluster string) str
 		}
 	}
 	return ""
-}
-
-// unstructuredUpdates for an apply.
-func unstructuredUpdates(updates []kueue.PodSetUpdate) ([]any, error) {
-	var list []any
-	for i := range updates {
-		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&updates[i])
-		if err != nil {
-			return nil, fmt.Errorf("podSetUpdates: %w", err)
-		}
-		list = append(list, u)
-	}
-	return list, nil
 }

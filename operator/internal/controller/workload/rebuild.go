@@ -55,10 +55,10 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 		return
 	}
 	sent := wl.Status.NominatedClusterNames
-	if s.mk == "" && s.check().State == kueue.CheckStateReady {
-		sent = dispatch.Nominated
+	if chosen := s.chosen(); chosen != "" {
+		sent, since = []string{chosen}, s.check().LastTransitionTime.Time
 	}
-	if !dispatch.Current(reserved) || r.now().Sub(since) > r.ledger.TTL {
+	if since.Before(reserved) || r.now().Sub(since) > r.ledger.TTL {
 		return
 	}
 	for _, c := range sent {

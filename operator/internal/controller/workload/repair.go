@@ -28,7 +28,7 @@ func (r *Reconciler) repair(ctx context.Context, s *subject) (reconcile.Result, 
 	}
 	message := "the eviction could not complete without a nomination: the remote copy is gone"
 	if !gate.OthersReady(s.wl, s.mk) {
-		return result, r.applyChecks(ctx, s, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message})
+		return result, r.writeChecks(ctx, s, gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: message})
 	}
 	if len(s.wl.Status.NominatedClusterNames) > 0 {
 		return r.widenIfDue(ctx, s)

@@ -63,11 +63,18 @@ func (r *Reconciler) placed(s *subject) string {
 	if s.wl.Status.ClusterName != nil {
 		return *s.wl.Status.ClusterName
 	}
-	d, err := gate.DecodeDispatch(s.wl.Annotations)
-	if s.mk != "" || !gate.IsAdmitted(s.wl) || err != nil || len(d.Nominated) != 1 {
+	if !gate.IsAdmitted(s.wl) {
 		return ""
 	}
-	return d.Nominated[0]
+	return s.chosen()
+}
+
+// chosen is where a workload without MultiKueue was sent; empty = nowhere yet.
+func (s *subject) chosen() string {
+	if s.mk != "" || len(s.own) == 0 || s.check().State != kueue.CheckStateReady {
+		return ""
+	}
+	return gate.Chosen(s.check().Message)
 }
 
 // over: the workload holds nothing any longer. Waiting workloads are woken if

@@ -50,12 +50,13 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	if d.State == gate.Retry {
 		return r.yield(ctx, s, d, dispatch)
 	}
-	if d.State == gate.Ready && s.mk == "" {
+	// With MultiKueue a nomination does that.
+	if d.State == gate.Ready && s.mk == "" && dispatch.Waited() {
 		if _, err := r.annotate(ctx, s.wl, dispatch.Begin(d.Order[:1], d.Message, r.now())); err != nil {
 			return err
 		}
 	}
-	if err := r.applyChecks(ctx, s, d); err != nil {
+	if err := r.writeChecks(ctx, s, d); err != nil {
 		return err
 	}
 	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
@@ -69,54 +70,49 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	return nil
 }
 
-// applyChecks writes our entries by server-side apply, with the resourceVersion
-// that was decided upon: a conflict means that the decision is out of date. The
-// apply takes their fields over from Kueue, which set them up. Entries of ours
-// that it leaves out would vanish, so that they are written together.
-func (r *Reconciler) applyChecks(ctx context.Context, s *subject, d gate.Decision) error {
-	next := map[*kueue.AdmissionCheckState]kueue.AdmissionCheckState{}
-	var entries []any
+// operation of a JSON patch, RFC 6902.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// writeChecks writes the fields of our entries that are ours, and nothing else, at
+// the resourceVersion that was decided upon: a conflict means that the decision is
+// out of date. A patch costs the apiserver a fraction of what an apply does.
+func (r *Reconciler) writeChecks(ctx context.Context, s *subject, d gate.Decision) error {
+	patch := []operation{{"replace", "/metadata/resourceVersion", s.wl.ResourceVersion}}
 	for _, name := range s.own {
-		current := gate.FindCheck(s.wl, name)
-		entry := *current
-		if string(current.State) != string(d.State) {
-			entry.LastTransitionTime = metav1.NewTime(r.now())
+		i := slices.IndexFunc(s.wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
+		entry, at := s.wl.Status.AdmissionChecks[i], fmt.Sprintf("/status/admissionChecks/%d/", i)
+		if string(entry.State) != string(d.State) {
+			patch = append(patch, operation{"add", at + "state", d.State}, operation{"add", at + "lastTransitionTime", metav1.NewTime(r.now())})
 		}
-		entry.State, entry.Message = kueue.CheckState(d.State), d.Message
-		entry.PodSetUpdates = nil
-		if d.State == gate.Ready {
-			entry.PodSetUpdates = s.updates
+		patch = append(patch, operation{"add", at + "message", d.Message})
+		switch {
+		case d.State == gate.Ready && len(s.updates) > 0:
+			patch = append(patch, operation{"add", at + "podSetUpdates", s.updates})
+		case len(entry.PodSetUpdates) > 0:
+			patch = append(patch, operation{Op: "remove", Path: at + "podSetUpdates"})
 		}
-		fields, err := applied(entry)
-		if err != nil {
-			return err
-		}
-		next[current], entries = entry, append(entries, fields)
 	}
-	u := bare(s.wl, s.wl.ResourceVersion)
-	u.Object["status"] = map[string]any{"admissionChecks": entries}
-	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), checkOwner, client.ForceOwnership); err != nil {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	next := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: s.wl.Namespace, Name: s.wl.Name}}
+	if err := r.client.Status().Patch(ctx, next, client.RawPatch(types.JSONPatchType, text), checkOwner); err != nil {
 		return fmt.Errorf("write check %s: %w", strings.Join(s.own, ", "), err)
 	}
-	s.wl.ResourceVersion = u.GetResourceVersion()
-	for current, entry := range next {
-		*current = entry
-	}
+	r.wrote(s.wl, next)
+	s.wl.Status.AdmissionChecks = next.Status.AdmissionChecks
 	return nil
 }
 
-// applied are the fields of an entry that are ours.
-func applied(entry kueue.AdmissionCheckState) (map[string]any, error) {
-	fields := map[string]any{
-		"name": string(entry.Name), "state": string(entry.State), "message": entry.Message,
-		"lastTransitionTime": entry.LastTransitionTime.UTC().Format(time.RFC3339),
-	}
-	if len(entry.PodSetUpdates) == 0 {
-		return fields, nil
-	}
-	updates, err := unstructuredUpdates(entry.PodSetUpdates)
-	fields["podSetUpdates"] = updates
-	return fields, err
+// wrote a workload, whose state in the cache is out of date until it shows that.
+func (r *Reconciler) wrote(wl *kueue.Workload, now client.Object) {
+	wl.ResourceVersion = now.GetResourceVersion()
+	r.tracks.writes(wl.UID, wl.ResourceVersion, r.now())
 }
 
 // bare workload: what an apply needs to find it.
@@ -143,8 +139,8 @@ func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Di
 	if err := r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
 		return nil, fmt.Errorf("write annotation %s: %w", v1alpha1.DispatchAnnotation, err)
 	}
-	wl.ResourceVersion, wl.Annotations = u.GetResourceVersion(), u.GetAnnotations()
-	r.tracks.writes(wl.UID, d.Attempt, r.now())
+	wl.Annotations = u.GetAnnotations()
+	r.wrote(wl, u)
 	return u, nil
 }
 
@@ -184,6 +180,7 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("nominate: %w", err)
 	}
+	r.wrote(s.wl, u)
 	added := slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(s.wl.Status.NominatedClusterNames, c) })
 	r.metrics.nominated(added, reason)
 	r.event(s.wl, false, reason, gate.Truncate(fmt.Sprintf("%v: %s", clusters, message)))

@@ -83,8 +83,10 @@ func (r *Reconciler) setActive(ctx context.Context, wl *kueue.Workload, active b
 	if err != nil {
 		return err
 	}
-	if err := r.client.Patch(ctx, bare(wl, ""), client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
+	u := bare(wl, "")
+	if err := r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
 		return fmt.Errorf("set spec.active to %t: %w", active, err)
 	}
+	r.wrote(wl, u)
 	return nil
 }
