@@ -156,6 +156,16 @@ func TestExportersDieAndNothingIsEvicted(t *testing.T) {
 	stillRuns(ctx, t, "survivor", blind)
 }
 
+// ownedConfig tells when the garbage collector is through with the gate.
+const ownedConfig = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: MultiKueueConfig
+metadata:
+  name: owned
+  ownerReferences: [{apiVersion: plimsoll.dev/v1alpha1, kind: PlacementGate, name: gpu, uid: %s}]
+spec: {clusters: [cluster1]}
+`
+
 func TestGateDeletedWhileItsJobsRun(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "gated", Model: fleet.H100, GPUs: 1})
@@ -164,8 +174,33 @@ func TestGateDeletedWhileItsJobsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const uids = `jsonpath={.metadata.uid}{range .items[*]}{.metadata.uid} {end}`
+	get := func(args ...string) string {
+		out, err := lab.Hub.Kubectl(ctx, "", append(append([]string{"get"}, args...), "-o", uids)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	config, clusters := get("multikueueconfig/plimsoll-gpu"), get("multikueueclusters")
+	if err := lab.Hub.Apply(ctx, fmt.Sprintf(ownedConfig, get("placementgate/gpu"))); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := lab.Hub.Kubectl(ctx, "", "delete", "placementgate", "gpu"); err != nil {
 		t.Fatal(err)
+	}
+	await(ctx, t, "all that the gate owns to be collected", func(ctx context.Context) error {
+		out, err := lab.Hub.Kubectl(ctx, "", "get", "multikueueconfig", "owned", "--ignore-not-found", "-o", "name")
+		if err == nil && out != "" {
+			err = fmt.Errorf("%s is there", out)
+		}
+		return err
+	})
+	if got := get("multikueueconfig/plimsoll-gpu"); got != config {
+		t.Fatalf("the MultiKueueConfig went with the gate: %s is %s now", config, got)
+	}
+	if got := get("multikueueclusters"); got != clusters {
+		t.Fatalf("MultiKueueClusters went with the gate: %s are %s now", clusters, got)
 	}
 	await(ctx, t, "the admission check to say that its gate is gone", func(ctx context.Context) error {
 		out, err := lab.Hub.Kubectl(ctx, "", "get", "admissioncheck", "plimsoll", "-o", `jsonpath={.status.conditions[?(@.type=="Active")].status}`)
