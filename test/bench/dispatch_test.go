@@ -18,7 +18,7 @@ import (
 
 const (
 	dispatchJobs  = 200
-	dispatchLimit = 100 * time.Second // of one dispatcher: jobs that can't start never end
+	dispatchLimit = 4 * time.Minute // of one dispatcher: jobs that can't start never end
 )
 
 // dispatchers to compare; plain ones serve a queue that no gate stands before.
@@ -46,8 +46,8 @@ spec:
   parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: bench}
 `
 
-// TestDispatch prints what becomes of jobs of all sizes that come a little faster
-// than the fleet's 44 devices can serve.
+// TestDispatch prints what becomes of jobs of all sizes, 10 to 30 s long, all there
+// at once: the fleet's 44 devices could serve them in five minutes.
 func TestDispatch(t *testing.T) {
 	lab := boot(t, "")
 	fmt.Printf("%d jobs, %s each: %14s  %10s  %8s  %8s  %14s  %s\n", dispatchJobs, dispatchLimit,
@@ -100,7 +100,7 @@ func dispatch(t *testing.T, lab *fleet.Fleet, prefix string) result {
 	names := make([]string, dispatchJobs)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%d", prefix, i)
-		j := fleet.Job{Name: names[i], Model: fleet.H100, GPUs: []int{1, 1, 2, 4, 8}[random.IntN(5)], Duration: time.Duration(2+random.IntN(6)) * time.Second}
+		j := fleet.Job{Name: names[i], Model: fleet.H100, GPUs: []int{1, 1, 2, 4, 8}[random.IntN(5)], Duration: time.Duration(10+random.IntN(21)) * time.Second}
 		if err := lab.Submit(ctx, j); err != nil {
 			t.Fatal(err)
 		}
