@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -47,16 +48,8 @@ func (a *asker) Start(ctx context.Context) error {
 		}
 	})
 	defer a.end()
-	ticker := time.NewTicker(tidyEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			a.tidy()
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { a.tidy() }, tidyEvery)
+	return nil
 }
 
 func (a *asker) serveBy(serve func(workqueue.TypedInterface[shape])) {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
 const (
 	wakeTick = 250 * time.Millisecond
-	// wakeGap is the least time between two rounds of one gate.
+	// wakeGap is the least time between two rounds of one gate, and the shortest period.
 	wakeGap = time.Second
 	// settleGap is the time between two rounds while the samples are about to show
 	// what has just changed.
@@ -42,8 +43,8 @@ type waiters struct {
 type waiter struct {
 	shape shape
 	since time.Time
-	// due to be woken by answers about its shape that are newer than first, and once
-	// more by those that are newer than due; zero = not.
+	// due to be woken by answers about its shape that are newer than first, until they
+	// are newer than due; zero = not.
 	first, due time.Time
 }
 
@@ -145,23 +146,13 @@ func (w *waiters) dirty(gateName string) {
 func (w *waiters) settling(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := w.now().Add(d); at.After(w.settled) {
-		w.settled = at
-	}
+	w.settled = w.now().Add(d)
 }
 
 // Start wakes until the context ends. It runs on the leader.
 func (w *waiters) Start(ctx context.Context) error {
-	ticker := time.NewTicker(wakeTick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			w.wake()
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { w.wake() }, wakeTick)
+	return nil
 }
 
 // wake the workloads of every gate that is due.
@@ -197,7 +188,7 @@ func (w *waiters) gap(name string, l *line) time.Duration {
 	}
 	switch {
 	case w.marked[name]:
-		return min(period, wakeGap)
+		return wakeGap
 	case l.last.Before(w.settled):
 		return min(period, settleGap)
 	}
@@ -229,8 +220,7 @@ func (w *waiters) renewed(s shape, newer time.Time) {
 		if waiter.due.IsZero() || newer.Before(waiter.first) {
 			continue
 		}
-		waiter.first = waiter.due // that round is still owed
-		if !waiter.due.After(newer) {
+		if !waiter.due.After(newer) { // else that round is still owed
 			waiter.first, waiter.due = time.Time{}, time.Time{}
 		}
 		w.add(key)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -119,13 +120,48 @@ func TestOnlyAnswersNewerThanTheCauseWake(t *testing.T) {
 	w.wake()
 	w.renewed(s, now.Add(-time.Millisecond))
 	w.park(s, key, now) // decided anew for another reason
+	w.renewed(s, now.Add(-time.Millisecond))
 	if woken != 0 {
 		t.Error("woken by answers that are older than the cause")
 	}
 	w.renewed(s, now)
+	w.park(s, key, now)
 	w.renewed(s, now)
 	if woken != 1 {
 		t.Errorf("woken %d times by the answers that are newer than the cause, want once", woken)
+	}
+}
+
+// A workload whose shape changed was decided on answers that nobody renewed for it.
+func TestAnotherShapeBeginsToWait(t *testing.T) {
+	w := newWaiters(gate.NewBoard(), func() time.Time { return noon })
+	var asked []shape
+	w.renew = func(s shape, _ time.Time) { asked = append(asked, s) }
+	before, after := shape{gate: "gpu", generation: 1}, shape{gate: "gpu", generation: 2}
+	for _, s := range []shape{before, before, after} {
+		w.park(s, types.NamespacedName{Name: "a"}, noon)
+	}
+	if diff := cmp.Diff([]shape{before, after}, asked, cmp.AllowUnexported(shape{})); diff != "" {
+		t.Errorf("shapes asked about (-want +got):\n%s", diff)
+	}
+}
+
+// What has just changed makes rounds more frequent, never less.
+func TestSettlingKeepsAShortPeriod(t *testing.T) {
+	now := noon
+	board := gate.NewBoard()
+	board.Put(gate.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: 1}})
+	w := newWaiters(board, func() time.Time { return now })
+	w.park(shape{gate: "gpu"}, types.NamespacedName{Name: "a"}, now)
+	rounds := 0
+	w.renew = func(shape, time.Time) { rounds++ }
+	w.settling(time.Minute)
+	for range 4 {
+		now = now.Add(time.Second)
+		w.wake()
+	}
+	if rounds != 4 {
+		t.Errorf("%d rounds in 4 s of a gate with a period of 1 s", rounds)
 	}
 }
 
