@@ -231,6 +231,15 @@ func TestSaysWhatIsPromised(t *testing.T) {
 	}
 }
 
+// Where a cluster lacks quota alone nobody asks for the best nodes.
+func TestOneThatOnlyLacksQuotaIsTheNearest(t *testing.T) {
+	nodes, quota := withQuota(cluster("c1", 0, 20, 0, 64), 64), withQuota(cluster("c2", 4, 32, 0, 64), 0)
+	d := Decide(remote(job("a", 8, 1)), []Candidate{withLargest(nodes, Number{}), withLargest(quota, Number{})}, Fleet{}, View{}, rules(), 1, t0)
+	if want := "no cluster has room for 1 pod of 8 " + h100 + ": best is c2, whose queue has quota for 0"; d.Message != want {
+		t.Errorf("got  %q\nwant %q", d.Message, want)
+	}
+}
+
 // Each workload that waits would write its status once a round.
 func TestMessageStandsWhileNothingChangesButTime(t *testing.T) {
 	stale := cluster("cluster2", 4, 32, 8, 64)

@@ -35,6 +35,17 @@ func TestDispatchRoundTrip(t *testing.T) {
 	}
 }
 
+// Whatever is kept of a time without a place ends with a place.
+func TestAPlaceEndsTheWait(t *testing.T) {
+	for name, d := range map[string]Dispatch{
+		"no room": {UnplacedSince: t0}, "no room before": {UnplacedSeconds: 1}, "it yielded": {Yields: 1}, "it sleeps": {SleepsUntil: t0},
+	} {
+		if !d.Waited() || d.Begin([]string{"cluster1"}, "room", t0).Waited() {
+			t.Errorf("%s: waited %t, and once it is placed %t", name, d.Waited(), d.Begin([]string{"cluster1"}, "room", t0).Waited())
+		}
+	}
+}
+
 func TestPhases(t *testing.T) {
 	widen := v1alpha1.Widen{AfterSeconds: 30}
 	once := Dispatch{NominatedAt: t0}
