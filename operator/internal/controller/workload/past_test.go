@@ -5,8 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -45,23 +43,5 @@ func TestMessagesOfOneReasonKeepTheirPace(t *testing.T) {
 	}
 	if !tracks.says("b", "NoRoom", time.Minute, noon) || !tracks.says("a", "NoRoom", time.Minute, noon.Add(2*time.Minute)) {
 		t.Error("another workload's, and in due time, are said")
-	}
-}
-
-// A nomination that nobody takes up holds devices for the time to live, not for ever.
-func TestDebitsOfANomination(t *testing.T) {
-	const ttl = 10 * time.Minute
-	sent := gate.Dispatch{NominatedAt: noon}
-	facts := gate.Facts{UID: "a"}
-	order, nominated := []string{"one", "two"}, []string{"one"}
-	for _, tc := range []struct {
-		after    time.Duration
-		reserved time.Time
-		want     int
-	}{{time.Minute, noon, 2}, {ttl + time.Second, noon, 1}, {ttl + time.Second, noon.Add(time.Second), 2}} {
-		got := debits(facts, []string{"one", "two", "full"}, order, over(nominated, sent, tc.reserved, noon.Add(tc.after-ttl)), noon)
-		if len(got) != tc.want || got[len(got)-1].Cluster != "two" {
-			t.Errorf("%s after the nomination to %v, with quota since %s: %+v, want %d entries", tc.after, nominated, tc.reserved, got, tc.want)
-		}
 	}
 }

@@ -1,0 +1,101 @@
+package workload
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// live workload of the operator's hub.
+func (r *Reconciler) of(t *testing.T, s *subject) *kueue.Workload {
+	t.Helper()
+	wl := &kueue.Workload{}
+	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(s.wl), wl); err != nil {
+		t.Fatal(err)
+	}
+	return wl
+}
+
+// A cache that lacks the last of what was written is told from one that shows it.
+func TestEveryWriteIsRemembered(t *testing.T) {
+	ctx, d := t.Context(), gate.Decision{State: gate.Pending, Message: "no cluster has room"}
+	for name, write := range map[string]func(*Reconciler, *subject) error{
+		"check":      func(r *Reconciler, s *subject) error { return r.writeChecks(ctx, s, d) },
+		"annotation": func(r *Reconciler, s *subject) error { _, err := r.annotate(ctx, s.wl, gate.Dispatch{}); return err },
+		"yield":      func(r *Reconciler, s *subject) error { return r.yield(ctx, s, d, gate.Dispatch{}) },
+		"nomination": func(r *Reconciler, s *subject) error {
+			return r.write(ctx, s, []string{"cluster1"}, &gate.Dispatch{}, "", "")
+		},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		r, s := b.operator(t, nominating(b.holder(b.clock.now())))
+		if err := write(r, s); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		seen := r.of(t, s)
+		if r.tracks.behind(seen, b.clock.now()) {
+			t.Errorf("%s: what shows it is not behind", name)
+		}
+		version, err := strconv.Atoi(seen.ResourceVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen.ResourceVersion = strconv.Itoa(version - 1)
+		if !r.tracks.behind(seen, b.clock.now()) {
+			t.Errorf("%s: what was there before it is behind", name)
+		}
+	}
+}
+
+// What is read too early would take back what the ledger holds.
+func TestALaggingCacheTakesNothingBack(t *testing.T) {
+	b := roomy()
+	now := b.clock.now()
+	r, s := b.operator(t, nominating(b.holder(now)))
+	s.usable = []string{"cluster1", "cluster2"}
+	early := *s
+	early.wl = s.wl.DeepCopy()
+	if err := r.write(t.Context(), s, []string{"cluster1"}, &gate.Dispatch{Attempt: 1, NominatedAt: now, Nominated: []string{"cluster1"}}, "Nominated", ""); err != nil {
+		t.Fatal(err)
+	}
+	b.ledger.Debit(entry(b.facts, "cluster1", now))
+	b.source.answers["floor("] = series("cluster2", 9.0)
+	result, err := r.gated(t.Context(), &early)
+	if result.RequeueAfter != staleAfter || err != nil {
+		t.Errorf("looks again after %s, %v", result.RequeueAfter, err)
+	}
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.Size()); diff != "" {
+		t.Errorf("devices held (-want +got):\n%s", diff)
+	}
+}
+
+// Numbers change with nearly every job: of many that wait not each says so each time.
+func TestMessagesOfManyKeepTheirPace(t *testing.T) {
+	for _, tc := range []struct {
+		waiting int32
+		after   time.Duration
+		want    string
+	}{{1, time.Second, "2 free"}, {6000, 59 * time.Second, "1 free"}, {6000, time.Minute, "2 free"}} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		r, s := b.operator(t, b.holder(b.clock.now()))
+		r.board.SetWaiting("gpu", gate.Queue{Workloads: tc.waiting, Since: b.clock.now()})
+		for _, message := range []string{"1 free", "2 free"} {
+			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message}
+			if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+				t.Fatal(err)
+			}
+			b.add(tc.after)
+		}
+		if got := r.of(t, s).Status.AdmissionChecks[0].Message; got != tc.want {
+			t.Errorf("one of %d that wait says %q %s after 1 free, want %q", tc.waiting, got, tc.after, tc.want)
+		}
+	}
+}
