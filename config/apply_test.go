@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -25,16 +26,7 @@ import (
 func TestManifestsOnAnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	env := &envtest.Environment{CRDDirectoryPaths: ocmCRDs(t), ErrorIfCRDPathMissing: true}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
-	hub, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, hub := serve(t, ocmCRDs(t)...)
 	runtimeClass := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}, Handler: "nvidia"}
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
@@ -46,6 +38,22 @@ func TestManifestsOnAnAPIServer(t *testing.T) {
 	admitted(ctx, t, hub, "exporter", "plimsoll-exporter")
 	admitted(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
 	allowed(ctx, t, hub)
+}
+
+// serve an apiserver with the CRDs of these folders.
+func serve(t *testing.T, crds ...string) (*rest.Config, client.Client) {
+	t.Helper()
+	env := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	hub, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, hub
 }
 
 // ocmCRDs are the folders of OCM's API that the add-on's objects need.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -71,16 +70,7 @@ status:
 func TestColumns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"crd"}, ErrorIfCRDPathMissing: true}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
-	hub, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, hub := serve(t, "crd")
 	then := time.Now().Add(-3*time.Hour - 10*time.Second).UTC().Format(time.RFC3339)
 	resources := metav1.APIResourceList{}
 	gomega.NewWithT(t).Eventually(func() error { // what was installed is served a moment later

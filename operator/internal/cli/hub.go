@@ -107,8 +107,8 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})
 		}
 		rules, known := gate.RulesOf(&g.Spec), e.Facts
-		known.PodSets = nil // room and age of samples are the operator's to tell
-		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, e.Dispatch.Attempt+1+gate.Evictions(wl), now)
+		known.PodSets = nil // room, age of samples and whom an attempt draws are the operator's to tell
+		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, 0, now)
 		for i := range e.Clusters {
 			placed[e.Clusters[i].Cluster] = true
 			if e.Clusters[i].Out == gate.OutNone {
