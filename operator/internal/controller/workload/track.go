@@ -42,7 +42,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 // runningSince is when the pods of a workload that was admitted then were all ready.
 func runningSince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
 	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted.Truncate(time.Second)) {
+	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted) {
 		return time.Time{}, false
 	}
 	return c.LastTransitionTime.Time, true
