@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -37,6 +38,30 @@ func TestDebitsOfANomination(t *testing.T) {
 		r.reserve(t.Context(), s, b.gate, b.facts, 1, func(gate.Decision) []string { return []string{"cluster1", "cluster2", "full"} })
 		if diff := cmp.Diff(tc.want, b.ledger.Size()); diff != "" {
 			t.Errorf("widening a nomination %s: devices held (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Another cluster than the one that it was, or was about to be, sent to would be one
+// copy more; an attempt that an eviction ended binds nobody.
+func TestWhereAWorkloadWasSent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*kueue.Workload)
+		want   []string
+	}{
+		"nominated to another than the annotation says": {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster2"} }, []string{"cluster2"}},
+		"we stopped after the annotation":               {func(*kueue.Workload) {}, []string{"cluster1"}},
+		"it got its quota after the annotation": {func(wl *kueue.Workload) {
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))
+		}, nil},
+		"it is being evicted": {func(wl *kueue.Workload) {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
+		}, nil},
+	} {
+		wl := newBench(v1alpha1.PlacementGateSpec{}).holder(noon)
+		tc.change(dispatched(wl, gate.Dispatch{}.Begin([]string{"cluster1"}, "", noon)))
+		if diff := cmp.Diff(tc.want, sentTo(&subject{wl: wl})); diff != "" {
+			t.Errorf("%s: sent to (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -29,16 +29,26 @@ func TestRebuiltLedger(t *testing.T) {
 			return wl
 		}
 	}
+	runs := func(ago time.Duration) func(*bench) *kueue.Workload {
+		return func(b *bench) *kueue.Workload {
+			wl := ready(ago, kueue.CheckStateReady)(b)
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(b.clock.now().Add(-ago))})
+			return wl
+		}
+	}
 	for name, tc := range map[string]struct {
 		found func(*bench) *kueue.Workload
 		want  map[string]int64
 	}{
-		"nominated":                             {sent(minute, 2*minute), map[string]int64{"cluster1": held}},
-		"nominated before it got its quota":     {sent(2*minute, minute), map[string]int64{}},
-		"nominated too long ago":                {sent(61*minute, 62*minute), map[string]int64{}},
-		"decided, without MultiKueue":           {ready(minute, kueue.CheckStateReady), map[string]int64{"cluster2": held}},
-		"decided too long ago":                  {ready(61*minute, kueue.CheckStateReady), map[string]int64{}},
-		"decided once, and the check was reset": {ready(minute, kueue.CheckStatePending), map[string]int64{}},
+		"nominated":                                 {sent(minute, 2*minute), map[string]int64{"cluster1": held}},
+		"nominated before it got its quota":         {sent(2*minute, minute), map[string]int64{}},
+		"nominated too long ago":                    {sent(61*minute, 62*minute), map[string]int64{}},
+		"decided, without MultiKueue":               {ready(minute, kueue.CheckStateReady), map[string]int64{"cluster2": held}},
+		"decided too long ago":                      {ready(61*minute, kueue.CheckStateReady), map[string]int64{}},
+		"decided once, and the check was reset":     {ready(minute, kueue.CheckStatePending), map[string]int64{}},
+		"admitted":                                  {runs(minute), map[string]int64{"cluster2": held}},
+		"admitted so long ago that samples show it": {runs(61 * minute), map[string]int64{}},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		r, s := b.operator(t, tc.found(b))

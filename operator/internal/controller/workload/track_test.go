@@ -5,18 +5,27 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
+func condition(wl *kueue.Workload, kind string, at time.Time) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+}
+
+// decided for cluster1, without MultiKueue.
+func decided(wl *kueue.Workload, at time.Time) *kueue.Workload {
+	wl.Status.AdmissionChecks[0] = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateReady,
+		Message: "cluster1 can take it: room for 1 such pod there", LastTransitionTime: metav1.NewTime(at)}
+	return wl
+}
+
 // Devices stay promised until samples must show them: from when the workload was
 // admitted and, where Kueue tells that its pods run, hardly longer.
 func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 	const settle = time.Minute
-	condition := func(wl *kueue.Workload, kind string, at time.Time) {
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
-	}
 	for name, tc := range map[string]struct {
 		change func(wl *kueue.Workload, now time.Time)
 		at     time.Duration // of the sample, after now
@@ -37,15 +46,52 @@ func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		b.ledger.Settle = settle
 		now := b.clock.now()
-		wl := b.holder(now)
-		wl.Status.AdmissionChecks[0] = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateReady,
-			Message: "cluster1 can take it: room for 1 such pod there", LastTransitionTime: metav1.NewTime(now)}
+		wl := decided(b.holder(now), now)
 		tc.change(wl, now)
 		r, s := b.operator(t, wl)
 		b.ledger.Debit(entry(b.facts, "cluster1", now))
 		r.track(t.Context(), s)
 		if got := b.ledger.View().Devices("cluster1", now.Add(tc.at), "other", b.facts.PodSets[0]); got != tc.want {
 			t.Errorf("%s: %d devices promised beside a sample of %s later, want %d", name, got, tc.at, tc.want)
+		}
+	}
+}
+
+// What a workload held others may have: its devices count as free in ranking, and who
+// waits is woken.
+func TestWhatEndsIsGivenBack(t *testing.T) {
+	for name, end := range map[string]func(*kueue.Workload){
+		"it is finished":    func(wl *kueue.Workload) { condition(wl, kueue.WorkloadFinished, noon) },
+		"its quota is gone": func(wl *kueue.Workload) { wl.Status.Admission = nil },
+		"its quota went and came between two looks": func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
+		},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
+		b.ledger.Settle = time.Minute
+		wl := decided(b.holder(noon), noon)
+		condition(wl, kueue.WorkloadAdmitted, noon)
+		r, s := b.operator(t, wl)
+		r.track(t.Context(), s)
+		if got := b.ledger.Size()["cluster1"]; got != 2 {
+			t.Fatalf("%d devices held on cluster1, want 2", got)
+		}
+		rounds := 0
+		b.add(time.Minute)
+		r.waiting.park(shape{gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
+		r.waiting.renew = func(shape, time.Time) { rounds++ }
+		end(s.wl)
+		r.track(t.Context(), s)
+		if got := b.ledger.View().Credited("cluster1", noon, b.facts.PodSets[0]); len(b.ledger.Size()) != 0 || got != 2 {
+			t.Errorf("%s: held are %v, %d devices came free, want none and 2", name, b.ledger.Size(), got)
+		}
+		for _, after := range []time.Duration{wakeGap, settleGap} {
+			b.add(after)
+			r.waiting.wake()
+		}
+		if rounds != 2 {
+			t.Errorf("%s: %d rounds, want one at once and another while samples come to show it", name, rounds)
 		}
 	}
 }

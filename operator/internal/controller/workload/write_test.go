@@ -13,8 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// live workload of the operator's hub.
-func (r *Reconciler) of(t *testing.T, s *subject) *kueue.Workload {
+// live state of a workload on the operator's hub.
+func live(t *testing.T, r *Reconciler, s *subject) *kueue.Workload {
 	t.Helper()
 	wl := &kueue.Workload{}
 	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(s.wl), wl); err != nil {
@@ -40,7 +40,7 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		seen := r.of(t, s)
+		seen := live(t, r, s)
 		if r.tracks.behind(seen, b.clock.now()) {
 			t.Errorf("%s: what shows it is not behind", name)
 		}
@@ -94,7 +94,7 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 			}
 			b.add(tc.after)
 		}
-		if got := r.of(t, s).Status.AdmissionChecks[0].Message; got != tc.want {
+		if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != tc.want {
 			t.Errorf("one of %d that wait says %q %s after 1 free, want %q", tc.waiting, got, tc.after, tc.want)
 		}
 	}
