@@ -103,7 +103,7 @@ type bench struct {
 }
 
 func newBench(spec v1alpha1.PlacementGateSpec) *bench {
-	c := &clock{time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	c := &clock{time: noon}
 	b := &bench{source: &recorded{answers: map[string]query.Answer{}, clock: c}, clock: c}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)

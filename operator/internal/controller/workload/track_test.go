@@ -26,32 +26,31 @@ func decided(wl *kueue.Workload, at time.Time) *kueue.Workload {
 // admitted and, where Kueue tells that its pods run, hardly longer.
 func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 	const settle = time.Minute
+	ago, soon := noon.Add(-time.Hour), noon.Add(time.Second)
 	for name, tc := range map[string]struct {
-		change func(wl *kueue.Workload, now time.Time)
-		at     time.Duration // of the sample, after now
-		want   int64
+		admitted, podsReady time.Time // zero = not
+		at                  time.Duration
+		want                int64
 	}{
-		"decided":     {func(*kueue.Workload, time.Time) {}, 2 * settle, 2},
-		"admitted":    {func(wl *kueue.Workload, now time.Time) { condition(wl, kueue.WorkloadAdmitted, now) }, settle / 2, 2},
-		"a while ago": {func(wl *kueue.Workload, now time.Time) { condition(wl, kueue.WorkloadAdmitted, now) }, 2 * settle, 0},
-		"its pods run": {func(wl *kueue.Workload, now time.Time) {
-			condition(wl, kueue.WorkloadAdmitted, now)
-			condition(wl, kueue.WorkloadPodsReady, now.Add(time.Second))
-		}, settle / 2, 0},
-		"the pods of its last run were ready": {func(wl *kueue.Workload, now time.Time) {
-			condition(wl, kueue.WorkloadAdmitted, now)
-			condition(wl, kueue.WorkloadPodsReady, now.Add(-time.Hour))
-		}, settle / 2, 2},
+		"decided":                             {time.Time{}, time.Time{}, 2 * settle, 2},
+		"admitted":                            {noon, time.Time{}, settle / 2, 2},
+		"admitted a while ago":                {noon, time.Time{}, 2 * settle, 0},
+		"its pods run":                        {noon, soon, settle / 2, 0},
+		"the pods of its last run were ready": {noon, ago, settle / 2, 2},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		b.ledger.Settle = settle
-		now := b.clock.now()
-		wl := decided(b.holder(now), now)
-		tc.change(wl, now)
+		wl := decided(b.holder(noon), noon)
+		if !tc.admitted.IsZero() {
+			condition(wl, kueue.WorkloadAdmitted, tc.admitted)
+		}
+		if !tc.podsReady.IsZero() {
+			condition(wl, kueue.WorkloadPodsReady, tc.podsReady)
+		}
 		r, s := b.operator(t, wl)
-		b.ledger.Debit(entry(b.facts, "cluster1", now))
+		b.ledger.Debit(entry(b.facts, "cluster1", noon))
 		r.track(t.Context(), s)
-		if got := b.ledger.View().Devices("cluster1", now.Add(tc.at), "other", b.facts.PodSets[0]); got != tc.want {
+		if got := b.ledger.View().Devices("cluster1", noon.Add(tc.at), "other", b.facts.PodSets[0]); got != tc.want {
 			t.Errorf("%s: %d devices promised beside a sample of %s later, want %d", name, got, tc.at, tc.want)
 		}
 	}

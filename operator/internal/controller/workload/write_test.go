@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -97,5 +98,34 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 		if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != tc.want {
 			t.Errorf("one of %d that wait says %q %s after 1 free, want %q", tc.waiting, got, tc.after, tc.want)
 		}
+	}
+}
+
+// Kueue resets the check of a workload that it evicts, and leaves what is not its own.
+func TestACheckThatWaitsPinsNothing(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	wl := b.holder(b.clock.now())
+	wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{"cluster": "cluster1"}}}
+	r, s := b.operator(t, wl)
+	if err := r.writeChecks(t.Context(), s, gate.Decision{State: gate.Pending, Message: "no cluster has room"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := live(t, r, s).Status.AdmissionChecks[0]; got.PodSetUpdates != nil || got.Message != "no cluster has room" {
+		t.Errorf("written: %+v", got)
+	}
+}
+
+// A check is written on what was decided upon, not over what Kueue did meanwhile.
+func TestAWriteOverwritesNothingThatIsNewer(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	r, s := b.operator(t, b.holder(b.clock.now()))
+	evicted := live(t, r, s)
+	evicted.Status.Admission = nil
+	if err := r.client.Status().Update(t.Context(), evicted); err != nil {
+		t.Fatal(err)
+	}
+	err := r.writeChecks(t.Context(), s, gate.Decision{State: gate.Ready, Message: "cluster1 can take it"})
+	if got := live(t, r, s).Status.AdmissionChecks[0]; !apierrors.IsConflict(err) || got.State != kueue.CheckStatePending {
+		t.Errorf("%v; the check of a workload without quota is %s", err, got.State)
 	}
 }
