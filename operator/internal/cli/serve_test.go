@@ -233,6 +233,7 @@ func decided() gate.Explanation {
 	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
 	ledger := gate.NewLedger(time.Second, time.Hour)
 	ledger.Debit(gate.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []gate.PodSet{set}, Debited: now.Add(-40 * time.Second)})
+	ledger.Credit(gate.Credit{Cluster: "cluster1", PodSets: []gate.PodSet{set}, Finished: now.Add(-time.Second)})
 	candidates[2].Conditions = []gate.Condition{{Name: "power", Number: gate.Known(0)}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}

@@ -22,13 +22,14 @@ func (r *workloadReport) writer(a *app, wide bool) func(io.Writer) {
 		line(w)
 		columns := []string{"CLUSTER", "STANDING", "ROOM", "SCORES", "WHY"}
 		if wide {
-			columns = []string{"CLUSTER", "STANDING", "ROOM", "FIT", "PROMISED", "NET", "SAMPLES", "SCORES", "WHY"}
+			columns = []string{"CLUSTER", "STANDING", "ROOM", "FIT", "PROMISED", "CREDITED", "NET", "SAMPLES", "CONDITIONS", "SCORES", "WHY"}
 		}
 		line(w, columns...)
 		for _, c := range r.ordered() {
 			cells := []string{c.Cluster, r.standing(c), number(c.Room)}
 			if wide {
-				cells = append(cells, number(c.Fit), r.known(c, fmt.Sprint(c.Promised)), r.known(c, fmt.Sprintf("%g", c.Net)), age(c.Age))
+				cells = append(cells, number(c.Fit), r.known(c, fmt.Sprint(c.Promised)), r.known(c, fmt.Sprint(c.Credited)), r.known(c, fmt.Sprintf("%g", c.Net)),
+					age(c.Age), r.conditions(c))
 			}
 			line(w, append(cells, scoresText(c.Scores, a.now(), wide), c.Why)...)
 		}
@@ -173,6 +174,18 @@ func age(seconds float64) string {
 		return "?"
 	}
 	return short(time.Duration(seconds*float64(time.Second))) + " old"
+}
+
+// conditions are the answers to the gate's conditions; 0 and ? don't satisfy one.
+func (r *workloadReport) conditions(c gate.ClusterExplanation) string {
+	if r.From == fromObjects {
+		return "?"
+	}
+	var out []string
+	for _, condition := range c.Conditions {
+		out = append(out, condition.Name+"="+number(condition.Number))
+	}
+	return cmp.Or(strings.Join(out, " "), "-")
 }
 
 // scoresText is policy/score=value of each with its age, marked where it has expired
