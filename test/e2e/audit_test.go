@@ -28,7 +28,7 @@ func audited() error {
 		return fmt.Errorf("the audit log %s shows no write of the operator", lab.AuditLog())
 	}
 	bad := append(log.Forbidden(audit.Rules{User: fleet.OperatorUser, Own: ofOurs, MultiKueue: ofMultiKueue}), log.Moves()...)
-	fmt.Printf("audit: %d workloads, %d writes of the operator, %d refused, %d forbidden\n",
+	fmt.Printf("audit: %d workloads, %d writes of the operator, refused by status: %v, %d forbidden\n",
 		log.Workloads(), log.Writes[fleet.OperatorUser], log.Refused[fleet.OperatorUser], len(bad))
 	if len(bad) > 0 {
 		return fmt.Errorf("writes that Kueue's state forbids:\n%s", strings.Join(bad, "\n"))

@@ -77,9 +77,7 @@ func (h *hub) multiKueue(ctx context.Context) {
 func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
-	if wl.Status.ClusterName != nil {
-		e.Cluster = *wl.Status.ClusterName
-	}
+	e.Cluster = gate.Placed(wl, h.stand.Own, h.stand.MultiKueue)
 	var err error
 	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
 		e.Problem = err.Error()

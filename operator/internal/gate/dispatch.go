@@ -13,9 +13,10 @@ import (
 const MaxNominated = 20
 
 // Dispatch is what must outlive an eviction, which clears Kueue's own record.
-// It stands in the annotation plimsoll.dev/dispatch, written before a nomination.
+// It stands in the annotation plimsoll.dev/dispatch, written before a nomination and
+// when time without a place starts or stops to count.
 type Dispatch struct {
-	// Attempt counts nominations from scratch, and seeds the draw.
+	// Attempt counts nominations from scratch, and seeds the draw with the evictions.
 	Attempt int `json:"attempt"`
 	// NominatedAt is when the current attempt was nominated first.
 	NominatedAt time.Time `json:"nominatedAt,omitzero"`
@@ -67,11 +68,6 @@ func (d Dispatch) Begin(clusters []string, reason string, now time.Time) Dispatc
 	d.Nominated, d.Reason = slices.Clone(clusters), reason
 	d.Ever = union(d.Ever, clusters)
 	return d
-}
-
-// Waited says whether anything is kept of a time without a place.
-func (d Dispatch) Waited() bool {
-	return !d.UnplacedSince.IsZero() || d.UnplacedSeconds > 0 || d.Yields > 0 || !d.SleepsUntil.IsZero()
 }
 
 // Widen the current attempt to these clusters.

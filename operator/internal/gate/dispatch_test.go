@@ -40,8 +40,9 @@ func TestAPlaceEndsTheWait(t *testing.T) {
 	for name, d := range map[string]Dispatch{
 		"no room": {UnplacedSince: t0}, "no room before": {UnplacedSeconds: 1}, "it yielded": {Yields: 1}, "it sleeps": {SleepsUntil: t0},
 	} {
-		if !d.Waited() || d.Begin([]string{"cluster1"}, "room", t0).Waited() {
-			t.Errorf("%s: waited %t, and once it is placed %t", name, d.Waited(), d.Begin([]string{"cluster1"}, "room", t0).Waited())
+		want := Dispatch{}.Begin([]string{"cluster1"}, "room", t0)
+		if diff := cmp.Diff(want, d.Begin([]string{"cluster1"}, "room", t0)); diff != "" {
+			t.Errorf("%s: what is left of it (-want +got):\n%s", name, diff)
 		}
 	}
 }

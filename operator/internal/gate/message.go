@@ -39,16 +39,6 @@ func Truncate(s string) string {
 	return s
 }
 
-// Chosen is the cluster that the message of a Ready check names; empty = none. Without
-// MultiKueue nothing else on the workload tells.
-func Chosen(message string) string {
-	cluster, rest, _ := strings.Cut(message, " ")
-	if strings.HasPrefix(rest, "can take it") || strings.HasPrefix(rest, "may take it") {
-		return cluster
-	}
-	return ""
-}
-
 func placeable(d Decision) string {
 	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
 	if best.Blind {

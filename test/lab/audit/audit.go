@@ -60,8 +60,8 @@ func (e *event) version() uint64 {
 type Log struct {
 	// Writes accepted, by user.
 	Writes map[string]int
-	// Refused writes, by user: conflicts and denials.
-	Refused map[string]int
+	// Refused writes, by user and HTTP status: 409 are conflicts.
+	Refused map[string]map[int]int
 
 	byUID map[types.UID][]event
 }
@@ -69,7 +69,7 @@ type Log struct {
 // Read a log of one JSON event a line, as the apiserver writes it. A last line
 // that is not yet complete is left out.
 func Read(r io.Reader) (*Log, error) {
-	l := &Log{Writes: map[string]int{}, Refused: map[string]int{}, byUID: map[types.UID][]event{}}
+	l := &Log{Writes: map[string]int{}, Refused: map[string]map[int]int{}, byUID: map[types.UID][]event{}}
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -94,7 +94,10 @@ func (l *Log) add(e event) error {
 	case e.Object.Resource != "workloads":
 		return nil
 	case e.Response.Code >= 300:
-		l.Refused[e.User.Username]++
+		if l.Refused[e.User.Username] == nil {
+			l.Refused[e.User.Username] = map[int]int{}
+		}
+		l.Refused[e.User.Username][e.Response.Code]++
 		return nil
 	}
 	l.Writes[e.User.Username]++

@@ -25,7 +25,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		return nil, err
 	}
 	e := &gate.Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
-	e.Cluster = r.placed(s)
+	e.Cluster = s.placed()
 	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}

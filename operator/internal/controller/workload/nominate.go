@@ -129,6 +129,9 @@ func over(nominated []string, sent gate.Dispatch, reserved, then time.Time) []st
 // sentTo are the clusters that the workload is nominated to or, where we stopped
 // between the annotation and the nomination, was about to be.
 func sentTo(s *subject) []string {
+	if sent := s.sent(); sent != "" {
+		return []string{sent}
+	}
 	d, err := gate.DecodeDispatch(s.wl.Annotations)
 	reserved, _ := reservedAt(s.wl)
 	if len(s.wl.Status.NominatedClusterNames) > 0 || err != nil || !d.Current(reserved) || gate.IsEvicted(s.wl) {

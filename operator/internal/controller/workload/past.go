@@ -35,7 +35,8 @@ type past struct {
 	late int
 }
 
-// tracks are the workloads that hold, or held, quota.
+// tracks are the workloads there are, and what is remembered of those that hold, or
+// held, quota.
 type tracks struct {
 	mu   sync.Mutex
 	uids map[types.NamespacedName]types.UID
@@ -92,7 +93,10 @@ func (t *tracks) writes(uid types.UID, version string, now time.Time) {
 func (t *tracks) behind(seen metav1.Object, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.past(seen.GetUID())
+	p := t.of[seen.GetUID()]
+	if p == nil {
+		return false
+	}
 	older, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), p.version)
 	return err == nil && older < 0 && now.Sub(p.wrote) < lagAtMost
 }
@@ -124,20 +128,34 @@ func (t *tracks) see(uid types.UID, nominated []string) []string {
 
 // holds records since when a workload holds its quota, and says whether it lost
 // another since it was looked at last.
-func (t *tracks) holds(key types.NamespacedName, uid types.UID, reserved time.Time) bool {
+func (t *tracks) holds(uid types.UID, reserved time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.uids[key] = uid
 	p := t.past(uid)
 	lost := !p.reserved.IsZero() && !p.reserved.Equal(reserved)
 	p.reserved = reserved
 	return lost
 }
 
-func (t *tracks) uid(key types.NamespacedName) types.UID {
+// meet a workload, and return the uid of another that had its name; empty = none.
+func (t *tracks) meet(key types.NamespacedName, uid types.UID) types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.uids[key]
+	former := t.uids[key]
+	t.uids[key] = uid
+	if former == uid {
+		return ""
+	}
+	return former
+}
+
+// leave a workload that is gone, and return its uid.
+func (t *tracks) leave(key types.NamespacedName) types.UID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	uid := t.uids[key]
+	delete(t.uids, key)
+	return uid
 }
 
 // run records that a workload is on a cluster, and says whether that is news.
@@ -163,9 +181,9 @@ func (t *tracks) stop(uid types.UID) *gate.Entry {
 	return ran
 }
 
-func (t *tracks) forget(key types.NamespacedName) {
+// drop what is remembered of a workload.
+func (t *tracks) drop(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.of, t.uids[key])
-	delete(t.uids, key)
+	delete(t.of, uid)
 }

@@ -43,19 +43,20 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 		g.Spec = spec
 	}
 	reserved, _ := reservedAt(wl)
-	r.tracks.holds(s.key(), wl.UID, reserved)
+	r.tracks.meet(s.key(), wl.UID)
+	r.tracks.holds(wl.UID, reserved)
 	facts, since := r.facts(ctx, s, &g.Spec), dispatch.NominatedAt
 	if phase, _ := dispatch.Phase(g.Spec.Widen, r.now()); phase != gate.PhaseWait || !dispatch.WidenedAt.IsZero() {
 		r.tracks.late(wl.UID, dispatch.Attempt) // counted by the process before
 	}
-	if cluster := r.placed(s); cluster != "" {
+	if cluster := s.placed(); cluster != "" {
 		e := entry(facts, cluster, admittedAt(wl, s.mk, since))
 		r.tracks.run(wl.UID, e)
 		r.holds(e)
 		return
 	}
 	sent := wl.Status.NominatedClusterNames
-	if chosen := s.chosen(); chosen != "" {
+	if chosen := s.sent(); chosen != "" {
 		sent, since = []string{chosen}, s.check().LastTransitionTime.Time
 	}
 	if since.Before(reserved) || r.now().Sub(since) > r.ledger.TTL {

@@ -36,6 +36,10 @@ func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.w
 // check is the entry that we may write.
 func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.wl, s.own[0]) }
 
+func (s *subject) placed() string { return gate.Placed(s.wl, s.own, s.mk) }
+
+func (s *subject) sent() string { return gate.Sent(s.wl, s.own, s.mk) }
+
 // mismatch between the configuration that MultiKueue's check resolves to and the
 // one that the gate keeps; empty = none. The gate's would not protect what runs.
 func (s *subject) mismatch(g gate.Gate) string {

@@ -14,15 +14,19 @@ import (
 
 // track a workload in the ledger: admitted somewhere, or over.
 func (r *Reconciler) track(ctx context.Context, s *subject) {
+	if former := r.tracks.meet(s.key(), s.wl.UID); former != "" { // deleted and made again between two looks
+		r.over(former, s.key())
+		r.tracks.drop(former)
+	}
 	if !gate.HoldsQuota(s.wl) {
 		r.over(s.wl.UID, s.key())
 		return
 	}
 	// Kueue may give quota back and reserve it anew between two looks.
-	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.key(), s.wl.UID, reserved) {
+	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.wl.UID, reserved) {
 		r.over(s.wl.UID, s.key())
 	}
-	cluster := r.placed(s)
+	cluster := s.placed()
 	g, ok := r.gateOf(s)
 	if cluster == "" || len(s.own) == 0 || !ok {
 		return
@@ -57,26 +61,6 @@ func (r *Reconciler) holds(e gate.Entry) bool {
 	return r.ledger.Admitted(e.UID, e.Cluster, e.Debited)
 }
 
-// placed is the cluster that has the workload: the one that MultiKueue says or,
-// without MultiKueue, the one that was decided once Kueue has admitted it.
-func (r *Reconciler) placed(s *subject) string {
-	if s.wl.Status.ClusterName != nil {
-		return *s.wl.Status.ClusterName
-	}
-	if !gate.IsAdmitted(s.wl) {
-		return ""
-	}
-	return s.chosen()
-}
-
-// chosen is where a workload without MultiKueue was sent; empty = nowhere yet.
-func (s *subject) chosen() string {
-	if s.mk != "" || len(s.own) == 0 || s.check().State != kueue.CheckStateReady {
-		return ""
-	}
-	return gate.Chosen(s.check().Message)
-}
-
 // over: the workload holds nothing any longer. Waiting workloads are woken if
 // it held something.
 func (r *Reconciler) over(uid types.UID, key types.NamespacedName) {
@@ -93,8 +77,9 @@ func (r *Reconciler) over(uid types.UID, key types.NamespacedName) {
 }
 
 func (r *Reconciler) gone(key types.NamespacedName) {
-	r.over(r.tracks.uid(key), key)
-	r.tracks.forget(key)
+	uid := r.tracks.leave(key)
+	r.over(uid, key)
+	r.tracks.drop(uid)
 }
 
 func admittedAt(wl *kueue.Workload, check string, otherwise time.Time) time.Time {

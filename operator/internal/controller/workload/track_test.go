@@ -94,3 +94,42 @@ func TestWhatEndsIsGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// Of a workload that is gone nothing is kept, whether or not it held quota, and what
+// another of its name held others may have.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	wl := b.holder(noon)
+	wl.Status.Admission = nil
+	r, s := b.operator(t, wl)
+	for _, uid := range []types.UID{"queued", "held", "held by another since"} {
+		s.wl.UID = uid
+		r.track(t.Context(), s)
+		r.tracks.behind(s.wl, noon)
+		r.wrote(s.wl, s.wl)
+		if uid == "held" {
+			e := entry(b.facts, "cluster1", noon)
+			e.UID = string(uid)
+			b.ledger.Debit(e)
+		}
+	}
+	if held := b.ledger.Size(); len(held) != 0 {
+		t.Errorf("the former of the same name holds %v", held)
+	}
+	r.gone(s.key())
+	if len(r.tracks.of) != 0 || len(r.tracks.uids) != 0 {
+		t.Errorf("kept of what is gone: %v, %v", r.tracks.of, r.tracks.uids)
+	}
+	if r.tracks.behind(s.wl, noon); len(r.tracks.of) != 0 {
+		t.Error("a mere look is kept")
+	}
+}
+
+// A Ready workload that waits for another check is explained with its own cluster first.
+func TestWhatWasChosenStaysTheChoice(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	_, s := b.operator(t, decided(b.holder(noon), noon))
+	if got := sentTo(s); len(got) != 1 || got[0] != "cluster1" {
+		t.Errorf("kept are %v, want cluster1", got)
+	}
+}

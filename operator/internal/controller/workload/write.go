@@ -50,9 +50,9 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	if d.State == gate.Retry {
 		return r.yield(ctx, s, d, dispatch)
 	}
-	// With MultiKueue a nomination does that.
-	if d.State == gate.Ready && s.mk == "" && dispatch.Waited() {
-		if _, err := r.annotate(ctx, s.wl, dispatch.Begin(d.Order[:1], d.Message, r.now())); err != nil {
+	if d.State == gate.Ready && (s.mk == "" || !r.nominate) && dispatch.Encode() != (gate.Dispatch{}).Encode() {
+		// What is kept of the time without a place ends here; elsewhere our nomination ends it.
+		if _, err := r.annotate(ctx, s.wl, gate.Dispatch{}); err != nil {
 			return err
 		}
 	}
@@ -101,12 +101,24 @@ func (r *Reconciler) writeChecks(ctx context.Context, s *subject, d gate.Decisio
 		return err
 	}
 	next := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: s.wl.Namespace, Name: s.wl.Name}}
-	if err := r.client.Status().Patch(ctx, next, client.RawPatch(types.JSONPatchType, text), checkOwner); err != nil {
+	err = r.client.Status().Patch(ctx, next, client.RawPatch(types.JSONPatchType, text), checkOwner)
+	if apierrors.IsInvalid(err) && r.moved(ctx, s.wl) {
+		err = conflict(s.wl)
+	}
+	if err != nil {
 		return fmt.Errorf("write check %s: %w", strings.Join(s.own, ", "), err)
 	}
 	r.wrote(s.wl, next)
 	s.wl.Status.AdmissionChecks = next.Status.AdmissionChecks
 	return nil
+}
+
+// moved says whether the workload is no longer as it was decided upon. A patch of an
+// entry that is gone is refused before its version is looked at.
+func (r *Reconciler) moved(ctx context.Context, wl *kueue.Workload) bool {
+	now := bare(wl, "")
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(wl), now)
+	return apierrors.IsNotFound(err) || err == nil && now.GetResourceVersion() != wl.ResourceVersion
 }
 
 // wrote a workload, whose state in the cache is out of date until it shows that.
@@ -144,8 +156,10 @@ func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Di
 	return u, nil
 }
 
-// errMoved says that the workload is no longer as it was decided upon.
-var errMoved = errors.New("the workload changed since the decision")
+func conflict(wl *kueue.Workload) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, wl.Name,
+		errors.New("the workload changed since the decision"))
+}
 
 // write a nomination: the annotation first (nil = none), then the list of
 // clusters, on the state that the apiserver has now. A conflict drops it.
@@ -166,7 +180,7 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 		return fmt.Errorf("read workload: %w", err)
 	}
 	if !gate.MayNominate(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
-		return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, s.wl.Name, errMoved)
+		return conflict(s.wl)
 	}
 	u, err := nomination(live, clusters)
 	owner := admissionOwner

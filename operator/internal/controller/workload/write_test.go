@@ -1,13 +1,17 @@
 package workload
 
 import (
+	"context"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -127,5 +131,65 @@ func TestAWriteOverwritesNothingThatIsNewer(t *testing.T) {
 	err := r.writeChecks(t.Context(), s, gate.Decision{State: gate.Ready, Message: "cluster1 can take it"})
 	if got := live(t, r, s).Status.AdmissionChecks[0]; !apierrors.IsConflict(err) || got.State != kueue.CheckStatePending {
 		t.Errorf("%v; the check of a workload without quota is %s", err, got.State)
+	}
+}
+
+// An entry that is gone makes a patch invalid; what is invalid anyway stays an error.
+func TestAnEntryThatWasRemovedIsNoError(t *testing.T) {
+	refused := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", schema.GroupResource{}, "", "", 0, false)
+	for _, moved := range []bool{true, false} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		r, s := b.operator(t, b.holder(b.clock.now()))
+		if moved {
+			wl := live(t, r, s)
+			wl.Status.AdmissionChecks = nil
+			if err := r.client.Status().Update(t.Context(), wl); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.client = interceptor.NewClient(r.client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				return refused
+			}})
+		err := r.writeChecks(t.Context(), s, gate.Decision{State: gate.Pending, Message: "no room"})
+		if apierrors.IsConflict(err) != moved || apierrors.IsInvalid(err) == moved {
+			t.Errorf("moved %t: %v", moved, err)
+		}
+	}
+}
+
+// What was counted without a place ends with a place, also where Kueue dispatches.
+func TestAPlaceEndsTheWaitWhereKueueDispatches(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	wl := dispatched(nominating(b.holder(b.clock.now())), gate.Dispatch{UnplacedSeconds: 100, Yields: 2})
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+	r, s := b.operator(t, wl)
+	r.nominate = false
+	before, err := gate.DecodeDispatch(s.wl.Annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.writeCheck(t.Context(), s, gate.Decision{State: gate.Ready, Order: []string{"cluster1"}, Message: "cluster1 can take it"}, before); err != nil {
+		t.Fatal(err)
+	}
+	after, err := gate.DecodeDispatch(live(t, r, s).Annotations)
+	if diff := cmp.Diff(gate.Dispatch{}, after); diff != "" || err != nil {
+		t.Errorf("still counted (-want +got):\n%s%v", diff, err)
+	}
+}
+
+// A workload that was woken is seen awake in the same look: what follows must not
+// put it to sleep again.
+func TestWokenIsSeenAwake(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	wl, asleep := dispatched(b.holder(b.clock.now()), gate.Dispatch{Attempt: 1, SleepsUntil: b.clock.now().Add(-time.Second)}), false
+	wl.Spec.Active = &asleep
+	r, s := b.operator(t, wl)
+	if left, err := r.wake(t.Context(), s.wl); left != 0 || err != nil {
+		t.Fatal(left, err)
+	}
+	d, err := gate.DecodeDispatch(s.wl.Annotations)
+	if !*s.wl.Spec.Active || !d.SleepsUntil.IsZero() || err != nil {
+		t.Errorf("active %t, sleeps until %s, %v", *s.wl.Spec.Active, d.SleepsUntil, err)
 	}
 }

@@ -87,6 +87,7 @@ func (r *Reconciler) setActive(ctx context.Context, wl *kueue.Workload, active b
 	if err := r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
 		return fmt.Errorf("set spec.active to %t: %w", active, err)
 	}
+	wl.Annotations, wl.Spec.Active = u.GetAnnotations(), &active
 	r.wrote(wl, u)
 	return nil
 }
