@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -82,8 +83,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 			if d = decided; d.State != gate.Ready || !nominate && s.mk != "" {
 				return nil
 			}
-			// What is nominated already stays: it might have admitted the workload.
-			return append(slices.Clone(s.wl.Status.NominatedClusterNames), gate.Dispatch{Nominated: s.wl.Status.NominatedClusterNames}.Foreign(d.Order[:1])...)
+			return sendTo(s, dispatch, d.Order[0])
 		})
 	}
 	if d.State == gate.Pending {
@@ -107,11 +107,31 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	if !nominate {
 		return reconcile.Result{}, nil
 	}
-	next := dispatch.Begin(clusters, d.Message, r.now())
-	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", d.Message); err != nil {
+	message := d.Message
+	if i := slices.Index(clusters, d.Order[0]); i+1 < len(clusters) {
+		message += "; a copy of its last attempt may be left on " + strings.Join(clusters[i+1:], ", ")
+	}
+	next := dispatch.Begin(clusters, message, r.now())
+	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", message); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, nil
+}
+
+// sendTo a cluster, besides what is nominated already, which might have admitted the
+// workload; after it those where a copy of the last attempt may be left.
+func sendTo(s *subject, last gate.Dispatch, cluster string) []string {
+	reserved, _ := reservedAt(s.wl)
+	clusters := slices.Clone(s.wl.Status.NominatedClusterNames)
+	if !slices.Contains(clusters, cluster) {
+		clusters = append(clusters, cluster)
+	}
+	for _, c := range last.Left(reserved) {
+		if slices.Contains(s.usable, c) && !slices.Contains(clusters, c) && len(clusters) < gate.MaxNominated {
+			clusters = append(clusters, c)
+		}
+	}
+	return clusters
 }
 
 // noGate says so on the workload; a gate that was merely not read yet is no news.

@@ -127,17 +127,21 @@ func over(nominated []string, sent gate.Dispatch, reserved, then time.Time) []st
 }
 
 // sentTo are the clusters that the workload is nominated to or, where we stopped
-// between the annotation and the nomination, was about to be.
+// between the annotation and the nomination, was about to be; else those where a copy
+// of its last attempt may be left.
 func sentTo(s *subject) []string {
 	if sent := s.sent(); sent != "" {
 		return []string{sent}
 	}
 	d, err := gate.DecodeDispatch(s.wl.Annotations)
 	reserved, _ := reservedAt(s.wl)
-	if len(s.wl.Status.NominatedClusterNames) > 0 || err != nil || !d.Current(reserved) || gate.IsEvicted(s.wl) {
+	switch {
+	case len(s.wl.Status.NominatedClusterNames) > 0 || err != nil || gate.IsEvicted(s.wl):
 		return s.wl.Status.NominatedClusterNames
+	case d.Current(reserved):
+		return d.Nominated
 	}
-	return d.Nominated
+	return d.Left(reserved)
 }
 
 func entry(f gate.Facts, cluster string, now time.Time) gate.Entry {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestDebitsOfANomination(t *testing.T) {
 }
 
 // Another cluster than the one that it was, or was about to be, sent to would be one
-// copy more; an attempt that an eviction ended binds nobody.
+// copy more; an attempt that an eviction ended binds nobody once its copies are gone.
 func TestWhereAWorkloadWasSent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*kueue.Workload)
@@ -51,8 +52,11 @@ func TestWhereAWorkloadWasSent(t *testing.T) {
 	}{
 		"nominated to another than the annotation says": {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster2"} }, []string{"cluster2"}},
 		"we stopped after the annotation":               {func(*kueue.Workload) {}, []string{"cluster1"}},
-		"it got its quota after the annotation": {func(wl *kueue.Workload) {
+		"it got its quota right after the annotation": {func(wl *kueue.Workload) {
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))
+		}, []string{"cluster1"}},
+		"it got its quota long after the annotation": {func(wl *kueue.Workload) {
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(2 * time.Minute))
 		}, nil},
 		"it is being evicted": {func(wl *kueue.Workload) {
 			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
@@ -89,6 +93,40 @@ func TestExplainTellsTheDecisionThatFollows(t *testing.T) {
 		}
 		if want := max(1, 2-len(nominated)); len(first) != want || !first["cluster2"] {
 			t.Errorf("nominated to %v it would go to %v", nominated, first)
+		}
+	}
+}
+
+// A copy that Kueue could not yet remove runs on: nominated again it is adopted, and
+// no second one runs beside it.
+func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
+	both := []string{"cluster1", "cluster2"}
+	for name, tc := range map[string]struct {
+		before time.Duration // the quota was reserved anew
+		room   []any
+		usable []string
+		want   []string
+	}{
+		"its devices are taken, by the copy maybe": {15 * time.Second, []any{"cluster2", 9.0}, both, []string{"cluster2", "cluster1"}},
+		"it has room: no copy more":                {15 * time.Second, []any{"cluster1", 9.0, "cluster2", 9.0}, both, []string{"cluster1"}},
+		"Kueue is not connected to it":             {15 * time.Second, []any{"cluster2", 9.0}, []string{"cluster2"}, []string{"cluster2"}},
+		"Kueue had the time to remove it":          {2 * time.Minute, []any{"cluster2", 9.0}, both, []string{"cluster2"}},
+	} {
+		b := roomy()
+		b.source.answers["floor("] = series(tc.room...)
+		now := b.clock.now()
+		r, s := b.operator(t, dispatched(nominating(b.holder(now)), gate.Dispatch{}.Begin([]string{"cluster1"}, "", now.Add(-tc.before))))
+		s.usable = tc.usable
+		if _, err := r.decide(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		wl := live(t, r, s)
+		if d, err := gate.DecodeDispatch(wl.Annotations); err != nil || strings.Contains(d.Reason, "may be left on cluster1") != (len(tc.want) > 1) {
+			t.Errorf("%s: the reason is %q, %v", name, d.Reason, err)
+		}
+		if diff := cmp.Diff(tc.want, wl.Status.NominatedClusterNames); diff != "" {
+			t.Errorf("%s: nominated (-want +got):\n%s", name, diff)
 		}
 	}
 }
