@@ -1,13 +1,60 @@
 package workload
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
+
+// write a nomination: the annotation first (nil = none), then the list of
+// clusters, on the state that the apiserver has now. A conflict drops it.
+func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d *gate.Dispatch, reason, message string) error {
+	var live *unstructured.Unstructured
+	var err error
+	if d != nil {
+		live, err = r.annotate(ctx, s.wl, *d)
+	} else {
+		live = bare(s.wl, "")
+		err = r.live.Get(ctx, s.key(), live)
+	}
+	if err != nil {
+		return err
+	}
+	now := &kueue.Workload{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, now); err != nil {
+		return fmt.Errorf("read workload: %w", err)
+	}
+	if !gate.MayNominate(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
+		return conflict(s.wl)
+	}
+	u, err := nomination(live, clusters)
+	owner := admissionOwner
+	if r.ownNominations {
+		u, owner = bare(live, live.GetResourceVersion()), dispatchOwner
+		err = unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("nominate: %w", err)
+	}
+	r.wrote(s.wl, u)
+	added := slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(s.wl.Status.NominatedClusterNames, c) })
+	r.metrics.nominated(added, reason)
+	r.event(s.wl, false, reason, gate.Truncate(fmt.Sprintf("%v: %s", clusters, message)))
+	return nil
+}
 
 // nomination is the apply of Kueue's own manager with every field that it owns
 // in the live object, and our list of clusters. Left out, a field would be
