@@ -56,7 +56,10 @@ func (r *workloadReport) ledger(w io.Writer, now time.Time) {
 	line(w, "PROMISED TO", "ON", "DEVICES", "SINCE", "ADMITTED")
 	for _, e := range all[:min(len(all), mostPromised)] {
 		admitted := "not yet"
-		if !e.Admitted.IsZero() {
+		switch {
+		case !e.Ended.IsZero():
+			admitted = "ended " + since(now, e.Ended) + " ago"
+		case !e.Admitted.IsZero():
 			admitted = since(now, e.Admitted) + " ago"
 		}
 		line(w, e.Workload, e.Cluster, fmt.Sprint(e.Devices()), since(now, e.Debited), admitted)

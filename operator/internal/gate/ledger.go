@@ -63,7 +63,7 @@ func (l *Ledger) debit(e Entry) {
 		return
 	}
 	byCluster[e.Cluster] = e
-	l.view = nil
+	l.drop(ended(e.UID), e.Cluster) // a copy that is left there is adopted
 }
 
 func (l *Ledger) drop(uid, cluster string) {
@@ -105,16 +105,41 @@ func (l *Ledger) Running(uid string, since time.Time) bool {
 	return false
 }
 
-// Release drops every entry of a workload and says whether there was one.
+// ended is the key of what a workload held before it ended: a new attempt of its
+// does not touch that.
+func ended(uid string) string { return uid + "/ended" }
+
+// Release drops every entry of a workload whose pods are done, and says whether
+// there was one.
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.entries[uid]; !ok {
-		return false
+	return l.release(uid) != nil
+}
+
+// End says that a workload lost its quota, or is gone, and whether it had entries.
+// They stay until samples of a settling time later: copies outlive that for a moment.
+func (l *Ledger) End(uid string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.release(uid)
+	for cluster, e := range held {
+		e.Ended = now
+		if l.entries[ended(uid)] == nil {
+			l.entries[ended(uid)] = map[string]Entry{}
+		}
+		l.entries[ended(uid)][cluster] = e
 	}
-	delete(l.entries, uid)
-	l.view = nil
-	return true
+	return held != nil
+}
+
+func (l *Ledger) release(uid string) map[string]Entry {
+	held := l.entries[uid]
+	if held != nil {
+		delete(l.entries, uid)
+		l.view = nil
+	}
+	return held
 }
 
 // Credit a finished workload's devices, in ranking only.

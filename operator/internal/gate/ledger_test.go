@@ -126,6 +126,38 @@ func TestLedgerRelease(t *testing.T) {
 	}
 }
 
+// What was cut short may run on for a moment where it was sent: others count on that,
+// its own next attempt does not, and takes nothing of it back.
+func TestLedgerKeepsWhatWasCutShort(t *testing.T) {
+	p := job("a", 8, 1).PodSets
+	l := NewLedger(5*time.Second, 10*time.Minute)
+	l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, Debited: t0})
+	if !l.End("a", t0.Add(time.Second)) || l.End("a", t0.Add(time.Minute)) {
+		t.Error("it ends once")
+	}
+	l.Reserve("a", nil, func(View) []Entry {
+		return []Entry{{UID: "a", Cluster: "cluster2", PodSets: p, Debited: t0.Add(2 * time.Second)}}
+	})
+	for _, tc := range []struct {
+		uid     string
+		sampled time.Duration
+		want    int64
+	}{{"b", 6 * time.Second, 8}, {"b", 7 * time.Second, 0}, {"a", 6 * time.Second, 0}} {
+		if got := l.View().Devices("cluster1", t0.Add(tc.sampled), tc.uid, p[0]); got != tc.want {
+			t.Errorf("%d devices of others than %s on cluster1 beside a sample of %s, want %d", got, tc.uid, tc.sampled, tc.want)
+		}
+	}
+	l.End("a", t0.Add(2*time.Second))
+	l.Debit(Entry{UID: "a", Cluster: "cluster2", PodSets: p, Debited: t0.Add(2 * time.Second)})
+	if got := l.Size()["cluster2"]; got != 8 {
+		t.Errorf("%d devices held where it is sent again, want 8", got)
+	}
+	l.Expire(map[string]time.Time{"cluster1": t0.Add(7 * time.Second), "cluster2": t0.Add(7 * time.Second)}, t0.Add(8*time.Second))
+	if diff := cmp.Diff(map[string]int64{"cluster2": 8}, l.Size()); diff != "" {
+		t.Errorf("held in the end (-want +got):\n%s", diff)
+	}
+}
+
 // A workload holds what it is sent to: neither what came to nothing, nor less.
 func TestReserveReplacesWhatCameToNothing(t *testing.T) {
 	p := job("a", 8, 1).PodSets

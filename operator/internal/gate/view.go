@@ -14,6 +14,9 @@ type Entry struct {
 	Admitted time.Time `json:"admitted,omitzero"`
 	// Running is when all its pods were ready; zero = not that anybody knows.
 	Running time.Time `json:"running,omitzero"`
+	// Ended is when the workload lost its quota or was deleted, on its way or before
+	// samples showed it: its copy may still be there. Zero = not.
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // runningSettle is how long after pods are ready a sample must be taken to show
@@ -29,8 +32,12 @@ func (e Entry) Devices() int64 {
 	return n
 }
 
-// shown says that a sample of that time shows what the entry took.
+// shown says that a sample of that time shows what the entry took, or that nothing
+// is taken any longer.
 func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
+	if !e.Ended.IsZero() {
+		return sampled.After(e.Ended.Add(settle))
+	}
 	running := !e.Running.IsZero() && sampled.After(e.Running.Add(runningSettle))
 	return running || !e.Admitted.IsZero() && sampled.After(e.Admitted.Add(settle))
 }

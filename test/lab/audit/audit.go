@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -29,6 +30,8 @@ type event struct {
 	Object struct {
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
 	} `json:"objectRef"`
 	Response struct {
 		Code int `json:"code"`
@@ -38,6 +41,8 @@ type event struct {
 	// answered by a Status.
 	After *kueue.Workload `json:"-"`
 }
+
+func (e *event) object() string { return e.Object.Namespace + "/" + e.Object.Name }
 
 // manager of the fields that the write asked for.
 func (e *event) manager() string {
@@ -64,12 +69,15 @@ type Log struct {
 	Refused map[string]map[int]int
 
 	byUID map[types.UID][]event
+	// unanswered writes, by object: the apiserver gave up waiting, and they may have
+	// been made all the same.
+	unanswered map[string][]time.Time
 }
 
 // Read a log of one JSON event a line, as the apiserver writes it. A last line
 // that is not yet complete is left out.
 func Read(r io.Reader) (*Log, error) {
-	l := &Log{Writes: map[string]int{}, Refused: map[string]map[int]int{}, byUID: map[types.UID][]event{}}
+	l := &Log{Writes: map[string]int{}, Refused: map[string]map[int]int{}, byUID: map[types.UID][]event{}, unanswered: map[string][]time.Time{}}
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -98,6 +106,9 @@ func (l *Log) add(e event) error {
 			l.Refused[e.User.Username] = map[int]int{}
 		}
 		l.Refused[e.User.Username][e.Response.Code]++
+		if e.Response.Code == http.StatusGatewayTimeout {
+			l.unanswered[e.object()] = append(l.unanswered[e.object()], e.At)
+		}
 		return nil
 	}
 	l.Writes[e.User.Username]++
@@ -118,15 +129,20 @@ func (l *Log) add(e event) error {
 // Workloads that were ever written.
 func (l *Log) Workloads() int { return len(l.byUID) }
 
+// unseen says whether a state between two writes may be missing from the log.
+func (l *Log) unseen(before, after *event) bool {
+	return slices.ContainsFunc(l.unanswered[after.object()], func(at time.Time) bool { return !at.Before(before.At) && !at.After(after.At) })
+}
+
 // Forbidden are the operator's writes that Kueue's state forbids, each as a
-// sentence, sorted.
+// sentence, sorted. A write on a state that the log may not show is not judged.
 func (l *Log) Forbidden(rules Rules) []string {
 	var all []string
 	for _, uid := range slices.Sorted(maps.Keys(l.byUID)) {
 		events := l.byUID[uid]
 		slices.SortStableFunc(events, func(a, b event) int { return int(int64(a.version()) - int64(b.version())) })
 		for i := range events {
-			if events[i].User.Username != rules.User {
+			if events[i].User.Username != rules.User || i > 0 && l.unseen(&events[i-1], &events[i]) {
 				continue
 			}
 			why := "it has no state before"

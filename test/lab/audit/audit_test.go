@@ -3,6 +3,8 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +143,24 @@ func TestMoves(t *testing.T) {
 	}
 	if got := l.Moves(); len(got) != 1 || got[0] != "team-a/job moved from cluster1 to cluster2" {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A write that the apiserver gave up waiting for may have been made: what follows it
+// rests on a state that the log does not show. One that a webhook refused was not.
+func TestUnansweredWrites(t *testing.T) {
+	for code, want := range map[int]int{http.StatusGatewayTimeout: 0, http.StatusInternalServerError: 1} {
+		after := waiting(ready, annotated)
+		after.ResourceVersion = "10"
+		log := line(t, "kueue", "update", "status", "", waiting())
+		lost := bytes.Replace(line(t, operator, "patch", "status", checkManager, nil), []byte(`"code":200`), fmt.Appendf(nil, `"code":%d`, code), 1)
+		log = append(append(log, lost...), line(t, operator, "patch", "", checkManager, after)...)
+		l, err := Read(bytes.NewReader(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Forbidden(rules); len(got) != want || l.Refused[operator][code] != 1 {
+			t.Errorf("after a write answered by %d: %v, refused %v", code, got, l.Refused)
+		}
 	}
 }

@@ -15,16 +15,16 @@ import (
 // track a workload in the ledger: admitted somewhere, or over.
 func (r *Reconciler) track(ctx context.Context, s *subject) {
 	if former := r.tracks.meet(s.key(), s.wl.UID); former != "" { // deleted and made again between two looks
-		r.over(former, s.key())
+		r.over(former, s.key(), false)
 		r.tracks.drop(former)
 	}
 	if !gate.HoldsQuota(s.wl) {
-		r.over(s.wl.UID, s.key())
+		r.over(s.wl.UID, s.key(), gate.IsFinished(s.wl))
 		return
 	}
 	// Kueue may give quota back and reserve it anew between two looks.
 	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.wl.UID, reserved) {
-		r.over(s.wl.UID, s.key())
+		r.over(s.wl.UID, s.key(), false)
 	}
 	cluster := s.placed()
 	g, ok := r.gateOf(s)
@@ -61,24 +61,29 @@ func (r *Reconciler) holds(e gate.Entry) bool {
 	return r.ledger.Admitted(e.UID, e.Cluster, e.Debited)
 }
 
-// over: the workload holds nothing any longer. Waiting workloads are woken if
-// it held something.
-func (r *Reconciler) over(uid types.UID, key types.NamespacedName) {
+// over: the workload holds nothing any longer. Waiting workloads are woken if it held
+// something: at once if its pods are done, else as samples come to show it.
+func (r *Reconciler) over(uid types.UID, key types.NamespacedName, finished bool) {
 	r.waiting.leave(key)
-	released := r.ledger.Release(string(uid))
+	var held bool
+	if finished {
+		held = r.ledger.Release(string(uid))
+	} else {
+		held = r.ledger.End(string(uid), r.now())
+	}
 	if e := r.tracks.stop(uid); e != nil {
 		r.ledger.Credit(gate.Credit{Cluster: e.Cluster, PodSets: e.PodSets, Finished: r.now()})
-		released = true
+		held = true
 	}
-	if released {
+	if held {
 		r.waiting.dirty("")
-		r.waiting.settling(r.ledger.Settle)
+		r.waiting.settling(2 * r.ledger.Settle)
 	}
 }
 
 func (r *Reconciler) gone(key types.NamespacedName) {
 	uid := r.tracks.leave(key)
-	r.over(uid, key)
+	r.over(uid, key, false)
 	r.tracks.drop(uid)
 }
 

@@ -57,15 +57,18 @@ func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 }
 
 // What a workload held others may have: its devices count as free in ranking, and who
-// waits is woken.
+// waits is woken. Of one that was cut short they may be in use still, until samples show it.
 func TestWhatEndsIsGivenBack(t *testing.T) {
-	for name, end := range map[string]func(*kueue.Workload){
-		"it is finished":    func(wl *kueue.Workload) { condition(wl, kueue.WorkloadFinished, noon) },
-		"its quota is gone": func(wl *kueue.Workload) { wl.Status.Admission = nil },
-		"its quota went and came between two looks": func(wl *kueue.Workload) {
+	for name, tc := range map[string]struct {
+		end  func(*kueue.Workload)
+		held int64
+	}{
+		"it is finished":    {func(wl *kueue.Workload) { condition(wl, kueue.WorkloadFinished, noon) }, 0},
+		"its quota is gone": {func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2},
+		"its quota went and came between two looks": {func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
-		},
+		}, 2},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
 		b.ledger.Settle = time.Minute
@@ -80,10 +83,16 @@ func TestWhatEndsIsGivenBack(t *testing.T) {
 		b.add(time.Minute)
 		r.waiting.park(shape{gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
 		r.waiting.renew = func(shape, time.Time) { rounds++ }
-		end(s.wl)
+		tc.end(s.wl)
 		r.track(t.Context(), s)
-		if got := b.ledger.View().Credited("cluster1", noon, b.facts.PodSets[0]); len(b.ledger.Size()) != 0 || got != 2 {
-			t.Errorf("%s: held are %v, %d devices came free, want none and 2", name, b.ledger.Size(), got)
+		view, set := b.ledger.View(), b.facts.PodSets[0]
+		if got := view.Credited("cluster1", noon, set); got != 2 {
+			t.Errorf("%s: %d devices came free, want 2", name, got)
+		}
+		for after, want := range map[time.Duration]int64{0: tc.held, b.ledger.Settle + time.Second: 0} {
+			if got := view.Devices("cluster1", b.clock.now().Add(after), "other", set); got != want {
+				t.Errorf("%s: %d devices held beside a sample of %s later, want %d", name, got, after, want)
+			}
 		}
 		for _, after := range []time.Duration{wakeGap, settleGap} {
 			b.add(after)
@@ -113,8 +122,8 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			b.ledger.Debit(e)
 		}
 	}
-	if held := b.ledger.Size(); len(held) != 0 {
-		t.Errorf("the former of the same name holds %v", held)
+	if held := b.ledger.View().Entries("cluster1", b.clock.now().Add(time.Hour)); len(held) != 0 {
+		t.Errorf("the former of the same name holds %v for ever", held)
 	}
 	r.gone(s.key())
 	if len(r.tracks.of) != 0 || len(r.tracks.uids) != 0 {
