@@ -102,20 +102,6 @@ func (d Dispatch) Woken() Dispatch {
 // older one ended with an eviction.
 func (d Dispatch) Current(reserved time.Time) bool { return !d.NominatedAt.Before(reserved) }
 
-// copyStays is how long after a nomination its copies may outlive its end: Kueue
-// removes them while the workload has no quota, which may be for a moment only.
-const copyStays = time.Minute
-
-// Left are the clusters of an attempt that ended before this quota was reserved, but
-// so lately that copies may be left. One that runs is adopted if it is nominated
-// again; otherwise Kueue can neither record nor remove it.
-func (d Dispatch) Left(reserved time.Time) []string {
-	if d.Current(reserved) || reserved.Sub(d.NominatedAt) > copyStays {
-		return nil
-	}
-	return d.Nominated
-}
-
 // Adopt what is nominated without this attempt's doing: by somebody else, or from
 // before the quota was reserved, whereupon a new attempt begins.
 func (d Dispatch) Adopt(nominated []string, reserved, now time.Time) Dispatch {

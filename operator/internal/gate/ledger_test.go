@@ -158,6 +158,34 @@ func TestLedgerKeepsWhatWasCutShort(t *testing.T) {
 	}
 }
 
+// What samples showed before the end they show after it, too.
+func TestLedgerForgetsWhatWasShownBeforeItWasCutShort(t *testing.T) {
+	p := job("a", 8, 1).PodSets
+	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+	for _, tc := range []struct {
+		name          string
+		running       time.Time
+		ends, sampled int
+		want          int64
+	}{
+		{"its pods were ready", at(10), 20, 15, 0},
+		{"admitted long ago", time.Time{}, 20, 16, 0},
+		{"just admitted", time.Time{}, 12, 16, 8},
+		{"just admitted, a sample later", time.Time{}, 12, 18, 0},
+	} {
+		l := NewLedger(5*time.Second, 10*time.Minute)
+		l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, Debited: t0})
+		l.Admitted("a", "cluster1", at(10))
+		if !tc.running.IsZero() {
+			l.Running("a", tc.running)
+		}
+		l.End("a", at(tc.ends))
+		if got := l.View().Devices("cluster1", at(tc.sampled), "b", p[0]); got != tc.want {
+			t.Errorf("%s: %d devices held beside a sample of %d s, want %d", tc.name, got, tc.sampled, tc.want)
+		}
+	}
+}
+
 // A workload holds what it is sent to: neither what came to nothing, nor less.
 func TestReserveReplacesWhatCameToNothing(t *testing.T) {
 	p := job("a", 8, 1).PodSets

@@ -35,11 +35,9 @@ func (e Entry) Devices() int64 {
 // shown says that a sample of that time shows what the entry took, or that nothing
 // is taken any longer.
 func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
-	if !e.Ended.IsZero() {
-		return sampled.After(e.Ended.Add(settle))
-	}
-	running := !e.Running.IsZero() && sampled.After(e.Running.Add(runningSettle))
-	return running || !e.Admitted.IsZero() && sampled.After(e.Admitted.Add(settle))
+	after := func(at time.Time, d time.Duration) bool { return !at.IsZero() && sampled.After(at.Add(d)) }
+	settled := e.Ended.IsZero() || !e.Admitted.Add(settle).After(e.Ended) // the admission, before the end
+	return after(e.Running, runningSettle) || after(e.Admitted, settle) && settled || after(e.Ended, settle)
 }
 
 // Credit is what a finished workload gave back and a sample may not yet show.

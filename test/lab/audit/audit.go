@@ -129,9 +129,12 @@ func (l *Log) add(e event) error {
 // Workloads that were ever written.
 func (l *Log) Workloads() int { return len(l.byUID) }
 
-// unseen says whether a state between two writes may be missing from the log.
+// unseen says whether a state between two writes may be missing from the log: the
+// apiserver waits for a minute before it gives up.
 func (l *Log) unseen(before, after *event) bool {
-	return slices.ContainsFunc(l.unanswered[after.object()], func(at time.Time) bool { return !at.Before(before.At) && !at.After(after.At) })
+	return slices.ContainsFunc(l.unanswered[after.object()], func(at time.Time) bool {
+		return at.After(before.At.Add(-time.Minute)) && !at.After(after.At)
+	})
 }
 
 // Forbidden are the operator's writes that Kueue's state forbids, each as a

@@ -77,7 +77,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	list := candidates(s, g, answers)
 	view := r.ledger.View()
 	rules := gate.RulesOf(&g.Spec)
-	rules.Keep = sentTo(s)
+	rules.Keep = r.sentTo(s)
 	e.Problem = fleet.Problem
 	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+gate.Evictions(s.wl), r.now())
 }

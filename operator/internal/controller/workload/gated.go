@@ -83,7 +83,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 			if d = decided; d.State != gate.Ready || !nominate && s.mk != "" {
 				return nil
 			}
-			return sendTo(s, dispatch, d.Order[0])
+			return r.sendTo(s, d)
 		})
 	}
 	if d.State == gate.Pending {
@@ -118,16 +118,20 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, nil
 }
 
-// sendTo a cluster, besides what is nominated already, which might have admitted the
-// workload; after it those where a copy of the last attempt may be left.
-func sendTo(s *subject, last gate.Dispatch, cluster string) []string {
+// sendTo the choice, besides what is nominated already, which might have admitted the
+// workload; after it where a copy of the last attempt may be left, if only room speaks
+// against it: the copy itself may take that.
+func (r *Reconciler) sendTo(s *subject, d gate.Decision) []string {
 	reserved, _ := reservedAt(s.wl)
 	clusters := slices.Clone(s.wl.Status.NominatedClusterNames)
-	if !slices.Contains(clusters, cluster) {
-		clusters = append(clusters, cluster)
+	if !slices.Contains(clusters, d.Order[0]) {
+		clusters = append(clusters, d.Order[0])
 	}
-	for _, c := range last.Left(reserved) {
-		if slices.Contains(s.usable, c) && !slices.Contains(clusters, c) && len(clusters) < gate.MaxNominated {
+	for _, c := range r.tracks.left(s.wl.UID, reserved) {
+		may := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
+			return v.Cluster == c && (v.Out == gate.OutNone || v.Out == gate.OutNoRoom || v.Out == gate.OutNoModel)
+		})
+		if may && !slices.Contains(clusters, c) && len(clusters) < gate.MaxNominated {
 			clusters = append(clusters, c)
 		}
 	}

@@ -93,7 +93,7 @@ func (r *Reconciler) reserve(ctx context.Context, s *subject, g gate.Gate, facts
 	answers, fleet := r.ask.answers(ctx, g, facts)
 	list := candidates(s, g, answers)
 	now, rules := r.now(), gate.RulesOf(&g.Spec)
-	rules.Keep = sentTo(s)
+	rules.Keep = r.sentTo(s)
 	var chosen []string
 	sent, _ := gate.DecodeDispatch(s.wl.Annotations)
 	reserved, _ := reservedAt(s.wl)
@@ -129,7 +129,7 @@ func over(nominated []string, sent gate.Dispatch, reserved, then time.Time) []st
 // sentTo are the clusters that the workload is nominated to or, where we stopped
 // between the annotation and the nomination, was about to be; else those where a copy
 // of its last attempt may be left.
-func sentTo(s *subject) []string {
+func (r *Reconciler) sentTo(s *subject) []string {
 	if sent := s.sent(); sent != "" {
 		return []string{sent}
 	}
@@ -141,7 +141,7 @@ func sentTo(s *subject) []string {
 	case d.Current(reserved):
 		return d.Nominated
 	}
-	return d.Left(reserved)
+	return r.tracks.left(s.wl.UID, reserved)
 }
 
 func entry(f gate.Facts, cluster string, now time.Time) gate.Entry {

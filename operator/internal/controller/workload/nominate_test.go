@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestDebitsOfANomination(t *testing.T) {
 }
 
 // Another cluster than the one that it was, or was about to be, sent to would be one
-// copy more; an attempt that an eviction ended binds nobody once its copies are gone.
+// copy more; an attempt that an eviction ended binds nobody.
 func TestWhereAWorkloadWasSent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*kueue.Workload)
@@ -52,11 +53,8 @@ func TestWhereAWorkloadWasSent(t *testing.T) {
 	}{
 		"nominated to another than the annotation says": {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster2"} }, []string{"cluster2"}},
 		"we stopped after the annotation":               {func(*kueue.Workload) {}, []string{"cluster1"}},
-		"it got its quota right after the annotation": {func(wl *kueue.Workload) {
+		"it got its quota after the annotation": {func(wl *kueue.Workload) {
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))
-		}, []string{"cluster1"}},
-		"it got its quota long after the annotation": {func(wl *kueue.Workload) {
-			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(2 * time.Minute))
 		}, nil},
 		"it is being evicted": {func(wl *kueue.Workload) {
 			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
@@ -64,7 +62,7 @@ func TestWhereAWorkloadWasSent(t *testing.T) {
 	} {
 		wl := newBench(v1alpha1.PlacementGateSpec{}).holder(noon)
 		tc.change(dispatched(wl, gate.Dispatch{}.Begin([]string{"cluster1"}, "", noon)))
-		if diff := cmp.Diff(tc.want, sentTo(&subject{wl: wl})); diff != "" {
+		if diff := cmp.Diff(tc.want, (&Reconciler{tracks: newTracks()}).sentTo(&subject{wl: wl})); diff != "" {
 			t.Errorf("%s: sent to (-want +got):\n%s", name, diff)
 		}
 	}
@@ -100,23 +98,35 @@ func TestExplainTellsTheDecisionThatFollows(t *testing.T) {
 // A copy that Kueue could not yet remove runs on: nominated again it is adopted, and
 // no second one runs beside it.
 func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
-	both := []string{"cluster1", "cluster2"}
+	both := []any{"cluster1", 9.0, "cluster2", 9.0}
 	for name, tc := range map[string]struct {
-		before time.Duration // the quota was reserved anew
-		room   []any
-		usable []string
-		want   []string
+		without  time.Duration // quota
+		room     []any
+		recorded bool // by Kueue, that cluster1 admitted it
+		clusters []string
+		want     []string
 	}{
-		"its devices are taken, by the copy maybe": {15 * time.Second, []any{"cluster2", 9.0}, both, []string{"cluster2", "cluster1"}},
-		"it has room: no copy more":                {15 * time.Second, []any{"cluster1", 9.0, "cluster2", 9.0}, both, []string{"cluster1"}},
-		"Kueue is not connected to it":             {15 * time.Second, []any{"cluster2", 9.0}, []string{"cluster2"}, []string{"cluster2"}},
-		"Kueue had the time to remove it":          {2 * time.Minute, []any{"cluster2", 9.0}, both, []string{"cluster2"}},
+		"its devices are taken, by the copy maybe": {3 * time.Second, both[2:], false, nil, []string{"cluster2", "cluster1"}},
+		"it has room: no copy more":                {3 * time.Second, both, false, nil, []string{"cluster1"}},
+		"it is no candidate any longer":            {3 * time.Second, both[2:], false, []string{"cluster2"}, []string{"cluster2"}},
+		"Kueue had the time to remove it":          {time.Minute, both[2:], false, nil, []string{"cluster2"}},
+		"Kueue knew of it, and removed it":         {3 * time.Second, both[2:], true, nil, []string{"cluster2"}},
 	} {
 		b := roomy()
 		b.source.answers["floor("] = series(tc.room...)
+		if tc.clusters != nil {
+			b.gate.Clusters = slices.DeleteFunc(b.gate.Clusters, func(c gate.Cluster) bool { return !slices.Contains(tc.clusters, c.Name) })
+		}
 		now := b.clock.now()
-		r, s := b.operator(t, dispatched(nominating(b.holder(now)), gate.Dispatch{}.Begin([]string{"cluster1"}, "", now.Add(-tc.before))))
-		s.usable = tc.usable
+		r, s := b.operator(t, nominating(b.holder(now)))
+		s.usable = []string{"cluster1", "cluster2"}
+		r.tracks.see(s.wl.UID, []string{"cluster1"})
+		if tc.recorded {
+			r.tracks.run(s.wl.UID, gate.Entry{Cluster: "cluster1"})
+		}
+		for range 2 { // looks without quota
+			r.tracks.stop(s.wl.UID, now.Add(-tc.without))
+		}
 		if _, err := r.decide(t.Context(), s); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

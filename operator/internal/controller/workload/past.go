@@ -24,6 +24,10 @@ type past struct {
 	seen []string
 	// running somewhere; nil = not.
 	running *gate.Entry
+	// left are the clusters that were nominated when quota was lost, before Kueue had
+	// recorded that one had admitted the workload.
+	left []string
+	lost time.Time
 	// reason of the last decision.
 	reason string
 	// version that was written last, and when.
@@ -169,7 +173,7 @@ func (t *tracks) run(uid types.UID, e gate.Entry) bool {
 }
 
 // stop forgets what a workload did with its quota, and returns where it ran; nil = nowhere.
-func (t *tracks) stop(uid types.UID) *gate.Entry {
+func (t *tracks) stop(uid types.UID, now time.Time) *gate.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.of[uid]
@@ -177,8 +181,31 @@ func (t *tracks) stop(uid types.UID) *gate.Entry {
 		return nil
 	}
 	ran := p.running
+	if ran != nil || len(p.seen) > 0 {
+		p.left, p.lost = nil, now
+	}
+	if ran == nil && len(p.seen) > 0 {
+		p.left = p.seen
+	}
 	p.running, p.seen = nil, nil
 	return ran
+}
+
+// copyStays is how long a workload may be without quota before Kueue has surely
+// looked at it and removed its copies.
+const copyStays = 10 * time.Second
+
+// left are the clusters where a copy of the last attempt may be, unknown to the hub,
+// because the quota was reserved anew at once. One that runs is adopted if it is
+// nominated again; otherwise Kueue can neither record nor remove it.
+func (t *tracks) left(uid types.UID, reserved time.Time) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.of[uid]
+	if p == nil || reserved.Sub(p.lost) > copyStays {
+		return nil
+	}
+	return slices.Clone(p.left)
 }
 
 // drop what is remembered of a workload.

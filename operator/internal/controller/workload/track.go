@@ -71,7 +71,7 @@ func (r *Reconciler) over(uid types.UID, key types.NamespacedName, finished bool
 	} else {
 		held = r.ledger.End(string(uid), r.now())
 	}
-	if e := r.tracks.stop(uid); e != nil {
+	if e := r.tracks.stop(uid, r.now()); e != nil {
 		r.ledger.Credit(gate.Credit{Cluster: e.Cluster, PodSets: e.PodSets, Finished: r.now()})
 		held = true
 	}

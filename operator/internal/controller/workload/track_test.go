@@ -137,8 +137,8 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 // A Ready workload that waits for another check is explained with its own cluster first.
 func TestWhatWasChosenStaysTheChoice(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
-	_, s := b.operator(t, decided(b.holder(noon), noon))
-	if got := sentTo(s); len(got) != 1 || got[0] != "cluster1" {
+	r, s := b.operator(t, decided(b.holder(noon), noon))
+	if got := r.sentTo(s); len(got) != 1 || got[0] != "cluster1" {
 		t.Errorf("kept are %v, want cluster1", got)
 	}
 }

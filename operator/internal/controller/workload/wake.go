@@ -146,7 +146,9 @@ func (w *waiters) dirty(gateName string) {
 func (w *waiters) settling(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settled = w.now().Add(d)
+	if at := w.now().Add(d); at.After(w.settled) {
+		w.settled = at
+	}
 }
 
 // Start wakes until the context ends. It runs on the leader.
