@@ -108,7 +108,7 @@ type libtpu struct {
 	mu       sync.Mutex
 	metrics  map[string]string // text of a TPUMetric's metrics, by name
 	unlisted map[string]bool
-	status   string // text of a GetTpuRuntimeStatusResponse; not implemented without
+	status   string // text of a GetTpuRuntimeStatusResponse; empty = an older runtime, without the call
 	fails    error  // of every call
 	dies     bool   // after it has listed its metrics
 	hangs    chan struct{}
