@@ -108,8 +108,8 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		return reconcile.Result{}, nil
 	}
 	message := d.Message
-	if i := slices.Index(clusters, d.Order[0]); i+1 < len(clusters) {
-		message += "; a copy of its last attempt may be left on " + strings.Join(clusters[i+1:], ", ")
+	if left := clusters[max(len(s.wl.Status.NominatedClusterNames), slices.Index(clusters, d.Order[0])+1):]; len(left) > 0 {
+		message += "; a copy of its last attempt may be left on " + strings.Join(left, ", ")
 	}
 	next := dispatch.Begin(clusters, message, r.now())
 	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", message); err != nil {

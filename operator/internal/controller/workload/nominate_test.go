@@ -95,6 +95,23 @@ func TestExplainTellsTheDecisionThatFollows(t *testing.T) {
 	}
 }
 
+// What somebody else nominated stays, and is not taken for what is left of an attempt.
+func TestWhatOthersNominatedIsNotCalledLeft(t *testing.T) {
+	b := roomy()
+	b.source.answers["floor("] = series("cluster1", 9.0)
+	wl := nominating(b.holder(b.clock.now()), "cluster1", "cluster2")
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+	r, s := b.operator(t, wl)
+	s.usable = []string{"cluster1", "cluster2"}
+	if _, err := r.decide(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	d, err := gate.DecodeDispatch(live(t, r, s).Annotations)
+	if diff := cmp.Diff([]string{"cluster1", "cluster2"}, d.Nominated); diff != "" || err != nil || strings.Contains(d.Reason, "left") {
+		t.Errorf("nominated (-want +got):\n%s%v, for %q", diff, err, d.Reason)
+	}
+}
+
 // A copy that Kueue could not yet remove runs on: nominated again it is adopted, and
 // no second one runs beside it.
 func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
