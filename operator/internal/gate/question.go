@@ -37,11 +37,11 @@ func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 	list := []Question{
 		{Name: AskSampleTime, Expr: either(spec.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
 		{Name: AskFit, PerShape: true, Expr: either(spec.Fit, fmt.Sprintf(
-			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{model="$model"} / $devices_per_pod))`, label))},
+			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
 		{Name: AskHeadroom, PerShape: true, Expr: either(spec.Headroom, fmt.Sprintf(
-			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{model="$model"})`, label))},
+			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: AskCapacity, PerShape: true, Expr: either(spec.Capacity, fmt.Sprintf(
-			`sum by (%s) (cluster_model:plimsoll_devices:sum{model="$model"})`, label))},
+			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
 	}
 	list = append(list, quota(spec, label)...)
 	if spec.Queued != nil {
@@ -73,7 +73,7 @@ func quota(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 // Largest asks for the free devices of each cluster's best node, to say what is missing.
 func Largest(label string) Question {
 	return Question{Name: AskLargest, PerShape: true, Expr: fmt.Sprintf(
-		`max by (%s) (cluster_model:plimsoll_node_free_devices:max{model="$model"})`, label)}
+		`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)}
 }
 
 func either(q *v1alpha1.GateQuery, unset string) string {

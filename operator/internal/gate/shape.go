@@ -137,7 +137,7 @@ func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
 			if opts.FlavorLabels != nil && p.Flavor != "" {
 				p.FlavorLabels = opts.FlavorLabels(p.Flavor)
 			}
-			p.Model = modelOf(&set.Template.Spec, p.FlavorLabels, opts)
+			p.Model = instanceOf(modelOf(&set.Template.Spec, p.FlavorLabels, opts), p.Resource)
 			facts.PodSets = append(facts.PodSets, p)
 		}
 	}
@@ -240,6 +240,16 @@ func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOpt
 		}
 	}
 	return ""
+}
+
+// instanceOf a model, where the resource is one of MIG instances: nodes are labelled
+// with the device that these are cut off, and the metrics name the profile.
+func instanceOf(model, resource string) string {
+	profile, ok := strings.CutPrefix(resource, "nvidia.com/mig-")
+	if !ok || model == "" || strings.Contains(model, "-MIG-") {
+		return model
+	}
+	return model + "-MIG-" + profile
 }
 
 // NormalizeModel writes a model as GPU feature discovery does: blanks become dashes.
