@@ -80,10 +80,14 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		facts := r.facts(ctx, s, &g.Spec)
 		of = r.ask.shape(g, facts)
 		clusters = r.reserve(ctx, s, g, facts, dispatch.Attempt+1, func(decided gate.Decision) []string {
-			if d = decided; d.State != gate.Ready || !nominate && s.mk != "" {
-				return nil
+			d = decided
+			switch {
+			case d.State == gate.Ready && nominate:
+				return r.sendTo(s, d)
+			case d.State == gate.Ready && r.readySends(s):
+				return d.Order[:1]
 			}
-			return r.sendTo(s, d)
+			return nil
 		})
 	}
 	if d.State == gate.Pending {

@@ -18,6 +18,21 @@ func (r *Reconciler) mayNominate(s *subject) bool {
 	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
 }
 
+// readySends says whether a check that gets Ready is our last word: nobody decides
+// again where the workload goes. What Kueue pins goes where nobody tells.
+func (r *Reconciler) readySends(s *subject) bool {
+	return s.mk == "" || !r.nominate && !gate.Pinned(s.wl)
+}
+
+// sent is where a check that got Ready sends the workload or, where Kueue's own
+// dispatcher nominates, the best guess at that; empty = nowhere yet.
+func (r *Reconciler) sent(s *subject) string {
+	if !r.readySends(s) {
+		return ""
+	}
+	return gate.Sent(s.wl, s.own, "")
+}
+
 // nominated looks after the nominations of a workload whose turn has come.
 func (r *Reconciler) nominated(ctx context.Context, s *subject) (reconcile.Result, error) {
 	if done, err := r.nominateAgain(ctx, s); done || err != nil {
@@ -130,7 +145,7 @@ func over(nominated []string, sent gate.Dispatch, reserved, then time.Time) []st
 // between the annotation and the nomination, was about to be; else those where a copy
 // of its last attempt may be left.
 func (r *Reconciler) sentTo(s *subject) []string {
-	if sent := s.sent(); sent != "" {
+	if sent := r.sent(s); sent != "" {
 		return []string{sent}
 	}
 	d, err := gate.DecodeDispatch(s.wl.Annotations)

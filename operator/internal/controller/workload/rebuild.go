@@ -56,7 +56,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 		return
 	}
 	sent := wl.Status.NominatedClusterNames
-	if chosen := s.sent(); chosen != "" {
+	if chosen := r.sent(s); chosen != "" {
 		sent, since = []string{chosen}, s.check().LastTransitionTime.Time
 	}
 	if since.Before(reserved) || r.now().Sub(since) > r.ledger.TTL {

@@ -38,8 +38,6 @@ func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.w
 
 func (s *subject) placed() string { return gate.Placed(s.wl, s.own, s.mk) }
 
-func (s *subject) sent() string { return gate.Sent(s.wl, s.own, s.mk) }
-
 // mismatch between the configuration that MultiKueue's check resolves to and the
 // one that the gate keeps; empty = none. The gate's would not protect what runs.
 func (s *subject) mismatch(g gate.Gate) string {
