@@ -274,6 +274,8 @@ const (
 	ConditionPlacementFound = "PlacementFound"
 	// ConditionConfigured: the MultiKueueConfig is as the gate wants it.
 	ConditionConfigured = "Configured"
+	// ConditionScoresFound: every score that the gate names is published for some cluster.
+	ConditionScoresFound = "ScoresFound"
 	// ConditionSingleCandidate warns of a Placement that leaves no choice.
 	ConditionSingleCandidate = "SingleCandidate"
 )

@@ -14,7 +14,7 @@ import (
 
 // faults of a gate that are bad configuration. That a Placement has decided
 // nothing or a source is down is not: workloads wait, and queues stay active.
-var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound"}
+var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound", "NotOurs"}
 
 // decide the Active condition. It is not settled while the gate's controller
 // has yet to look at the gate's newest version.
@@ -32,8 +32,11 @@ func decide(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (metav1.Con
 	if ready != nil && ready.Status == metav1.ConditionFalse && slices.Contains(faults, ready.Reason) {
 		return inactive(ready.Reason, ready.Message), true
 	}
-	return metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active",
-		Message: fmt.Sprintf("PlacementGate %s decides", name)}, true
+	message := fmt.Sprintf("PlacementGate %s decides", name)
+	if scores := apimeta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScoresFound); scores != nil && scores.Status == metav1.ConditionFalse {
+		message += "; " + scores.Message
+	}
+	return metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: gate.Truncate(message)}, true
 }
 
 func inactive(reason, message string) metav1.Condition {

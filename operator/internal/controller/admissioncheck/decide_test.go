@@ -17,6 +17,10 @@ func TestDecide(t *testing.T) {
 		g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}}
 		return g
 	}
+	with := func(g *v1alpha1.PlacementGate, condition, message string) *v1alpha1.PlacementGate {
+		g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "NoSuchScore", Message: message})
+		return g
+	}
 	for _, tc := range []struct {
 		name       string
 		parameters *kueue.AdmissionCheckParametersReference
@@ -34,6 +38,10 @@ func TestDecide(t *testing.T) {
 		{"a query that does not parse", refers, gate(2, "False", "InvalidQuery", "fit: 1:5: unclosed left parenthesis"), true, "False", "InvalidQuery", "fit: 1:5: unclosed left parenthesis"},
 		{"an absent Placement", refers, gate(2, "False", "PlacementNotFound", "Placement a/b does not exist"), true, "False", "PlacementNotFound", "Placement a/b does not exist"},
 		{"a Placement without decisions stops no queue", refers, gate(2, "False", "NoDecisions", ""), true, "True", "Active", "PlacementGate gpu decides"},
+		{"a configuration of another gate", refers, gate(2, "False", "NotOurs", "MultiKueueConfig a belongs to PlacementGate b"),
+			true, "False", "NotOurs", "MultiKueueConfig a belongs to PlacementGate b"},
+		{"a score that nobody publishes", refers, with(gate(2, "True", "Deciding", ""), v1alpha1.ConditionScoresFound, "no decided cluster has fleet/totla"),
+			true, "True", "Active", "PlacementGate gpu decides; no decided cluster has fleet/totla"},
 		{"fine", refers, gate(2, "True", "Deciding", ""), true, "True", "Active", "PlacementGate gpu decides"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

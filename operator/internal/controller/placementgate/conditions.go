@@ -15,12 +15,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-const (
-	// conditionRival warns that somebody else nominates clusters for our workloads.
-	conditionRival = "DispatcherMismatch"
-	// conditionScores: every score that the gate names is published for some cluster.
-	conditionScores = "ScoresFound"
-)
+// conditionRival warns that somebody else nominates clusters for our workloads.
+const conditionRival = "DispatcherMismatch"
 
 // scoresFound names the scores that no cluster has.
 func scoresFound(in *input) outcome {
@@ -45,9 +41,6 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 	if len(in.clusters) == 0 {
 		placement = outcome{metav1.ConditionFalse, "NoDecisions", "the Placement has decided no cluster"}
 		ready = outcome{metav1.ConditionFalse, "NoDecisions", placement.message}
-	}
-	if configured.status == metav1.ConditionFalse && ready.status == metav1.ConditionTrue && configured.reason == "NotOurs" {
-		ready = outcome{metav1.ConditionFalse, configured.reason, configured.message}
 	}
 	if condition, reason, message := in.fault(); message != "" {
 		ready = outcome{metav1.ConditionFalse, reason, message}
@@ -75,7 +68,7 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 		{v1alpha1.ConditionQueriesValid, queries},
 		{v1alpha1.ConditionPlacementFound, placement},
 		{v1alpha1.ConditionConfigured, configured},
-		{conditionScores, scoresFound(in)},
+		{v1alpha1.ConditionScoresFound, scoresFound(in)},
 		{v1alpha1.ConditionSingleCandidate, single},
 		{conditionRival, rival},
 	} {

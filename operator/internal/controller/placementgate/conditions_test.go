@@ -47,11 +47,14 @@ func TestConditions(t *testing.T) {
 		{"no Placement", func(in *input) { in.placement = false }, written, v1alpha1.ConditionPlacementFound, "False", "PlacementNotFound", "Placement plimsoll-system/gpu does not exist"},
 		{"no source", func(in *input) { in.source = false }, written, v1alpha1.ConditionReady, "False", "SourceNotFound", "MetricsSource thanos does not exist"},
 		{"a bad query", func(in *input) { in.invalid = "fit: 1:3: oh" }, written, v1alpha1.ConditionQueriesValid, "False", "InvalidQuery", "fit: 1:3: oh"},
-		{"another's configuration", func(*input) {}, outcome{metav1.ConditionFalse, "NotOurs", "theirs"}, v1alpha1.ConditionReady, "False", "NotOurs", "theirs"},
+		{"another's configuration", func(in *input) {
+			in.config = &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{v1alpha1.ManagedByLabel: "other"}}}
+		}, written, v1alpha1.ConditionReady, "False", "NotOurs",
+			"MultiKueueConfig shared belongs to PlacementGate other and is left alone: name another in spec.multiKueue.configName"},
 		{"no choice", func(in *input) { in.clusters = in.clusters[:1] }, written, v1alpha1.ConditionSingleCandidate, "True", "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"},
 		{"an absent score", func(in *input) {
 			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
-		}, written, conditionScores, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
+		}, written, v1alpha1.ConditionScoresFound, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
 		{"another dispatcher", func(in *input) { in.rival = "team-a/job was nominated to cluster3, which was not our doing" }, written, conditionRival, "True", "AnotherDispatcher",
 			"team-a/job was nominated to cluster3, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"},
 	} {
@@ -72,13 +75,16 @@ func TestConditions(t *testing.T) {
 
 func TestConfigurationOfAnother(t *testing.T) {
 	in := fine("cluster1")
-	for label, want := range map[string]string{"gpu": "", "": "was not created by a gate", "other": "belongs to PlacementGate other"} {
-		in.config = &kueue.MultiKueueConfig{}
+	for label, want := range map[string]string{"gpu": "", "": "shared was not created by a gate", "other": "shared belongs to PlacementGate other"} {
+		in.config = &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
 		if label != "" {
 			in.config.Labels = map[string]string{v1alpha1.ManagedByLabel: label}
 		}
-		if got, ours := foreign(in); got != want || ours != (want == "") {
-			t.Errorf("label %q: got %q, ours %t", label, got, ours)
+		if want != "" {
+			want = "MultiKueueConfig " + want + " and is left alone: name another in spec.multiKueue.configName"
+		}
+		if got := in.board().Problem; got != want {
+			t.Errorf("label %q: the workloads are told %q", label, got)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 	if mk == nil {
 		return outcome{metav1.ConditionTrue, "NotWanted", "the gate states no multiKueue"}, nil
 	}
-	if owner, ok := foreign(in); !ok {
-		return outcome{metav1.ConditionFalse, "NotOurs", fmt.Sprintf("MultiKueueConfig %s %s and is left alone", mk.ConfigName, owner)}, nil
+	if why := foreign(in.gate, in.config); why != "" {
+		return outcome{metav1.ConditionFalse, reasonNotOurs, why}, nil
 	}
 	foreignClusters, err := r.writeClusters(ctx, in)
 	if err != nil {
@@ -51,19 +51,23 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 	return summary(mk.ConfigName, want, foreignClusters), nil
 }
 
-// foreign says whose the existing configuration is, if it is not this gate's.
-func foreign(in *input) (string, bool) {
-	if in.config == nil {
-		return "", true
+// reasonNotOurs: somebody else keeps the MultiKueueConfig that the gate names.
+const reasonNotOurs = "NotOurs"
+
+// foreign says whose the existing configuration is and what to do, if it is not this
+// gate's. Such a gate decides nothing: what it does not keep it can't hold together.
+func foreign(g *v1alpha1.PlacementGate, config *kueue.MultiKueueConfig) string {
+	if config == nil {
+		return ""
 	}
-	switch owner := in.config.Labels[v1alpha1.ManagedByLabel]; owner {
-	case in.gate.Name:
-		return "", true
+	owner := "belongs to PlacementGate " + config.Labels[v1alpha1.ManagedByLabel]
+	switch config.Labels[v1alpha1.ManagedByLabel] {
+	case g.Name:
+		return ""
 	case "":
-		return "was not created by a gate", false
-	default:
-		return "belongs to PlacementGate " + owner, false
+		owner = "was not created by a gate"
 	}
+	return fmt.Sprintf("MultiKueueConfig %s %s and is left alone: name another in spec.multiKueue.configName", config.Name, owner)
 }
 
 // ranked are the decided clusters by their preferred scores, in the order of the

@@ -206,5 +206,8 @@ func (in *input) fault() (condition, reason, message string) {
 	case !in.source:
 		return v1alpha1.ConditionReady, "SourceNotFound", "MetricsSource " + in.gate.Spec.SourceRef.Name + " does not exist"
 	}
+	if why := foreign(in.gate, in.config); why != "" {
+		return v1alpha1.ConditionConfigured, reasonNotOurs, why
+	}
 	return "", "", ""
 }

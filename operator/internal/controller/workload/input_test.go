@@ -91,10 +91,15 @@ func TestTwoGatesOfOneConfiguration(t *testing.T) {
 	g := NewWithT(t)
 	newHub(t, "first", nil)
 	g.Eventually(condition(t, "first", v1alpha1.ConditionConfigured)).WithTimeout(patience).Should(HavePrefix("True Written"))
-	newHub(t, "second", func(pg *v1alpha1.PlacementGate) { pg.Spec.MultiKueue.ConfigName = "first" })
-	const theirs = "False NotOurs: MultiKueueConfig first belongs to PlacementGate first and is left alone"
-	g.Eventually(condition(t, "second", v1alpha1.ConditionConfigured)).WithTimeout(patience).Should(Equal(theirs))
-	g.Expect(condition(t, "second", v1alpha1.ConditionReady)()).To(Equal(theirs))
+	second := newHub(t, "second", func(pg *v1alpha1.PlacementGate) { pg.Spec.MultiKueue.ConfigName = "first" })
+	second.parameters("second-multikueue", "first")
+	const theirs = "MultiKueueConfig first belongs to PlacementGate first and is left alone: name another in spec.multiKueue.configName"
+	g.Eventually(condition(t, "second", v1alpha1.ConditionConfigured)).WithTimeout(patience).Should(Equal("False NotOurs: " + theirs))
+	g.Expect(condition(t, "second", v1alpha1.ConditionReady)()).To(Equal("False NotOurs: " + theirs))
+	g.Eventually(active(t, "second")).WithTimeout(patience).Should(Equal("False NotOurs: " + theirs))
+	wl := second.gated("job", 1)
+	g.Eventually(check(t, wl, "second-plimsoll")).WithTimeout(patience).Should(Equal("Pending: PlacementGate second: " + theirs))
+	g.Expect(nominated(t, wl)()).To(BeEmpty())
 	config := &kueue.MultiKueueConfig{}
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "first"}, config)).To(Succeed())
 	g.Expect(config.Spec.Clusters).To(Equal([]string{"first-1", "first-2"}))
