@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -155,5 +156,55 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 		if diff := cmp.Diff(tc.want, wl.Status.NominatedClusterNames); diff != "" {
 			t.Errorf("%s: nominated (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Where there is nowhere left to go the workload waits on, and whoever asks for its
+// events learns why: once for each attempt.
+func TestNowhereLeftToWidenIsSaid(t *testing.T) {
+	const said = "Warning NotAdmitted cluster1 has not admitted it 30s after its nomination (is the queue there, and has it quota?), and no other cluster is known to have room"
+	b := roomy()
+	b.source.answers["floor("] = series("cluster1", 9.0)
+	sent := gate.Dispatch{}.Begin([]string{"cluster1"}, "", b.clock.now())
+	r, s := b.operator(t, dispatched(nominating(b.holder(b.clock.now()), "cluster1"), sent))
+	s.usable = []string{"cluster1"}
+	recorder := events.NewFakeRecorder(9)
+	r.recorder = recorder
+	look := func(after time.Duration, want ...string) {
+		t.Helper()
+		b.add(after)
+		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-5))
+		b.round()
+		if _, err := r.widenIfDue(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for len(recorder.Events) > 0 {
+			got = append(got, <-recorder.Events)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	}
+	look(29 * time.Second)
+	look(time.Second, said)
+	look(time.Minute)
+	dispatched(s.wl, sent.Begin([]string{"cluster1"}, "", b.clock.now()))
+	look(30*time.Second, said)
+}
+
+// What widens says so itself.
+func TestWideningIsSaidOnce(t *testing.T) {
+	b := roomy()
+	sent := gate.Dispatch{}.Begin([]string{"cluster1"}, "", b.clock.now().Add(-30*time.Second))
+	r, s := b.operator(t, dispatched(nominating(b.holder(b.clock.now().Add(-time.Minute)), "cluster1"), sent))
+	s.usable = []string{"cluster1", "cluster2"}
+	recorder := events.NewFakeRecorder(9)
+	r.recorder = recorder
+	if _, err := r.widenIfDue(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-recorder.Events; len(recorder.Events) > 0 || !strings.HasPrefix(got, "Normal Widened [cluster1 cluster2]: ") {
+		t.Errorf("said: %q and %d more", got, len(recorder.Events))
 	}
 }
