@@ -22,11 +22,12 @@ func giProfile(profile string) string {
 }
 
 // modelOf a device in the form of GPU feature discovery's labels, which for an
-// instance name the profile: NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.
+// instance name the profile, without what no label may hold: 1g.10gb+me ends in
+// -MIG-1g.10gbme.
 func modelOf(d device.Device) string {
 	model := Model(d.Model)
 	if d.Instance != nil {
-		model += "-MIG-" + d.Instance.Profile
+		model += "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
 	}
 	return model
 }

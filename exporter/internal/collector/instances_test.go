@@ -15,6 +15,16 @@ func TestGPUInstanceOfAComputeInstance(t *testing.T) {
 	}
 }
 
+// A node selector must be able to name what the metrics name.
+func TestModelOfAnInstance(t *testing.T) {
+	for profile, want := range map[string]string{"1g.10gb": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "1g.10gb+me": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gbme"} {
+		d := device.Device{Model: "NVIDIA H100 80GB HBM3", Instance: &device.Instance{Profile: profile}}
+		if got := modelOf(d); got != want {
+			t.Errorf("%s is a %s, want %s", profile, got, want)
+		}
+	}
+}
+
 // What its holders use up together is told by unit; these are the ones on the border.
 func TestWhatIsAdditive(t *testing.T) {
 	want := map[device.Field]bool{device.PowerUsage: true, device.TotalEnergy: true, device.FBUsed: true, device.FBUsedRatio: true, device.GPUUtil: true,

@@ -243,13 +243,14 @@ func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOpt
 }
 
 // instanceOf a model, where the resource is one of MIG instances: nodes are labelled
-// with the device that these are cut off, and the metrics name the profile.
+// with the device that these are cut off, and the metrics name the profile, where
+// mig-1g.10gb.me is a 1g.10gbme.
 func instanceOf(model, resource string) string {
 	profile, ok := strings.CutPrefix(resource, "nvidia.com/mig-")
 	if !ok || model == "" || strings.Contains(model, "-MIG-") {
 		return model
 	}
-	return model + "-MIG-" + profile
+	return model + "-MIG-" + strings.Replace(profile, "gb.", "gb", 1)
 }
 
 // NormalizeModel writes a model as GPU feature discovery does: blanks become dashes.

@@ -45,6 +45,8 @@ func TestShapeOf(t *testing.T) {
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 4, Pods: 3}}},
 		{"an instance is a model of its own", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
+		{"an instance with the media engines", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb.me", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb.me", Model: h100 + "-MIG-1g.10gbme", DevicesPerPod: 2, Pods: 3}}},
 		{"a label that names the instance", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100 + "-MIG-1g.10gb"}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
 		{"an instance of whatever model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}},
