@@ -19,7 +19,7 @@ func Known(v float64) Number { return Number{Value: v, Known: true} }
 type ShapeAnswer struct {
 	// Fit: pods that it could start now.
 	Fit Number `json:"fit"`
-	// Largest: free devices on its best node; only asked to say what is missing.
+	// Largest: free devices on its best node, to say what is missing.
 	Largest Number `json:"largest"`
 	// Headroom, Capacity, Queued in devices.
 	Headroom Number `json:"headroom"`

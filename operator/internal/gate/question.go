@@ -42,6 +42,9 @@ func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: AskCapacity, PerShape: true, Expr: either(spec.Capacity, fmt.Sprintf(
 			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
+		// What each cluster's best node has free, to say what is missing.
+		{Name: AskLargest, PerShape: true, Expr: fmt.Sprintf(
+			`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}
 	list = append(list, quota(spec, label)...)
 	if spec.Queued != nil {
@@ -68,12 +71,6 @@ func quota(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
 		{Name: AskKueue, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
 	}
-}
-
-// Largest asks for the free devices of each cluster's best node, to say what is missing.
-func Largest(label string) Question {
-	return Question{Name: AskLargest, PerShape: true, Expr: fmt.Sprintf(
-		`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)}
 }
 
 func either(q *v1alpha1.GateQuery, unset string) string {

@@ -73,8 +73,7 @@ func (a *asker) ask(ctx context.Context, p *plan, serves func(*held) bool) []rep
 	r := round{asker: a, plan: p, serves: serves}
 	replies := r.all(ctx, p.questions[:1])
 	r.times = replies[0].held
-	replies = append(replies, r.all(ctx, p.questions[1:])...)
-	return append(replies, r.all(ctx, p.missing(replies))...)
+	return append(replies, r.all(ctx, p.questions[1:])...)
 }
 
 // round of questions about one shape.

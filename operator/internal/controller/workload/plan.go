@@ -23,11 +23,7 @@ type plan struct {
 	source, label string
 	// questions, of which the first asks for the sample times.
 	questions []asked
-	// largest asks for the best node of each cluster, for each pod set, and pods
-	// are what the pod sets want.
-	largest []asked
-	pods    []int64
-	used    time.Time
+	used      time.Time
 	// newer than this must answers be that are renewed.
 	newer time.Time
 	// done is when all questions were answered last.
@@ -103,10 +99,6 @@ func newPlan(g gate.Gate, f gate.Facts, label string) *plan {
 			}
 		}
 	}
-	for i := range f.PodSets {
-		p.largest = append(p.largest, p.render(gate.Largest(label), f, i))
-		p.pods = append(p.pods, f.PodSets[i].Pods)
-	}
 	return p
 }
 
@@ -136,22 +128,3 @@ func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
 // aboutRoom: what the ledger is subtracted from, which is of no use without the
 // sample times that were known when it was asked for.
 func (q *asked) aboutRoom() bool { return q.Name == gate.AskFit || q.Name == gate.AskQuota }
-
-// missing are the questions for the best node of each cluster where no cluster has
-// room; of no use where nobody knows the room.
-func (p *plan) missing(replies []reply) []asked {
-	var extra []asked
-	for _, q := range replies {
-		if q.Name != gate.AskFit || q.held.err != nil {
-			continue
-		}
-		room := false
-		for _, n := range q.held.values {
-			room = room || n.Known && n.Value >= float64(p.pods[q.set])
-		}
-		if !room {
-			extra = append(extra, p.largest[q.set])
-		}
-	}
-	return extra
-}

@@ -55,7 +55,6 @@ func TestRoomIsOfTheResourceThatThePodsAskFor(t *testing.T) {
 		}
 		return a, err
 	})
-	const pods, each = 100, 2 // more than there is room for, so that the best node is asked for
 	n := func(fit, free, all, largest float64) gate.ShapeAnswer {
 		return gate.ShapeAnswer{Fit: gate.Known(fit), Headroom: gate.Known(free), Capacity: gate.Known(all), Largest: gate.Known(largest)}
 	}
@@ -72,7 +71,7 @@ func TestRoomIsOfTheResourceThatThePodsAskFor(t *testing.T) {
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, ask)
-		b.facts.PodSets = []gate.PodSet{{Name: "main", Resource: tc.resource, Model: tc.model, DevicesPerPod: each, Pods: pods}}
+		b.facts.PodSets = []gate.PodSet{{Name: "main", Resource: tc.resource, Model: tc.model, DevicesPerPod: 2, Pods: 1}}
 		got, fleet := b.answers(t.Context(), b.gate, b.facts)
 		if fleet.Problem != "" {
 			t.Error(fleet.Problem)
