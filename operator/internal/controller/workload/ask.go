@@ -162,12 +162,12 @@ func (t *target) query(ctx context.Context, expr string, h *held) error {
 	h.values, h.partial = map[string]gate.Number{}, got.Partial || len(got.Failed) > 0
 	for _, sample := range got.Samples {
 		name, named := sample.Labels[t.label]
+		if t.aliases != nil {
+			name, named = t.aliases[name]
+		}
 		if !named {
 			h.bare = append(h.bare, sample.Value)
 			continue
-		}
-		if t.aliases != nil {
-			name = t.aliases[name]
 		}
 		_, twice := h.values[name]
 		bad := twice || math.IsNaN(sample.Value) || math.IsInf(sample.Value, 0)

@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
@@ -209,6 +213,28 @@ func TestTheBestNodeIsKnown(t *testing.T) {
 	got, _ := b.answers(t.Context(), b.gate, b.facts)
 	if n := got["cluster1"].shapes[0].Largest; n != gate.Known(6) {
 		t.Errorf("the best node of cluster1 has %+v", n)
+	}
+}
+
+// Series of clusters that nobody manages are no cluster's, and several of them no
+// contradiction; to the fleet they count.
+func TestSeriesOfUnknownClusters(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "budget", Query: `budget`, Scope: v1alpha1.ScopeFleet}}})
+	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: string(v1alpha1.MatchLabel), Key: "prometheus"}, b.source)
+	scheme := runtime.NewScheme()
+	if err := clusterv1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", Labels: map[string]string{"prometheus": "eu"}}}).Build()
+	b.source.answers["floor("] = series("eu", 3.0, "us", 4.0, "asia", 5.0)
+	b.source.answers["budget"] = series("us", 0.0, "asia", 1.0)
+	got, fleet := b.answers(t.Context(), b.gate, b.facts)
+	if fleet.Doubtful || fleet.Unmet != nil {
+		t.Errorf("two clusters that nobody manages: %+v", fleet)
+	}
+	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) {
+		t.Errorf("cluster1 is eu, and has room for %+v", n)
 	}
 }
 

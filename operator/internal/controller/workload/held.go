@@ -20,7 +20,7 @@ const (
 type held struct {
 	// asked and answered, or failed.
 	asked, answered, used time.Time
-	// values by cluster; bare are those of series that name none. Where err says
+	// values by cluster; bare are those of series that name none we know. Where err says
 	// why there is no answer they are those of the last good one, if there was one.
 	values  map[string]gate.Number
 	bare    []float64
