@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -104,6 +105,10 @@ type Queue struct {
 func (b *Board) SetWaiting(name string, q Queue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if q.Workloads == 0 {
+		delete(b.waiting, name)
+		return
+	}
 	b.waiting[name] = q
 }
 
@@ -114,11 +119,12 @@ func (b *Board) Waiting(name string) int32 {
 	return b.waiting[name].Workloads
 }
 
-// Queues at every gate; an empty one where nothing waits.
+// Queues at every gate, an empty one where nothing waits, and at gates that workloads
+// wait for although they do not exist.
 func (b *Board) Queues() map[string]Queue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	queues := map[string]Queue{}
+	queues := maps.Clone(b.waiting)
 	for name := range b.gates {
 		queues[name] = b.waiting[name]
 	}

@@ -3,6 +3,8 @@ package gate
 import (
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheLatestRivalCountsForAWhile(t *testing.T) {
@@ -16,5 +18,22 @@ func TestTheLatestRivalCountsForAWhile(t *testing.T) {
 		if got := b.Rival("gpu", t0.Add(tc.after)); got != tc.want {
 			t.Errorf("after %s: got %q, want %q", tc.after, got, tc.want)
 		}
+	}
+}
+
+// Whoever waits is counted, also at a gate that does not exist (any longer).
+func TestQueuesOfAbsentGates(t *testing.T) {
+	b := NewBoard()
+	for _, name := range []string{"gpu", "idle"} {
+		b.Put(Gate{Name: name})
+	}
+	waits := Queue{Workloads: 2, Since: t0}
+	for _, name := range []string{"gpu", "mistyped", "left"} {
+		b.SetWaiting(name, waits)
+	}
+	b.SetWaiting("left", Queue{})
+	b.Delete("gpu")
+	if diff := cmp.Diff(map[string]Queue{"gpu": waits, "mistyped": waits, "idle": {}}, b.Queues()); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
 	}
 }

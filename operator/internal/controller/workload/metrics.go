@@ -73,7 +73,7 @@ func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector 
 		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
 	}
 	return &queueCollector{board: board, now: now,
-		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that no cluster can take now."}),
+		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that hold quota and that a gate keeps waiting, whether or not it exists."}),
 		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Seconds since the longest waiting workload got its quota; 0 when none waits."}),
 	}
 }

@@ -50,7 +50,7 @@ plimsoll_gate_nominations_total{cluster="cluster2",reason="Widened"} 1
 # TYPE plimsoll_gate_oldest_waiting_seconds gauge
 plimsoll_gate_oldest_waiting_seconds{gate="gpu"} 90
 plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
-# HELP plimsoll_gate_waiting_workloads Workloads that no cluster can take now.
+# HELP plimsoll_gate_waiting_workloads Workloads that hold quota and that a gate keeps waiting, whether or not it exists.
 # TYPE plimsoll_gate_waiting_workloads gauge
 plimsoll_gate_waiting_workloads{gate="gpu"} 2
 plimsoll_gate_waiting_workloads{gate="idle"} 0
