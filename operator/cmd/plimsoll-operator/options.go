@@ -14,7 +14,6 @@ import (
 type options struct {
 	kubeconfig     string
 	namespace      string
-	kueueNamespace string
 	metricsAddress string
 	metricsSecure  bool
 	metricsCerts   string
@@ -37,7 +36,6 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.SetOutput(out)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the hub; default: KUBECONFIG, the service account, ~/.kube/config")
 	f.StringVar(&o.namespace, "namespace", "plimsoll-system", "namespace of the operator: leader election, and the only one whose Secrets MetricsSources may name")
-	f.StringVar(&o.kueueNamespace, "kueue-namespace", "kueue-system", "namespace of Kueue, where MultiKueueClusters' Secrets lie")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics and /explain; 0 = none")
 	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and explanations over TLS to whom the API server authenticates and authorizes")
 	f.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics listener; default: self-signed")

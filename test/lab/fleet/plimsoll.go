@@ -84,7 +84,7 @@ func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []
 	probe := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.procs.Run(ctx, program{
 		name: name, path: f.bin.Path("plimsoll-operator"),
-		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--kueue-namespace=" + kueueNamespace,
+		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace,
 			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
 		ready: answers("http://"+probe+"/readyz", httpPlain),
 	})
