@@ -168,6 +168,7 @@ type OAuth2 struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && size(self[k]) <= 2048)",message="endpointParams must have keys of at most 128 characters and values of at most 2048"
 	EndpointParams map[string]string `json:"endpointParams,omitempty"`
 }
 

@@ -46,11 +46,13 @@ type PlacementGateSpec struct {
 	// MaxSampleAgeSeconds up to which a sample is trusted.
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MaxSampleAgeSeconds int32 `json:"maxSampleAgeSeconds,omitempty"`
 	// UnknownAfterSeconds from which on a cluster is unknown, which onStale decides.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	UnknownAfterSeconds int32 `json:"unknownAfterSeconds,omitempty"`
 	// +optional
@@ -76,6 +78,8 @@ type PlacementGateSpec struct {
 	ModelFrom []string `json:"modelFrom,omitempty"`
 	// Aliases turn a label's value into the model on the metrics.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 253 && size(self[k]) <= 253)",message="aliases must be of at most 253 characters each"
 	Aliases map[string]string `json:"aliases,omitempty"`
 	// +optional
 	OnUnplaceable OnUnplaceable `json:"onUnplaceable,omitempty"`
@@ -101,6 +105,7 @@ type GatePodSetUpdates struct {
 	// cluster that contradicts the pods' own node selector is no candidate.
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 253)",message="nodeSelector must have keys of at most 317 characters and values of at most 253"
 	NodeSelector map[string]string `json:"nodeSelector"`
 	// Tolerations to add, of the taints that virtual nodes carry.
 	// +optional
@@ -202,6 +207,7 @@ type OnUnplaceable struct {
 	Mode UnplaceableMode `json:"mode,omitempty"`
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
 	// GiveUpAfterSeconds without a place reject the workload for good; only where it is
@@ -209,6 +215,7 @@ type OnUnplaceable struct {
 	// no room: never because metrics, a condition, a score or the gate are at fault.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
 	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`
 }
 
@@ -226,6 +233,7 @@ const (
 type Widen struct {
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	AfterSeconds int32 `json:"afterSeconds,omitempty"`
 	// By this many more clusters; absent = all the rest that fit.
@@ -257,12 +265,14 @@ type GateMultiKueue struct {
 }
 
 // Credentials of the MultiKueueClusters.
+// +kubebuilder:validation:XValidation:rule="!has(self.nameTemplate) || self.nameTemplate.contains('{cluster}')",message="nameTemplate must contain {cluster}: without it every MultiKueueCluster connects to the same worker"
 type Credentials struct {
 	// +kubebuilder:default=Secret
 	// +optional
 	Type CredentialsType `json:"type,omitempty"`
-	// NameTemplate of the Secret (in Kueue's namespace) or ClusterProfile; {cluster} is the managed cluster's name.
-	// +kubebuilder:default="{cluster}-kubeconfig"
+	// NameTemplate of the Secret or ClusterProfile, both in Kueue's namespace; {cluster} is
+	// the managed cluster's name. By default {cluster}-kubeconfig for a Secret and
+	// {cluster}, as OCM names them, for a ClusterProfile.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	NameTemplate string `json:"nameTemplate,omitempty"`

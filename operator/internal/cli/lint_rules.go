@@ -87,6 +87,9 @@ func (l *linter) gate(d *document, g *v1alpha1.PlacementGate) {
 	l.required(d, "spec.placementRef.namespace", g.Spec.PlacementRef.Namespace)
 	l.required(d, "spec.placementRef.name", g.Spec.PlacementRef.Name)
 	l.required(d, "spec.sourceRef.name", g.Spec.SourceRef.Name)
+	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
+		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
+	}
 	for _, q := range gate.Questions(&g.Spec, "cluster") {
 		path := "spec." + q.Name + ".query"
 		if q.Condition != nil {
