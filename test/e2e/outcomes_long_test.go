@@ -200,7 +200,7 @@ func TestCredentialsByClusterProfile(t *testing.T) {
 	if err := lab.UseClusterProfiles(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := recreateClusters(ctx, `{"type":"ClusterProfile","nameTemplate":"{cluster}"}`); err != nil {
+	if err := recreateClusters(ctx, `{"type":"ClusterProfile","nameTemplate":null}`); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range lab.Workers {

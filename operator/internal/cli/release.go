@@ -16,7 +16,7 @@ import (
 )
 
 func newRelease(a *app) *cobra.Command {
-	dryRun := false
+	dryRun, unused := false, false
 	cmd := &cobra.Command{
 		Use:   "release GATE",
 		Short: "Remove what a deleted gate left in place for its running jobs",
@@ -24,11 +24,21 @@ func newRelease(a *app) *cobra.Command {
 
 A gate's MultiKueueConfig and MultiKueueClusters outlive it, for deleting them would
 evict what runs through them. Once no AdmissionCheck names them and no unfinished
-workload uses them, release deletes those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.`,
-		Args:              exactly(1, "the name of a deleted PlacementGate"),
+workload uses them, release deletes those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.
+
+With --unused the gate may live. Of its MultiKueueClusters those go that no
+MultiKueueConfig names and no unfinished workload is on or nominated to, such as those of
+clusters that left the fleet: Kueue keeps a connection to each.`,
+		Args:              exactly(1, "the name of a PlacementGate"),
 		ValidArgsFunction: a.complete(releasable),
-		RunE:              func(cmd *cobra.Command, args []string) error { return release(cmd.Context(), a, args[0], dryRun) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if unused {
+				return releaseUnused(cmd.Context(), a, args[0], dryRun)
+			}
+			return release(cmd.Context(), a, args[0], dryRun)
+		},
 	}
+	cmd.Flags().BoolVar(&unused, "unused", false, "remove only MultiKueueClusters that nothing uses, also while the gate exists")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	return cmd
 }
@@ -40,7 +50,7 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	}
 	err = c.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.PlacementGate{})
 	if err == nil {
-		return fmt.Errorf("PlacementGate %s still exists and would write them anew: delete it first", name)
+		return fmt.Errorf("PlacementGate %s still exists and would write them anew: delete it first, or remove what it does not use with --unused", name)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return reading("PlacementGate "+name, err)

@@ -67,9 +67,18 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
-	o := summary("plimsoll-gpu", gate.Wanted{Clusters: many[:20], Truncated: many[20:]}, nil)
+	o := summary(fine(), gate.Wanted{Clusters: many[:20], Truncated: many[20:]}, nil)
 	if o.reason != "ClustersTruncated" || !strings.HasSuffix(o.message, "left out: c20, c21, c22, c23, c24") {
 		t.Errorf("25 clusters: %+v", o)
+	}
+	in := fine("c0")
+	in.mkClusters = map[string]*kueue.MultiKueueCluster{}
+	for name, owner := range map[string]string{"c0": "gpu", "c3": "gpu", "c2": "gpu", "theirs": "other"} {
+		in.mkClusters[name] = &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: owner}}}
+	}
+	const want = "MultiKueueConfig plimsoll-gpu holds c0; Kueue stays connected to c2, c3, which it no longer holds, until \"kubectl plimsoll release gpu --unused\""
+	if o := summary(in, gate.Wanted{Clusters: []string{"c0"}}, nil); o.reason != "Written" || o.message != want {
+		t.Errorf("clusters that left: %+v", o)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -32,10 +31,6 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 	if why := foreign(in.gate, in.config); why != "" {
 		return outcome{metav1.ConditionFalse, reasonNotOurs, why}, nil
 	}
-	foreignClusters, err := r.writeClusters(ctx, in)
-	if err != nil {
-		return outcome{}, err
-	}
 	var current []string
 	if in.config != nil {
 		current = in.config.Spec.Clusters
@@ -45,10 +40,14 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 	if len(want.Clusters) == 0 {
 		return outcome{metav1.ConditionFalse, "NoDecisions", "nothing is decided, and a MultiKueueConfig can't be empty"}, nil
 	}
+	foreignClusters, err := r.writeClusters(ctx, in, want.Clusters)
+	if err != nil {
+		return outcome{}, err
+	}
 	if err := r.writeConfig(ctx, in, want.Clusters); err != nil {
 		return outcome{}, err
 	}
-	return summary(mk.ConfigName, want, foreignClusters), nil
+	return summary(in, want, foreignClusters), nil
 }
 
 // reasonNotOurs: somebody else keeps the MultiKueueConfig that the gate names.
@@ -80,7 +79,8 @@ func ranked(in *input, now time.Time) []gate.Ranked {
 	return list
 }
 
-func summary(name string, want gate.Wanted, foreignClusters []string) outcome {
+func summary(in *input, want gate.Wanted, foreignClusters []string) outcome {
+	name := in.gate.Spec.MultiKueue.ConfigName
 	o := outcome{metav1.ConditionTrue, "Written", fmt.Sprintf("MultiKueueConfig %s holds %s", name, strings.Join(want.Clusters, ", "))}
 	if len(foreignClusters) > 0 {
 		o.message += "; not created by this gate and left alone: MultiKueueClusters " + strings.Join(foreignClusters, ", ")
@@ -88,6 +88,10 @@ func summary(name string, want gate.Wanted, foreignClusters []string) outcome {
 	if len(want.Truncated) > 0 {
 		o.status, o.reason = metav1.ConditionFalse, "ClustersTruncated"
 		o.message = fmt.Sprintf("MultiKueueConfig %s is full at %d clusters; left out: %s", name, gate.MaxClusters, strings.Join(want.Truncated, ", "))
+	}
+	if left := leftOver(in, want.Clusters); len(left) > 0 {
+		o.message += fmt.Sprintf("; Kueue stays connected to %s, which it no longer holds, until \"kubectl plimsoll release %s --unused\"",
+			strings.Join(left, ", "), in.gate.Name)
 	}
 	o.message = gate.Truncate(o.message)
 	return o
@@ -111,65 +115,4 @@ func (r *Reconciler) writeConfig(ctx context.Context, in *input, clusters []stri
 	}
 	r.recorder.Eventf(in.gate, config, "Normal", "MultiKueueConfigChanged", "Configure", "MultiKueueConfig %s: %s", config.Name, strings.Join(clusters, ", "))
 	return nil
-}
-
-// writeClusters makes the missing MultiKueueClusters of the decided clusters, gives
-// those that are this gate's the credentials that it states, and names the others.
-func (r *Reconciler) writeClusters(ctx context.Context, in *input) ([]string, error) {
-	creds := in.gate.Spec.MultiKueue.Credentials
-	if creds.Type == v1alpha1.CredentialsExisting {
-		return nil, nil
-	}
-	var others []string
-	for _, c := range in.clusters {
-		existing, ok := in.mkClusters[c.Name]
-		switch {
-		case !ok:
-			if err := r.client.Create(ctx, newCluster(in.gate.Name, c.Name, creds)); client.IgnoreAlreadyExists(err) != nil {
-				return nil, err
-			}
-		case existing.Labels[v1alpha1.ManagedByLabel] == "":
-			others = append(others, c.Name)
-		case existing.Labels[v1alpha1.ManagedByLabel] != in.gate.Name:
-			others = append(others, fmt.Sprintf("%s (of PlacementGate %s)", c.Name, existing.Labels[v1alpha1.ManagedByLabel]))
-		}
-	}
-	for name, existing := range in.mkClusters {
-		if existing.Labels[v1alpha1.ManagedByLabel] != in.gate.Name {
-			continue
-		}
-		if err := r.reconnect(ctx, in, existing, newCluster(in.gate.Name, name, creds).Spec.ClusterSource); err != nil {
-			return nil, err
-		}
-	}
-	return others, nil
-}
-
-// reconnect a MultiKueueCluster by other credentials than it has.
-func (r *Reconciler) reconnect(ctx context.Context, in *input, existing *kueue.MultiKueueCluster, source kueue.ClusterSource) error {
-	if equality.Semantic.DeepEqual(existing.Spec.ClusterSource, source) {
-		return nil
-	}
-	cluster := existing.DeepCopy()
-	cluster.Spec.ClusterSource = source
-	if err := r.client.Patch(ctx, cluster, client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	r.recorder.Eventf(in.gate, cluster, "Normal", "MultiKueueClusterChanged", "Configure", "MultiKueueCluster %s has the credentials that the gate states now", cluster.Name)
-	return nil
-}
-
-func newCluster(gateName, name string, creds v1alpha1.Credentials) *kueue.MultiKueueCluster {
-	template := creds.NameTemplate
-	if template == "" {
-		template = "{cluster}-kubeconfig"
-	}
-	credential := strings.ReplaceAll(template, "{cluster}", name)
-	cluster := &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: gateName}}}
-	if creds.Type == v1alpha1.CredentialsClusterProfile {
-		cluster.Spec.ClusterSource.ClusterProfileRef = &kueue.ClusterProfileReference{Name: credential}
-	} else {
-		cluster.Spec.ClusterSource.KubeConfig = &kueue.KubeConfig{Location: credential, LocationType: kueue.SecretLocationType}
-	}
-	return cluster
 }

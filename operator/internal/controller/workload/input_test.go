@@ -161,6 +161,9 @@ func TestMoreClustersThanMultiKueueHolds(t *testing.T) {
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "many"}, config)).To(Succeed())
 	g.Expect(config.Spec.Clusters).To(HaveLen(20))
 	g.Expect(config.Spec.Clusters[:2]).To(Equal([]string{"many-1", "many-2"}), "members keep their places")
+	connections := &kueue.MultiKueueClusterList{}
+	g.Expect(api.List(t.Context(), connections, client.MatchingLabels{v1alpha1.ManagedByLabel: "many"})).To(Succeed())
+	g.Expect(connections.Items).To(HaveLen(20), "Kueue connects to each, also to those that no configuration holds")
 }
 
 func TestForeignClusterIsLeftAlone(t *testing.T) {
