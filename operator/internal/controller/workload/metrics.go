@@ -33,10 +33,10 @@ func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger, board *gate.Boar
 			Name: "plimsoll_gate_mispredictions_total", Help: "Nominations that no cluster admitted in time.",
 		}, []string{"gate"}),
 		readySeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "plimsoll_gate_ready_seconds", Help: "Seconds from quota reserved to the gate's check Ready.", Buckets: buckets,
+			Name: "plimsoll_gate_ready_seconds", Help: "Seconds from when the operator saw quota reserved, or at most a second after it was, to the gate's check Ready.", Buckets: buckets,
 		}, []string{"gate"}),
 		admitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "plimsoll_gate_admitted_seconds", Help: "Seconds from quota reserved on the hub to admission by a cluster.", Buckets: buckets,
+			Name: "plimsoll_gate_admitted_seconds", Help: "Seconds from quota reserved on the hub to admission by a cluster, each as the operator saw it, or at most a second after it was.", Buckets: buckets,
 		}, []string{"gate", "cluster"}),
 		ledgerDevices: &ledgerCollector{ledger: ledger, desc: prometheus.NewDesc("plimsoll_gate_ledger_devices",
 			"Devices sent to a cluster and not yet seen in its metrics.", []string{"cluster"}, nil)},
@@ -103,16 +103,12 @@ func (m *metrics) nominated(clusters []string, reason string) {
 
 func (m *metrics) mispredicted(gateName string) { m.mispredicts.WithLabelValues(gateName).Inc() }
 
-func (m *metrics) ready(gateName string, wl *kueue.Workload, now time.Time) {
-	if since, ok := reservedAt(wl); ok {
-		m.readySeconds.WithLabelValues(gateName).Observe(now.Sub(since).Seconds())
-	}
+func (m *metrics) ready(gateName string, after time.Duration) {
+	m.readySeconds.WithLabelValues(gateName).Observe(after.Seconds())
 }
 
-func (m *metrics) admitted(gateName, cluster string, wl *kueue.Workload, at time.Time) {
-	if since, ok := reservedAt(wl); ok {
-		m.admitSeconds.WithLabelValues(gateName, cluster).Observe(at.Sub(since).Seconds())
-	}
+func (m *metrics) admitted(gateName, cluster string, after time.Duration) {
+	m.admitSeconds.WithLabelValues(gateName, cluster).Observe(after.Seconds())
 }
 
 func reservedAt(wl *kueue.Workload) (time.Time, bool) {

@@ -1,15 +1,17 @@
 package workload
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
@@ -22,14 +24,12 @@ func TestMetricsOfTheGate(t *testing.T) {
 	board.Put(gate.Gate{Name: "idle"})
 	board.SetWaiting("gpu", gate.Queue{Workloads: 2, Since: now.Add(-90 * time.Second)})
 	ledger.Debit(gate.Entry{UID: "a", Cluster: "cluster1", Debited: now, PodSets: []gate.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
-	wl := &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: []metav1.Condition{
-		{Type: kueue.WorkloadQuotaReserved, Status: "True", LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Second))}}}}
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
-	m.ready("gpu", wl, now)
+	m.ready("gpu", 2*time.Second)
 	m.nominated([]string{"cluster1", "cluster2"}, "Widened")
 	m.mispredicted("gpu")
-	m.admitted("gpu", "cluster2", wl, now.Add(3*time.Second))
+	m.admitted("gpu", "cluster2", 5*time.Second)
 
 	want := `
 # HELP plimsoll_gate_decisions_total Decisions about workloads, by gate, state and reason.
@@ -63,6 +63,14 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("not as Prometheus' conventions have it: %v %v", problems, err)
 	}
+	if sums := sums(t, registry); sums["plimsoll_gate_ready_seconds"] != 2 || sums["plimsoll_gate_admitted_seconds"] != 5 {
+		t.Errorf("2 s to Ready and 5 s to admission, got %v", sums)
+	}
+}
+
+// sums of the histograms, in seconds rounded to milliseconds.
+func sums(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -70,11 +78,39 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 	sums := map[string]float64{}
 	for _, f := range families {
 		if h := f.GetMetric()[0].GetHistogram(); h != nil {
-			sums[f.GetName()] = h.GetSampleSum()
+			sums[f.GetName()] = math.Round(h.GetSampleSum()*1000) / 1000
 		}
 	}
-	if sums["plimsoll_gate_ready_seconds"] != 2 || sums["plimsoll_gate_admitted_seconds"] != 5 {
-		t.Errorf("2 s to Ready and 5 s to admission, got %v", sums)
+	return sums
+}
+
+// The hub tells the time in whole seconds, a decision takes milliseconds.
+func TestHowLongItTookIsToldInMilliseconds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seen            time.Duration // after the second in which quota was reserved
+		ready, admitted float64
+	}{
+		"seen at once":           {300 * time.Millisecond, 0.03, 0.23},
+		"seen five seconds late": {5 * time.Second, 4.03, 4.23},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		r, s := b.operator(t, b.holder(noon))
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(r.metrics.readySeconds, r.metrics.admitSeconds)
+		b.add(tc.seen)
+		r.track(t.Context(), s)
+		b.add(30 * time.Millisecond)
+		d := gate.Decision{State: gate.Ready, Message: "cluster1 can take it: room for 1 such pod there"}
+		if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+			t.Fatal(err)
+		}
+		b.add(200 * time.Millisecond)
+		condition(s.wl, kueue.WorkloadAdmitted, b.clock.now().Truncate(time.Second))
+		r.track(t.Context(), s)
+		want := map[string]float64{"plimsoll_gate_ready_seconds": tc.ready, "plimsoll_gate_admitted_seconds": tc.admitted}
+		if diff := cmp.Diff(want, sums(t, registry)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

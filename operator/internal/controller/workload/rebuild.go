@@ -44,7 +44,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 	}
 	reserved, _ := reservedAt(wl)
 	r.tracks.meet(s.key(), wl.UID)
-	r.tracks.holds(wl.UID, reserved)
+	r.tracks.holds(wl.UID, reserved, r.now())
 	facts, since := r.facts(ctx, s, &g.Spec), dispatch.NominatedAt
 	if phase, _ := dispatch.Phase(g.Spec.Widen, r.now()); phase != gate.PhaseWait || !dispatch.WidenedAt.IsZero() {
 		r.tracks.late(wl.UID, dispatch.Attempt) // counted by the process before

@@ -23,7 +23,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 		return
 	}
 	// Kueue may give quota back and reserve it anew between two looks.
-	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.wl.UID, reserved) {
+	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.wl.UID, reserved, r.now()) {
 		r.over(s.wl.UID, s.key(), false)
 	}
 	cluster := s.placed()
@@ -33,7 +33,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 	}
 	e := entry(r.facts(ctx, s, &g.Spec), cluster, admittedAt(s.wl, s.mk, r.now()))
 	if r.tracks.run(s.wl.UID, e) {
-		r.metrics.admitted(s.gateName, cluster, s.wl, e.Debited)
+		r.metrics.admitted(s.gateName, cluster, r.tracks.heldFor(s.wl.UID, happened(e.Debited, r.now())))
 		if r.holds(e) {
 			r.waiting.dirty("")
 		}

@@ -64,7 +64,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 		r.event(s.wl, d.State == gate.Rejected, d.Reason, d.Message)
 	}
 	if d.State == gate.Ready {
-		r.metrics.ready(s.gateName, s.wl, r.now())
+		r.metrics.ready(s.gateName, r.tracks.heldFor(s.wl.UID, r.now()))
 	}
 	return nil
 }
