@@ -99,7 +99,7 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 	e := &h.report.Explanation
 	placed := map[string]bool{}
 	if g := h.gate(ctx); g != nil {
-		e.Facts = gate.ShapeOf(wl, gate.ShapeOptions{ModelFrom: g.Spec.ModelFrom, Aliases: g.Spec.Aliases, FlavorLabels: h.flavorLabels(ctx)})
+		e.Facts = gate.ShapeOf(wl, gate.ShapeOptionsOf(&g.Spec, h.flavorLabels(ctx)))
 		var list []gate.Candidate
 		for _, name := range h.decided(ctx, g.Spec.PlacementRef) {
 			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})

@@ -39,6 +39,11 @@ func preempting(f Facts) Facts {
 	return f
 }
 
+func alsoAsking(f Facts, names ...string) Facts {
+	f.Unmeasured = names
+	return f
+}
+
 func withQuota(c Candidate, devices float64) Candidate {
 	c.Shapes[0].Quota = Known(devices)
 	return c
@@ -159,6 +164,10 @@ func TestDecide(t *testing.T) {
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in a ClusterQueue cq"},
 		{name: "a workload without devices fits anywhere", facts: Facts{UID: "a"}, candidates: []Candidate{{Name: "cluster1"}},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: it asks for no devices", order: []string{"cluster1"}},
+		{name: "what nobody measures is named", facts: Facts{UID: "a", Unmeasured: []string{"claim gpu", "nvidia.com/pgpu"}}, candidates: []Candidate{{Name: "cluster1"}},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it, as far as it has claim gpu and nvidia.com/pgpu, which the gate does not measure", order: []string{"cluster1"}},
+		{name: "besides what is measured, too", facts: alsoAsking(job("a", 8, 1), "rdma/hca"), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as it has rdma/hca, which the gate does not measure", order: []string{"cluster1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.rules.Placement == "" {

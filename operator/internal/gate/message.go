@@ -15,7 +15,7 @@ func message(f Facts, d Decision, fleet Fleet, rules Rules) string {
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeable(d)
+		text = placeable(f, d)
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
 	case ReasonFleetUnmet:
@@ -39,17 +39,22 @@ func Truncate(s string) string {
 	return s
 }
 
-func placeable(d Decision) string {
+func placeable(f Facts, d Decision) string {
 	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
-	if best.Blind {
+	text := best.Cluster + " can take it"
+	switch {
+	case best.Blind:
 		return fmt.Sprintf("%s may take it: nothing is known of any cluster, and onStale is Open", best.Cluster)
+	case best.Room.Known:
+		text += fmt.Sprintf(": room for %s there", count(int64(best.Room.Value), "such pod"))
+	case len(f.Unmeasured) == 0:
+		text += ": it asks for no devices"
 	}
-	if !best.Room.Known {
-		return best.Cluster + " can take it: it asks for no devices"
-	}
-	text := fmt.Sprintf("%s can take it: room for %s there", best.Cluster, count(int64(best.Room.Value), "such pod"))
 	if best.QuotaUnknown {
 		text += ", as far as its queue has quota (QuotaUnknown)"
+	}
+	if len(f.Unmeasured) > 0 {
+		text += ", as far as it has " + strings.Join(f.Unmeasured, " and ") + ", which the gate does not measure"
 	}
 	return text
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 // PodSet is what one pod set of a workload asks of a cluster.
@@ -42,6 +44,9 @@ type Facts struct {
 	Preempts bool `json:"preempts,omitempty"`
 	// PodSets that ask for devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
+	// Unmeasured is what pods ask for besides, of which nobody knows what is free:
+	// extended resources and claims.
+	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
 // Key is namespace/name.
@@ -109,6 +114,15 @@ type ShapeOptions struct {
 	Aliases map[string]string
 	// FlavorLabels returns the nodeLabels of a ResourceFlavor; nil = none known.
 	FlavorLabels func(flavor string) map[string]string
+	// AllDevices count, also those of which the exporter does not tell what is free:
+	// the gate has a fit query of its own.
+	AllDevices bool
+}
+
+// ShapeOptionsOf a gate.
+func ShapeOptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) ShapeOptions {
+	return ShapeOptions{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels,
+		AllDevices: either(spec.Fit, "") != ""}
 }
 
 // ShapeOf reads a workload's facts from its pod sets and from the flavors that
@@ -120,29 +134,43 @@ func ShapeOf(wl *kueue.Workload, opts ShapeOptions) Facts {
 	}
 	for i := range wl.Spec.PodSets {
 		set := &wl.Spec.PodSets[i]
-		resource, devices := podDevices(&set.Template.Spec)
-		if devices == 0 {
+		p := podSetOf(wl, set, opts)
+		if p.Pods == 0 {
 			continue
 		}
-		assigned := assignment(wl, set.Name)
-		p := PodSet{Name: string(set.Name), Resource: string(resource), DevicesPerPod: devices, Pods: int64(set.Count),
-			NodeSelector: set.Template.Spec.NodeSelector}
-		if assigned != nil {
-			if assigned.Count != nil {
-				p.Pods = int64(*assigned.Count)
-			}
-			p.Flavor = string(assigned.Flavors[resource])
-		}
-		if p.Pods > 0 {
-			if opts.FlavorLabels != nil && p.Flavor != "" {
-				p.FlavorLabels = opts.FlavorLabels(p.Flavor)
-			}
-			p.Model = instanceOf(modelOf(&set.Template.Spec, p.FlavorLabels, opts), p.Resource)
+		facts.Unmeasured = append(facts.Unmeasured, unmeasured(&set.Template.Spec, p.Resource)...)
+		if p.DevicesPerPod > 0 {
 			facts.PodSets = append(facts.PodSets, p)
 		}
 	}
+	slices.Sort(facts.Unmeasured)
+	facts.Unmeasured = slices.Compact(facts.Unmeasured)
 	slices.SortStableFunc(facts.PodSets, func(a, b PodSet) int { return cmp.Compare(b.DevicesPerPod, a.DevicesPerPod) })
 	return facts
+}
+
+// podSetOf a workload. One whose devices do not count asks for none.
+func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts ShapeOptions) PodSet {
+	p := PodSet{Name: string(set.Name), Pods: int64(set.Count), NodeSelector: set.Template.Spec.NodeSelector}
+	assigned := assignment(wl, set.Name)
+	if assigned != nil && assigned.Count != nil {
+		p.Pods = int64(*assigned.Count)
+	}
+	resource, devices := podDevices(&set.Template.Spec, opts.AllDevices)
+	if devices == 0 {
+		return p
+	}
+	if assigned != nil {
+		p.Flavor = string(assigned.Flavors[resource])
+	}
+	if opts.FlavorLabels != nil && p.Flavor != "" {
+		p.FlavorLabels = opts.FlavorLabels(p.Flavor)
+	}
+	p.Model = instanceOf(modelOf(&set.Template.Spec, p.FlavorLabels, opts), string(resource))
+	if opts.AllDevices || !strings.HasSuffix(p.Model, sharedModel) {
+		p.Resource, p.DevicesPerPod = string(resource), devices
+	}
+	return p
 }
 
 func assignment(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetAssignment {
@@ -155,76 +183,6 @@ func assignment(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetAss
 		}
 	}
 	return nil
-}
-
-// IsDevice says whether an extended resource counts accelerators.
-func IsDevice(name corev1.ResourceName) bool {
-	domain, kind, ok := strings.Cut(string(name), "/")
-	if !ok {
-		return false
-	}
-	switch domain {
-	case "nvidia.com":
-		return kind == "gpu" || kind == "gpu.shared" || strings.HasPrefix(kind, "mig-")
-	case "amd.com", "cloud.google.com":
-		return kind == "gpu"
-	case "google.com":
-		return kind == "tpu"
-	case "gpu.intel.com":
-		return kind == "i915" || kind == "xe"
-	case "habana.ai":
-		return strings.HasPrefix(kind, "gaudi")
-	case "aws.amazon.com":
-		return strings.HasPrefix(kind, "neuron")
-	}
-	return false
-}
-
-// podDevices counts the devices of one pod: what its containers hold together,
-// or more where an init container asks for more. Of several device resources
-// the largest counts.
-func podDevices(spec *corev1.PodSpec) (corev1.ResourceName, int64) {
-	together, initial := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
-	for i := range spec.Containers {
-		addDevices(together, &spec.Containers[i])
-	}
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addDevices(together, c)
-			continue
-		}
-		one := map[corev1.ResourceName]int64{}
-		addDevices(one, c)
-		for name, n := range one {
-			initial[name] = max(initial[name], n)
-		}
-	}
-	for name, n := range initial {
-		together[name] = max(together[name], n)
-	}
-	var best corev1.ResourceName
-	for name, n := range together {
-		if n > together[best] || n == together[best] && name < best {
-			best = name
-		}
-	}
-	return best, together[best]
-}
-
-// addDevices adds one container's devices. Requests equal limits for extended
-// resources, and either may stand alone in a template.
-func addDevices(sum map[corev1.ResourceName]int64, c *corev1.Container) {
-	for name, quantity := range c.Resources.Limits {
-		if IsDevice(name) {
-			sum[name] += quantity.Value()
-		}
-	}
-	for name, quantity := range c.Resources.Requests {
-		if _, limited := c.Resources.Limits[name]; IsDevice(name) && !limited {
-			sum[name] += quantity.Value()
-		}
-	}
 }
 
 func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOptions) string {
@@ -246,7 +204,7 @@ func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOpt
 // with the device that these are cut off, and the metrics name the profile, where
 // mig-1g.10gb.me is a 1g.10gbme.
 func instanceOf(model, resource string) string {
-	profile, ok := strings.CutPrefix(resource, "nvidia.com/mig-")
+	profile, ok := strings.CutPrefix(strings.TrimSuffix(resource, sharedResource), migResource)
 	if !ok || model == "" || strings.Contains(model, "-MIG-") {
 		return model
 	}

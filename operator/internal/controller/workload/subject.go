@@ -100,16 +100,13 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 
 // facts of the workload under a gate.
 func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.PlacementGateSpec) gate.Facts {
-	facts := gate.ShapeOf(s.wl, gate.ShapeOptions{
-		ModelFrom: spec.ModelFrom, Aliases: spec.Aliases,
-		FlavorLabels: func(name string) map[string]string {
-			flavor := &kueue.ResourceFlavor{}
-			if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
-				return nil
-			}
-			return flavor.Spec.NodeLabels
-		},
-	})
+	facts := gate.ShapeOf(s.wl, gate.ShapeOptionsOf(spec, func(name string) map[string]string {
+		flavor := &kueue.ResourceFlavor{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
+			return nil
+		}
+		return flavor.Spec.NodeLabels
+	}))
 	facts.Remote = s.mk != ""
 	facts.Preempts = facts.Remote && r.preempts(ctx, facts.ClusterQueue)
 	return facts
