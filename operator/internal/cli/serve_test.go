@@ -234,10 +234,12 @@ func decided() gate.Explanation {
 	ledger := gate.NewLedger(time.Second, time.Hour)
 	ledger.Debit(gate.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []gate.PodSet{set}, Debited: now.Add(-40 * time.Second)})
 	ledger.Credit(gate.Credit{Cluster: "cluster1", PodSets: []gate.PodSet{set}, Finished: now.Add(-time.Second)})
-	candidates[2].Conditions = []gate.Condition{{Name: "power", Number: gate.Known(0)}}
+	candidates[2].Conditions = []gate.Condition{{Name: "power", Number: gate.Known(0), Answered: now.Add(-9 * time.Second)}, {Name: "net"}}
+	fleet := gate.Fleet{Conditions: []gate.Condition{{Name: "budget", Number: gate.Known(1), Answered: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
-	e.Decision, e.Clusters = gate.Explain(facts, candidates, gate.Fleet{}, ledger.View(), rules, 1, now)
+	e.Conditions = fleet.Conditions
+	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, ledger.View(), rules, 1, now)
 	return e
 }
 

@@ -29,7 +29,7 @@ func (r *workloadReport) writer(a *app, wide bool) func(io.Writer) {
 			cells := []string{c.Cluster, r.standing(c), number(c.Room)}
 			if wide {
 				cells = append(cells, number(c.Fit), r.known(c, fmt.Sprint(c.Promised)), r.known(c, fmt.Sprint(c.Credited)), r.known(c, fmt.Sprintf("%g", c.Net)),
-					age(c.Age), r.conditions(c))
+					age(c.Age), r.conditions(c, a.now()))
 			}
 			line(w, append(cells, scoresText(c.Scores, a.now(), wide), c.Why)...)
 		}
@@ -92,6 +92,9 @@ func (r *workloadReport) head(w io.Writer, a *app) {
 			text += ": " + c.Message
 		}
 		row("Check", text)
+	}
+	for _, c := range r.Conditions {
+		row("Condition", conditionText(c, a.now()))
 	}
 	if d := r.Dispatch; d.Attempt > 0 {
 		text := fmt.Sprintf("attempt %d, %s ago, to %s", d.Attempt, since(a.now(), d.NominatedAt), strings.Join(d.Nominated, ", "))
@@ -179,16 +182,26 @@ func age(seconds float64) string {
 	return short(time.Duration(seconds*float64(time.Second))) + " old"
 }
 
-// conditions are the answers to the gate's conditions; 0 and ? don't satisfy one.
-func (r *workloadReport) conditions(c gate.ClusterExplanation) string {
+// conditions are what the cluster answered to the gate's.
+func (r *workloadReport) conditions(c gate.ClusterExplanation, now time.Time) string {
 	if r.From == fromObjects {
 		return "?"
 	}
 	var out []string
 	for _, condition := range c.Conditions {
-		out = append(out, condition.Name+"="+number(condition.Number))
+		out = append(out, conditionText(condition, now))
 	}
 	return cmp.Or(strings.Join(out, " "), "-")
+}
+
+// conditionText is the answer to a condition with its age; 0 and ? don't satisfy it,
+// nor does one that is too old or that nobody gave.
+func conditionText(c gate.Condition, now time.Time) string {
+	text := c.Name + "=" + number(c.Number)
+	if c.Answered.IsZero() {
+		return text + " (not answered)"
+	}
+	return text + " (" + since(now, c.Answered) + " old)"
 }
 
 // scoresText is policy/score=value of each with its age, marked where it has expired

@@ -31,16 +31,6 @@ type ShapeAnswer struct {
 	NoQuota bool `json:"noQuota,omitempty"`
 }
 
-// Condition is what one cluster answered to a condition of scope Cluster. It
-// holds when the answer is known and not 0.
-type Condition struct {
-	Name string `json:"name"`
-	Number
-}
-
-// Holds says whether the cluster meets the condition.
-func (c Condition) Holds() bool { return c.Known && c.Value != 0 }
-
 // Candidate is one cluster that the Placement decided, and what is known of it.
 type Candidate struct {
 	Name string
@@ -58,8 +48,8 @@ type Candidate struct {
 
 // Fleet is what is known of all clusters together.
 type Fleet struct {
-	// Unmet names the conditions of scope Fleet that don't hold.
-	Unmet []string
+	// Conditions of scope Fleet.
+	Conditions []Condition
 	// Doubtful: an answer may lack something, or room is not told in numbers.
 	Doubtful bool
 	// Problem of the metrics source, such as that it did not answer; empty = none.

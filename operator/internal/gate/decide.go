@@ -56,11 +56,13 @@ const (
 	OutScore     Out = "BelowMinimum"
 	OutNoScore   Out = "NoScore"
 	OutCondition Out = "ConditionUnmet"
-	OutStale     Out = "StaleSamples"
-	OutUnknown   Out = "Unknown"
-	OutNoModel   Out = "NoSuchDevices"
-	OutNoRoom    Out = "NoRoom"
-	OutNoQuota   Out = "NoQuota"
+	// OutUnanswered: nobody answered a condition for so long that it is not known.
+	OutUnanswered Out = "ConditionUnanswered"
+	OutStale      Out = "StaleSamples"
+	OutUnknown    Out = "Unknown"
+	OutNoModel    Out = "NoSuchDevices"
+	OutNoRoom     Out = "NoRoom"
+	OutNoQuota    Out = "NoQuota"
 )
 
 // Verdict on one candidate.
@@ -92,21 +94,25 @@ type Verdict struct {
 	Age float64 `json:"ageSeconds"`
 	// Blind: taken without metrics, as onStale=Open allows.
 	Blind bool `json:"blind,omitempty"`
+	// Forgiven are the conditions that nobody answered, as onStale=Open allows.
+	Forgiven []string `json:"forgiven,omitempty"`
 }
 
 // Decide which clusters can take the workload now. attempt seeds the draw
 // together with the workload's uid.
 func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) Decision {
 	d := Decision{State: Pending, Verdicts: make([]Verdict, len(candidates))}
-	open := blind(candidates, rules, now)
+	open, fleetTerms := blind(candidates, rules, now), termsOf(fleet.Conditions, rules, now)
 	for i := range candidates {
 		d.Verdicts[i] = judge(f, &candidates[i], view, rules, open, now)
 	}
 	switch {
 	case len(candidates) == 0:
 		d.Reason = ReasonNoDecisions
-	case len(fleet.Unmet) > 0:
+	case len(fleetTerms[unmet]) > 0:
 		d.Reason = ReasonFleetUnmet
+	case len(fleetTerms[unanswered]) > 0:
+		d.Reason = ReasonNoMetrics
 	default:
 		d.Order = rank(f, d.Verdicts, rules, attempt)
 		if len(d.Order) > 0 {
@@ -115,7 +121,7 @@ func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules
 			d.Reason, d.Full = unplaceable(d.Verdicts, fleet), full(d.Verdicts, fleet)
 		}
 	}
-	d.Message = message(f, d, fleet, rules)
+	d.Message = message(f, d, fleet, fleetTerms, rules)
 	return d
 }
 
@@ -136,7 +142,7 @@ func blind(candidates []Candidate, rules Rules, now time.Time) bool {
 
 // judge one candidate: the first rule that it breaks.
 func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Time) Verdict {
-	v := Verdict{Cluster: c.Name, Age: -1, Score: Preferred(c.Scores, rules.Policies, now)}
+	v := Verdict{Cluster: c.Name, Age: -1, Score: Preferred(c.Scores, rules.Policies, now), Forgiven: termsOf(c.Conditions, rules, now)[forgiven]}
 	if !c.Sampled.IsZero() {
 		v.Age = now.Sub(c.Sampled).Seconds()
 	}
@@ -166,7 +172,7 @@ func broken(f Facts, c *Candidate, rules Rules, open bool, now time.Time, yield 
 		}
 	}
 	for _, condition := range c.Conditions {
-		if !condition.Holds() && !open && !yield(OutCondition, condition.Name) {
+		if out := condition.out(rules, open, now); out != OutNone && !yield(out, condition.Name) {
 			return
 		}
 	}
@@ -286,8 +292,8 @@ func unplaceable(verdicts []Verdict, fleet Fleet) string {
 	switch {
 	case has(OutNoRoom, OutNoModel):
 		return ReasonNoRoom
-	case fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore, OutCondition):
-		return ReasonNoMetrics // scores and conditions come from the same source
+	case has(OutUnanswered) || fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore):
+		return ReasonNoMetrics // scores come from the same source
 	case has(OutStale, OutUnknown):
 		return ReasonStale
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -63,6 +64,19 @@ func rules() Rules {
 	return Rules{Placement: "plimsoll-system/gpu", TierPoints: 20, MaxSampleAge: 120 * time.Second, UnknownAfter: 300 * time.Second, OnStale: v1alpha1.StaleClosed}
 }
 
+// says what was answered to a condition just now; NaN = an empty answer.
+func says(condition string, value float64) Condition {
+	return Condition{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, Answered: t0}
+}
+
+func sometime(condition string, value float64, at time.Time) Condition {
+	c := says(condition, value)
+	c.Answered = at
+	return c
+}
+
+func fleetSays(conditions ...Condition) Fleet { return Fleet{Conditions: conditions} }
+
 func scored(c Candidate, total int32) Candidate {
 	c.Scores = map[string]Score{"fleet/total": {Value: total, ValidUntil: t0.Add(time.Minute)}}
 	return c
@@ -82,9 +96,17 @@ func TestDecide(t *testing.T) {
 	stale.Sampled = t0.Add(-200 * time.Second)
 	unusable := cluster("cluster3", 4, 32, 8, 64)
 	unusable.Unusable = "is not in MultiKueueConfig plimsoll-gpu"
-	unmet := cluster("cluster1", 4, 32, 8, 64)
-	unmet.Conditions = []Condition{{Name: "power"}}
 	unknown := Candidate{Name: "cluster1", Shapes: make([]ShapeAnswer, 1)}
+	unmet := cluster("cluster1", 4, 32, 8, 64)
+	unmet.Conditions = []Condition{says("power", 0)}
+	silent := cluster("cluster1", 4, 32, 8, 64)
+	silent.Conditions = []Condition{sometime("power", 1, t0.Add(-121*time.Second))}
+	long := cluster("cluster1", 4, 32, 8, 64)
+	long.Conditions = []Condition{sometime("power", 0, t0.Add(-301*time.Second))}
+	empty := unknown
+	empty.Conditions = []Condition{says("power", math.NaN())}
+	refused := unknown
+	refused.Conditions = []Condition{says("power", 0)}
 	old := cluster("cluster1", 4, 32, 8, 64)
 	old.Sampled = t0.Add(-400 * time.Second)
 	expired := scored(cluster("cluster2", 4, 32, 8, 64), 90)
@@ -126,8 +148,34 @@ func TestDecide(t *testing.T) {
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster3 is not in MultiKueueConfig plimsoll-gpu"},
 		{name: "cluster condition", facts: job("a", 8, 1), candidates: []Candidate{unmet},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 does not meet condition power"},
-		{name: "fleet condition", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, fleet: Fleet{Unmet: []string{"freeze"}},
+		{name: "fleet condition", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, fleet: fleetSays(says("freeze", 0)),
 			state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+		{name: "fleet condition without series", facts: job("a", 8, 1), candidates: []Candidate{old}, fleet: fleetSays(says("freeze", math.NaN())), rules: open,
+			state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+		{name: "fleet condition, as far as its last answer is trusted", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
+			fleet: fleetSays(sometime("freeze", 1, t0.Add(-120*time.Second))),
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
+		{name: "fleet condition not answered", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
+			fleet: fleetSays(sometime("freeze", 1, t0.Add(-121*time.Second)), Condition{Name: "budget"}, says("power", 1)),
+			state: Pending, reason: ReasonNoMetrics, message: "waits for an answer to condition freeze, budget"},
+		{name: "fleet condition not answered, not yet forgiven", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, rules: open,
+			fleet: fleetSays(sometime("freeze", 0, t0.Add(-121*time.Second))),
+			state: Pending, reason: ReasonNoMetrics, message: "waits for an answer to condition freeze"},
+		{name: "fleet condition not answered, open", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, rules: open,
+			fleet: fleetSays(sometime("freeze", 0, t0.Add(-301*time.Second))), state: Ready, reason: ReasonPlaceable, order: []string{"cluster1"},
+			message: "cluster1 can take it: room for 4 such pods there, nobody answers condition freeze, and onStale is Open"},
+		{name: "fleet condition not met counts before one not answered", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
+			fleet: fleetSays(says("freeze", 0), Condition{Name: "budget"}), state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+		{name: "cluster condition not answered", facts: job("a", 8, 1), candidates: []Candidate{silent}, fleet: Fleet{Problem: "conditions/power: too heavy"},
+			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power; conditions/power: too heavy"},
+		{name: "cluster condition not answered to a workload without devices", facts: Facts{UID: "a"}, candidates: []Candidate{silent},
+			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power"},
+		{name: "cluster condition not answered, open", facts: Facts{UID: "a"}, candidates: []Candidate{long}, rules: open, state: Ready, reason: ReasonPlaceable,
+			message: "cluster1 can take it: it asks for no devices, nobody answers condition power, and onStale is Open", order: []string{"cluster1"}},
+		{name: "nothing known of the cluster, nor whether it meets the condition, open", facts: job("a", 8, 1), candidates: []Candidate{empty}, rules: open,
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
+		{name: "nothing known of the cluster but that it does not meet the condition, open", facts: job("a", 8, 1), candidates: []Candidate{refused}, rules: open,
+			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 does not meet condition power"},
 		{name: "source down", facts: job("a", 8, 1), candidates: []Candidate{unknown}, fleet: Fleet{Problem: "fit: connection refused"},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 reports no samples; fit: connection refused"},
 		{name: "unknown, closed", facts: job("a", 8, 1), candidates: []Candidate{old},

@@ -13,13 +13,15 @@ type Explanation struct {
 	State   string `json:"state,omitempty"`
 	Message string `json:"message,omitempty"`
 	// WaitsFor says in one sentence what has to happen next.
-	WaitsFor  string               `json:"waitsFor"`
-	Cluster   string               `json:"cluster,omitempty"`
-	Nominated []string             `json:"nominated,omitempty"`
-	Dispatch  Dispatch             `json:"dispatch"`
-	Facts     Facts                `json:"facts"`
-	Decision  Decision             `json:"decision"`
-	Clusters  []ClusterExplanation `json:"clusters,omitempty"`
+	WaitsFor  string   `json:"waitsFor"`
+	Cluster   string   `json:"cluster,omitempty"`
+	Nominated []string `json:"nominated,omitempty"`
+	Dispatch  Dispatch `json:"dispatch"`
+	Facts     Facts    `json:"facts"`
+	Decision  Decision `json:"decision"`
+	// Conditions of scope Fleet.
+	Conditions []Condition          `json:"conditions,omitempty"`
+	Clusters   []ClusterExplanation `json:"clusters,omitempty"`
 	// Problem of the metrics source.
 	Problem string `json:"problem,omitempty"`
 	// Follower: a replica tells it that does not lead, and so knows of no decision.

@@ -16,7 +16,7 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 	r := rules()
 	r.Policies = append(prefer(&minimum), v1alpha1.GatePolicy{Name: "health", Score: "total", Use: v1alpha1.UseRequire})
 	out := scored(cluster("cluster1", 1, 8, 8, 64), 10)
-	out.Conditions = []Condition{{Name: "power", Number: Known(0)}, {Name: "cooling", Number: Known(2)}, {Name: "network"}}
+	out.Conditions = []Condition{says("power", 0), says("cooling", 2), {Name: "network"}}
 	in := scored(cluster("cluster2", 2, 16, 8, 64), 80)
 	in.Scores["health/total"] = Score{Value: 1}
 	ledger := NewLedger(time.Second, time.Hour)
@@ -28,12 +28,12 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" {
 		t.Errorf("decision: %+v", d)
 	}
-	want := []Broken{{OutScore, "fleet/total"}, {OutNoScore, "health/total"}, {OutCondition, "power"}, {OutCondition, "network"}, {OutNoRoom, "main"}}
+	want := []Broken{{OutScore, "fleet/total"}, {OutNoScore, "health/total"}, {OutCondition, "power"}, {OutUnanswered, "network"}, {OutNoRoom, "main"}}
 	if diff := cmp.Diff(want, got[0].Broken); diff != "" {
 		t.Errorf("broken (-want +got):\n%s", diff)
 	}
 	if want := "is below the minimum of fleet/total, has no valid score health/total, does not meet condition power, " +
-		"does not meet condition network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
+		"has no answer to condition network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
 		t.Errorf("why: %s", got[0].Why)
 	}
 	if got[0].Out != OutScore || got[0].Score != Known(10) || got[0].Fit != Known(1) || cmp.Diff(out.Conditions, got[0].Conditions) != "" ||

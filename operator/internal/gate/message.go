@@ -11,19 +11,22 @@ import (
 // MaxMessage is how long a message may be, in bytes.
 const MaxMessage = 1024
 
-func message(f Facts, d Decision, fleet Fleet, rules Rules) string {
+func message(f Facts, d Decision, fleet Fleet, terms terms, rules Rules) string {
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeable(f, d)
+		text = placeable(f, d, terms[forgiven])
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
 	case ReasonFleetUnmet:
-		text = "waits for condition " + strings.Join(fleet.Unmet, ", ")
+		text = "waits for condition " + strings.Join(terms[unmet], ", ")
 	case ReasonNoRoom:
 		text = noRoom(f, d.Verdicts) + others(d.Verdicts)
 	default:
 		text = "no cluster can take it" + others(d.Verdicts)
+		if names := terms[unanswered]; len(names) > 0 {
+			text = "waits for an answer to condition " + strings.Join(names, ", ")
+		}
 	}
 	if fleet.Problem != "" && d.State != Ready {
 		text += "; " + fleet.Problem
@@ -39,12 +42,15 @@ func Truncate(s string) string {
 	return s
 }
 
-func placeable(f Facts, d Decision) string {
+// placeable says who can take it and what for, and what onStale forgave: conditions
+// of the fleet and of that cluster.
+func placeable(f Facts, d Decision, fleet []string) string {
 	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
+	conditions := slices.Concat(fleet, best.Forgiven)
 	text := best.Cluster + " can take it"
 	switch {
 	case best.Blind:
-		return fmt.Sprintf("%s may take it: nothing is known of any cluster, and onStale is Open", best.Cluster)
+		text = best.Cluster + " may take it: nothing is known of any cluster"
 	case best.Room.Known:
 		text += fmt.Sprintf(": room for %s there", count(int64(best.Room.Value), "such pod"))
 	case len(f.Unmeasured) == 0:
@@ -53,8 +59,14 @@ func placeable(f Facts, d Decision) string {
 	if best.QuotaUnknown {
 		text += ", as far as its queue has quota (QuotaUnknown)"
 	}
-	if len(f.Unmeasured) > 0 {
+	if len(f.Unmeasured) > 0 && !best.Blind {
 		text += ", as far as it has " + strings.Join(f.Unmeasured, " and ") + ", which the gate does not measure"
+	}
+	if len(conditions) > 0 {
+		text += ", nobody answers condition " + strings.Join(conditions, ", ")
+	}
+	if len(conditions) > 0 || best.Blind {
+		text += ", and onStale is Open"
 	}
 	return text
 }
@@ -155,6 +167,8 @@ func (v Verdict) Why() string {
 		return "has no valid score " + v.Detail
 	case OutCondition:
 		return "does not meet condition " + v.Detail
+	case OutUnanswered:
+		return "has no answer to condition " + v.Detail
 	case OutStale:
 		return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second)
 	case OutUnknown:

@@ -78,7 +78,8 @@ func TestGivesUpOnlyForRoom(t *testing.T) {
 			candidates: []Candidate{change(func(c *Candidate) { c.Scores["fleet/total"] = Score{Value: -100} })}},
 		{name: "source down, condition unanswered", fleet: Fleet{Problem: "timeout"}, rules: rules(), reason: ReasonNoMetrics,
 			candidates: []Candidate{change(func(c *Candidate) { c.Conditions = []Condition{{Name: "power"}} })}},
-		{name: "fleet condition unanswered", candidates: []Candidate{nowhere}, fleet: Fleet{Unmet: []string{"freeze"}}, rules: rules(), reason: ReasonFleetUnmet},
+		{name: "fleet condition not met", candidates: []Candidate{nowhere}, fleet: fleetSays(says("freeze", 0)), rules: rules(), reason: ReasonFleetUnmet},
+		{name: "fleet condition unanswered", candidates: []Candidate{nowhere}, fleet: fleetSays(Condition{Name: "freeze"}), rules: rules(), reason: ReasonNoMetrics},
 		{name: "not connected", candidates: []Candidate{change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonRuledOut},
 		{name: "another is not connected", candidates: []Candidate{nowhere, change(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })}, rules: rules(), reason: ReasonNoRoom},
 		{name: "another has no score", candidates: []Candidate{scored(nowhere, 50), change(func(c *Candidate) { c.Scores = nil })}, rules: scores, reason: ReasonNoRoom},
@@ -93,6 +94,33 @@ func TestGivesUpOnlyForRoom(t *testing.T) {
 		d = Unplaceable(d, v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &hour}, Dispatch{UnplacedSince: t0.Add(-2 * time.Hour)}, t0.Add(-2*time.Hour), t0)
 		if d.State != tc.want || d.Reason != tc.reason {
 			t.Errorf("%s: got %s %s (%s), want %s %s", tc.name, d.State, d.Reason, d.Message, tc.want, tc.reason)
+		}
+	}
+}
+
+// A freeze keeps a workload from what others may have; that nobody answers keeps all
+// of them waiting, and deactivating one after another helps none.
+func TestYieldsNotForWhatNobodyAnswers(t *testing.T) {
+	can := cluster("c1", 3, 24, 8, 64)
+	without := can
+	without.Conditions = []Condition{{Name: "power"}}
+	refuses := can
+	refuses.Conditions = []Condition{says("power", 0)}
+	for _, tc := range []struct {
+		name      string
+		candidate Candidate
+		fleet     Fleet
+		want      State
+	}{
+		{"fleet condition not met", can, fleetSays(says("freeze", 0)), Retry},
+		{"fleet condition not answered", can, fleetSays(Condition{Name: "freeze"}), Pending},
+		{"cluster condition not met", refuses, Fleet{}, Retry},
+		{"cluster condition not answered", without, Fleet{}, Pending},
+	} {
+		d := Decide(job("a", 8, 1), []Candidate{tc.candidate}, tc.fleet, View{}, rules(), 1, t0)
+		d = Unplaceable(d, v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield}, Dispatch{}, t0.Add(-time.Hour), t0)
+		if d.State != tc.want {
+			t.Errorf("%s: got %s %s, want %s", tc.name, d.State, d.Message, tc.want)
 		}
 	}
 }

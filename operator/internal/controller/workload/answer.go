@@ -65,7 +65,7 @@ func (a *answer) take(q reply, cluster string, kueue bool) {
 		a.shapes[q.set].NoQuota = kueue && !there && !q.held.doubtful()
 	default:
 		if !q.ofFleet() {
-			a.conditions = append(a.conditions, gate.Condition{Name: q.Condition.Name, Number: n})
+			a.conditions = append(a.conditions, q.held.condition(q.Condition.Name, n, there))
 		}
 	}
 }

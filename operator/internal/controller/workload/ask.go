@@ -20,7 +20,7 @@ import (
 // asker asks the gates' questions. Decisions take the answers that are held, which
 // are renewed beside them, and wait only for those that nobody asked for of late.
 // While a source does not answer, the last good answer is kept. How old that is
-// shows in the sample times, which are answers too.
+// shows in the sample times, which are answers too; a condition tells its age itself.
 type asker struct {
 	sources *query.Sources
 	ledger  *gate.Ledger
@@ -128,7 +128,9 @@ func (r *round) query(ctx context.Context, t target, q *asked) *held {
 	if q.aboutRoom() {
 		h.with = r.times
 	}
-	h.err = t.query(ctx, q.expr, h)
+	if h.err = t.query(ctx, q.expr, h); h.err == nil {
+		h.good = h.asked
+	}
 	return h
 }
 
@@ -182,8 +184,8 @@ func fleetOf(replies []reply, fleet *gate.Fleet) {
 			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.held.err)
 		}
 		fleet.Doubtful = fleet.Doubtful || q.held.doubtful() || q.Name == gate.AskFit && q.held.odd()
-		if q.ofFleet() && !q.held.holds() {
-			fleet.Unmet = append(fleet.Unmet, q.Condition.Name)
+		if q.ofFleet() {
+			fleet.Conditions = append(fleet.Conditions, q.held.ofFleet(q.Condition.Name))
 		}
 	}
 }

@@ -183,8 +183,8 @@ func TestAnswersAreExplicit(t *testing.T) {
 	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-7))
 	b.source.answers["power_ok"] = series("cluster1", 0.0, "cluster2", 1.0)
 	got, fleet := b.answers(t.Context(), b.gate, b.facts)
-	if fleet.Problem != "" || cmp.Diff([]string{"freeze"}, fleet.Unmet) != "" {
-		t.Errorf("an empty answer leaves a fleet condition unmet: %+v", fleet)
+	if want := []gate.Condition{{Name: "freeze", Answered: noon}}; fleet.Problem != "" || cmp.Diff(want, fleet.Conditions) != "" {
+		t.Errorf("an empty answer is one: %+v, want %+v", fleet, want)
 	}
 	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) || !got["cluster1"].sampled.Equal(b.clock.now().Add(-5*time.Second)) {
 		t.Errorf("cluster1: %+v", got["cluster1"])
@@ -192,14 +192,14 @@ func TestAnswersAreExplicit(t *testing.T) {
 	if got["cluster2"].shapes[0].Fit.Known {
 		t.Error("NaN is not an answer")
 	}
-	if one, two := got["cluster1"].conditions, got["cluster2"].conditions; len(one) != 1 || one[0].Name != "power" || one[0].Holds() || !two[0].Holds() {
+	if one, two := got["cluster1"].conditions, got["cluster2"].conditions; len(one) != 1 || one[0].Name != "power" || one[0].Number != gate.Known(0) || two[0].Number != gate.Known(1) {
 		t.Errorf("conditions: %v and %v", one, two)
 	}
 	b.source.answers["freeze"] = series("", 1.0)
 	b.source.answers["floor("] = series("cluster1", 3.0, "cluster1", 4.0)
 	b.add(time.Minute)
 	got, fleet = b.answers(t.Context(), b.gate, b.facts)
-	if fleet.Unmet != nil || got["cluster1"].shapes[0].Fit.Known {
+	if c := fleet.Conditions[0]; c.Number != gate.Known(1) || got["cluster1"].shapes[0].Fit.Known {
 		t.Errorf("a series without cluster speaks for the fleet, two for one cluster for none: %+v %+v", fleet, got["cluster1"])
 	}
 }
@@ -230,7 +230,7 @@ func TestSeriesOfUnknownClusters(t *testing.T) {
 	b.source.answers["floor("] = series("eu", 3.0, "us", 4.0, "asia", 5.0)
 	b.source.answers["budget"] = series("us", 0.0, "asia", 1.0)
 	got, fleet := b.answers(t.Context(), b.gate, b.facts)
-	if fleet.Doubtful || fleet.Unmet != nil {
+	if fleet.Doubtful || fleet.Conditions[0].Number != gate.Known(1) {
 		t.Errorf("two clusters that nobody manages: %+v", fleet)
 	}
 	if n := got["cluster1"].shapes[0].Fit; n != gate.Known(3) {

@@ -78,7 +78,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gat
 	view := r.ledger.View()
 	rules := gate.RulesOf(&g.Spec)
 	rules.Keep = r.sentTo(s)
-	e.Problem = fleet.Problem
+	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
 	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+gate.Evictions(s.wl), r.now())
 }
 

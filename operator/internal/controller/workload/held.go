@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"math"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
@@ -20,6 +19,8 @@ const (
 type held struct {
 	// asked and answered, or failed.
 	asked, answered, used time.Time
+	// good is when the values were asked for; zero = nobody answered yet.
+	good time.Time
 	// values by cluster; bare are those of series that name none we know. Where err says
 	// why there is no answer they are those of the last good one, if there was one.
 	values  map[string]gate.Number
@@ -58,21 +59,6 @@ func (h *held) odd() bool {
 	return false
 }
 
-// holds says whether a fleet condition's answer is non-empty and non-zero.
-func (h *held) holds() bool {
-	for _, v := range h.bare {
-		if v != 0 && !math.IsNaN(v) {
-			return true
-		}
-	}
-	for _, n := range h.values {
-		if n.Known && n.Value != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // sampled is what sample times say of a cluster; zero = nothing.
 func (h *held) sampled(cluster string) time.Time {
 	if n := h.values[cluster]; n.Known {
@@ -103,7 +89,7 @@ func (a *asker) put(key string, h *held) *held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old, ok := a.held[key]; ok && h.err != nil {
-		h.values, h.bare, h.partial, h.with = old.values, old.bare, old.partial, old.with
+		h.values, h.bare, h.partial, h.with, h.good = old.values, old.bare, old.partial, old.with, old.good
 	}
 	h.answered = a.now()
 	h.used = h.answered

@@ -1,0 +1,95 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+func newTerms() *bench {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Conditions: []v1alpha1.GateCondition{
+		{Name: "power", Query: `power_ok`, Scope: v1alpha1.ScopeCluster}, {Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.answers["power_ok"] = series("cluster1", 1.0)
+	b.source.answers["freeze"] = series("", 1.0)
+	return b
+}
+
+// terms of the first cluster, and of the fleet.
+func (b *bench) terms(t *testing.T) (cluster, fleet gate.Condition) {
+	t.Helper()
+	got, all := b.answers(t.Context(), b.gate, b.facts)
+	return got["cluster1"].conditions[0], all.Conditions[0]
+}
+
+// The last good answer stands with the time at which it was asked for, however often
+// the question fails since.
+func TestConditionsTellTheirAge(t *testing.T) {
+	for name, fail := range map[string]func(*recorded){
+		"one question fails": func(s *recorded) { s.fails = "freeze" },
+		"the source fails":   func(s *recorded) { s.err = context.DeadlineExceeded },
+	} {
+		b := newTerms()
+		b.terms(t)
+		fail(b.source)
+		for range 10 {
+			b.add(time.Minute)
+			b.round()
+		}
+		_, fleet := b.terms(t)
+		if want := (gate.Condition{Name: "freeze", Number: gate.Known(1), Answered: noon}); cmp.Diff(want, fleet) != "" {
+			t.Errorf("%s: %+v, want %+v", name, fleet, want)
+		}
+		b.source.fails, b.source.err = "", nil
+		b.add(time.Minute)
+		b.round()
+		if _, fleet := b.terms(t); !fleet.Answered.Equal(noon.Add(11 * time.Minute)) {
+			t.Errorf("%s, and is answered again: %+v", name, fleet)
+		}
+	}
+}
+
+func TestConditionThatNobodyAnswered(t *testing.T) {
+	b := newTerms()
+	b.source.fails = "freeze"
+	if cluster, fleet := b.terms(t); !fleet.Answered.IsZero() || fleet.Known || cluster.Answered.IsZero() {
+		t.Errorf("after a restart nobody has answered the one that fails: %+v, and somebody the other: %+v", fleet, cluster)
+	}
+}
+
+func TestConditionsAnsweredInPart(t *testing.T) {
+	part := func(a query.Answer) query.Answer {
+		a.Partial = true
+		return a
+	}
+	b := newTerms()
+	b.source.answers["power_ok"], b.source.answers["freeze"] = part(series("cluster2", 1.0)), part(series("cluster2", 0.0))
+	if cluster, fleet := b.terms(t); !cluster.Answered.IsZero() || !fleet.Answered.IsZero() {
+		t.Errorf("who is absent from an answer in part has not answered: %+v %+v", cluster, fleet)
+	}
+	b.source.answers["power_ok"], b.source.answers["freeze"] = part(series("cluster1", 0.0)), part(series("cluster2", 7.0))
+	b.add(time.Minute)
+	if cluster, fleet := b.terms(t); cluster.Answered.IsZero() || fleet.Number != gate.Known(1) || fleet.Answered.IsZero() {
+		t.Errorf("who is there has: %+v %+v", cluster, fleet)
+	}
+}
+
+func TestConditionThatIsNoNumberIsExplained(t *testing.T) {
+	b := newTerms()
+	b.source.answers["power_ok"], b.source.answers["freeze"] = series("cluster1", math.NaN()), series("", math.Inf(1))
+	cluster, fleet := b.terms(t)
+	if cluster.Known || cluster.Answered.IsZero() || !fleet.Known {
+		t.Errorf("got %+v and %+v", cluster, fleet)
+	}
+	if _, err := json.Marshal([]gate.Condition{cluster, fleet}); err != nil {
+		t.Errorf("explain can't tell it: %v", err)
+	}
+}
