@@ -140,7 +140,7 @@ type rival struct {
 }
 
 // SetRival records that somebody else nominated clusters for a gate's workloads at
-// that time. The latest evidence counts.
+// that time, or that nobody did where that is left to Kueue. The latest evidence counts.
 func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +150,8 @@ func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.rivals[name] = rival{evidence: evidence, seen: at}
 }
 
-// Rival is the evidence that somebody else nominates; empty = none of late.
+// Rival is the evidence that Kueue's dispatcher is not what the operator takes it to be;
+// empty = none of late.
 func (b *Board) Rival(name string, now time.Time) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

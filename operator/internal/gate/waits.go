@@ -52,7 +52,7 @@ func (s Standing) WaitsFor(now time.Time) string {
 	case len(wl.Status.NominatedClusterNames) > 0:
 		return "one of " + strings.Join(wl.Status.NominatedClusterNames, ", ") + " to admit it"
 	}
-	return cmp.Or(s.gate(), s.others(), s.dispatch())
+	return cmp.Or(s.gate(), s.others(), s.dispatch(now))
 }
 
 func (s Standing) activation(now time.Time) string {
@@ -122,7 +122,7 @@ func said(c *kueue.AdmissionCheckState) string {
 	return "admission check " + string(c.Name) + ": " + c.Message
 }
 
-func (s Standing) dispatch() string {
+func (s Standing) dispatch(now time.Time) string {
 	switch {
 	case s.MultiKueue == "" && len(s.Own) == 0:
 		return "Kueue to admit it: no gate decides its queue"
@@ -130,10 +130,19 @@ func (s Standing) dispatch() string {
 		return "Kueue to admit it"
 	case Pinned(s.Workload):
 		return "Kueue to choose its cluster: it goes where the rest of its job is"
-	case s.StockDispatch:
-		return "Kueue's dispatcher to nominate clusters"
 	case len(s.Connected) == 0:
 		return "a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to"
+	case s.StockDispatch:
+		return "Kueue's dispatcher to nominate clusters" + s.overdue(now)
 	}
 	return "its nomination"
+}
+
+// overdue says for how long Kueue's dispatcher has nominated nothing, where that is long.
+func (s Standing) overdue(now time.Time) string {
+	since := Unnominated(s.Workload, s.MultiKueue)
+	if since.IsZero() || now.Sub(since) < DispatchGrace {
+		return ""
+	}
+	return ", for " + now.Sub(since).Round(time.Second).String() + " now: does multiKueue.dispatcherName in its configuration name one of its own?"
 }

@@ -87,6 +87,13 @@ func TestWaitsFor(t *testing.T) {
 			ready(s)
 			s.StockDispatch, s.Decision = true, roomless
 		}, "Kueue's dispatcher to nominate clusters"},
+		{"Kueue's dispatcher, which was told to leave that to us", func(s *Standing) {
+			ready(s)
+			s.StockDispatch = true
+			FindCheck(s.Workload, "plimsoll").LastTransitionTime = metav1.NewTime(t0.Add(-time.Minute))
+		}, "Kueue's dispatcher to nominate clusters, for 1m0s now: does multiKueue.dispatcherName in its configuration name one of its own?"},
+		{"Kueue's dispatcher, which has no cluster to nominate", func(s *Standing) { ready(s); s.StockDispatch, s.Connected = true, nil },
+			"a cluster of MultiKueueConfig gpu that Kueue is connected to"},
 		{"a pinned component", func(s *Standing) {
 			ready(s)
 			s.Workload.Annotations = map[string]string{componentAnnotation: "1"}

@@ -41,6 +41,7 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 		if r.mayNominate(s) {
 			return r.nominated(ctx, s)
 		}
+		return reconcile.Result{RequeueAfter: r.watchStock(s)}, nil
 	case kueue.CheckStateRetry, kueue.CheckStateRejected: // Kueue's turn
 	}
 	return reconcile.Result{}, nil

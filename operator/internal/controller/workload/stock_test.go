@@ -3,9 +3,11 @@ package workload
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -94,6 +96,51 @@ func TestWhatGotReadyIsDebitedAfterARestart(t *testing.T) {
 		r.rebuildFrom(t.Context(), s.wl)
 		if diff := cmp.Diff(want, b.ledger.Size()); diff != "" {
 			t.Errorf("nominate %t: devices held (-want +got):\n%s", nominate, diff)
+		}
+	}
+}
+
+// Kueue that is told to leave nominations to us, while the operator is told to leave them
+// to Kueue, leaves every workload Ready for ever.
+func TestNobodyNominatesIsSaid(t *testing.T) {
+	const evidence = "nobody has nominated a cluster for team-a/job since 12:00:00"
+	for name, tc := range map[string]struct {
+		nominate  bool
+		usable    []string
+		nominated []string
+		after     time.Duration
+		said      string
+		look      time.Duration
+	}{
+		"at once":              {after: 10 * time.Second, usable: []string{"cluster1"}, look: 20 * time.Second},
+		"long ago":             {after: time.Minute, usable: []string{"cluster1"}, said: evidence, look: 30 * time.Second},
+		"no cluster connected": {after: time.Minute},
+		"Kueue nominates":      {after: time.Minute, usable: []string{"cluster1"}, nominated: []string{"cluster1"}},
+		"it is for us to do":   {after: time.Minute, usable: []string{"cluster1"}, nominate: true},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{})
+		r, s := b.operator(t, nominating(decided(b.holder(noon), noon), tc.nominated...))
+		r.nominate, s.usable = tc.nominate, tc.usable
+		recorder := events.NewFakeRecorder(9)
+		r.recorder = recorder
+		b.add(tc.after)
+		for range 2 {
+			if got := r.watchStock(s); got != tc.look {
+				t.Errorf("%s: looks again after %s, want %s", name, got, tc.look)
+			}
+		}
+		if got := r.board.Rival("gpu", b.clock.now()); got != tc.said {
+			t.Errorf("%s: told the gate %q", name, got)
+		}
+		var want, got []string
+		if tc.said != "" {
+			want = []string{"Warning NotNominated nobody has nominated a cluster for it since 12:00:00: does multiKueue.dispatcherName in Kueue's configuration name one of its own?"}
+		}
+		for len(recorder.Events) > 0 {
+			got = append(got, <-recorder.Events)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", name, diff)
 		}
 	}
 }

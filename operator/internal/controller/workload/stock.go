@@ -1,0 +1,29 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// watchStock tells the gate, and once the workload, that Kueue's own dispatcher, to
+// which the operator leaves nominations, makes none: as where it is told to leave them
+// to us. It says when to look again; 0 = there is nothing to watch.
+func (r *Reconciler) watchStock(s *subject) time.Duration {
+	since := gate.Unnominated(s.wl, s.mk)
+	if r.nominate || len(s.usable) == 0 || since.IsZero() {
+		return 0
+	}
+	now := r.now()
+	if left := gate.DispatchGrace - now.Sub(since); left > 0 {
+		return left
+	}
+	at := since.UTC().Format(time.TimeOnly)
+	r.board.SetRival(s.gateName, fmt.Sprintf("nobody has nominated a cluster for %s since %s", s.key(), at), now)
+	if r.tracks.late(s.wl.UID, 1+gate.Evictions(s.wl)) {
+		r.event(s.wl, true, "NotNominated", "nobody has nominated a cluster for it since "+at+
+			": does multiKueue.dispatcherName in Kueue's configuration name one of its own?")
+	}
+	return gate.DispatchGrace
+}

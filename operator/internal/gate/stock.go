@@ -1,0 +1,27 @@
+package gate
+
+import (
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// DispatchGrace is how long Kueue's own dispatcher may take to nominate clusters, which
+// it does within seconds, before it seems to leave that to us.
+const DispatchGrace = 30 * time.Second
+
+// Unnominated is since when nobody nominates clusters for a workload whose turn has
+// come: it holds quota, and every check but MultiKueue's is Ready. Zero = not so.
+func Unnominated(wl *kueue.Workload, multiKueue string) time.Time {
+	if !MayWrite(wl) || !WantsNomination(wl, multiKueue) || !OthersReady(wl, multiKueue) || len(wl.Status.NominatedClusterNames) > 0 {
+		return time.Time{}
+	}
+	since := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+	for _, c := range wl.Status.AdmissionChecks {
+		if string(c.Name) != multiKueue && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
+}
