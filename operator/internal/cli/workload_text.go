@@ -112,7 +112,7 @@ func (r *workloadReport) head(w io.Writer, a *app) {
 	}
 }
 
-// asks tells the shape: 2 pods of 8 NVIDIA-H100-80GB-HBM3.
+// asks tells the shape: 2 pods of 8 NVIDIA-H100-80GB-HBM3, claim nic (not measured).
 func asks(f gate.Facts) string {
 	var sets []string
 	for _, p := range f.PodSets {
@@ -124,6 +124,9 @@ func asks(f gate.Facts) string {
 			noun = "pod"
 		}
 		sets = append(sets, fmt.Sprintf("%d %s of %d %s", p.Pods, noun, p.DevicesPerPod, what))
+	}
+	for _, name := range f.Unmeasured {
+		sets = append(sets, name+" (not measured)")
 	}
 	return strings.Join(sets, ", ")
 }
