@@ -51,7 +51,7 @@ func TestPinsPodsToVirtualNodes(t *testing.T) {
 	h.nodeSelector = map[string]string{virtual: "vk-pin-1"}
 	elsewhere := h.submit("elsewhere", 1, "pin-plimsoll")
 	g.Eventually(check(t, elsewhere, "pin-plimsoll")).WithTimeout(patience).Should(Equal("Pending: no cluster has 8 free " + h100 +
-		" on one node: best is pin-1 with 4 in all; pin-2 is not where the node selector example.com/cluster=vk-pin-1 is met"))
+		" on one node: best is pin-1 with 4; pin-2 is not where the node selector example.com/cluster=vk-pin-1 is met"))
 }
 
 // Kueue merges our updates with the flavor's labels and other checks' updates, and
