@@ -15,8 +15,21 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// conditionRival warns that somebody else nominates clusters for our workloads.
+// conditionRival warns that Kueue and the operator disagree on who nominates clusters
+// for our workloads: both do, or neither.
 const conditionRival = "DispatcherMismatch"
+
+func dispatcher(in *input) outcome {
+	switch {
+	case in.rival == "" && in.nominate:
+		return outcome{metav1.ConditionFalse, "OnlyUs", "nobody else nominates clusters"}
+	case in.rival == "":
+		return outcome{metav1.ConditionFalse, "DispatchOff", "the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"}
+	case in.nominate:
+		return outcome{metav1.ConditionTrue, "AnotherDispatcher", in.rival + ": set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
+	}
+	return outcome{metav1.ConditionTrue, "NoDispatcher", in.rival + ": run the operator with --multikueue-dispatch=nominate, or let multiKueue.dispatcherName name a dispatcher of Kueue's own"}
+}
 
 // scoresFound names the scores that no cluster has.
 func scoresFound(in *input) outcome {
@@ -55,10 +68,6 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 	if len(in.clusters) == 1 {
 		single = outcome{metav1.ConditionTrue, "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"}
 	}
-	rival := outcome{metav1.ConditionFalse, "OnlyUs", "nobody else nominates clusters"}
-	if in.rival != "" {
-		rival = outcome{metav1.ConditionTrue, "AnotherDispatcher", in.rival + ": set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
-	}
 	var list []metav1.Condition
 	for _, c := range []struct {
 		name string
@@ -70,7 +79,7 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 		{v1alpha1.ConditionConfigured, configured},
 		{v1alpha1.ConditionScoresFound, scoresFound(in)},
 		{v1alpha1.ConditionSingleCandidate, single},
-		{conditionRival, rival},
+		{conditionRival, dispatcher(in)},
 	} {
 		list = append(list, metav1.Condition{
 			Type: c.name, Status: c.status, Reason: c.reason, Message: gate.Truncate(c.message), ObservedGeneration: in.gate.Generation,

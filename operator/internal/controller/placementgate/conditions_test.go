@@ -20,7 +20,7 @@ func fine(clusters ...string) *input {
 	g.Spec.PlacementRef = v1alpha1.NamespacedReference{Namespace: "plimsoll-system", Name: "gpu"}
 	g.Spec.SourceRef.Name = "thanos"
 	g.Spec.MultiKueue = &v1alpha1.GateMultiKueue{ConfigName: "plimsoll-gpu"}
-	in := &input{gate: g, placement: true, source: true}
+	in := &input{gate: g, placement: true, source: true, nominate: true}
 	for _, c := range clusters {
 		in.clusters = append(in.clusters, gate.Cluster{Name: c})
 	}
@@ -55,6 +55,11 @@ func TestConditions(t *testing.T) {
 		{"an absent score", func(in *input) {
 			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
 		}, written, v1alpha1.ConditionScoresFound, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
+		{"the only dispatcher", func(*input) {}, written, conditionRival, "False", "OnlyUs", "nobody else nominates clusters"},
+		{"Kueue's own dispatcher", func(in *input) { in.nominate = false }, written, conditionRival, "False", "DispatchOff",
+			"the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"},
+		{"no dispatcher", func(in *input) { in.nominate, in.rival = false, "team-a/job was not nominated" }, written, conditionRival, "True", "NoDispatcher",
+			"team-a/job was not nominated: run the operator with --multikueue-dispatch=nominate, or let multiKueue.dispatcherName name a dispatcher of Kueue's own"},
 		{"another dispatcher", func(in *input) { in.rival = "team-a/job was nominated to cluster3, which was not our doing" }, written, conditionRival, "True", "AnotherDispatcher",
 			"team-a/job was nominated to cluster3, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"},
 	} {

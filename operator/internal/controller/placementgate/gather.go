@@ -27,12 +27,15 @@ type input struct {
 	inUse      map[string]bool
 
 	invalid string
-	rival   string
-	waiting int32
+	// nominate: the operator is Kueue's dispatcher; rival is evidence that Kueue sees
+	// that otherwise.
+	nominate bool
+	rival    string
+	waiting  int32
 }
 
 func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*input, error) {
-	in := &input{gate: g, mkClusters: map[string]*kueue.MultiKueueCluster{}, inUse: map[string]bool{}}
+	in := &input{gate: g, nominate: r.opts.Nominate, mkClusters: map[string]*kueue.MultiKueueCluster{}, inUse: map[string]bool{}}
 	var err error
 	ref := client.ObjectKey{Namespace: g.Spec.PlacementRef.Namespace, Name: g.Spec.PlacementRef.Name}
 	if in.placement, err = r.exists(ctx, ref, &clusterv1beta1.Placement{}); err != nil {
