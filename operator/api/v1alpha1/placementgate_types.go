@@ -83,7 +83,7 @@ type PlacementGateSpec struct {
 	Aliases map[string]string `json:"aliases,omitempty"`
 	// +optional
 	OnUnplaceable OnUnplaceable `json:"onUnplaceable,omitempty"`
-	// OnStale decides once scores and samples are past their hold.
+	// OnStale decides once scores, samples and the answers to conditions are past their hold.
 	// +kubebuilder:default=Closed
 	// +optional
 	OnStale StaleMode `json:"onStale,omitempty"`
@@ -177,7 +177,9 @@ const (
 	ScopeFleet   ConditionScope = "Fleet"
 )
 
-// GateCondition is satisfied when the answer is non-empty and non-zero.
+// GateCondition is satisfied when the answer is non-empty and non-zero. While nobody
+// answers, the last answer counts for maxSampleAgeSeconds; then workloads wait, until
+// onStale decides after unknownAfterSeconds.
 type GateCondition struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -286,6 +288,9 @@ const (
 	ConditionConfigured = "Configured"
 	// ConditionScoresFound: every score that the gate names is published for some cluster.
 	ConditionScoresFound = "ScoresFound"
+	// ConditionAnswered: the source answers what the gate asks about workloads. False
+	// names what it does not, and since when; held answers serve for a while.
+	ConditionAnswered = "QueriesAnswered"
 	// ConditionSingleCandidate warns of a Placement that leaves no choice.
 	ConditionSingleCandidate = "SingleCandidate"
 )

@@ -33,7 +33,9 @@ type Board struct {
 	gates   map[string]Gate
 	waiting map[string]Queue
 	rivals  map[string]rival
-	watch   []func(gate string)
+	// unanswered questions by gate.
+	unanswered map[string]string
+	watch      []func(gate string)
 }
 
 // NewBoard without gates.
@@ -129,6 +131,20 @@ func (b *Board) Queues() map[string]Queue {
 		queues[name] = b.waiting[name]
 	}
 	return queues
+}
+
+// SetUnanswered records what each gate asks and nobody answers; absent = nothing.
+func (b *Board) SetUnanswered(problems map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unanswered = problems
+}
+
+// Unanswered is what nobody answers of late to the gate; empty = nothing.
+func (b *Board) Unanswered(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unanswered[name]
 }
 
 // rivalFor is how long evidence of another dispatcher counts.

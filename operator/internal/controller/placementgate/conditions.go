@@ -68,6 +68,10 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 	if len(in.clusters) == 1 {
 		single = outcome{metav1.ConditionTrue, "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"}
 	}
+	answered := outcome{metav1.ConditionTrue, "Answered", "whatever was asked of late was answered"}
+	if in.unanswered != "" {
+		answered = outcome{metav1.ConditionFalse, "Unanswered", in.unanswered}
+	}
 	var list []metav1.Condition
 	for _, c := range []struct {
 		name string
@@ -75,6 +79,7 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 	}{
 		{v1alpha1.ConditionReady, ready},
 		{v1alpha1.ConditionQueriesValid, queries},
+		{v1alpha1.ConditionAnswered, answered},
 		{v1alpha1.ConditionPlacementFound, placement},
 		{v1alpha1.ConditionConfigured, configured},
 		{v1alpha1.ConditionScoresFound, scoresFound(in)},

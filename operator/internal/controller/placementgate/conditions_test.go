@@ -51,6 +51,8 @@ func TestConditions(t *testing.T) {
 			in.config = &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{v1alpha1.ManagedByLabel: "other"}}}
 		}, written, v1alpha1.ConditionReady, "False", "NotOurs",
 			"MultiKueueConfig shared belongs to PlacementGate other and is left alone: name another in spec.multiKueue.configName"},
+		{"answers", func(*input) {}, written, v1alpha1.ConditionAnswered, "True", "Answered", "whatever was asked of late was answered"},
+		{"no answers", func(in *input) { in.unanswered = "not answered: fit: timeout" }, written, v1alpha1.ConditionAnswered, "False", "Unanswered", "not answered: fit: timeout"},
 		{"no choice", func(in *input) { in.clusters = in.clusters[:1] }, written, v1alpha1.ConditionSingleCandidate, "True", "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"},
 		{"an absent score", func(in *input) {
 			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}

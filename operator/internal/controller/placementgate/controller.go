@@ -92,10 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	in.rival = r.opts.Board.Rival(g.Name, r.opts.Now())
 	in.waiting = r.opts.Board.Waiting(g.Name)
+	in.unanswered = r.opts.Board.Unanswered(g.Name)
 	if err := r.report(ctx, in, configured); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: max(period(&g.Spec), 10*time.Second)}, nil
+	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), 10*time.Second), time.Minute)}, nil
 }
 
 func period(spec *v1alpha1.PlacementGateSpec) time.Duration {

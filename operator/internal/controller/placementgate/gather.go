@@ -32,6 +32,8 @@ type input struct {
 	nominate bool
 	rival    string
 	waiting  int32
+	// unanswered says what the source does not answer; empty = nothing.
+	unanswered string
 }
 
 func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*input, error) {

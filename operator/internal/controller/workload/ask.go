@@ -28,6 +28,8 @@ type asker struct {
 	now     func() time.Time
 	// renewed is called when no answer about a shape is older than that any longer.
 	renewed func(s shape, newer time.Time)
+	// tell what nobody answers, by gate.
+	tell func(map[string]string)
 
 	flight singleflight.Group
 	mu     sync.Mutex
@@ -40,7 +42,7 @@ type asker struct {
 }
 
 func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now func() time.Time) *asker {
-	return &asker{sources: sources, ledger: ledger, client: c, now: now, renewed: func(shape, time.Time) {},
+	return &asker{sources: sources, ledger: ledger, client: c, now: now, renewed: func(shape, time.Time) {}, tell: func(map[string]string) {},
 		queues: map[string]workqueue.TypedInterface[shape]{}, held: map[string]*held{}, plans: map[shape]*plan{}}
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -91,5 +92,57 @@ func TestConditionThatIsNoNumberIsExplained(t *testing.T) {
 	}
 	if _, err := json.Marshal([]gate.Condition{cluster, fleet}); err != nil {
 		t.Errorf("explain can't tell it: %v", err)
+	}
+}
+
+// told to the gate when it is tidied up.
+func (b *bench) told() string {
+	said := ""
+	b.tell = func(problems map[string]string) { said = problems["gpu"] }
+	b.tidy()
+	return said
+}
+
+func TestTheGateIsToldWhatNobodyAnswers(t *testing.T) {
+	b := newTerms()
+	b.terms(t)
+	if got := b.told(); got != "" {
+		t.Errorf("all is answered, told %q", got)
+	}
+	b.source.fails = "freeze"
+	b.add(time.Minute)
+	b.terms(t)
+	small := b.facts
+	small.PodSets = []gate.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: 1}}
+	b.answers(t.Context(), b.gate, small)
+	if got, want := b.told(), "not answered since 2026-05-01T12:00:00Z: conditions/freeze: too heavy"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	b.source.err = errors.New("connection refused")
+	b.add(time.Minute)
+	b.round()
+	all := "not answered since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, fit, headroom, largest, sampleTime: connection refused"
+	if got := b.told(); got != all {
+		t.Errorf("told %q, want %q", got, all)
+	}
+	b.source.fails, b.source.err = "", nil
+	b.gate.Generation++
+	b.add(time.Minute)
+	b.terms(t)
+	if got := b.told(); got != "" {
+		t.Errorf("the gate was mended, told %q", got)
+	}
+}
+
+func TestTheGateIsToldWhatWasNeverAnswered(t *testing.T) {
+	b := newTerms()
+	b.source.fails = "freeze"
+	b.terms(t)
+	if got, want := b.told(), "not answered: conditions/freeze: too heavy"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	b.add(forgetAfter + time.Second)
+	if got := b.told(); got != "" {
+		t.Errorf("nobody asks it any longer, told %q", got)
 	}
 }

@@ -86,7 +86,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
 	}
-	r.waiting.renew, r.ask.renewed = r.ask.renew, r.waiting.renewed
+	r.waiting.renew, r.ask.renewed, r.ask.tell = r.ask.renew, r.waiting.renewed, opts.Board.SetUnanswered
 	r.board.OnChange(r.waiting.dirty)
 	for _, runnable := range []manager.Runnable{r.ask, r.waiting} {
 		if err := mgr.Add(runnable); err != nil {

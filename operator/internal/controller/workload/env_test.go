@@ -4,6 +4,7 @@ package workload_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,15 +68,17 @@ type metrics struct {
 	// conditions answered by their query: 1 for these clusters.
 	conditions map[string][]string
 	// at is when the samples were taken; zero = now. err answers instead.
-	at    time.Time
-	err   error
+	at  time.Time
+	err error
+	// fails is the one question that is not answered.
+	fails string
 	asked []string
 }
 
 func (m *metrics) set(values map[string]*measured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.clusters, m.quota, m.kueue, m.conditions, m.at, m.err = values, nil, nil, nil, time.Time{}, nil
+	m.clusters, m.quota, m.kueue, m.conditions, m.at, m.err, m.fails = values, nil, nil, nil, time.Time{}, nil, ""
 }
 
 // with changes some of what is measured.
@@ -99,6 +102,9 @@ func (m *metrics) Query(_ context.Context, expr string, _ time.Time) (query.Answ
 	m.asked = append(m.asked, expr)
 	if m.err != nil {
 		return query.Answer{}, m.err
+	}
+	if expr == m.fails {
+		return query.Answer{}, errors.New("too heavy")
 	}
 	if clusters, ok := m.conditions[expr]; ok {
 		return ones(clusters), nil

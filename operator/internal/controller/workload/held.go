@@ -98,10 +98,12 @@ func (a *asker) put(key string, h *held) *held {
 }
 
 // tidy forgets what nobody asks any longer, and what the ledger holds of workloads
-// that every answer shows which a decision may still rest upon.
+// that every answer shows which a decision may still rest upon. Of the rest it tells
+// what nobody answers.
 func (a *asker) tidy() {
 	now := a.now()
 	a.ledger.Expire(a.forget(now), now)
+	a.tell(a.unanswered())
 }
 
 // forget what is unused, and say how old the sample times of the rest are.

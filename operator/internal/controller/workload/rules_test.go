@@ -155,6 +155,40 @@ func TestHeldAnswersOutliveTheSource(t *testing.T) {
 	wl := h.gated("full", 1)
 	g.Eventually(check(t, wl, "held-plimsoll")).WithTimeout(patience).Should(
 		And(HavePrefix("Pending: no cluster has room for 1 pod of 8"), HaveSuffix("connection refused")), "and what was sent meanwhile counts")
+	answered := condition(t, "held", v1alpha1.ConditionAnswered)
+	g.Eventually(answered).WithTimeout(2 * patience).Should(And(HavePrefix("False Unanswered: not answered since "), HaveSuffix("sampleTime: connection refused")))
+	fleet.with(func(m *metrics) { m.err = nil })
+	g.Eventually(answered).WithTimeout(2 * patience).Should(HavePrefix("True"))
+}
+
+// The samples of the fleet are as good as ever, but nobody answers whether it is frozen.
+func TestFleetConditionThatNobodyAnswers(t *testing.T) {
+	const freeze = `fleet_is_not_frozen`
+	for name, tc := range map[string]struct {
+		mode v1alpha1.StaleMode
+		want string
+	}{
+		"unanswered-closed": {v1alpha1.StaleClosed, "Pending: waits for an answer to condition freeze; conditions/freeze: too heavy"},
+		"unanswered-open":   {v1alpha1.StaleOpen, "Ready: unanswered-open-1 can take it: room for 9 such pods there, nobody answers condition freeze, and onStale is Open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			h := newHub(t, name, func(pg *v1alpha1.PlacementGate) {
+				pg.Spec.OnStale = tc.mode
+				pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
+				pg.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: freeze, Scope: v1alpha1.ScopeFleet}}
+			})
+			h.connect(g, name+"-1", name+"-2")
+			fleet.set(map[string]*measured{name + "-1": {9, 72, 8, 72}, name + "-2": {0, 0, 0, 64}})
+			fleet.with(func(m *metrics) { m.fails = freeze })
+			h.clusterQueue = name
+			h.queue("gpu", name, "")
+			h.pending("small", "gpu")
+			wl := h.gated("job", 1)
+			g.Eventually(check(t, wl, name+"-plimsoll")).WithTimeout(2 * patience).Should(Equal(tc.want))
+			g.Consistently(func() *bool { return get(t, wl).Spec.Active }).WithTimeout(3*time.Second).Should(HaveValue(BeTrue()), "an outage is no reason to yield")
+		})
+	}
 }
 
 func TestWidensByOne(t *testing.T) {
