@@ -61,6 +61,9 @@ func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[str
 		fleet.Problem = err.Error()
 	}
 	fleetOf(replies, &fleet)
+	for i := range replies {
+		replies[i].expire(now.Add(-gate.RulesOf(&g.Spec).MaxSampleAge))
+	}
 	answers := make(map[string]answer, len(g.Clusters))
 	for _, c := range g.Clusters {
 		answers[c.Name] = answerOf(c.Name, replies, len(f.PodSets))

@@ -293,6 +293,22 @@ func TestQuotaOfAWorkersQueue(t *testing.T) {
 			t.Errorf("%s: quota %+v, none %t, want %+v, %t; asked %q", tc.name, got.Quota, got.NoQuota, tc.quota, tc.noQuota, b.source.asked)
 		}
 	}
+	// A failure takes nothing back that was known, and what was never known is no leave.
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("], b.source.answers["sample_timestamp"] = series("cluster1", 3.0), series("cluster1", b.at(-5))
+	b.source.answers[exact], b.source.answers[kueue] = series(), series("cluster1", 3.0)
+	quota(b)
+	b.source.fails = "unreserved_quota"
+	b.add(time.Minute)
+	b.round()
+	if !quota(b)["cluster1"].NoQuota {
+		t.Error("the queue that cluster1 lacks is not there because a question about it failed")
+	}
+	again := newBench(v1alpha1.PlacementGateSpec{})
+	again.source.answers, again.source.fails, again.facts = b.source.answers, b.source.fails, b.facts
+	if got, fleet := again.answers(t.Context(), again.gate, again.facts); !got["cluster1"].sampled.IsZero() || fleet.Problem == "" {
+		t.Errorf("quota that nobody ever told is neither enough nor none: %+v, problem %q", got["cluster1"], fleet.Problem)
+	}
 	own := newBench(v1alpha1.PlacementGateSpec{Quota: &v1alpha1.GateQuery{Query: `my_quota`}})
 	own.source.answers[kueue] = series("cluster1", 3.0, "cluster2", 3.0)
 	own.source.answers["my_quota"] = series("cluster1", 1.0)
@@ -315,6 +331,29 @@ func TestLastGoodAnswersAreHeldWithTheirAge(t *testing.T) {
 	}
 	if !strings.Contains(fleet.Problem, "connection refused") {
 		t.Errorf("problem %q", fleet.Problem)
+	}
+}
+
+// What ranks clusters is held no longer than what says that they have room.
+func TestRankingForgetsOldAnswers(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.answers["free_devices:sum"] = series("cluster1", 24.0)
+	headroom := func() gate.Number {
+		got, _ := b.answers(t.Context(), b.gate, b.facts)
+		return got["cluster1"].shapes[0].Headroom
+	}
+	headroom()
+	b.source.fails = "free_devices:sum"
+	b.add(gate.DefaultMaxSampleAge)
+	b.round()
+	if got := headroom(); got != gate.Known(24) {
+		t.Errorf("headroom %+v, want 24 as held", got)
+	}
+	b.add(time.Second)
+	b.round()
+	if got := headroom(); got.Known {
+		t.Errorf("nobody answers it for two minutes, and it is %+v", got)
 	}
 }
 

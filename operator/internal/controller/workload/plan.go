@@ -125,6 +125,14 @@ func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
 	return r
 }
 
+// expire an answer from before then that nobody renewed. Those about room and their
+// sample times tell their age, and so do conditions: who decides looks at it.
+func (r *reply) expire(then time.Time) {
+	if h := r.held; h.err != nil && h.good.Before(then) && r.Condition == nil && r.Name != gate.AskSampleTime && !r.aboutRoom() {
+		r.held = &held{err: h.err}
+	}
+}
+
 // aboutRoom: what the ledger is subtracted from, which is of no use without the
 // sample times that were known when it was asked for.
 func (q *asked) aboutRoom() bool { return q.Name == gate.AskFit || q.Name == gate.AskQuota }
