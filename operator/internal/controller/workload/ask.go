@@ -49,7 +49,9 @@ func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now 
 // answers to the gate's questions about the workload, by cluster, and what is
 // known of the fleet.
 func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[string]answer, gate.Fleet) {
-	s, now, period := a.shape(g, f), a.now(), gate.Seconds(g.Spec.PeriodSeconds, gate.DefaultPeriod)
+	s, now, trust := a.shape(g, f), a.now(), gate.Seconds(g.Spec.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge)
+	// Where the period is long, what is held must not grow stale by serving.
+	period := min(gate.Seconds(g.Spec.PeriodSeconds, gate.DefaultPeriod), trust/2)
 	p := a.plan(s, g, f)
 	replies := a.ask(context.WithoutCancel(ctx), p, func(h *held) bool { return h.serves(period, now) })
 	old := func(r reply) bool { return r.broken == nil && now.Sub(r.held.answered) >= freshFor }
@@ -62,7 +64,7 @@ func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[str
 	}
 	fleetOf(replies, &fleet)
 	for i := range replies {
-		replies[i].expire(now.Add(-gate.RulesOf(&g.Spec).MaxSampleAge))
+		replies[i].expire(now.Add(-trust))
 	}
 	answers := make(map[string]answer, len(g.Clusters))
 	for _, c := range g.Clusters {

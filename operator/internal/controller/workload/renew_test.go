@@ -62,6 +62,26 @@ func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
 	}
 }
 
+// With a long period nobody may have asked for so long that what is held would be
+// past its trust, and onStale would open a gate whose source answers.
+func TestNothingServesUntilItIsStale(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600, MaxSampleAgeSeconds: 120, OnStale: v1alpha1.StaleOpen})
+	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b.fit(t, "cluster1")
+	asked := len(b.source.asked)
+	b.add(59 * time.Second)
+	if b.fit(t, "cluster1"); len(b.source.asked) != asked {
+		t.Errorf("asked %d more questions while what is held can still be trusted", len(b.source.asked)-asked)
+	}
+	b.add(10 * time.Minute)
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	got, _ := b.answers(t.Context(), b.gate, b.facts)
+	if old := b.clock.now().Sub(got["cluster1"].sampled); old != 5*time.Second {
+		t.Errorf("the decision rests on samples %s old, want those of 5s ago", old)
+	}
+}
+
 // A source that fails holds up no decision, until long after it was last asked.
 func TestFailingSourceHoldsUpNoDecision(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
