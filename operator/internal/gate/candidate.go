@@ -54,6 +54,8 @@ type Fleet struct {
 	Doubtful bool
 	// Problem of the metrics source, such as that it did not answer; empty = none.
 	Problem string
+	// Since when the source is asked: what was known before is forgotten.
+	Since time.Time
 }
 
 // Rules of a gate.
@@ -67,6 +69,15 @@ type Rules struct {
 	// Keep the choice of one of these where it has room: the workload is, or is about
 	// to be, sent there already, and every other would be one copy more.
 	Keep []string
+}
+
+// patient while a source fails that was not asked for long: as far as anybody
+// knows it may have answered until then, and onStale forgives nothing yet.
+func (r Rules) patient(fleet Fleet, now time.Time) Rules {
+	if fleet.Problem != "" && now.Sub(fleet.Since) <= r.UnknownAfter {
+		r.OnStale = v1alpha1.StaleClosed
+	}
+	return r
 }
 
 // Defaults of the API, for gates that an apiserver has not filled in.

@@ -102,6 +102,7 @@ type Verdict struct {
 // together with the workload's uid.
 func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) Decision {
 	d := Decision{State: Pending, Verdicts: make([]Verdict, len(candidates))}
+	rules = rules.patient(fleet, now)
 	open, fleetTerms := blind(candidates, rules, now), termsOf(fleet.Conditions, rules, now)
 	for i := range candidates {
 		d.Verdicts[i] = judge(f, &candidates[i], view, rules, open, now)

@@ -54,6 +54,7 @@ type ClusterExplanation struct {
 // its verdict.
 func Explain(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) (Decision, []ClusterExplanation) {
 	d := Decide(f, candidates, fleet, view, rules, attempt, now)
+	rules = rules.patient(fleet, now)
 	open := blind(candidates, rules, now)
 	clusters := make([]ClusterExplanation, len(candidates))
 	for i, v := range d.Verdicts {

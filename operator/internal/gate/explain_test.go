@@ -54,6 +54,15 @@ func TestExplainForgivesWhatDecideForgives(t *testing.T) {
 	}
 }
 
+func TestExplainIsAsPatientAsDecide(t *testing.T) {
+	r := rules()
+	r.OnStale = v1alpha1.StaleOpen
+	_, got := Explain(job("a", 8, 1), []Candidate{{Name: "cluster1"}}, Fleet{Problem: "timeout", Since: t0.Add(-time.Minute)}, View{}, r, 1, t0)
+	if diff := cmp.Diff([]Broken{{Out: OutUnknown}}, got[0].Broken); diff != "" {
+		t.Errorf("broken (-want +got):\n%s", diff)
+	}
+}
+
 func TestScoresTellTheirAge(t *testing.T) {
 	at := func(seconds int) *metav1.Time {
 		return &metav1.Time{Time: t0.Add(time.Duration(seconds) * time.Second)}

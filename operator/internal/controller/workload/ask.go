@@ -39,6 +39,8 @@ type asker struct {
 	serve func(workqueue.TypedInterface[shape])
 	held  map[string]*held
 	plans map[shape]*plan
+	// began to ask at that time.
+	began time.Time
 }
 
 func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now func() time.Time) *asker {
@@ -58,7 +60,7 @@ func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[str
 	if slices.ContainsFunc(replies, old) && now.Sub(a.done(p)) >= freshFor {
 		a.renew(s, now.Add(-freshFor))
 	}
-	var fleet gate.Fleet
+	fleet := gate.Fleet{Since: a.since()}
 	if _, _, err := a.sources.For(g.Spec.SourceRef.Name); err != nil {
 		fleet.Problem = err.Error()
 	}

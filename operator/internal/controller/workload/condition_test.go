@@ -66,6 +66,19 @@ func TestConditionThatNobodyAnswered(t *testing.T) {
 	}
 }
 
+// How long something is not answered nobody knows who began to ask just now.
+func TestFleetTellsSinceWhenItIsAsked(t *testing.T) {
+	b := newTerms()
+	b.source.err = errors.New("connection refused")
+	for range 3 {
+		if _, fleet := b.answers(t.Context(), b.gate, b.facts); !fleet.Since.Equal(noon) {
+			t.Errorf("asked since %s, want %s", fleet.Since, noon)
+		}
+		b.add(10 * time.Minute)
+		b.tidy()
+	}
+}
+
 func TestConditionsAnsweredInPart(t *testing.T) {
 	part := func(a query.Answer) query.Answer {
 		a.Partial = true
@@ -125,10 +138,11 @@ func TestTheGateIsToldWhatNobodyAnswers(t *testing.T) {
 	if got := b.told(); got != all {
 		t.Errorf("told %q, want %q", got, all)
 	}
-	b.source.fails, b.source.err = "", nil
+	b.source.err = nil
 	b.gate.Generation++
+	b.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}
 	b.add(time.Minute)
-	b.terms(t)
+	b.answers(t.Context(), b.gate, b.facts)
 	if got := b.told(); got != "" {
 		t.Errorf("the gate was mended, told %q", got)
 	}

@@ -94,7 +94,17 @@ func (a *asker) put(key string, h *held) *held {
 	h.answered = a.now()
 	h.used = h.answered
 	a.held[key] = h
+	if a.began.IsZero() {
+		a.began = h.asked
+	}
 	return h
+}
+
+// since when anything is asked.
+func (a *asker) since() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.began
 }
 
 // tidy forgets what nobody asks any longer, and what the ledger holds of workloads

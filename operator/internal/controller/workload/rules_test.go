@@ -174,7 +174,7 @@ func TestFleetConditionThatNobodyAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			h := newHub(t, name, func(pg *v1alpha1.PlacementGate) {
-				pg.Spec.OnStale = tc.mode
+				pg.Spec.OnStale, pg.Spec.MaxSampleAgeSeconds, pg.Spec.UnknownAfterSeconds = tc.mode, 5, 8
 				pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
 				pg.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: freeze, Scope: v1alpha1.ScopeFleet}}
 			})
