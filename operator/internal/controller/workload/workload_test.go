@@ -193,7 +193,7 @@ func TestForeignConfigurationIsLeftAlone(t *testing.T) {
 			return c.Message
 		}
 		return ""
-	}).WithTimeout(patience).Should(Equal("MultiKueueConfig theirs was not created by a gate and is left alone"))
+	}).WithTimeout(patience).Should(Equal("MultiKueueConfig theirs was not created by a gate and is left alone: name another in spec.multiKueue.configName"))
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "theirs"}, theirs)).To(Succeed())
 	g.Expect(theirs.Spec.Clusters).To(Equal([]string{"other"}))
 }
