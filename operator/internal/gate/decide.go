@@ -28,6 +28,7 @@ const (
 	ReasonStale        = "StaleSamples"
 	ReasonNoMetrics    = "NoMetrics"
 	ReasonFleetUnmet   = "FleetConditionUnmet"
+	ReasonCopyLeft     = "CopyLeft"
 	ReasonYield        = "Yield"
 	ReasonGaveUp       = "GaveUp"
 	ReasonGateNotReady = "GateNotReady"

@@ -31,9 +31,10 @@ func full(verdicts []Verdict, fleet Fleet) bool {
 
 // Unplaceable turns a Pending decision into what the gate asks for: waiting,
 // giving quota back if others want it, or giving up. held is since when the workload
-// holds quota without a place. Where the metrics or the gate are at fault it waits.
+// holds quota without a place. Where the metrics, the gate or a connection are at fault
+// it waits.
 func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, held, now time.Time) Decision {
-	if d.State != Pending || d.Reason == ReasonNoMetrics || d.Reason == ReasonStale || d.Reason == ReasonGateNotReady {
+	if d.State != Pending || slices.Contains([]string{ReasonNoMetrics, ReasonStale, ReasonGateNotReady, ReasonCopyLeft}, d.Reason) {
 		return d
 	}
 	if d.Full && rule.GiveUpAfterSeconds != nil && dispatch.Unplaced(held, now) >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {

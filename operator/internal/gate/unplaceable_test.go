@@ -24,6 +24,7 @@ func TestUnplaceable(t *testing.T) {
 		{"yields to others", yield, ReasonNoRoom, Dispatch{}, 5 * time.Minute, Retry},
 		{"not before its time", yield, ReasonNoRoom, Dispatch{}, 4 * time.Minute, Pending},
 		{"not because a source is down", yield, ReasonNoMetrics, Dispatch{}, time.Hour, Pending},
+		{"not because a copy may be left out of reach", yield, ReasonCopyLeft, Dispatch{}, time.Hour, Pending},
 		{"the pause grows", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-9 * time.Minute)}, time.Hour, Pending},
 		{"and ends", yield, ReasonNoRoom, Dispatch{Yields: 2, LastYield: t0.Add(-10 * time.Minute)}, time.Hour, Retry},
 		{"gives up only if asked", giveUp, ReasonNoRoom, since(time.Hour), 2 * time.Hour, Rejected},

@@ -77,11 +77,14 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + g.Name + ": " + g.Problem}
 	of := shape{gate: g.Name}
 	var clusters []string
+	var putOff time.Duration
 	if g.Problem == "" {
 		facts := r.facts(ctx, s, &g.Spec)
 		of = r.ask.shape(g, facts)
 		clusters = r.reserve(ctx, s, g, facts, dispatch.Attempt+1, func(decided gate.Decision) []string {
-			d = decided
+			if d = decided; d.State == gate.Ready && nominate {
+				d, putOff = r.putOff(s, d, gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter))
+			}
 			switch {
 			case d.State == gate.Ready && nominate:
 				return r.sendTo(s, d)
@@ -106,7 +109,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	}
 	if d.State != gate.Ready {
 		r.waiting.park(of, s.key(), r.waitsSince(s))
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: putOff}, nil
 	}
 	r.waiting.leave(s.key())
 	if !nominate {
@@ -127,12 +130,12 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 // workload; after it where a copy of the last attempt may be left, if only room speaks
 // against it: the copy itself may take that.
 func (r *Reconciler) sendTo(s *subject, d gate.Decision) []string {
-	reserved, _ := reservedAt(s.wl)
 	clusters := slices.Clone(s.wl.Status.NominatedClusterNames)
 	if !slices.Contains(clusters, d.Order[0]) {
 		clusters = append(clusters, d.Order[0])
 	}
-	for _, c := range r.tracks.left(s.wl.UID, reserved) {
+	left, _ := r.left(s)
+	for _, c := range left {
 		may := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
 			return v.Cluster == c && (v.Out == gate.OutNone || v.Out == gate.OutNoRoom || v.Out == gate.OutNoModel)
 		})

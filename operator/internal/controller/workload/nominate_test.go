@@ -159,6 +159,55 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 	}
 }
 
+// A copy that Kueue could not remove, for its cluster was away, is waited for: were
+// another admitted meanwhile, Kueue would take it away once the older is back.
+func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
+	const away = -1
+	both := []any{"cluster1", 9.0, "cluster2", 9.0}
+	for name, tc := range map[string]struct {
+		without   time.Duration // quota
+		connected time.Duration // ago, of cluster1
+		room      []any
+		want      []string
+		wait      time.Duration
+	}{
+		"it is away":                               {19 * time.Second, away, both, nil, 11 * time.Second},
+		"it is away for longer than nominations":   {31 * time.Second, away, both, []string{"cluster2"}, 0},
+		"it is back: the copy stays":               {19 * time.Second, time.Second, both, []string{"cluster1"}, 0},
+		"it is back: its devices are taken":        {19 * time.Second, time.Second, both[2:], []string{"cluster2", "cluster1"}, 0},
+		"it is back for long: the copy is removed": {19 * time.Second, 11 * time.Second, both[2:], []string{"cluster2"}, 0},
+	} {
+		b := roomy()
+		b.source.answers["floor("] = series(tc.room...)
+		now := b.clock.now()
+		asked := nominating(b.holder(now))
+		asked.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+		r, s := b.operator(t, asked)
+		s.usable = []string{"cluster2"}
+		if tc.connected != away {
+			s.usable, s.since["cluster1"] = append(s.usable, "cluster1"), now.Add(-tc.connected)
+		}
+		r.tracks.see(s.wl.UID, []string{"cluster1"})
+		r.tracks.stop(s.wl.UID, now.Add(-tc.without))
+		result, err := r.decide(t.Context(), s)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		wl := live(t, r, s)
+		if diff := cmp.Diff(tc.want, wl.Status.NominatedClusterNames); diff != "" {
+			t.Errorf("%s: nominated (-want +got):\n%s", name, diff)
+		}
+		if tc.wait == 0 {
+			continue
+		}
+		want := "waits until " + now.Add(tc.wait).Format(time.TimeOnly) + " UTC for cluster1, where a copy of its last attempt may be left and which Kueue cannot reach"
+		if check := wl.Status.AdmissionChecks[0]; check.State != kueue.CheckStatePending || check.Message != want || result.RequeueAfter != tc.wait {
+			t.Errorf("%s: %s %q, again in %s", name, check.State, check.Message, result.RequeueAfter)
+		}
+	}
+}
+
 // Where there is nowhere left to go the workload waits on, and whoever asks for its
 // events learns why: once for each attempt.
 func TestNowhereLeftToWidenIsSaid(t *testing.T) {

@@ -102,21 +102,16 @@ func (t *tracks) stop(uid types.UID, now time.Time) *gate.Entry {
 	return ran
 }
 
-// copyStays is how long a workload may be without quota before Kueue has surely
-// looked at it and removed its copies.
-const copyStays = 10 * time.Second
-
-// left are the clusters where a copy of the last attempt may be, unknown to the hub,
-// because the quota was reserved anew at once. One that runs is adopted if it is
-// nominated again; otherwise Kueue can neither record nor remove it.
-func (t *tracks) left(uid types.UID, reserved time.Time) []string {
+// left are the clusters that the last attempt was nominated to when it lost its quota,
+// and when that was, unless Kueue had recorded that one had admitted the workload.
+func (t *tracks) left(uid types.UID) (clusters []string, lost time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.of[uid]
-	if p == nil || reserved.Sub(p.lost) > copyStays {
-		return nil
+	if p == nil {
+		return nil, time.Time{}
 	}
-	return slices.Clone(p.left)
+	return slices.Clone(p.left), p.lost
 }
 
 // drop what is remembered of a workload.

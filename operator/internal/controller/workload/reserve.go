@@ -85,5 +85,6 @@ func (r *Reconciler) sentTo(s *subject) []string {
 	case d.Current(reserved):
 		return d.Nominated
 	}
-	return r.tracks.left(s.wl.UID, reserved)
+	clusters, _ := r.left(s)
+	return clusters
 }

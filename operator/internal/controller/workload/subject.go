@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -21,9 +23,10 @@ type subject struct {
 	// mk is MultiKueue's check; empty = none.
 	mk string
 	// config that the MultiKueue check resolves to, and its clusters that are
-	// active; why the others are not.
+	// active, since when; why the others are not.
 	config   string
 	usable   []string
+	since    map[string]time.Time
 	unusable map[string]string
 	// demands on nodes of a workload that MultiKueue does not copy.
 	demands []demand
@@ -35,6 +38,8 @@ func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.w
 
 // check is the entry that we may write.
 func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.wl, s.own[0]) }
+
+func (s *subject) connected(cluster string) bool { return slices.Contains(s.usable, cluster) }
 
 func (s *subject) placed() string { return gate.Placed(s.wl, s.own, s.mk) }
 
@@ -49,7 +54,7 @@ func (s *subject) mismatch(g gate.Gate) string {
 }
 
 func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, error) {
-	s := &subject{wl: wl, unusable: map[string]string{}}
+	s := &subject{wl: wl, since: map[string]time.Time{}, unusable: map[string]string{}}
 	gates := map[string]string{}
 	for _, entry := range wl.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
@@ -93,6 +98,7 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 			s.unusable[name] = why
 		} else {
 			s.usable = append(s.usable, name)
+			s.since[name] = apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive).LastTransitionTime.Time
 		}
 	}
 	return nil
@@ -119,7 +125,7 @@ func candidates(s *subject, g gate.Gate, answers map[string]answer) []gate.Candi
 	for _, c := range g.Clusters {
 		a := answers[c.Name]
 		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, Sampled: a.sampled, Shapes: a.shapes, Conditions: a.conditions}
-		if s.mk != "" && !slices.Contains(s.usable, c.Name) {
+		if s.mk != "" && !s.connected(c.Name) {
 			candidate.Unusable = s.unusable[c.Name]
 			if candidate.Unusable == "" {
 				candidate.Unusable = "is not in MultiKueueConfig " + s.config
