@@ -11,6 +11,8 @@ const (
 	freshFor = time.Second
 	// forgetAfter is how long an unused answer is kept.
 	forgetAfter = 2 * time.Minute
+	// maxAhead of ours may be the clock that tells sample times.
+	maxAhead = time.Minute
 	// askTimeout of one question; the source may state less.
 	askTimeout = 20 * time.Second
 )
@@ -59,12 +61,17 @@ func (h *held) odd() bool {
 	return false
 }
 
-// sampled is what sample times say of a cluster; zero = nothing.
+// sampled is what sample times say of a cluster; zero = nothing that can be true. No
+// sample is newer than the question.
 func (h *held) sampled(cluster string) time.Time {
-	if n := h.values[cluster]; n.Known {
-		return time.UnixMilli(int64(n.Value * 1000))
+	n := h.values[cluster]
+	if !n.Known || n.Value > float64(h.good.Add(maxAhead).Unix()) {
+		return time.Time{}
 	}
-	return time.Time{}
+	if at := time.UnixMilli(int64(n.Value * 1000)); at.Before(h.good) {
+		return at
+	}
+	return h.good
 }
 
 // look up answers: those that serve, and nil for the others.

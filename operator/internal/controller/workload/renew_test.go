@@ -145,6 +145,27 @@ func TestSampleTimesBelongToTheirFit(t *testing.T) {
 	})
 }
 
+// A sample can't be newer than the question. One that claims to be by far would never
+// grow old, and the ledger would take everything for seen.
+func TestSampleTimesFromTheFuture(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ahead float64
+		want  time.Time
+	}{
+		"a clock that is a little ahead": {30, noon}, "milliseconds": {1e12, time.Time{}}, "a clock that is wrong": {3600, time.Time{}},
+	} {
+		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+		b.source.answers["floor("] = series("cluster1", 3.0)
+		b.source.answers["sample_timestamp"] = series("cluster1", b.at(tc.ahead))
+		b.answers(t.Context(), b.gate, b.facts)
+		b.add(10 * time.Second)
+		got, _ := b.answers(t.Context(), b.gate, b.facts)
+		if !got["cluster1"].sampled.Equal(tc.want) {
+			t.Errorf("%s: sampled %s, want %s", name, got["cluster1"].sampled, tc.want)
+		}
+	}
+}
+
 // The ledger forgets an entry once no held answer is too old to show it.
 func TestLedgerExpiresByTheOldestAnswer(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
