@@ -119,7 +119,7 @@ func (r *round) all(ctx context.Context, questions []asked) []reply {
 // serve us is asked once more.
 func (r *round) one(ctx context.Context, t target, q *asked) *held {
 	fly := func() *held {
-		got, _, _ := r.flight.Do(q.key, func() (any, error) { return r.put(q.key, r.query(ctx, t, q)), nil })
+		got, _, _ := r.flight.Do(q.key, func() (any, error) { return r.put(q, r.query(ctx, t, q)), nil })
 		return got.(*held)
 	}
 	h := fly()

@@ -9,7 +9,7 @@ import (
 const (
 	// freshFor is how long an answer, once there, is not asked for anew.
 	freshFor = time.Second
-	// forgetAfter is how long an unused answer is kept.
+	// forgetAfter is how long an unused answer is kept, at least.
 	forgetAfter = 2 * time.Minute
 	// maxAhead of ours may be the clock that tells sample times.
 	maxAhead = time.Minute
@@ -21,6 +21,8 @@ const (
 type held struct {
 	// asked and answered, or failed.
 	asked, answered, used time.Time
+	// keep it for so long after its last use.
+	keep time.Duration
 	// good is when the values were asked for; zero = nobody answered yet.
 	good time.Time
 	// values by cluster; bare are those of series that name none we know. Where err says
@@ -92,15 +94,15 @@ func (a *asker) look(questions []asked, serves func(*held) bool) []reply {
 }
 
 // put an answer, or the failure beside the last good one.
-func (a *asker) put(key string, h *held) *held {
+func (a *asker) put(q *asked, h *held) *held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old, ok := a.held[key]; ok && h.err != nil {
+	if old, ok := a.held[q.key]; ok && h.err != nil {
 		h.values, h.bare, h.partial, h.with, h.good = old.values, old.bare, old.partial, old.with, old.good
 	}
 	h.answered = a.now()
-	h.used = h.answered
-	a.held[key] = h
+	h.used, h.keep = h.answered, q.keep
+	a.held[q.key] = h
 	if a.began.IsZero() {
 		a.began = h.asked
 	}
@@ -128,13 +130,13 @@ func (a *asker) forget(now time.Time) map[string]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, p := range a.plans {
-		if now.Sub(p.used) > forgetAfter {
+		if now.Sub(p.used) > p.keep {
 			delete(a.plans, key)
 		}
 	}
 	oldest := map[string]time.Time{}
 	for key, h := range a.held {
-		if now.Sub(h.used) > forgetAfter {
+		if now.Sub(h.used) > h.keep {
 			delete(a.held, key)
 			continue
 		}

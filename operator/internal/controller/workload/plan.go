@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 )
@@ -21,6 +22,8 @@ type shape struct {
 // plan of what is asked about workloads of one shape.
 type plan struct {
 	source, label string
+	// keep it and its answers for so long after their last use.
+	keep time.Duration
 	// questions, of which the first asks for the sample times.
 	questions []asked
 	used      time.Time
@@ -35,6 +38,8 @@ type asked struct {
 	gate.Question
 	set       int
 	expr, key string
+	// keep the answer for so long after its last use.
+	keep time.Duration
 	// broken answers instead where the facts can't be rendered.
 	broken *held
 }
@@ -88,6 +93,11 @@ func (a *asker) known(s shape) *plan {
 // for each pod set, conditions for the largest alone.
 func newPlan(g gate.Gate, f gate.Facts, label string) *plan {
 	p := &plan{source: g.Spec.SourceRef.Name, label: label}
+	// What is trusted is not forgotten, nor is by Open for how long nobody answers.
+	p.keep = max(forgetAfter, gate.Seconds(g.Spec.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge))
+	if g.Spec.OnStale == v1alpha1.StaleOpen {
+		p.keep = max(p.keep, gate.Seconds(g.Spec.UnknownAfterSeconds, gate.DefaultUnknownAfter))
+	}
 	for _, q := range gate.Questions(&g.Spec, label) {
 		switch {
 		case q.Remote && !f.Remote:
@@ -103,7 +113,7 @@ func newPlan(g gate.Gate, f gate.Facts, label string) *plan {
 }
 
 func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
-	r := asked{Question: q, set: set}
+	r := asked{Question: q, set: set, keep: p.keep}
 	var pods gate.PodSet
 	if set < len(f.PodSets) {
 		pods = f.PodSets[set]

@@ -209,6 +209,32 @@ func TestIdleHubForgets(t *testing.T) {
 	}
 }
 
+// What a gate trusts it remembers for as long, though nobody asked meanwhile, and an
+// open one when it was answered last, for on that depends what it forgives.
+func TestWhatCountsIsRemembered(t *testing.T) {
+	for name, spec := range map[string]v1alpha1.PlacementGateSpec{
+		"trusted for long":       {MaxSampleAgeSeconds: 300, UnknownAfterSeconds: 300},
+		"forgiven after as long": {OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300},
+	} {
+		spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}
+		b := newBench(spec)
+		b.source.answers["floor("], b.source.answers["freeze"] = series("cluster1", 3.0), series("", 0.0)
+		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		b.answers(t.Context(), b.gate, b.facts)
+		b.source.err = errors.New("connection refused")
+		b.add(299 * time.Second)
+		b.tidy()
+		got, fleet := b.answers(t.Context(), b.gate, b.facts)
+		if !fleet.Conditions[0].Answered.Equal(noon) || !got["cluster1"].sampled.Equal(noon.Add(-5*time.Second)) {
+			t.Errorf("%s: 5 min after it was answered: %+v and sampled %s", name, fleet.Conditions[0], got["cluster1"].sampled)
+		}
+		b.add(301 * time.Second)
+		if b.tidy(); len(b.held) != 0 || len(b.plans) != 0 {
+			t.Errorf("%s: %d answers and %d plans that nobody used are kept", name, len(b.held), len(b.plans))
+		}
+	}
+}
+
 // stuck source: it says when it is asked, and answers when it is let.
 type stuck struct{ asked, let chan struct{} }
 
