@@ -49,6 +49,9 @@ func TestExplainForgivesWhatDecideForgives(t *testing.T) {
 	r := rules()
 	r.OnStale, r.Policies = v1alpha1.StaleOpen, []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
 	c := Candidate{Name: "cluster1", Conditions: []Condition{{Name: "power"}}}
+	if _, got := Explain(Facts{UID: "a"}, []Candidate{c}, Fleet{}, View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0); got[0].Why != "can take it, though nobody answers condition power" {
+		t.Errorf("forgiven, and explained as %q", got[0].Why)
+	}
 	if d, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, View{}, r, 1, t0); d.State != Ready || got[0].Broken != nil || !got[0].Blind {
 		t.Errorf("nothing is known and onStale is Open: %+v %+v", d, got[0])
 	}

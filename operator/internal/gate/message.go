@@ -156,9 +156,6 @@ func (v Verdict) lasting() string {
 func (v Verdict) Why() string {
 	switch v.Out {
 	case OutNone:
-		if v.QuotaUnknown {
-			return "can take it, as far as its queue has quota"
-		}
 	case OutUnusable:
 		return v.Detail
 	case OutScore:
@@ -186,7 +183,14 @@ func (v Verdict) Why() string {
 		}
 		return fmt.Sprintf("has room for %s", count(int64(v.Room.Value), "such pod"))
 	}
-	return "can take it"
+	text := "can take it"
+	if v.QuotaUnknown {
+		text += ", as far as its queue has quota"
+	}
+	if len(v.Forgiven) > 0 {
+		text += ", though nobody answers condition " + strings.Join(v.Forgiven, ", ")
+	}
+	return text
 }
 
 func describe(p PodSet) string {

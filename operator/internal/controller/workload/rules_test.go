@@ -169,7 +169,7 @@ func TestFleetConditionThatNobodyAnswers(t *testing.T) {
 		want string
 	}{
 		"unanswered-closed": {v1alpha1.StaleClosed, "Pending: waits for an answer to condition freeze; conditions/freeze: too heavy"},
-		"unanswered-open":   {v1alpha1.StaleOpen, "Ready: unanswered-open-1 can take it: room for 9 such pods there, nobody answers condition freeze, and onStale is Open"},
+		"unanswered-open":   {v1alpha1.StaleOpen, "Ready: unanswered-open-1 can take it: room for 9 such pods there, as far as its queue has quota (QuotaUnknown), nobody answers condition freeze, and onStale is Open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
