@@ -136,9 +136,9 @@ func TestLeaderDiesInABurst(t *testing.T) {
 }
 
 // With --multikueue-dispatch=off Kueue's incremental dispatcher follows the order
-// of our configuration, and the gate still decides when.
+// of our configuration, and the gate still decides when, also of a burst.
 func TestStockDispatcherFollowsOurOrder(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 4*time.Minute)
 	t.Cleanup(func() {
 		after(t, func(ctx context.Context) error {
 			if err := lab.Programs().End("operator-off", syscall.SIGTERM); err != nil {
@@ -183,6 +183,36 @@ func TestStockDispatcherFollowsOurOrder(t *testing.T) {
 	}
 	submit(ctx, t, fleet.Job{Name: "stock-big", Model: fleet.H100, GPUs: 16})
 	waits(ctx, t, "stock-big", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
+
+	for node, gpus := range map[string]int{"cluster1-gpu0": 8, "cluster1-gpu1": 8, "cluster2-gpu0": 4, "cluster2-gpu1": 4, "cluster2-gpu2": 6, "cluster2-gpu3": 6} {
+		cluster, _, _ := strings.Cut(node, "-")
+		occupy(ctx, t, cluster, node, gpus)
+	}
+	free(ctx, t, "cluster1", fleet.H100, 0)
+	free(ctx, t, "cluster2", fleet.H100, 0)
+	free(ctx, t, "cluster3", fleet.H100, 7)
+	const jobs = 6
+	for i := range jobs {
+		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("stock-%d", i), Model: fleet.H100, GPUs: 2})
+	}
+	await(ctx, t, "three of the burst to run and the others to wait at the gate", func(ctx context.Context) error {
+		run, wait := 0, 0
+		for i := range jobs {
+			v, err := lab.View(ctx, fmt.Sprintf("stock-%d", i))
+			switch {
+			case err != nil:
+				return err
+			case runsOnce(v) == nil:
+				run++
+			case v.Gate == "Pending" && len(v.Copies) == 0:
+				wait++
+			}
+		}
+		if run != 3 || wait != 3 {
+			return fmt.Errorf("%d run and %d wait", run, wait)
+		}
+		return nil
+	})
 }
 
 // Credentials by ClusterProfile: the gate makes MultiKueueClusters that name one,
