@@ -201,8 +201,11 @@ func (r *workloadReport) conditions(c gate.ClusterExplanation, now time.Time) st
 // nor does one that is too old or that nobody gave.
 func conditionText(c gate.Condition, now time.Time) string {
 	text := c.Name + "=" + number(c.Number)
-	if c.Answered.IsZero() {
+	switch {
+	case c.Answered.IsZero():
 		return text + " (not answered)"
+	case c.InPart:
+		return text + " (answered in part)"
 	}
 	return text + " (" + since(now, c.Answered) + " old)"
 }

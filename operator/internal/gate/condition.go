@@ -14,6 +14,8 @@ type Condition struct {
 	// Answered is when the answer was asked for; zero = nobody answered. One that is
 	// not a number is an empty answer, which says no.
 	Answered time.Time `json:"answered,omitzero"`
+	// InPart: not all answered, and who did says nothing of this.
+	InPart bool `json:"inPart,omitempty"`
 }
 
 // standing of a condition.
@@ -32,6 +34,8 @@ const (
 func (c Condition) stands(rules Rules, now time.Time) standing {
 	age := now.Sub(c.Answered)
 	switch {
+	case c.InPart && age <= rules.UnknownAfter:
+		return unanswered
 	case age <= rules.MaxSampleAge && c.Known && c.Value != 0:
 		return met
 	case age <= rules.MaxSampleAge:
@@ -51,7 +55,9 @@ func (c Condition) out(rules Rules, open bool, now time.Time) Out {
 			return OutCondition
 		}
 	case unanswered:
-		return OutUnanswered
+		if !c.InPart || !open {
+			return OutUnanswered
+		}
 	case met, forgiven:
 	}
 	return OutNone

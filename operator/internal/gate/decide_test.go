@@ -105,6 +105,8 @@ func TestDecide(t *testing.T) {
 	long.Conditions = []Condition{sometime("power", 0, t0.Add(-301*time.Second))}
 	empty := unknown
 	empty.Conditions = []Condition{says("power", math.NaN())}
+	lacking := unknown
+	lacking.Conditions = []Condition{{Name: "power", Answered: t0, InPart: true}}
 	refused := unknown
 	refused.Conditions = []Condition{says("power", 0)}
 	old := cluster("cluster1", 4, 32, 8, 64)
@@ -166,6 +168,9 @@ func TestDecide(t *testing.T) {
 			message: "cluster1 can take it: room for 4 such pods there, nobody answers condition freeze, and onStale is Open"},
 		{name: "fleet condition not met counts before one not answered", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
 			fleet: fleetSays(says("freeze", 0), Condition{Name: "budget"}), state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+		{name: "fleet condition answered in part", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, rules: open,
+			fleet: Fleet{Conditions: []Condition{{Name: "freeze", Answered: t0, InPart: true}}},
+			state: Pending, reason: ReasonNoMetrics, message: "waits for an answer to condition freeze"},
 		{name: "cluster condition not answered", facts: job("a", 8, 1), candidates: []Candidate{silent}, fleet: Fleet{Problem: "conditions/power: too heavy"},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power; conditions/power: too heavy"},
 		{name: "cluster condition not answered to a workload without devices", facts: Facts{UID: "a"}, candidates: []Candidate{silent},
@@ -174,6 +179,10 @@ func TestDecide(t *testing.T) {
 			message: "cluster1 can take it: it asks for no devices, nobody answers condition power, and onStale is Open", order: []string{"cluster1"}},
 		{name: "nothing known of the cluster, nor whether it meets the condition, open", facts: job("a", 8, 1), candidates: []Candidate{empty}, rules: open,
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
+		{name: "nothing known of the cluster, and condition answered in part, open", facts: job("a", 8, 1), candidates: []Candidate{lacking}, rules: open,
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
+		{name: "nothing known of the cluster, and condition answered in part", facts: job("a", 8, 1), candidates: []Candidate{lacking},
+			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power"},
 		{name: "nothing known of the cluster but that it does not meet the condition, open", facts: job("a", 8, 1), candidates: []Candidate{refused}, rules: open,
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 does not meet condition power"},
 		{name: "source down", facts: job("a", 8, 1), candidates: []Candidate{unknown}, fleet: Fleet{Problem: "fit: connection refused"},

@@ -19,8 +19,8 @@ func answerOf(cluster string, replies []reply, sets int) answer {
 	unsure, kueue := false, false
 	for _, q := range replies {
 		n, there := q.held.values[cluster]
-		kueue = kueue || q.Name == gate.AskKueue && there && !q.held.partial
-		unsure = unsure || q.aboutRoom() && q.held.values == nil || q.Name == gate.AskFit && !n.Known && q.held.partial
+		kueue = kueue || q.Name == gate.AskKueue && there && !q.held.lacks(cluster)
+		unsure = unsure || q.aboutRoom() && q.held.values == nil || q.Name == gate.AskFit && !n.Known && q.held.lacks(cluster)
 	}
 	for _, q := range replies {
 		a.take(q, cluster, kueue)
@@ -62,10 +62,10 @@ func (a *answer) take(q reply, cluster string, kueue bool) {
 		a.shapes[q.set].Queued = n
 	case gate.AskQuota:
 		a.shapes[q.set].Quota = n
-		a.shapes[q.set].NoQuota = kueue && !there && !q.held.partial
+		a.shapes[q.set].NoQuota = kueue && !there && !q.held.lacks(cluster)
 	default:
 		if !q.ofFleet() {
-			a.conditions = append(a.conditions, q.held.condition(q.Condition.Name, n, there))
+			a.conditions = append(a.conditions, q.held.condition(q.Condition.Name, n, !there && q.held.lacks(cluster)))
 		}
 	}
 }

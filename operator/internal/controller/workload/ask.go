@@ -171,6 +171,9 @@ func (t *target) query(ctx context.Context, expr string, h *held) error {
 		return err
 	}
 	h.values, h.partial = map[string]gate.Number{}, got.Partial || len(got.Failed) > 0
+	if !got.Partial {
+		h.lacking = got.Failed
+	}
 	for _, sample := range got.Samples {
 		name, named := sample.Labels[t.label]
 		if t.aliases != nil {

@@ -2,19 +2,16 @@ package workload
 
 import (
 	"math"
-	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// condition of one cluster. Absence from an answer in part is no answer.
-func (h *held) condition(name string, n gate.Number, there bool) gate.Condition {
-	c := gate.Condition{Name: name, Answered: h.good}
+// condition as it was answered. lacking: by an answer in part, from which absence
+// says nothing.
+func (h *held) condition(name string, n gate.Number, lacking bool) gate.Condition {
+	c := gate.Condition{Name: name, Answered: h.good, InPart: lacking}
 	if n.Known {
 		c.Number = n
-	}
-	if !there && h.partial {
-		c.Answered = time.Time{}
 	}
 	return c
 }
@@ -25,8 +22,8 @@ func (h *held) ofFleet(name string) gate.Condition {
 	if h.holds() {
 		holds = 1
 	}
-	there := holds > 0 || len(h.values)+len(h.bare) > 0
-	return h.condition(name, gate.Number{Value: holds, Known: there}, holds > 0)
+	there := len(h.values)+len(h.bare) > 0
+	return h.condition(name, gate.Number{Value: holds, Known: there}, holds == 0 && h.partial)
 }
 
 // holds: some series is a number and not 0.

@@ -80,19 +80,45 @@ func TestFleetTellsSinceWhenItIsAsked(t *testing.T) {
 }
 
 func TestConditionsAnsweredInPart(t *testing.T) {
-	part := func(a query.Answer) query.Answer {
-		a.Partial = true
+	part := func(a query.Answer, failed ...string) query.Answer {
+		a.Partial = failed == nil
+		for _, name := range failed {
+			if a.Failed == nil {
+				a.Failed = map[string]string{}
+			}
+			a.Failed[name] = "Unauthorized"
+		}
 		return a
 	}
-	b := newTerms()
-	b.source.answers["power_ok"], b.source.answers["freeze"] = part(series("cluster2", 1.0)), part(series("cluster2", 0.0))
-	if cluster, fleet := b.terms(t); !cluster.Answered.IsZero() || !fleet.Answered.IsZero() {
-		t.Errorf("who is absent from an answer in part has not answered: %+v %+v", cluster, fleet)
+	for _, tc := range []struct {
+		name           string
+		power, freeze  query.Answer
+		cluster, fleet bool
+	}{
+		{"neither said yes", part(series("cluster2", 1.0)), part(series("cluster2", 0.0)), true, true},
+		{"both said something", part(series("cluster1", 0.0)), part(series("cluster2", 7.0)), false, false},
+		{"this cluster did not answer", part(series(), "cluster1"), part(series(), "cluster1"), true, true},
+		{"another cluster did not answer", part(series(), "cluster2"), series(), false, false},
+	} {
+		b := newTerms()
+		b.source.answers["power_ok"], b.source.answers["freeze"] = tc.power, tc.freeze
+		if cluster, fleet := b.terms(t); cluster.InPart != tc.cluster || fleet.InPart != tc.fleet {
+			t.Errorf("%s: %+v %+v", tc.name, cluster, fleet)
+		}
 	}
-	b.source.answers["power_ok"], b.source.answers["freeze"] = part(series("cluster1", 0.0)), part(series("cluster2", 7.0))
-	b.add(time.Minute)
-	if cluster, fleet := b.terms(t); cluster.Answered.IsZero() || fleet.Number != gate.Known(1) || fleet.Answered.IsZero() {
-		t.Errorf("who is there has: %+v %+v", cluster, fleet)
+}
+
+// A cluster whose own endpoint answers that it has none of the devices has none,
+// whatever became of another's.
+func TestOneEndpointThatFailsIsOneCluster(t *testing.T) {
+	b := newTerms()
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-5))
+	fit := series()
+	fit.Failed = map[string]string{"cluster2": "Unauthorized"}
+	b.source.answers["floor("] = fit
+	got, _ := b.answers(t.Context(), b.gate, b.facts)
+	if got["cluster1"].sampled.IsZero() || !got["cluster2"].sampled.IsZero() {
+		t.Errorf("cluster1 answered and cluster2 did not: %+v %+v", got["cluster1"], got["cluster2"])
 	}
 }
 

@@ -27,9 +27,11 @@ type held struct {
 	good time.Time
 	// values by cluster; bare are those of series that name none we know. Where err says
 	// why there is no answer they are those of the last good one, if there was one.
-	values  map[string]gate.Number
-	bare    []float64
+	values map[string]gate.Number
+	bare   []float64
+	// partial: some have not answered. Which, where that is known.
 	partial bool
+	lacking map[string]string
 	err     error
 	// with are the sample times that were known when the values were asked for.
 	with *held
@@ -52,6 +54,12 @@ func (h *held) newer(than time.Time) bool {
 
 // doubtful: the answer may be incomplete or out of date, so that absence says nothing.
 func (h *held) doubtful() bool { return h.err != nil || h.partial }
+
+// lacks says that absence from the answer says nothing of a cluster.
+func (h *held) lacks(cluster string) bool {
+	_, failed := h.lacking[cluster]
+	return h.partial && (h.lacking == nil || failed)
+}
 
 // odd: a cluster answered twice, or not with a number.
 func (h *held) odd() bool {
@@ -98,7 +106,8 @@ func (a *asker) put(q *asked, h *held) *held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old, ok := a.held[q.key]; ok && h.err != nil {
-		h.values, h.bare, h.partial, h.with, h.good = old.values, old.bare, old.partial, old.with, old.good
+		h.values, h.bare, h.with, h.good = old.values, old.bare, old.with, old.good
+		h.partial, h.lacking = old.partial, old.lacking
 	}
 	h.answered = a.now()
 	h.used, h.keep = h.answered, q.keep
