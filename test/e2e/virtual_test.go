@@ -1,0 +1,60 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+const virtualGate = `
+apiVersion: plimsoll.dev/v1alpha1
+kind: PlacementGate
+metadata: {name: virtual}
+spec:
+  placementRef: {namespace: plimsoll-system, name: gpu}
+  sourceRef: {name: thanos}
+  periodSeconds: 2
+  podSetUpdates:
+    nodeSelector: {example.com/cluster: "vk-{cluster}"}
+    tolerations: [{key: example.com/virtual, operator: Exists}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: plimsoll-virtual}
+spec:
+  controllerName: plimsoll.dev/placement
+  parameters: {apiGroup: plimsoll.dev, kind: PlacementGate, name: virtual}
+`
+
+// Clusters are virtual nodes of the hub: Kueue starts the job there with the node
+// selector and the tolerations that the gate states.
+func TestPodsArePinnedToTheVirtualNodeOfTheChosenCluster(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	if err := lab.Hub.Apply(ctx, virtualGate); err != nil {
+		t.Fatal(err)
+	}
+	queue{name: "virtual", hub: 64, worker: 64, checks: []string{"plimsoll-virtual"}}.make(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "pinned", Model: fleet.H100, GPUs: 1, Queue: "virtual"})
+	await(ctx, t, "the job to be started on a virtual node", func(ctx context.Context) error {
+		const pods = `jsonpath={.spec.suspend} {.spec.template.spec.nodeSelector.example\.com/cluster} {.spec.template.spec.tolerations[*].key}`
+		got, err := lab.Hub.Kubectl(ctx, "", "get", "job/pinned", "-n", fleet.Namespace, "-o", pods)
+		if err != nil {
+			return err
+		}
+		wl, err := lab.Workload(ctx, "pinned")
+		if err != nil || wl == nil || len(wl.Status.AdmissionChecks) == 0 {
+			return fmt.Errorf("the job has no workload with a check (%v)", err)
+		}
+		said := wl.Status.AdmissionChecks[0].Message
+		if cluster, _, _ := strings.Cut(said, " "); got != "false vk-"+cluster+" example.com/virtual" {
+			return fmt.Errorf("its pods are %q, the gate says %q", got, said)
+		}
+		return nil
+	})
+}
