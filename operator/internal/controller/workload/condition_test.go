@@ -174,6 +174,30 @@ func TestTheGateIsToldWhatNobodyAnswers(t *testing.T) {
 	}
 }
 
+func TestTheGateIsToldWhatIsAnsweredInPart(t *testing.T) {
+	b := newTerms()
+	part := series("cluster1", 3.0)
+	part.Failed = map[string]string{"cluster3": "timeout", "cluster2": "Unauthorized"}
+	b.source.answers["floor("] = part
+	b.terms(t)
+	if got, want := b.told(), "answered in part: fit: cluster2: Unauthorized"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	b.source.fails = "freeze"
+	b.add(time.Minute)
+	b.terms(t)
+	if got, want := b.told(), "not answered since 2026-05-01T12:00:00Z: conditions/freeze: too heavy"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	part.Failed, part.Partial, b.source.fails = nil, true, ""
+	b.source.answers["floor("] = part
+	b.add(time.Minute)
+	b.terms(t)
+	if got, want := b.told(), "answered in part: fit: some stores of the source did not answer"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
 func TestTheGateIsToldWhatWasNeverAnswered(t *testing.T) {
 	b := newTerms()
 	b.source.fails = "freeze"
