@@ -267,7 +267,7 @@ type GateMultiKueue struct {
 }
 
 // Credentials of the MultiKueueClusters.
-// +kubebuilder:validation:XValidation:rule="!has(self.nameTemplate) || self.nameTemplate.contains('{cluster}')",message="nameTemplate must contain {cluster}: without it every MultiKueueCluster connects to the same worker"
+// +kubebuilder:validation:XValidation:rule="!has(self.nameTemplate) || size(self.nameTemplate) == 0 || self.nameTemplate.contains('{cluster}')",message="nameTemplate must contain {cluster}: without it every MultiKueueCluster connects to the same worker"
 type Credentials struct {
 	// +kubebuilder:default=Secret
 	// +optional

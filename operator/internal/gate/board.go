@@ -151,19 +151,25 @@ func (b *Board) Unanswered(name string) string {
 const rivalFor = 10 * time.Minute
 
 type rival struct {
-	evidence string
-	seen     time.Time
+	evidence   string
+	told, seen time.Time
 }
 
 // SetRival records that somebody else nominated clusters for a gate's workloads at
-// that time, or that nobody did where that is left to Kueue. The latest evidence counts.
+// that time, or that nobody did where that is left to Kueue. One workload's evidence
+// stands for all that follow, or the gate's status would be written for each of them.
 func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rivals[name].seen.After(at) {
-		return
+	old := b.rivals[name]
+	switch {
+	case old.seen.After(at):
+	case at.Sub(old.told) < rivalFor:
+		old.seen = at
+		b.rivals[name] = old
+	default:
+		b.rivals[name] = rival{evidence: evidence, told: at, seen: at}
 	}
-	b.rivals[name] = rival{evidence: evidence, seen: at}
 }
 
 // Rival is the evidence that Kueue's dispatcher is not what the operator takes it to be;

@@ -7,17 +7,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheLatestRivalCountsForAWhile(t *testing.T) {
+// What one workload shows stands for the others, for its words are in a status that
+// is written whenever they change; it counts for as long as somebody shows the like.
+func TestOneRivalStandsForAll(t *testing.T) {
 	b := NewBoard()
-	b.SetRival("gpu", "just now", t0)
-	b.SetRival("gpu", "an hour ago", t0.Add(-time.Hour))
+	b.SetRival("gpu", "a's", t0)
+	b.SetRival("gpu", "an hour old", t0.Add(-time.Hour))
+	b.SetRival("gpu", "b's", t0.Add(time.Minute))
 	for _, tc := range []struct {
 		after time.Duration
 		want  string
-	}{{0, "just now"}, {rivalFor, "just now"}, {rivalFor + time.Second, ""}} {
+	}{{time.Minute, "a's"}, {rivalFor + time.Minute, "a's"}, {rivalFor + time.Minute + time.Second, ""}} {
 		if got := b.Rival("gpu", t0.Add(tc.after)); got != tc.want {
 			t.Errorf("after %s: got %q, want %q", tc.after, got, tc.want)
 		}
+	}
+	b.SetRival("gpu", "c's", t0.Add(rivalFor))
+	if got := b.Rival("gpu", t0.Add(rivalFor)); got != "c's" {
+		t.Errorf("after %s it is said anew: got %q", rivalFor, got)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // Kueue has surely looked at it and removed its copies.
 const copyStays = 10 * time.Second
 
+// waitsForCopy is how long a workload waits at most for a cluster out of reach.
+const waitsForCopy = time.Minute
+
 // left are the clusters where a copy of the last attempt may be, unknown to the hub,
 // because the quota was reserved anew before Kueue could remove it. One that runs is
 // adopted if it is nominated again; otherwise Kueue can neither record nor remove it.
@@ -25,12 +28,12 @@ func (r *Reconciler) left(s *subject) (clusters []string, lost time.Time) {
 }
 
 // putOff sending a workload elsewhere for so long after it lost its quota while a
-// cluster where a copy may be left can't be reached: once it can, Kueue takes the copy
+// cluster where a copy may be left is in the configuration and out of reach: once it can, Kueue takes the copy
 // that was admitted first for the one that counts, and removes the other.
 func (r *Reconciler) putOff(s *subject, d gate.Decision, after time.Duration) (gate.Decision, time.Duration) {
 	clusters, lost := r.left(s)
-	clusters = slices.DeleteFunc(clusters, s.connected)
-	until := lost.Add(after)
+	clusters = slices.DeleteFunc(clusters, func(c string) bool { return s.unusable[c] == "" })
+	until := lost.Add(min(after, waitsForCopy))
 	wait := until.Sub(r.now())
 	if len(clusters) == 0 || wait <= 0 {
 		return d, 0

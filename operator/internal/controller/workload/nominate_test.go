@@ -162,7 +162,7 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 // A copy that Kueue could not remove, for its cluster was away, is waited for: were
 // another admitted meanwhile, Kueue would take it away once the older is back.
 func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
-	const away = -1
+	const away, gone = -1, -2
 	both := []any{"cluster1", 9.0, "cluster2", 9.0}
 	for name, tc := range map[string]struct {
 		without   time.Duration // quota
@@ -173,6 +173,7 @@ func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
 	}{
 		"it is away":                               {19 * time.Second, away, both, nil, 11 * time.Second},
 		"it is away for longer than nominations":   {31 * time.Second, away, both, []string{"cluster2"}, 0},
+		"it left the configuration":                {19 * time.Second, gone, both, []string{"cluster2"}, 0},
 		"it is back: the copy stays":               {19 * time.Second, time.Second, both, []string{"cluster1"}, 0},
 		"it is back: its devices are taken":        {19 * time.Second, time.Second, both[2:], []string{"cluster2", "cluster1"}, 0},
 		"it is back for long: the copy is removed": {19 * time.Second, 11 * time.Second, both[2:], []string{"cluster2"}, 0},
@@ -184,7 +185,11 @@ func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
 		asked.Status.AdmissionChecks[0].State = kueue.CheckStatePending
 		r, s := b.operator(t, asked)
 		s.usable = []string{"cluster2"}
-		if tc.connected != away {
+		switch tc.connected {
+		case gone:
+		case away:
+			s.unusable["cluster1"] = "is not connected by Kueue"
+		default:
 			s.usable, s.since["cluster1"] = append(s.usable, "cluster1"), now.Add(-tc.connected)
 		}
 		r.tracks.see(s.wl.UID, []string{"cluster1"})
