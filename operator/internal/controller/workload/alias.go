@@ -3,16 +3,18 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	fleet "plimsoll.dev/plimsoll/operator/internal/round"
 )
 
 // aliases turn the value of a series' cluster label into the ManagedCluster's
-// name; nil = it is the name.
+// name; nil = it is the name. What several clusters are called is nobody's.
 func (a *asker) aliases(ctx context.Context, info query.SourceInfo) (map[string]string, error) {
 	match := v1alpha1.ClusterMatch(info.Match)
 	if match != v1alpha1.MatchLabel && match != v1alpha1.MatchClusterClaim {
@@ -22,20 +24,15 @@ func (a *asker) aliases(ctx context.Context, info query.SourceInfo) (map[string]
 	if err := a.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ManagedClusters: %w", err)
 	}
-	names := map[string]string{}
+	names, shared := map[string]string{}, map[string]bool{}
 	for i := range clusters.Items {
-		c := &clusters.Items[i]
-		if match == v1alpha1.MatchLabel {
-			if value := c.Labels[info.Key]; value != "" {
-				names[value] = c.Name
-			}
+		key := fleet.Key(&clusters.Items[i], info)
+		if key == "" {
 			continue
 		}
-		for _, claim := range c.Status.ClusterClaims {
-			if claim.Name == info.Key {
-				names[claim.Value] = c.Name
-			}
-		}
+		_, shared[key] = names[key]
+		names[key] = clusters.Items[i].Name
 	}
+	maps.DeleteFunc(names, func(key, _ string) bool { return shared[key] })
 	return names, nil
 }
