@@ -54,7 +54,7 @@ type Fleet struct {
 	Doubtful bool
 	// Problem of the metrics source, such as that it did not answer; empty = none.
 	Problem string
-	// Since when the source is asked: what was known before is forgotten.
+	// Since when it is asked in vain for what decides; of several, the last to fail.
 	Since time.Time
 }
 
@@ -71,8 +71,8 @@ type Rules struct {
 	Keep []string
 }
 
-// patient while a source fails that was not asked for long: as far as anybody
-// knows it may have answered until then, and onStale forgives nothing yet.
+// patient while something fails that was not asked in vain for long: as far as
+// anybody knows it was answered until then, and onStale forgives nothing yet.
 func (r Rules) patient(fleet Fleet, now time.Time) Rules {
 	if fleet.Problem != "" && now.Sub(fleet.Since) <= r.UnknownAfter {
 		r.OnStale = v1alpha1.StaleClosed

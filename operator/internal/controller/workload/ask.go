@@ -39,8 +39,6 @@ type asker struct {
 	serve func(workqueue.TypedInterface[shape])
 	held  map[string]*held
 	plans map[shape]*plan
-	// began to ask at that time.
-	began time.Time
 }
 
 func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now func() time.Time) *asker {
@@ -60,7 +58,7 @@ func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[str
 	if slices.ContainsFunc(replies, old) && now.Sub(a.done(p)) >= freshFor {
 		a.renew(s, now.Add(-freshFor))
 	}
-	fleet := gate.Fleet{Since: a.since()}
+	var fleet gate.Fleet
 	if _, _, err := a.sources.For(g.Spec.SourceRef.Name); err != nil {
 		fleet.Problem = err.Error()
 	}
@@ -131,7 +129,7 @@ func (r *round) one(ctx context.Context, t target, q *asked) *held {
 
 func (r *round) query(ctx context.Context, t target, q *asked) *held {
 	if r.times != nil && r.times.err != nil {
-		return &held{asked: r.times.asked, err: r.times.err}
+		return &held{asked: r.times.asked, since: r.times.since, err: r.times.err}
 	}
 	h := &held{asked: r.now()}
 	if q.aboutRoom() {
@@ -194,6 +192,9 @@ func fleetOf(replies []reply, fleet *gate.Fleet) {
 	for _, q := range replies {
 		if q.held.err != nil && fleet.Problem == "" {
 			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.held.err)
+		}
+		if q.decides() && q.held.since.After(fleet.Since) {
+			fleet.Since = q.held.since
 		}
 		fleet.Doubtful = fleet.Doubtful || q.held.doubtful() || q.Name == gate.AskFit && q.held.odd()
 		if q.ofFleet() {

@@ -66,16 +66,28 @@ func TestConditionThatNobodyAnswered(t *testing.T) {
 	}
 }
 
-// How long something is not answered nobody knows who began to ask just now.
-func TestFleetTellsSinceWhenItIsAsked(t *testing.T) {
+// Since when it is asked in vain, while anybody asks.
+func TestFleetTellsSinceWhenItIsAskedInVain(t *testing.T) {
 	b := newTerms()
+	b.terms(t)
 	b.source.err = errors.New("connection refused")
+	began := noon.Add(time.Minute)
 	for range 3 {
-		if _, fleet := b.answers(t.Context(), b.gate, b.facts); !fleet.Since.Equal(noon) {
-			t.Errorf("asked since %s, want %s", fleet.Since, noon)
-		}
-		b.add(10 * time.Minute)
+		b.add(time.Minute)
 		b.tidy()
+		if _, fleet := b.answers(t.Context(), b.gate, b.facts); !fleet.Since.Equal(began) {
+			t.Errorf("asked in vain since %s, want %s", fleet.Since, began)
+		}
+	}
+	b.source.err, b.source.fails = nil, "freeze"
+	b.add(time.Minute)
+	if _, fleet := b.answers(t.Context(), b.gate, b.facts); !fleet.Since.Equal(began) {
+		t.Errorf("freeze is asked in vain since %s, want %s", fleet.Since, began)
+	}
+	b.source.fails = ""
+	b.add(time.Minute)
+	if _, fleet := b.answers(t.Context(), b.gate, b.facts); !fleet.Since.IsZero() {
+		t.Errorf("all is answered: %+v", fleet)
 	}
 }
 

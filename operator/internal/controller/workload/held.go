@@ -25,6 +25,8 @@ type held struct {
 	keep time.Duration
 	// good is when the values were asked for; zero = nobody answered yet.
 	good time.Time
+	// since then it is asked in vain; zero = it is answered.
+	since time.Time
 	// values by cluster; bare are those of series that name none we know. Where err says
 	// why there is no answer they are those of the last good one, if there was one.
 	values map[string]gate.Number
@@ -105,24 +107,29 @@ func (a *asker) look(questions []asked, serves func(*held) bool) []reply {
 func (a *asker) put(q *asked, h *held) *held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old, ok := a.held[q.key]; ok && h.err != nil {
+	old, known := a.held[q.key]
+	if !known {
+		old = &held{}
+	}
+	if h.err != nil {
 		h.values, h.bare, h.with, h.good = old.values, old.bare, old.with, old.good
 		h.partial, h.lacking = old.partial, old.lacking
+		h.since = earliest(h.asked, h.since, old.since)
 	}
 	h.answered = a.now()
 	h.used, h.keep = h.answered, q.keep
 	a.held[q.key] = h
-	if a.began.IsZero() {
-		a.began = h.asked
-	}
 	return h
 }
 
-// since when anything is asked.
-func (a *asker) since() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.began
+// earliest of the times that are known.
+func earliest(at time.Time, others ...time.Time) time.Time {
+	for _, other := range others {
+		if !other.IsZero() && other.Before(at) {
+			at = other
+		}
+	}
+	return at
 }
 
 // tidy forgets what nobody asks any longer, and what the ledger holds of workloads

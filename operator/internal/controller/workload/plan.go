@@ -135,12 +135,17 @@ func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
 	return r
 }
 
-// expire an answer from before then that nobody renewed. Those about room and their
-// sample times tell their age, and so do conditions: who decides looks at it.
+// expire an answer from before then that nobody renewed. Those that decide tell their
+// age: who decides looks at it.
 func (r *reply) expire(then time.Time) {
-	if h := r.held; h.err != nil && h.good.Before(then) && r.Condition == nil && r.Name != gate.AskSampleTime && !r.aboutRoom() {
+	if h := r.held; h.err != nil && h.good.Before(then) && !r.decides() {
 		r.held = &held{err: h.err}
 	}
+}
+
+// decides who may go where, and tells its age. The other questions rank and explain.
+func (q *asked) decides() bool {
+	return q.Condition != nil || q.Name == gate.AskSampleTime || q.aboutRoom()
 }
 
 // aboutRoom: what the ledger is subtracted from, which is of no use without the

@@ -1,0 +1,108 @@
+package workload
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// newOpen is a bench with onStale Open whose team-a is frozen.
+func newOpen() *bench {
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, OnStale: v1alpha1.StaleOpen, Conditions: []v1alpha1.GateCondition{
+		{Name: "freeze", Query: `freeze{ns="$namespace"}`, Scope: v1alpha1.ScopeFleet}}})
+	b.source.answers["floor("], b.source.answers["freeze"] = series("cluster1", 3.0, "cluster2", 3.0), series("", 0.0)
+	b.samples()
+	return b
+}
+
+// samples of now.
+func (b *bench) samples() {
+	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-5))
+}
+
+// decides about the bench's workload.
+func (b *bench) decides(t *testing.T) gate.Decision {
+	t.Helper()
+	got, fleet := b.answers(t.Context(), b.gate, b.facts)
+	var list []gate.Candidate
+	for _, c := range b.gate.Clusters {
+		a := got[c.Name]
+		list = append(list, gate.Candidate{Name: c.Name, Sampled: a.sampled, Shapes: a.shapes, Conditions: a.conditions})
+	}
+	return gate.Decide(b.facts, list, fleet, gate.View{}, gate.RulesOf(&b.gate.Spec), 1, b.clock.now())
+}
+
+// waits says that the workload does, for that reason.
+func (b *bench) waits(t *testing.T, name, reason string) {
+	t.Helper()
+	if d := b.decides(t); d.State != gate.Pending || d.Reason != reason {
+		t.Errorf("%s: %s %s: %s, want Pending %s", name, d.State, d.Reason, d.Message, reason)
+	}
+}
+
+// passes says that the workload does, with that message.
+func (b *bench) passes(t *testing.T, name, message string) {
+	t.Helper()
+	if d := b.decides(t); d.State != gate.Ready || d.Message != message {
+		t.Errorf("%s: %s: %s, want Ready: %s", name, d.State, d.Message, message)
+	}
+}
+
+// rounds of questions for that long.
+func (b *bench) rounds(t *testing.T, long time.Duration) {
+	t.Helper()
+	for range long / (15 * time.Second) {
+		b.add(15 * time.Second)
+		b.samples()
+		b.answers(t.Context(), b.gate, b.facts)
+		b.round()
+	}
+}
+
+// What one workload's answers were tells nothing of how long another's question fails.
+func TestOneFailureForgivesNothing(t *testing.T) {
+	const unmeasured = "may take it: nothing is known of any cluster, and onStale is Open"
+	const unasked = "nobody answers condition freeze, and onStale is Open"
+	for _, tc := range []struct {
+		name string
+		fail func(*bench)
+		then string
+	}{
+		{"a condition of another namespace", func(b *bench) { b.facts.Namespace, b.source.fails = "team-b", `freeze{ns="team-b"}` },
+			"cluster1 can take it: room for 3 such pods there, " + unasked},
+		{"fit of another size", func(b *bench) {
+			b.source.answers["freeze"] = series("", 1.0)
+			b.facts.PodSets, b.source.fails = []gate.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 100}}, "/ 8"
+		}, "cluster1 " + unmeasured},
+		{"the source, asked for another namespace", func(b *bench) { b.facts.Namespace, b.source.err = "team-b", errors.New("timeout") },
+			"cluster1 may take it: nothing is known of any cluster, " + unasked},
+	} {
+		b := newOpen()
+		b.rounds(t, 10*time.Minute)
+		b.waits(t, tc.name+", as long as all is answered", gate.ReasonFleetUnmet)
+		tc.fail(b)
+		b.add(time.Minute)
+		b.samples()
+		b.waits(t, tc.name, gate.ReasonNoMetrics)
+		b.rounds(t, 5*time.Minute)
+		b.waits(t, tc.name+", for as long as it may be", gate.ReasonNoMetrics)
+		b.rounds(t, 15*time.Second)
+		b.passes(t, tc.name+", for longer", tc.then)
+		b.facts.Namespace = "team-c"
+		if b.source.err != nil {
+			b.passes(t, tc.name+", where nothing else is asked either", tc.then)
+		}
+	}
+}
+
+// A failure of what only ranks says nothing of who may go.
+func TestWhatRanksTakesNoForgivenessBack(t *testing.T) {
+	b := newOpen()
+	b.source.fails = "free_devices:sum"
+	if _, fleet := b.answers(t.Context(), b.gate, b.facts); fleet.Problem == "" || !fleet.Since.IsZero() {
+		t.Errorf("all that decides is answered: %+v", fleet)
+	}
+}
