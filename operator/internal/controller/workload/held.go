@@ -17,7 +17,7 @@ const (
 	askTimeout = 20 * time.Second
 )
 
-// held answer to one question. Apart from its use it is never changed.
+// held answer to one question. Apart from its use and its keep it is never changed.
 type held struct {
 	// asked and answered, or failed.
 	asked, answered, used time.Time
@@ -96,14 +96,14 @@ func (a *asker) look(questions []asked, serves func(*held) bool) []reply {
 		q := &questions[i]
 		replies[i] = reply{asked: q, held: q.broken}
 		if h, ok := a.held[q.key]; ok && q.broken == nil && serves(h) {
-			h.used = now
+			h.used, h.keep = now, max(h.keep, q.keep)
 			replies[i].held = h
 		}
 	}
 	return replies
 }
 
-// put an answer, or the failure beside the last good one.
+// put an answer, or the failure beside the last good one. Who trusts it longest keeps it.
 func (a *asker) put(q *asked, h *held) *held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +117,7 @@ func (a *asker) put(q *asked, h *held) *held {
 		h.since = earliest(h.asked, h.since, old.since)
 	}
 	h.answered = a.now()
-	h.used, h.keep = h.answered, q.keep
+	h.used, h.keep = h.answered, max(old.keep, q.keep)
 	a.held[q.key] = h
 	return h
 }

@@ -106,3 +106,28 @@ func TestWhatRanksTakesNoForgivenessBack(t *testing.T) {
 		t.Errorf("all that decides is answered: %+v", fleet)
 	}
 }
+
+// Gates that share a question hold its answer for as long as the most patient of them.
+func TestASharedAnswerIsKeptForAll(t *testing.T) {
+	for _, last := range []string{"asked by the other last", "served to the other first"} {
+		b := newOpen()
+		b.gate.Spec.MaxSampleAgeSeconds, b.gate.Spec.UnknownAfterSeconds = 600, 900
+		mine, other := b.gate, b.gate
+		other.Name, other.Spec.OnStale, other.Spec.MaxSampleAgeSeconds, other.Spec.UnknownAfterSeconds = "other", v1alpha1.StaleClosed, 120, 300
+		if last == "served to the other first" {
+			b.gate = other
+			b.decides(t)
+			b.gate = mine
+			b.decides(t)
+		} else {
+			b.decides(t)
+			b.gate = other
+			b.add(20 * time.Second)
+			b.decides(t)
+		}
+		b.add(3 * time.Minute)
+		b.tidy()
+		b.gate, b.source.err = mine, errors.New("timeout")
+		b.waits(t, last, gate.ReasonFleetUnmet)
+	}
+}
