@@ -27,6 +27,8 @@ type ShapeAnswer struct {
 	Queued   Number `json:"queued"`
 	// Quota in devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
+	// QuotaUnanswered: nobody answers what the queue may still reserve.
+	QuotaUnanswered bool `json:"quotaUnanswered,omitempty"`
 	// NoQuota: Kueue there has no queue of that name with quota for the resource.
 	NoQuota bool `json:"noQuota,omitempty"`
 }

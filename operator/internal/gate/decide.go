@@ -64,6 +64,8 @@ const (
 	OutNoModel    Out = "NoSuchDevices"
 	OutNoRoom     Out = "NoRoom"
 	OutNoQuota    Out = "NoQuota"
+	// OutQuotaUnanswered: it has room, but nobody answers what its queue has quota for.
+	OutQuotaUnanswered Out = "QuotaUnanswered"
 )
 
 // Verdict on one candidate.
@@ -159,7 +161,7 @@ func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Ti
 		v.Blind = true
 		return v
 	}
-	return room(v, f, c, view)
+	return room(v, f, c, view, rules)
 }
 
 // broken yields the rules other than room that a candidate breaks, in the order
@@ -243,7 +245,7 @@ func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time
 }
 
 // room places the pod sets, the largest first, each taking from the next.
-func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
+func room(v Verdict, f Facts, c *Candidate, view View, rules Rules) Verdict {
 	main := f.PodSets[0]
 	for i, p := range f.PodSets {
 		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
@@ -272,6 +274,9 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 			v = v.out(OutNoRoom, p.Name)
 		}
 	}
+	if v.Out == OutNone && awaitsQuota(f, c, rules) {
+		v = v.out(OutQuotaUnanswered, "")
+	}
 	answer := c.Shapes[0]
 	v.Promised = view.Devices(c.Name, c.Sampled, f.UID, main)
 	headroom := answer.Headroom
@@ -286,6 +291,12 @@ func room(v Verdict, f Facts, c *Candidate, view View) Verdict {
 	return v
 }
 
+// awaitsQuota: nobody answers what the queue may still reserve, and onStale does not
+// forgive that. Rules that are still patient forgive nothing.
+func awaitsQuota(f Facts, c *Candidate, rules Rules) bool {
+	return !f.Preempts && rules.OnStale != v1alpha1.StaleOpen && slices.ContainsFunc(c.Shapes, func(a ShapeAnswer) bool { return a.QuotaUnanswered })
+}
+
 // unplaceable picks the reason that helps most.
 func unplaceable(verdicts []Verdict, fleet Fleet) string {
 	has := func(outs ...Out) bool {
@@ -294,7 +305,7 @@ func unplaceable(verdicts []Verdict, fleet Fleet) string {
 	switch {
 	case has(OutNoRoom, OutNoModel):
 		return ReasonNoRoom
-	case has(OutUnanswered) || fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore):
+	case has(OutUnanswered, OutQuotaUnanswered) || fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore):
 		return ReasonNoMetrics // scores come from the same source
 	case has(OutStale, OutUnknown):
 		return ReasonStale

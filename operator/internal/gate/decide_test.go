@@ -55,6 +55,11 @@ func withLargest(c Candidate, n Number) Candidate {
 	return c
 }
 
+func quotaUnanswered(c Candidate) Candidate {
+	c.Shapes[0].QuotaUnanswered = true
+	return c
+}
+
 func noQuota(c Candidate) Candidate {
 	c.Shapes[0].NoQuota = true
 	return c
@@ -217,6 +222,19 @@ func TestDecide(t *testing.T) {
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 has no valid score fleet/total"},
 		{name: "quota that is not known", facts: remote(job("a", 8, 1)), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as its queue has quota (QuotaUnknown)", order: []string{"cluster1"}},
+		{name: "quota that nobody answers", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))},
+			fleet: Fleet{Problem: "quota: too heavy"}, state: Pending, reason: ReasonNoMetrics,
+			message: "no cluster can take it; cluster1 has no answer about its queue's quota; quota: too heavy"},
+		{name: "quota that nobody answers, and no room", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 0, 20, 4, 64))},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster1 with 4"},
+		{name: "quota that nobody answers, not yet forgiven", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))}, rules: open,
+			fleet: Fleet{Problem: "quota: too heavy", Since: t0.Add(-300 * time.Second)}, state: Pending, reason: ReasonNoMetrics,
+			message: "no cluster can take it; cluster1 has no answer about its queue's quota; quota: too heavy"},
+		{name: "quota that nobody answers, open", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))}, rules: open,
+			fleet: Fleet{Problem: "quota: too heavy", Since: t0.Add(-301 * time.Second)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as its queue has quota (QuotaUnknown)", order: []string{"cluster1"}},
+		{name: "quota that nobody answers of a queue that preempts", facts: preempting(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
 		{name: "less quota than room", facts: remote(job("a", 8, 2)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 15), cluster("cluster2", 0, 0, 0, 64)},
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1"},
 		{name: "a queue that preempts is not bound by what others reserved", facts: preempting(job("a", 8, 2)), candidates: []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 0)},

@@ -75,7 +75,7 @@ func explain(f Facts, c *Candidate, v Verdict, view View, rules Rules, open bool
 	if len(f.PodSets) > 0 {
 		e.Credited = view.Credited(c.Name, c.Sampled, f.PodSets[0])
 		if !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.MaxSampleAge {
-			e.Verdict = room(v.out(OutNone, ""), f, c, view)
+			e.Verdict = room(v.out(OutNone, ""), f, c, view, rules)
 			if e.Out != OutNone {
 				e.Broken = append(e.Broken, Broken{Out: e.Out, Detail: e.Detail})
 			}

@@ -166,6 +166,8 @@ func (v Verdict) Why() string {
 		return "does not meet condition " + v.Detail
 	case OutUnanswered:
 		return "has no answer to condition " + v.Detail
+	case OutQuotaUnanswered:
+		return "has no answer about its queue's quota"
 	case OutStale:
 		return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second)
 	case OutUnknown:

@@ -20,7 +20,7 @@ func answerOf(cluster string, replies []reply, sets int) answer {
 	for _, q := range replies {
 		n, there := q.held.values[cluster]
 		kueue = kueue || q.Name == gate.AskKueue && there && !q.held.lacks(cluster)
-		unsure = unsure || q.aboutRoom() && q.held.values == nil || q.Name == gate.AskFit && !n.Known && q.held.lacks(cluster)
+		unsure = unsure || q.Name == gate.AskFit && (q.held.values == nil || !n.Known && q.held.lacks(cluster))
 	}
 	for _, q := range replies {
 		a.take(q, cluster, kueue)
@@ -61,8 +61,8 @@ func (a *answer) take(q reply, cluster string, kueue bool) {
 	case gate.AskQueued:
 		a.shapes[q.set].Queued = n
 	case gate.AskQuota:
-		a.shapes[q.set].Quota = n
-		a.shapes[q.set].NoQuota = kueue && !there && !q.held.lacks(cluster)
+		a.shapes[q.set].Quota, a.shapes[q.set].QuotaUnanswered = n, q.held.values == nil
+		a.shapes[q.set].NoQuota = kueue && !there && q.held.values != nil && !q.held.lacks(cluster)
 	default:
 		if !q.ofFleet() {
 			a.conditions = append(a.conditions, q.held.condition(q.Condition.Name, n, !there && q.held.lacks(cluster)))

@@ -305,8 +305,8 @@ func TestQuotaOfAWorkersQueue(t *testing.T) {
 		t.Error("the queue that cluster1 lacks is not there because a question about it failed")
 	}
 	again := newBench(v1alpha1.PlacementGateSpec{})
-	again.source.answers, again.source.fails, again.facts = b.source.answers, b.source.fails, b.facts
-	if got, fleet := again.answers(t.Context(), again.gate, again.facts); !got["cluster1"].sampled.IsZero() || fleet.Problem == "" {
+	again.source.answers, again.source.fails, again.facts = b.source.answers, `flavor=~`, b.facts
+	if got, fleet := again.answers(t.Context(), again.gate, again.facts); !got["cluster1"].shapes[0].QuotaUnanswered || got["cluster1"].shapes[0].NoQuota || fleet.Problem == "" {
 		t.Errorf("quota that nobody ever told is neither enough nor none: %+v, problem %q", got["cluster1"], fleet.Problem)
 	}
 	own := newBench(v1alpha1.PlacementGateSpec{Quota: &v1alpha1.GateQuery{Query: `my_quota`}})

@@ -136,9 +136,10 @@ func (p *plan) render(q gate.Question, f gate.Facts, set int) asked {
 }
 
 // expire an answer from before then that nobody renewed. Those that decide tell their
-// age: who decides looks at it.
+// age, at which who decides looks; quota that is so old is as if nobody had told any,
+// for it must not make the samples look old that the rest was asked with.
 func (r *reply) expire(then time.Time) {
-	if h := r.held; h.err != nil && h.good.Before(then) && !r.decides() {
+	if h := r.held; h.err != nil && h.good.Before(then) && (r.Name == gate.AskQuota || !r.decides()) {
 		r.held = &held{err: h.err}
 	}
 }

@@ -131,3 +131,31 @@ func TestASharedAnswerIsKeptForAll(t *testing.T) {
 		b.waits(t, last, gate.ReasonFleetUnmet)
 	}
 }
+
+// That nobody answers about quota takes nothing from what is known of the room.
+func TestQuotaThatFailsIsNotRoomThatFails(t *testing.T) {
+	const unknown = "cluster1 can take it: room for 3 such pods there, as far as its queue has quota (QuotaUnknown)"
+	for _, before := range []bool{false, true} {
+		b := newOpen()
+		b.facts.Remote, b.facts.ClusterQueue = true, "cq"
+		b.source.answers["freeze"], b.source.answers["unreserved_quota"] = series("", 1.0), series("cluster1", 12.0, "cluster2", 12.0)
+		if before {
+			b.passes(t, "as long as it is answered", "cluster1 can take it: room for 3 such pods there")
+		}
+		b.source.fails = "unreserved_quota"
+		b.rounds(t, 5*time.Minute)
+		b.waits(t, "as long as it may be", gate.ReasonNoMetrics)
+		b.rounds(t, 30*time.Second)
+		b.passes(t, "for longer", unknown)
+		b.source.answers["floor("] = series("cluster1", 0.0, "cluster2", 0.0)
+		b.rounds(t, 30*time.Second)
+		b.waits(t, "and no room is no room", gate.ReasonNoRoom)
+		b.gate.Spec.OnStale, b.gate.Generation = v1alpha1.StaleClosed, 2
+		b.source.answers["floor("] = series("cluster1", 3.0, "cluster2", 3.0)
+		b.rounds(t, 5*time.Minute)
+		want := "no cluster can take it; cluster1 has no answer about its queue's quota, cluster2 has no answer about its queue's quota; quota: too heavy"
+		if d := b.decides(t); d.State != gate.Pending || d.Message != want {
+			t.Errorf("closed: %s: %s, want Pending: %s", d.State, d.Message, want)
+		}
+	}
+}
