@@ -188,8 +188,12 @@ func (t *target) query(ctx context.Context, expr string, h *held) error {
 	return nil
 }
 
+// fleetOf the replies. What only tells what is missing is nobody's problem but the gate's.
 func fleetOf(replies []reply, fleet *gate.Fleet) {
 	for _, q := range replies {
+		if q.Name == gate.AskLargest {
+			continue
+		}
 		if q.held.err != nil && fleet.Problem == "" {
 			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.held.err)
 		}

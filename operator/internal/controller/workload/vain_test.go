@@ -159,3 +159,17 @@ func TestQuotaThatFailsIsNotRoomThatFails(t *testing.T) {
 		}
 	}
 }
+
+// What only tells what is missing is no reason to doubt that nobody has room.
+func TestTheMessagesQuestionMayFail(t *testing.T) {
+	b := newOpen()
+	b.source.answers["freeze"], b.source.answers["floor("] = series("", 1.0), series("cluster1", 0.0, "cluster2", 0.0)
+	b.source.fails = "node_free_devices:max"
+	d := b.decides(t)
+	if want := "no cluster has 2 free NVIDIA-L4 on one node: best is cluster1 with 0 in all"; !d.Full || d.Message != want {
+		t.Errorf("full %t: %s, want true: %s", d.Full, d.Message, want)
+	}
+	if got, want := b.told(), "not answered: largest: too heavy"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
