@@ -14,7 +14,8 @@ type Condition struct {
 	// Answered is when the answer was asked for; zero = nobody answered. One that is
 	// not a number is an empty answer, which says no.
 	Answered time.Time `json:"answered,omitzero"`
-	// InPart: not all answered, and who did says nothing of this.
+	// InPart: not all answered, and who did says nothing of this, since Answered. One
+	// that is a number is a no, which others might have contradicted.
 	InPart bool `json:"inPart,omitempty"`
 }
 

@@ -65,7 +65,7 @@ func (a *answer) take(q reply, cluster string, kueue bool) {
 		a.shapes[q.set].NoQuota = kueue && !there && q.held.values != nil && !q.held.lacks(cluster)
 	default:
 		if !q.ofFleet() {
-			a.conditions = append(a.conditions, q.held.condition(q.Condition.Name, n, !there && q.held.lacks(cluster)))
+			a.conditions = append(a.conditions, q.held.ofCluster(q.Condition.Name, cluster))
 		}
 	}
 }

@@ -1,29 +1,50 @@
 package workload
 
 import (
+	"maps"
 	"math"
+	"slices"
+	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// condition as it was answered. lacking: by an answer in part, from which absence
-// says nothing.
-func (h *held) condition(name string, n gate.Number, lacking bool) gate.Condition {
-	c := gate.Condition{Name: name, Answered: h.good, InPart: lacking}
+func (h *held) condition(name string, n gate.Number) gate.Condition {
+	c := gate.Condition{Name: name, Answered: h.good}
 	if n.Known {
 		c.Number = n
 	}
 	return c
 }
 
-// ofFleet is the condition of the fleet: it holds where any series says so.
+// ofCluster is the condition of one cluster. Absence from an answer in part is no
+// answer, since when it lacks the cluster.
+func (h *held) ofCluster(name, cluster string) gate.Condition {
+	n, there := h.values[cluster]
+	c := h.condition(name, n)
+	if !there && h.lacks(cluster) {
+		c.InPart, c.Answered = true, h.short[""]
+		if h.lacking != nil {
+			c.Answered = h.short[cluster]
+		}
+	}
+	return c
+}
+
+// ofFleet is the condition of the fleet: it holds where any series says so. Where none
+// does an answer in part is no answer, unless one says no, since when another lacked.
 func (h *held) ofFleet(name string) gate.Condition {
 	holds := 0.0
 	if h.holds() {
 		holds = 1
 	}
 	there := len(h.values)+len(h.bare) > 0
-	return h.condition(name, gate.Number{Value: holds, Known: there}, holds == 0 && h.partial)
+	c := h.condition(name, gate.Number{Value: holds, Known: there})
+	c.InPart = holds == 0 && h.partial
+	if c.InPart && !there {
+		c.Answered = slices.MaxFunc(slices.Collect(maps.Values(h.short)), time.Time.Compare)
+	}
+	return c
 }
 
 // holds: some series is a number and not 0.

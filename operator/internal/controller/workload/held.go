@@ -34,7 +34,9 @@ type held struct {
 	// partial: some have not answered. Which, where that is known.
 	partial bool
 	lacking map[string]string
-	err     error
+	// short is since when they have not, by cluster; "" = it is not known which.
+	short map[string]time.Time
+	err   error
 	// with are the sample times that were known when the values were asked for.
 	with *held
 }
@@ -113,13 +115,27 @@ func (a *asker) put(q *asked, h *held) *held {
 	}
 	if h.err != nil {
 		h.values, h.bare, h.with, h.good = old.values, old.bare, old.with, old.good
-		h.partial, h.lacking = old.partial, old.lacking
+		h.partial, h.lacking, h.short = old.partial, old.lacking, old.short
 		h.since = earliest(h.asked, h.since, old.since)
+	} else {
+		h.short = h.gaps(old)
 	}
 	h.answered = a.now()
 	h.used, h.keep = h.answered, max(old.keep, q.keep)
 	a.held[q.key] = h
 	return h
+}
+
+// gaps says since when some have not answered: now, before, or when all failed.
+func (h *held) gaps(old *held) map[string]time.Time {
+	short := map[string]time.Time{}
+	if h.partial && h.lacking == nil {
+		short[""] = earliest(h.asked, old.short[""], old.since)
+	}
+	for cluster := range h.lacking {
+		short[cluster] = earliest(h.asked, old.short[cluster], old.since)
+	}
+	return short
 }
 
 // earliest of the times that are known.

@@ -7,6 +7,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // newOpen is a bench with onStale Open whose team-a is frozen.
@@ -172,4 +173,59 @@ func TestTheMessagesQuestionMayFail(t *testing.T) {
 	if got, want := b.told(), "not answered: largest: too heavy"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
+}
+
+// A store that is dead for good leaves every answer in part, however often it is asked.
+func TestAnAnswerInPartIsForgivenInTime(t *testing.T) {
+	part := query.Answer{Partial: true}
+	without := func(names ...string) query.Answer {
+		a := query.Answer{Failed: map[string]string{}}
+		for _, name := range names {
+			a.Failed[name] = "Unauthorized"
+		}
+		return a
+	}
+	no := series("", 0.0)
+	no.Partial = true
+	const ready = " can take it: room for 3 such pods there, nobody answers condition freeze, and onStale is Open"
+	for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+		b := newOpen()
+		b.gate.Spec.Conditions[0].Scope = scope
+		b.source.answers["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
+		b.rounds(t, 10*time.Minute)
+		b.source.answers["freeze"] = part
+		b.rounds(t, 5*time.Minute)
+		b.waits(t, string(scope)+", as long as it may be", gate.ReasonNoMetrics)
+		b.rounds(t, 30*time.Second)
+		b.passes(t, string(scope)+", for longer", "cluster1"+ready)
+		b.source.err = errors.New("timeout")
+		b.rounds(t, 30*time.Second)
+		b.waits(t, string(scope)+", and then fails", gate.ReasonNoMetrics)
+	}
+	b := newOpen()
+	b.source.fails = "freeze"
+	b.rounds(t, 6*time.Minute)
+	b.source.answers["freeze"], b.source.fails = part, ""
+	b.add(time.Minute)
+	b.samples()
+	b.passes(t, "after it failed for as long", "cluster1"+ready)
+
+	b = newOpen()
+	b.source.answers["freeze"] = no
+	b.rounds(t, time.Hour)
+	b.waits(t, "a no, as far as all have answered", gate.ReasonNoMetrics)
+
+	b = newOpen()
+	b.gate.Spec.Conditions[0].Scope = v1alpha1.ScopeCluster
+	b.source.answers["freeze"] = without("cluster2")
+	b.rounds(t, 10*time.Minute)
+	b.passes(t, "the endpoint of cluster2", "cluster2"+ready)
+	b.source.answers["freeze"] = without("cluster1", "cluster2")
+	b.gate.Clusters = b.gate.Clusters[:1]
+	b.rounds(t, 30*time.Second)
+	b.waits(t, "that of cluster1 not for so long", gate.ReasonNoMetrics)
+	b.gate.Spec.Conditions[0].Scope, b.gate.Generation = v1alpha1.ScopeFleet, 2
+	b.waits(t, "nor the fleet", gate.ReasonNoMetrics)
+	b.rounds(t, 5*time.Minute)
+	b.passes(t, "then it is", "cluster1"+ready)
 }
