@@ -46,7 +46,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "kueue: nominate as Kueue's own field manager; own: as plimsoll-dispatch, which needs the policy of config/nomination")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: none may be named")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "writes of AddOnPlacementScores at a time, for each policy")
-	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "how long after a workload's admission on a cluster an exporter's sample shows its devices as taken, at the latest: sooner where Kueue says that its pods are ready")
+	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "how long after a workload's admission on a cluster an exporter's sample shows its devices as taken; where Kueue tells when its pods are ready (PodsReady), then, or after four times as long")
 	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "how long devices of a nomination are counted as taken when nothing else is heard of it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	if err := f.Parse(args); err != nil {

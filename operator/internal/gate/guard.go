@@ -60,6 +60,13 @@ func IsEvicted(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)
 }
 
+// IsEvictedByCheck says that a check evicted it: for a workload that ran, MultiKueue's,
+// because the worker had ended it or was lost for long.
+func IsEvictedByCheck(wl *kueue.Workload) bool {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	return IsEvicted(wl) && c.Reason == kueue.WorkloadEvictedByAdmissionCheck
+}
+
 // MayWrite says whether Kueue's state allows writing to the workload's checks.
 func MayWrite(wl *kueue.Workload) bool {
 	active := wl.Spec.Active == nil || *wl.Spec.Active

@@ -10,7 +10,7 @@ import (
 // It is safe for concurrent use. A restarted process rebuilds it with Debit.
 type Ledger struct {
 	// Settle is how long after a remote admission a sample must be taken to show it,
-	// where nobody tells that the pods run.
+	// where nobody tells that the pods run; where somebody does, four times as long.
 	Settle time.Duration
 	// TTL after which an entry that nothing released is dropped.
 	TTL time.Duration
@@ -75,15 +75,15 @@ func (l *Ledger) drop(uid, cluster string) {
 }
 
 // Admitted keeps only the entry of the cluster that admitted the workload, and
-// says whether that was new.
-func (l *Ledger) Admitted(uid, cluster string, at time.Time) bool {
+// says whether that was new. told says that somebody will tell when its pods are ready.
+func (l *Ledger) Admitted(uid, cluster string, at time.Time, told bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.entries[uid][cluster]
 	if !ok || !e.Admitted.IsZero() {
 		return false
 	}
-	e.Admitted = at
+	e.Admitted, e.Told = at, told
 	l.entries[uid] = map[string]Entry{cluster: e}
 	l.view = nil
 	return true

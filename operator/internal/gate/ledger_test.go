@@ -46,7 +46,7 @@ func TestSlotsOfAnotherShape(t *testing.T) {
 func TestEveryDecisionSubtractsWhatItsOwnSamplesDoNotShow(t *testing.T) {
 	l := NewLedger(5*time.Second, 10*time.Minute)
 	l.Debit(Entry{UID: "them", Cluster: "cluster1", PodSets: job("them", 8, 1).PodSets, Debited: t0})
-	l.Admitted("them", "cluster1", t0.Add(10*time.Second))
+	l.Admitted("them", "cluster1", t0.Add(10*time.Second), false)
 	now := t0.Add(30 * time.Second)
 	for _, tc := range []struct {
 		sampled time.Duration
@@ -73,7 +73,7 @@ func TestLedgerShowsWhatRuns(t *testing.T) {
 	if l.Running("a", t0) {
 		t.Error("nobody has admitted it")
 	}
-	l.Admitted("a", "cluster1", t0.Add(10*time.Second))
+	l.Admitted("a", "cluster1", t0.Add(10*time.Second), false)
 	promised := func(sampled time.Duration) int64 {
 		return l.View().Devices("cluster1", t0.Add(sampled), "other", p[0])
 	}
@@ -108,7 +108,7 @@ func TestLedgerRelease(t *testing.T) {
 	if l.Expire(sampled(time.Hour), t0.Add(time.Minute)); held(l) != [2]int64{8, 8} {
 		t.Errorf("what nobody admitted stays, however new the sample: %v", held(l))
 	}
-	if l.Admitted("a", "cluster2", t0.Add(10*time.Second)); held(l) != [2]int64{0, 8} {
+	if l.Admitted("a", "cluster2", t0.Add(10*time.Second), false); held(l) != [2]int64{0, 8} {
 		t.Errorf("admission releases the others: %v", held(l))
 	}
 	if l.Expire(sampled(14*time.Second), t0.Add(20*time.Second)); held(l) != [2]int64{0, 8} {
@@ -164,18 +164,21 @@ func TestLedgerForgetsWhatWasShownBeforeItWasCutShort(t *testing.T) {
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
 	for _, tc := range []struct {
 		name          string
+		told          bool
 		running       time.Time
 		ends, sampled int
 		want          int64
 	}{
-		{"its pods were ready", at(10), 20, 15, 0},
-		{"admitted long ago", time.Time{}, 20, 16, 0},
-		{"just admitted", time.Time{}, 12, 16, 8},
-		{"just admitted, a sample later", time.Time{}, 12, 18, 0},
+		{"its pods were ready", true, at(10), 20, 15, 0},
+		{"its pods were not ready", true, time.Time{}, 20, 16, 8},
+		{"its pods were not ready for long", true, time.Time{}, 31, 31, 0},
+		{"admitted long ago", false, time.Time{}, 20, 16, 0},
+		{"just admitted", false, time.Time{}, 12, 16, 8},
+		{"just admitted, a sample later", false, time.Time{}, 12, 18, 0},
 	} {
 		l := NewLedger(5*time.Second, 10*time.Minute)
 		l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, Debited: t0})
-		l.Admitted("a", "cluster1", at(10))
+		l.Admitted("a", "cluster1", at(10), tc.told)
 		if !tc.running.IsZero() {
 			l.Running("a", tc.running)
 		}

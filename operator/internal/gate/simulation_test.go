@@ -180,7 +180,7 @@ func start(c *simCluster, ledger *Ledger, second int, now time.Time) (started []
 		}
 		c.nodes[node] -= devices
 		j.started, j.on = second, fmt.Sprint(c.name, "/", node)
-		ledger.Admitted(j.facts.UID, c.name, now)
+		ledger.Admitted(j.facts.UID, c.name, now, false)
 		started = append(started, j)
 		return true
 	})

@@ -12,6 +12,8 @@ type Entry struct {
 	Debited  time.Time `json:"debited"`
 	// Admitted is when the cluster admitted it; zero = not yet.
 	Admitted time.Time `json:"admitted,omitzero"`
+	// Told: Kueue tells when its pods are ready.
+	Told bool `json:"told,omitempty"`
 	// Running is when all its pods were ready; zero = not that anybody knows.
 	Running time.Time `json:"running,omitzero"`
 	// Ended is when the workload lost its quota or was deleted, on its way or before
@@ -22,6 +24,10 @@ type Entry struct {
 // runningSettle is how long after pods are ready a sample must be taken to show
 // their devices: conditions tell the time in whole seconds.
 const runningSettle = time.Second
+
+// toldSettles is how many settling times pods may take to be ready before their
+// devices count as shown all the same: those that wait for an image hold them already.
+const toldSettles = 4
 
 // Devices of the entry.
 func (e Entry) Devices() int64 {
@@ -36,8 +42,12 @@ func (e Entry) Devices() int64 {
 // is taken any longer.
 func (e Entry) shown(sampled time.Time, settle time.Duration) bool {
 	after := func(at time.Time, d time.Duration) bool { return !at.IsZero() && sampled.After(at.Add(d)) }
-	settled := e.Ended.IsZero() || !e.Admitted.Add(settle).After(e.Ended) // the admission, before the end
-	return after(e.Running, runningSettle) || after(e.Admitted, settle) && settled || after(e.Ended, settle)
+	starts := settle
+	if e.Told {
+		starts *= toldSettles
+	}
+	settled := e.Ended.IsZero() || !e.Admitted.Add(starts).After(e.Ended) // the admission, before the end
+	return after(e.Running, runningSettle) || after(e.Admitted, starts) && settled || after(e.Ended, settle)
 }
 
 // Credit is what a finished workload gave back and a sample may not yet show.

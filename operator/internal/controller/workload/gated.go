@@ -134,8 +134,7 @@ func (r *Reconciler) sendTo(s *subject, d gate.Decision) []string {
 	if !slices.Contains(clusters, d.Order[0]) {
 		clusters = append(clusters, d.Order[0])
 	}
-	left, _ := r.left(s)
-	for _, c := range left {
+	for _, c := range r.left(s) {
 		may := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
 			return v.Cluster == c && (v.Out == gate.OutNone || v.Out == gate.OutNoRoom || v.Out == gate.OutNoModel)
 		})

@@ -128,7 +128,7 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 		"it has room: no copy more":                {3 * time.Second, both, false, nil, []string{"cluster1"}},
 		"it is no candidate any longer":            {3 * time.Second, both[2:], false, []string{"cluster2"}, []string{"cluster2"}},
 		"Kueue had the time to remove it":          {time.Minute, both[2:], false, nil, []string{"cluster2"}},
-		"Kueue knew of it, and removed it":         {3 * time.Second, both[2:], true, nil, []string{"cluster2"}},
+		"Kueue knew of it, and removed it":         {16 * time.Second, both[2:], true, nil, []string{"cluster2"}},
 	} {
 		b := roomy()
 		b.source.answers["floor("] = series(tc.room...)
@@ -143,7 +143,7 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 			r.tracks.run(s.wl.UID, gate.Entry{Cluster: "cluster1"})
 		}
 		for range 2 { // looks without quota
-			r.tracks.stop(s.wl.UID, now.Add(-tc.without))
+			r.tracks.stop(s.wl.UID, false, now.Add(-tc.without))
 		}
 		if _, err := r.decide(t.Context(), s); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -162,21 +162,31 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 // A copy that Kueue could not remove, for its cluster was away, is waited for: were
 // another admitted meanwhile, Kueue would take it away once the older is back.
 func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
-	const away, gone = -1, -2
+	const (
+		away, gone  = -1, -2
+		unreachable = "which Kueue cannot reach"
+	)
 	both := []any{"cluster1", 9.0, "cluster2", 9.0}
 	for name, tc := range map[string]struct {
 		without   time.Duration // quota
 		connected time.Duration // ago, of cluster1
+		ran       string        // there: how it ended
 		room      []any
 		want      []string
 		wait      time.Duration
+		why       string
 	}{
-		"it is away":                               {19 * time.Second, away, both, nil, 11 * time.Second},
-		"it is away for longer than nominations":   {31 * time.Second, away, both, []string{"cluster2"}, 0},
-		"it left the configuration":                {19 * time.Second, gone, both, []string{"cluster2"}, 0},
-		"it is back: the copy stays":               {19 * time.Second, time.Second, both, []string{"cluster1"}, 0},
-		"it is back: its devices are taken":        {19 * time.Second, time.Second, both[2:], []string{"cluster2", "cluster1"}, 0},
-		"it is back for long: the copy is removed": {19 * time.Second, 11 * time.Second, both[2:], []string{"cluster2"}, 0},
+		"it is away":                               {19 * time.Second, away, "", both, nil, 11 * time.Second, unreachable},
+		"it is away for longer than nominations":   {31 * time.Second, away, "", both, []string{"cluster2"}, 0, ""},
+		"it left the configuration":                {19 * time.Second, gone, "", both, []string{"cluster2"}, 0, ""},
+		"it is back: the copy stays":               {19 * time.Second, time.Second, "", both, []string{"cluster1"}, 0, ""},
+		"it is back: its devices are taken":        {19 * time.Second, time.Second, "", both[2:], []string{"cluster2", "cluster1"}, 0, ""},
+		"it is back for long: the copy is removed": {19 * time.Second, 11 * time.Second, "", both[2:], []string{"cluster2"}, 0, ""},
+		"it ran there, and may be away":            {3 * time.Second, time.Hour, "Preempted", both, nil, 12 * time.Second, "from where Kueue may not have removed it yet"},
+		"it ran there, and is away":                {16 * time.Second, away, "Preempted", both, nil, 14 * time.Second, unreachable},
+		"it ran there, and is back":                {16 * time.Second, time.Second, "Preempted", both[2:], []string{"cluster2", "cluster1"}, 0, ""},
+		"it ran there, and Kueue removed it":       {16 * time.Second, time.Hour, "Preempted", both[2:], []string{"cluster2"}, 0, ""},
+		"it ran there until the worker ended it":   {3 * time.Second, time.Hour, "AdmissionCheck", both[2:], []string{"cluster2"}, 0, ""},
 	} {
 		b := roomy()
 		b.source.answers["floor("] = series(tc.room...)
@@ -193,7 +203,14 @@ func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
 			s.usable, s.since["cluster1"] = append(s.usable, "cluster1"), now.Add(-tc.connected)
 		}
 		r.tracks.see(s.wl.UID, []string{"cluster1"})
-		r.tracks.stop(s.wl.UID, now.Add(-tc.without))
+		if tc.ran != "" {
+			r.tracks.run(s.wl.UID, gate.Entry{Cluster: "cluster1"})
+		}
+		b.clock.time = now.Add(-tc.without)
+		evicted := s.wl.DeepCopy()
+		evicted.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: tc.ran}}
+		r.over(s.wl.UID, s.key(), evicted)
+		b.clock.time = now
 		result, err := r.decide(t.Context(), s)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -206,7 +223,7 @@ func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
 		if tc.wait == 0 {
 			continue
 		}
-		want := "waits until " + now.Add(tc.wait).Format(time.TimeOnly) + " UTC for cluster1, where a copy of its last attempt may be left and which Kueue cannot reach"
+		want := "waits until " + now.Add(tc.wait).Format(time.TimeOnly) + " UTC for its last attempt on cluster1, " + tc.why
 		if check := wl.Status.AdmissionChecks[0]; check.State != kueue.CheckStatePending || check.Message != want || result.RequeueAfter != tc.wait {
 			t.Errorf("%s: %s %q, again in %s", name, check.State, check.Message, result.RequeueAfter)
 		}

@@ -24,10 +24,11 @@ type past struct {
 	seen []string
 	// running somewhere; nil = not.
 	running *gate.Entry
-	// left are the clusters that were nominated when quota was lost, before Kueue had
-	// recorded that one had admitted the workload.
-	left []string
-	lost time.Time
+	// left are the clusters where a copy may be since quota was lost: the one that Kueue
+	// had recorded, or else all that were nominated.
+	left     []string
+	recorded bool
+	lost     time.Time
 	// reason of the last decision.
 	reason string
 	// version that was written last, and when.

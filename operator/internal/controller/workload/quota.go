@@ -84,7 +84,8 @@ func (t *tracks) run(uid types.UID, e gate.Entry) bool {
 }
 
 // stop forgets what a workload did with its quota, and returns where it ran; nil = nowhere.
-func (t *tracks) stop(uid types.UID, now time.Time) *gate.Entry {
+// there says that it was the worker that ended it.
+func (t *tracks) stop(uid types.UID, there bool, now time.Time) *gate.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.of[uid]
@@ -92,26 +93,28 @@ func (t *tracks) stop(uid types.UID, now time.Time) *gate.Entry {
 		return nil
 	}
 	ran := p.running
-	if ran != nil || len(p.seen) > 0 {
-		p.left, p.lost = nil, now
-	}
-	if ran == nil && len(p.seen) > 0 {
-		p.left = p.seen
+	switch {
+	case ran != nil && there:
+		p.left = nil
+	case ran != nil:
+		p.left, p.recorded, p.lost = []string{ran.Cluster}, true, now
+	case len(p.seen) > 0:
+		p.left, p.recorded, p.lost = p.seen, false, now
 	}
 	p.running, p.seen = nil, nil
 	return ran
 }
 
-// left are the clusters that the last attempt was nominated to when it lost its quota,
-// and when that was, unless Kueue had recorded that one had admitted the workload.
-func (t *tracks) left(uid types.UID) (clusters []string, lost time.Time) {
+// left are the clusters that may hold a copy of the last attempt: that which Kueue had
+// recorded, or else those it was nominated to; and when it lost its quota.
+func (t *tracks) left(uid types.UID) (clusters []string, recorded bool, lost time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.of[uid]
 	if p == nil {
-		return nil, time.Time{}
+		return nil, false, time.Time{}
 	}
-	return slices.Clone(p.left), p.lost
+	return slices.Clone(p.left), p.recorded, p.lost
 }
 
 // drop what is remembered of a workload.

@@ -52,7 +52,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 	if cluster := s.placed(); cluster != "" {
 		e := entry(facts, cluster, admittedAt(wl, s.mk, since))
 		r.tracks.run(wl.UID, e)
-		r.holds(e)
+		r.holds(e, wl)
 		return
 	}
 	sent := wl.Status.NominatedClusterNames

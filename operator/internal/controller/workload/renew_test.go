@@ -173,7 +173,7 @@ func TestLedgerExpiresByTheOldestAnswer(t *testing.T) {
 	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
 	b.fit(t, "cluster1")
 	b.ledger.Debit(entry(gate.Facts{UID: "them", PodSets: b.facts.PodSets}, "cluster1", b.clock.now()))
-	b.ledger.Admitted("them", "cluster1", b.clock.now())
+	b.ledger.Admitted("them", "cluster1", b.clock.now(), false)
 	held := func() int64 { return b.ledger.Size()["cluster1"] }
 
 	b.add(10 * time.Second)

@@ -85,6 +85,5 @@ func (r *Reconciler) sentTo(s *subject) []string {
 	case d.Current(reserved):
 		return d.Nominated
 	}
-	clusters, _ := r.left(s)
-	return clusters
+	return r.left(s)
 }

@@ -15,16 +15,16 @@ import (
 // track a workload in the ledger: admitted somewhere, or over.
 func (r *Reconciler) track(ctx context.Context, s *subject) {
 	if former := r.tracks.meet(s.key(), s.wl.UID); former != "" { // deleted and made again between two looks
-		r.over(former, s.key(), false)
+		r.over(former, s.key(), nil)
 		r.tracks.drop(former)
 	}
 	if !gate.HoldsQuota(s.wl) {
-		r.over(s.wl.UID, s.key(), gate.IsFinished(s.wl))
+		r.over(s.wl.UID, s.key(), s.wl)
 		return
 	}
 	// Kueue may give quota back and reserve it anew between two looks.
 	if reserved, _ := reservedAt(s.wl); r.tracks.holds(s.wl.UID, reserved, r.now()) {
-		r.over(s.wl.UID, s.key(), false)
+		r.over(s.wl.UID, s.key(), nil)
 	}
 	cluster := s.placed()
 	g, ok := r.gateOf(s)
@@ -34,7 +34,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 	e := entry(r.facts(ctx, s, &g.Spec), cluster, admittedAt(s.wl, s.mk, r.now()))
 	if r.tracks.run(s.wl.UID, e) {
 		r.metrics.admitted(s.gateName, cluster, r.tracks.heldFor(s.wl.UID, happened(e.Debited, r.now())))
-		if r.holds(e) {
+		if r.holds(e, s.wl) {
 			r.waiting.dirty("")
 		}
 	}
@@ -54,24 +54,25 @@ func runningSince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
 
 // holds debits what a workload takes from the cluster that admitted it, and says
 // whether that changed the ledger. What was admitted long ago shows in the metrics.
-func (r *Reconciler) holds(e gate.Entry) bool {
+func (r *Reconciler) holds(e gate.Entry, wl *kueue.Workload) bool {
 	if r.now().Sub(e.Debited) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}
-	return r.ledger.Admitted(e.UID, e.Cluster, e.Debited)
+	return r.ledger.Admitted(e.UID, e.Cluster, e.Debited, apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil)
 }
 
-// over: the workload holds nothing any longer. Waiting workloads are woken if it held
-// something: at once if its pods are done, else as samples come to show it.
-func (r *Reconciler) over(uid types.UID, key types.NamespacedName, finished bool) {
+// over: the workload holds nothing any longer; nil = it is gone, or nobody saw it so.
+// Waiting workloads are woken if it held something: at once if its pods are done, else
+// as samples come to show it.
+func (r *Reconciler) over(uid types.UID, key types.NamespacedName, wl *kueue.Workload) {
 	r.waiting.leave(key)
 	var held bool
-	if finished {
+	if wl != nil && gate.IsFinished(wl) {
 		held = r.ledger.Release(string(uid))
 	} else {
 		held = r.ledger.End(string(uid), r.now())
 	}
-	if e := r.tracks.stop(uid, r.now()); e != nil {
+	if e := r.tracks.stop(uid, wl != nil && gate.IsEvictedByCheck(wl), r.now()); e != nil {
 		r.ledger.Credit(gate.Credit{Cluster: e.Cluster, PodSets: e.PodSets, Finished: r.now()})
 		held = true
 	}
@@ -83,7 +84,7 @@ func (r *Reconciler) over(uid types.UID, key types.NamespacedName, finished bool
 
 func (r *Reconciler) gone(key types.NamespacedName) {
 	uid := r.tracks.leave(key)
-	r.over(uid, key, false)
+	r.over(uid, key, nil)
 	r.tracks.drop(uid)
 }
 

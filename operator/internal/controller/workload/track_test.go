@@ -37,6 +37,8 @@ func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 		"admitted a while ago":                {noon, time.Time{}, 2 * settle, 0},
 		"its pods run":                        {noon, soon, settle / 2, 0},
 		"the pods of its last run were ready": {noon, ago, settle / 2, 2},
+		"its pods are awaited":                {noon, ago, 3 * settle, 2},
+		"its pods are awaited for long":       {noon, ago, 5 * settle, 0},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		b.ledger.Settle = settle
