@@ -62,6 +62,7 @@ func TestHighPriorityPreemptsOnAWorker(t *testing.T) {
 	if _, err := lab.Hub.Kubectl(ctx, "", "label", "managedcluster/cluster1", "urgent=true", "--overwrite"); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { removed(t, "placementgate/urgent", "multikueueconfig/plimsoll-urgent") })
 	if err := lab.Hub.Apply(ctx, urgentYAML); err != nil {
 		t.Fatal(err)
 	}

@@ -77,9 +77,11 @@ value: 1
 	}
 }
 
-// check and configuration of MultiKueue over all workers.
+// check and configuration of MultiKueue over all workers; the latter, which keeps Kueue
+// connected to them, for as long as the test lasts.
 func multikueue(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
+	t.Cleanup(func() { removed(t, "multikueueconfig/"+name) })
 	if err := lab.Hub.Apply(ctx, fmt.Sprintf(`
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: MultiKueueConfig
@@ -102,4 +104,13 @@ func plainQueue(ctx context.Context, t *testing.T) {
 	t.Helper()
 	multikueue(ctx, t, "plain")
 	queue{name: "plain", hub: 8, worker: 8, checks: []string{"plain"}}.make(ctx, t)
+}
+
+// removed objects of a test that others might trip over.
+func removed(t *testing.T, objects ...string) {
+	t.Helper()
+	after(t, func(ctx context.Context) error {
+		_, err := lab.Hub.Kubectl(ctx, "", append([]string{"delete", "--ignore-not-found"}, objects...)...)
+		return err
+	})
 }

@@ -147,8 +147,12 @@ func (b *Board) Unanswered(name string) string {
 	return b.unanswered[name]
 }
 
-// rivalFor is how long evidence of another dispatcher counts.
-const rivalFor = 10 * time.Minute
+const (
+	// rivalFor is how long evidence of another dispatcher counts.
+	rivalFor = 10 * time.Minute
+	// rivalNews is how long one workload's evidence stands for all.
+	rivalNews = 10 * time.Second
+)
 
 type rival struct {
 	evidence   string
@@ -157,14 +161,14 @@ type rival struct {
 
 // SetRival records that somebody else nominated clusters for a gate's workloads at
 // that time, or that nobody did where that is left to Kueue. One workload's evidence
-// stands for all that follow, or the gate's status would be written for each of them.
+// stands for those of the next seconds, or the gate's status would be written for each.
 func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.rivals[name]
 	switch {
 	case old.seen.After(at):
-	case at.Sub(old.told) < rivalFor:
+	case at.Sub(old.told) < rivalNews:
 		old.seen = at
 		b.rivals[name] = old
 	default:

@@ -13,18 +13,18 @@ func TestOneRivalStandsForAll(t *testing.T) {
 	b := NewBoard()
 	b.SetRival("gpu", "a's", t0)
 	b.SetRival("gpu", "an hour old", t0.Add(-time.Hour))
-	b.SetRival("gpu", "b's", t0.Add(time.Minute))
+	b.SetRival("gpu", "b's", t0.Add(9*time.Second))
 	for _, tc := range []struct {
 		after time.Duration
 		want  string
-	}{{time.Minute, "a's"}, {rivalFor + time.Minute, "a's"}, {rivalFor + time.Minute + time.Second, ""}} {
+	}{{9 * time.Second, "a's"}, {rivalFor + 9*time.Second, "a's"}, {rivalFor + 10*time.Second, ""}} {
 		if got := b.Rival("gpu", t0.Add(tc.after)); got != tc.want {
 			t.Errorf("after %s: got %q, want %q", tc.after, got, tc.want)
 		}
 	}
-	b.SetRival("gpu", "c's", t0.Add(rivalFor))
-	if got := b.Rival("gpu", t0.Add(rivalFor)); got != "c's" {
-		t.Errorf("after %s it is said anew: got %q", rivalFor, got)
+	b.SetRival("gpu", "c's", t0.Add(rivalNews))
+	if got := b.Rival("gpu", t0.Add(rivalNews)); got != "c's" {
+		t.Errorf("after %s it is said anew: got %q", rivalNews, got)
 	}
 }
 
