@@ -42,7 +42,7 @@ func (r *Reconciler) putOff(s *subject, d gate.Decision, after time.Duration) (g
 	ran, recorded, lost := r.tracks.left(s.wl.UID)
 	away := slices.DeleteFunc(r.left(s), func(c string) bool { return s.unusable[c] == "" })
 	until, why := lost.Add(min(after, waitsForCopy)), "which Kueue cannot reach"
-	if len(away) == 0 && recorded {
+	if len(away) == 0 && recorded && !slices.Contains(ran, d.Order[0]) {
 		away, until, why = ran, lost.Add(outageShows), "from where Kueue may not have removed it yet"
 	}
 	wait := until.Sub(r.now())
