@@ -147,33 +147,23 @@ func (b *Board) Unanswered(name string) string {
 	return b.unanswered[name]
 }
 
-const (
-	// rivalFor is how long evidence of another dispatcher counts.
-	rivalFor = 10 * time.Minute
-	// rivalNews is how long one workload's evidence stands for all.
-	rivalNews = 10 * time.Second
-)
+// rivalFor is how long evidence of another dispatcher counts.
+const rivalFor = 10 * time.Minute
 
 type rival struct {
-	evidence   string
-	told, seen time.Time
+	evidence string
+	seen     time.Time
 }
 
 // SetRival records that somebody else nominated clusters for a gate's workloads at
-// that time, or that nobody did where that is left to Kueue. One workload's evidence
-// stands for those of the next seconds, or the gate's status would be written for each.
+// that time, or that nobody did where that is left to Kueue. The latest evidence counts.
 func (b *Board) SetRival(name, evidence string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old := b.rivals[name]
-	switch {
-	case old.seen.After(at):
-	case at.Sub(old.told) < rivalNews:
-		old.seen = at
-		b.rivals[name] = old
-	default:
-		b.rivals[name] = rival{evidence: evidence, told: at, seen: at}
+	if b.rivals[name].seen.After(at) {
+		return
 	}
+	b.rivals[name] = rival{evidence: evidence, seen: at}
 }
 
 // Rival is the evidence that Kueue's dispatcher is not what the operator takes it to be;

@@ -20,7 +20,11 @@ func (r *Reconciler) watchStock(s *subject) time.Duration {
 		return left
 	}
 	at := since.UTC().Format(time.TimeOnly)
-	r.board.SetRival(s.gateName, fmt.Sprintf("nobody has nominated a cluster for %s since %s", s.key(), at), now)
+	evidence := r.board.Rival(s.gateName, now) // one workload's stands for all: each change is a write of the gate's status
+	if evidence == "" {
+		evidence = fmt.Sprintf("nobody has nominated a cluster for %s since %s", s.key(), at)
+	}
+	r.board.SetRival(s.gateName, evidence, now)
 	if r.tracks.late(s.wl.UID, 1+gate.Evictions(s.wl)) {
 		r.event(s.wl, true, "NotNominated", "nobody has nominated a cluster for it since "+at+
 			": does multiKueue.dispatcherName in Kueue's configuration name one of its own?")

@@ -129,6 +129,8 @@ func TestNobodyNominatesIsSaid(t *testing.T) {
 				t.Errorf("%s: looks again after %s, want %s", name, got, tc.look)
 			}
 		}
+		s.wl.Name = "another" // what one shows stands for all
+		_ = r.watchStock(s)
 		if got := r.board.Rival("gpu", b.clock.now()); got != tc.said {
 			t.Errorf("%s: told the gate %q", name, got)
 		}
