@@ -66,6 +66,7 @@ type queueCollector struct {
 	board           *gate.Board
 	now             func() time.Time
 	waiting, oldest *prometheus.Desc
+	unanswered      *prometheus.Desc
 }
 
 func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector {
@@ -75,10 +76,16 @@ func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector 
 	return &queueCollector{board: board, now: now,
 		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that hold quota and that a gate keeps waiting, whether or not it exists."}),
 		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Seconds since the longest waiting workload got its quota; 0 when none waits."}),
+		unanswered: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_unanswered",
+			Help: "1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesAnswered says which and why."}),
 	}
 }
 
-func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.waiting; ch <- c.oldest }
+func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.waiting
+	ch <- c.oldest
+	ch <- c.unanswered
+}
 
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, q := range c.board.Queues() {
@@ -88,6 +95,11 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(q.Workloads), name)
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
+		unanswered := 0.0
+		if c.board.Unanswered(name) != "" {
+			unanswered = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.unanswered, prometheus.GaugeValue, unanswered, name)
 	}
 }
 

@@ -23,6 +23,7 @@ func TestMetricsOfTheGate(t *testing.T) {
 	board.Put(gate.Gate{Name: "gpu"})
 	board.Put(gate.Gate{Name: "idle"})
 	board.SetWaiting("gpu", gate.Queue{Workloads: 2, Since: now.Add(-90 * time.Second)})
+	board.SetUnanswered(map[string]string{"gpu": "not answered: fit: connection refused"})
 	ledger.Debit(gate.Entry{UID: "a", Cluster: "cluster1", Debited: now, PodSets: []gate.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
@@ -50,13 +51,18 @@ plimsoll_gate_nominations_total{cluster="cluster2",reason="Widened"} 1
 # TYPE plimsoll_gate_oldest_waiting_seconds gauge
 plimsoll_gate_oldest_waiting_seconds{gate="gpu"} 90
 plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
+# HELP plimsoll_gate_queries_unanswered 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesAnswered says which and why.
+# TYPE plimsoll_gate_queries_unanswered gauge
+plimsoll_gate_queries_unanswered{gate="gpu"} 1
+plimsoll_gate_queries_unanswered{gate="idle"} 0
 # HELP plimsoll_gate_waiting_workloads Workloads that hold quota and that a gate keeps waiting, whether or not it exists.
 # TYPE plimsoll_gate_waiting_workloads gauge
 plimsoll_gate_waiting_workloads{gate="gpu"} 2
 plimsoll_gate_waiting_workloads{gate="idle"} 0
 `
 	names := []string{"plimsoll_gate_decisions_total", "plimsoll_gate_ledger_devices", "plimsoll_gate_mispredictions_total",
-		"plimsoll_gate_nominations_total", "plimsoll_gate_oldest_waiting_seconds", "plimsoll_gate_waiting_workloads"}
+		"plimsoll_gate_nominations_total", "plimsoll_gate_oldest_waiting_seconds",
+		"plimsoll_gate_queries_unanswered", "plimsoll_gate_waiting_workloads"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
