@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,14 +19,16 @@ func TestDeactivatedAndActivatedAgain(t *testing.T) {
 	submit(ctx, t, fleet.Job{Name: "paused", Model: fleet.H100, GPUs: 1})
 	runs(ctx, t, "paused")
 	shown(ctx, t, "paused")
-	active := func(value string) {
-		t.Helper()
-		if _, err := lab.Hub.Kubectl(ctx, "", "patch", "workload/"+workload(ctx, t, "paused"), "-n", fleet.Namespace, "--type=merge", "-p", `{"spec":{"active":`+value+`}}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	active("false")
+	activate(ctx, t, "paused", false)
 	sees(ctx, t, "paused", "to be nowhere", func(v fleet.JobView) bool { return len(v.Copies) == 0 && v.Cluster == "" && !v.Admitted })
-	active("true")
+	activate(ctx, t, "paused", true)
 	runs(ctx, t, "paused")
+}
+
+// activate the workload of a job, or deactivate it.
+func activate(ctx context.Context, t *testing.T, job string, active bool) {
+	t.Helper()
+	if _, err := lab.Hub.Kubectl(ctx, "", "patch", "workload/"+workload(ctx, t, job), "-n", fleet.Namespace, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"active":%t}}`, active)); err != nil {
+		t.Fatal(err)
+	}
 }

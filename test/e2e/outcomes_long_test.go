@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
@@ -52,6 +56,56 @@ func TestWorkerWithoutQuotaIsNamedAndPassedOver(t *testing.T) {
 	if got := runs(ctx, t, "poor"); got == "cluster2" {
 		t.Fatal("it runs where its queue can't admit it")
 	}
+}
+
+// A job loses its quota while Kueue can't reach the worker that holds its copy. That
+// copy would win over any later one, so the job goes elsewhere only after a while.
+func TestCopyOutOfReachIsWaitedFor(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	release := hold(ctx, t, "gpu", "cluster2")
+	vacate := onlyCluster2(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "left", Model: fleet.H100, GPUs: 2})
+	sees(ctx, t, "left", "to have a copy on cluster2", func(v fleet.JobView) bool { return slices.Equal(v.Copies, []string{"cluster2"}) })
+
+	const apiserver = "cluster2-kube-apiserver"
+	if err := lab.Programs().End(apiserver, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	restart := sync.OnceValue(func() error { return lab.Programs().Restart(context.WithoutCancel(ctx), apiserver) })
+	t.Cleanup(func() { after(t, func(context.Context) error { return restart() }) })
+	awaitCondition(ctx, t, "multikueuecluster/cluster2", "Active", "False")
+	activate(ctx, t, "left", false)
+	leftIs(ctx, t, "without quota", func(wl *kueue.Workload) bool {
+		return !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	})
+	vacate()
+	activate(ctx, t, "left", true)
+	leftIs(ctx, t, "kept waiting for cluster2", func(wl *kueue.Workload) bool {
+		if slices.ContainsFunc(wl.Status.NominatedClusterNames, func(c string) bool { return c != "cluster2" }) {
+			t.Fatalf("it is nominated to %v, and cluster2 holds a copy", wl.Status.NominatedClusterNames)
+		}
+		return slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
+			return strings.Contains(c.Message, "for its last attempt on cluster2, which Kueue cannot reach")
+		})
+	})
+	if err := restart(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(ctx, t, "multikueuecluster/cluster2", "Active", "True")
+	release("cluster2")
+	runs(ctx, t, "left")
+}
+
+// leftIs waits for the workload of the job "left", of which the hub alone can tell.
+func leftIs(ctx context.Context, t *testing.T, what string, want func(*kueue.Workload) bool) {
+	t.Helper()
+	await(ctx, t, "its workload to be "+what, func(ctx context.Context) error {
+		wl, err := lab.Workload(ctx, "left")
+		if err == nil && !want(wl) {
+			err = fmt.Errorf("it is %+v", wl.Status)
+		}
+		return err
+	})
 }
 
 // passedOver submits a job that only cluster2 has devices for at first, and that
@@ -136,9 +190,10 @@ func TestLeaderDiesInABurst(t *testing.T) {
 }
 
 // With --multikueue-dispatch=off Kueue's incremental dispatcher follows the order
-// of our configuration, and the gate still decides when, also of a burst.
+// of our configuration, and the gate still decides when, also of a burst. While Kueue
+// has no dispatcher either, the gate says so.
 func TestStockDispatcherFollowsOurOrder(t *testing.T) {
-	ctx := testContext(t, 4*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	t.Cleanup(func() {
 		after(t, func(ctx context.Context) error {
 			if err := lab.Programs().End("operator-off", syscall.SIGTERM); err != nil {
@@ -153,12 +208,16 @@ func TestStockDispatcherFollowsOurOrder(t *testing.T) {
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.SetDispatcher(ctx, "kueue.x-k8s.io/multikueue-dispatcher-incremental", "  incrementalDispatcherConfig: {stepSize: 1}"); err != nil {
-		t.Fatal(err)
-	}
 	if err := lab.StartReplica(ctx, "operator-off", "--leader-elect=false", "--multikueue-dispatch=off"); err != nil {
 		t.Fatal(err)
 	}
+	submit(ctx, t, fleet.Job{Name: "orphan", Model: fleet.H100, GPUs: 1})
+	awaitCondition(ctx, t, "placementgate/gpu", "DispatcherMismatch", "True", "orphan", "--multikueue-dispatch=nominate", "multiKueue.dispatcherName")
+	if err := lab.SetDispatcher(ctx, "kueue.x-k8s.io/multikueue-dispatcher-incremental", "  incrementalDispatcherConfig: {stepSize: 1}"); err != nil {
+		t.Fatal(err)
+	}
+	runs(ctx, t, "orphan")
+	gone(t, "orphan")
 	for cluster, load := range map[string]float64{"cluster1": 0.99, "cluster2": 0.99, "cluster3": 0} {
 		if err := lab.SetLoad(cluster, load); err != nil {
 			t.Fatal(err)
