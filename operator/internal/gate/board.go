@@ -121,6 +121,17 @@ func (b *Board) Waiting(name string) int32 {
 	return b.waiting[name].Workloads
 }
 
+// WaitingInAll are the waiting workloads at all gates.
+func (b *Board) WaitingInAll() int32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var n int32
+	for _, q := range b.waiting {
+		n += q.Workloads
+	}
+	return n
+}
+
 // Queues at every gate, an empty one where nothing waits, and at gates that workloads
 // wait for although they do not exist.
 func (b *Board) Queues() map[string]Queue {

@@ -31,8 +31,9 @@ const (
 	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
 )
 
-// messageCost bounds the messages of a gate's waiting workloads to 100 a second.
-const messageCost = 10 * time.Millisecond
+// messageCost bounds the messages of waiting workloads to one in five seconds, all
+// together: MultiKueue looks at no more than five updates a second, of all Workloads.
+const messageCost = 5 * time.Second
 
 // writeCheck writes a decision to the workload's check if it changes anything,
 // after what must outlive an eviction, and then an event on a transition.
@@ -42,7 +43,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 		return nil
 	}
 	// Numbers change with nearly every job; many that wait don't all say so each time.
-	every := time.Duration(r.board.Waiting(s.gateName)) * messageCost
+	every := time.Duration(r.board.WaitingInAll()) * messageCost
 	if string(old.State) == string(d.State) && !r.tracks.says(s.wl.UID, d.Reason, every, r.now()) {
 		return nil
 	}

@@ -82,16 +82,18 @@ func TestALaggingCacheTakesNothingBack(t *testing.T) {
 	}
 }
 
-// Numbers change with nearly every job: of many that wait not each says so each time.
+// Numbers change with nearly every job: of many that wait, at whatever gates, not each
+// says so each time.
 func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 	for _, tc := range []struct {
 		waiting int32
 		after   time.Duration
 		want    string
-	}{{1, time.Second, "2 free"}, {6000, 59 * time.Second, "1 free"}, {6000, time.Minute, "2 free"}} {
+	}{{1, 9 * time.Second, "1 free"}, {1, 10 * time.Second, "2 free"}, {11, 59 * time.Second, "1 free"}, {11, time.Minute, "2 free"}} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		r, s := b.operator(t, b.holder(b.clock.now()))
 		r.board.SetWaiting("gpu", gate.Queue{Workloads: tc.waiting, Since: b.clock.now()})
+		r.board.SetWaiting("tpu", gate.Queue{Workloads: 1, Since: b.clock.now()})
 		for _, message := range []string{"1 free", "2 free"} {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message}
 			if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
@@ -100,7 +102,7 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 			b.add(tc.after)
 		}
 		if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != tc.want {
-			t.Errorf("one of %d that wait says %q %s after 1 free, want %q", tc.waiting, got, tc.after, tc.want)
+			t.Errorf("one of %d that wait says %q %s after 1 free, want %q", tc.waiting+1, got, tc.after, tc.want)
 		}
 	}
 }
