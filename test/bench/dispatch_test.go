@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
@@ -138,8 +141,26 @@ func dispatch(t *testing.T, lab *fleet.Fleet, prefix string) result {
 			t.Fatal(err)
 		}
 	}
-	poll(t, "every job to be gone", func() bool { return count(kueue.WorkloadQuotaReserved) == 0 })
+	if err := fleet.Await(ctx, "no worker to hold anything of the jobs", func(ctx context.Context) error { return idle(ctx, lab) }); err != nil {
+		t.Fatal(err)
+	}
 	return r
+}
+
+// idle says what of the jobs is left on the hub or the workers: copies go one by one,
+// and what waits for a node there would count against the next dispatcher.
+func idle(ctx context.Context, lab *fleet.Fleet) error {
+	for _, c := range append([]*fleet.Cluster{lab.Hub}, lab.Workers...) {
+		for _, list := range []client.ObjectList{&kueue.WorkloadList{}, &corev1.PodList{}} {
+			if err := c.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
+				return err
+			}
+			if n := meta.LenList(list); n > 0 {
+				return fmt.Errorf("%d left of %T on %s", n, list, c.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // shortDir is a folder with a path short enough for Unix sockets below it.
