@@ -39,6 +39,8 @@ type Decision struct {
 	State   State  `json:"state"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Doubtful: it might be another, had the metrics source answered all questions.
+	Doubtful bool `json:"doubtful,omitempty"`
 	// Full: every candidate was measured and has no room.
 	Full bool `json:"full,omitempty"`
 	// Order in which to nominate: the choice first, then the rest that have room.
@@ -125,6 +127,7 @@ func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules
 			d.Reason, d.Full = unplaceable(d.Verdicts, fleet), full(d.Verdicts, fleet)
 		}
 	}
+	d.Doubtful = fleet.Problem != ""
 	d.Message = message(f, d, fleet, fleetTerms, rules)
 	return d
 }

@@ -34,8 +34,9 @@ type past struct {
 	// version that was written last, and when.
 	version string
 	wrote   time.Time
-	// said is when the check's message was written last.
+	// said is when the check's message was written last, and its sort.
 	said time.Time
+	sort string
 	// late is the last attempt that was not admitted in time.
 	late int
 }
@@ -106,14 +107,14 @@ func (t *tracks) behind(seen metav1.Object, now time.Time) bool {
 	return err == nil && older < 0 && now.Sub(p.wrote) < lagAtMost
 }
 
-// says a message for a reason now, unless it did so less than that ago.
-func (t *tracks) says(uid types.UID, reason string, every time.Duration, now time.Time) bool {
+// says a message of a sort now, unless its last was one, less than that ago.
+func (t *tracks) says(uid types.UID, sort string, every time.Duration, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.past(uid)
-	if p.reason == reason && now.Sub(p.said) < every {
+	if p.sort == sort && now.Sub(p.said) < every {
 		return false
 	}
-	p.said = now
+	p.said, p.sort = now, sort
 	return true
 }

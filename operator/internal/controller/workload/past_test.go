@@ -34,11 +34,10 @@ func TestMessagesOfOneReasonKeepTheirPace(t *testing.T) {
 	if !tracks.says("a", "NoRoom", time.Minute, noon) {
 		t.Error("the first is said")
 	}
-	tracks.setReason("a", "NoRoom")
 	if tracks.says("a", "NoRoom", time.Minute, noon.Add(59*time.Second)) {
 		t.Error("the same reason again within its pace")
 	}
-	if !tracks.says("a", "Stale", time.Minute, noon.Add(59*time.Second)) {
+	if !tracks.says("a", "Stale", time.Minute, noon.Add(59*time.Second)) || !tracks.says("a", "NoRoom", time.Minute, noon.Add(59*time.Second)) {
 		t.Error("another reason is said at once")
 	}
 	if !tracks.says("b", "NoRoom", time.Minute, noon) || !tracks.says("a", "NoRoom", time.Minute, noon.Add(2*time.Minute)) {

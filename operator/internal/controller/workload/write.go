@@ -44,7 +44,8 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	}
 	// Numbers change with nearly every job; many that wait don't all say so each time.
 	every := time.Duration(r.board.WaitingInAll()) * messageCost
-	if string(old.State) == string(d.State) && !r.tracks.says(s.wl.UID, d.Reason, every, r.now()) {
+	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
+	if !r.tracks.says(s.wl.UID, sort(d), every, r.now()) && !transition && old.Message != "" {
 		return nil
 	}
 	if d.State == gate.Retry {
@@ -59,7 +60,6 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 	if err := r.writeChecks(ctx, s, d); err != nil {
 		return err
 	}
-	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
 	r.tracks.setReason(s.wl.UID, d.Reason)
 	if transition {
 		r.event(s.wl, d.State == gate.Rejected, d.Reason, d.Message)
@@ -68,6 +68,17 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision
 		r.metrics.ready(s.gateName, r.tracks.heldFor(s.wl.UID, r.now()))
 	}
 	return nil
+}
+
+// sort of message: others of the same one differ in what was measured, no more.
+func sort(d gate.Decision) string {
+	switch {
+	case d.Reason == gate.ReasonGateNotReady:
+		return d.Message
+	case d.Doubtful:
+		return d.Reason + ", doubtful"
+	}
+	return d.Reason
 }
 
 // operation of a JSON patch, RFC 6902.

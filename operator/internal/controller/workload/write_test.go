@@ -107,6 +107,47 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 	}
 }
 
+// What is more than a new number is said at once: that the source does not answer, what
+// is wrong with the gate, and whatever Kueue has cleared.
+func TestNewsKeepNoPace(t *testing.T) {
+	b := newBench(v1alpha1.PlacementGateSpec{})
+	r, s := b.operator(t, b.holder(b.clock.now()))
+	r.board.SetWaiting("gpu", gate.Queue{Workloads: 100, Since: b.clock.now()})
+	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
+	for _, d := range []gate.Decision{noRoom,
+		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Doubtful: true},
+		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement a does not exist"},
+		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement b does not exist"}, noRoom} {
+		if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != d.Message {
+			t.Errorf("it says %q, want %q", got, d.Message)
+		}
+	}
+	if err := r.undecided(t.Context(), s, "two checks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.writeCheck(t.Context(), s, noRoom, gate.Dispatch{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != "1 free" {
+		t.Errorf("decided anew, it says %q", got)
+	}
+	evicted := live(t, r, s)
+	evicted.Status.AdmissionChecks[0].Message = ""
+	if err := r.client.Status().Update(t.Context(), evicted); err != nil {
+		t.Fatal(err)
+	}
+	s.wl = evicted
+	if err := r.writeCheck(t.Context(), s, noRoom, gate.Dispatch{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != "1 free" {
+		t.Errorf("after Kueue cleared it, it says %q", got)
+	}
+}
+
 // Kueue resets the check of a workload that it evicts, and leaves what is not its own.
 func TestACheckThatWaitsPinsNothing(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
