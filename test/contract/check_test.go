@@ -39,20 +39,20 @@ func (s set) without(names ...string) set {
 // ambient labels come with every series: from the scrape, or from Thanos.
 var ambient = newSet("cluster", "job", "instance")
 
-// catalogue knows the labels of every metric that may be read.
-type catalogue map[string]set
+// catalog knows the labels of every metric that may be read.
+type catalog map[string]set
 
-func (c catalogue) add(name string, names ...string) { c[name] = newSet(names...).with(ambient) }
+func (c catalog) add(name string, names ...string) { c[name] = newSet(names...).with(ambient) }
 
 // checker finds selectors of metrics that nobody exports and labels that the
 // metric doesn't have, also in by, on and label_replace.
 type checker struct {
-	known    catalogue
+	known    catalog
 	problems []string
 }
 
 // check gives the labels that the answer has, and what is wrong with expr.
-func (c catalogue) check(expr string) (set, []string) {
+func (c catalog) check(expr string) (set, []string) {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
 		return nil, []string{err.Error()}
@@ -101,7 +101,7 @@ func (k *checker) labels(e parser.Expr) set {
 func (k *checker) selector(e *parser.VectorSelector) set {
 	have, known := k.known[e.Name]
 	if !known {
-		k.say("metric %q is in no catalogue", e.Name)
+		k.say("metric %q is in no catalog", e.Name)
 		return ambient
 	}
 	for _, m := range e.LabelMatchers {

@@ -48,7 +48,7 @@ func TestEveryExpressionReadsMetricsThatExist(t *testing.T) {
 	}
 }
 
-func problems(known catalogue, e expression) []string {
+func problems(known catalog, e expression) []string {
 	have, wrong := known.check(e.expr)
 	if len(wrong) == 0 && e.perCluster && !have["cluster"] {
 		wrong = []string{"the answer has no label cluster"}
@@ -64,9 +64,9 @@ func TestWhatIsMisspeltIsFound(t *testing.T) {
 	withRules(known, readRules(t, "recording.yaml"))
 	for _, c := range []struct{ expr, want string }{
 		{`sum by (cluster) (cluster_model:plimsoll_free_devices:sum{model="x"})`, ""},
-		{`sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is in no catalogue`},
-		{`sum by (cluster) (plimsol_node_devices)`, `"plimsol_node_devices" is in no catalogue`},
-		{`DCGM_FI_DEV_GPU_UTILISATION`, "is in no catalogue"},
+		{`sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is in no catalog`},
+		{`sum by (cluster) (plimsol_node_devices)`, `"plimsol_node_devices" is in no catalog`},
+		{`DCGM_FI_DEV_GPU_UTILISATION`, "is in no catalog"},
 		{`plimsoll_node_devices{status="free"}`, `label "status"`},
 		{`sum by (clutser) (plimsoll_node_devices)`, `label "clutser"`},
 		{`sum by (model) (cluster:plimsoll_free_devices:sum)`, `label "model"`},

@@ -27,8 +27,8 @@ load 5m
   cluster:plimsoll_free_devices:sum{cluster="c2"} 0x84
   cluster:plimsoll_devices:sum{cluster="c1"} 16x84
   cluster:plimsoll_devices:sum{cluster="c2"} 4x84
-  cluster:plimsoll_gpu_utilisation:avg{cluster="c1"} 0.25x84
-  cluster:plimsoll_gpu_utilisation:avg{cluster="c2"} 0.5x82 1x2
+  cluster:plimsoll_gpu_utilization:avg{cluster="c1"} 0.25x84
+  cluster:plimsoll_gpu_utilization:avg{cluster="c2"} 0.5x82 1x2
   cluster_model:plimsoll_power_watts:sum{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 3200x84
   cluster_model:plimsoll_power_watts:sum{cluster="c2",model="NVIDIA-L4"} 280x84
   cluster_model:plimsoll_temperature_celsius:max{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 45x84
@@ -59,7 +59,7 @@ load 5m
 var answers = map[string]map[string]float64{
 	"fleet/freshness":                          {"c1": 0, "c2": 600},
 	"fleet/headroom":                           {"c1": 12, "c2": 0},
-	"fleet/utilisation":                        {"c1": 0.25, "c2": 1},
+	"fleet/utilization":                        {"c1": 0.25, "c2": 1},
 	"node-fit/freshness":                       {"c1": 0, "c2": 600},
 	"node-fit/h200":                            {},
 	"node-fit/h100":                            {"c1": 1},
@@ -68,8 +68,8 @@ var answers = map[string]map[string]float64{
 	"cluster-headroom/h100":                    {"c1": 12},
 	"cluster-headroom/a100":                    {},
 	"cluster-headroom/l4":                      {"c2": 0},
-	"live-utilisation/freshness":               {"c1": 0, "c2": 600},
-	"live-utilisation/utilisation":             {"c1": 0.25, "c2": 1},
+	"live-utilization/freshness":               {"c1": 0, "c2": 600},
+	"live-utilization/utilization":             {"c1": 0.25, "c2": 1},
 	"packing/freshness":                        {"c1": 0, "c2": 600},
 	"packing/packed":                           {"c1": 0.25, "c2": 1},
 	"packing/calm":                             {"c1": 0.25, "c2": 1},

@@ -80,7 +80,7 @@ func (d *demo) table(ctx context.Context) (string, error) {
 			mark = "best"
 		}
 		fmt.Fprintf(w, "      %s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, sample(free, c.Name), sample(node, c.Name),
-			points(scores, "headroom"), points(scores, "utilisation"), points(scores, "total"), mark)
+			points(scores, "headroom"), points(scores, "utilization"), points(scores, "total"), mark)
 	}
 	err = w.Flush()
 	return b.String(), err

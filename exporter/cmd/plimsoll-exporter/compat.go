@@ -70,10 +70,10 @@ func (g given) warn(log *slog.Logger) {
 
 var assigned = regexp.MustCompile(`^--?([a-zA-Z][a-zA-Z0-9.-]*)=(.*)$`)
 
-// normalise writes arguments as dcgm-exporter takes them in the way that kingpin
+// normalize writes arguments as dcgm-exporter takes them in the way that kingpin
 // does: --flag=true, -k=false, and long names behind a single dash. After doctor
 // -o is --output, not dcgm-exporter's.
-func normalise(app *kingpin.Application, args []string) []string {
+func normalize(app *kingpin.Application, args []string) []string {
 	out := slices.Clone(args)
 	doctor := slices.Index(args, "doctor")
 	for i, arg := range args {

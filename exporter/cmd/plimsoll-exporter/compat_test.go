@@ -25,7 +25,7 @@ func parse(t *testing.T, args ...string) (*options, error) {
 	t.Helper()
 	app := kingpin.New("plimsoll-exporter", "").Terminate(nil).UsageWriter(io.Discard).ErrorWriter(io.Discard)
 	o := newOptions(app)
-	_, err := app.Parse(normalise(app, args))
+	_, err := app.Parse(normalize(app, args))
 	return o, err
 }
 
@@ -158,7 +158,7 @@ func TestDoctorInJSON(t *testing.T) {
 	if diff := cmp.Diff(string(golden), out.String()); diff != "" {
 		t.Error(diff)
 	}
-	args := normalise(kingpin.New("x", ""), []string{"-o", "doctor", "-o=json"})
+	args := normalize(kingpin.New("x", ""), []string{"-o", "doctor", "-o=json"})
 	if diff := cmp.Diff([]string{"-o", "doctor", "--output=json"}, args); diff != "" {
 		t.Error(diff)
 	}

@@ -22,7 +22,7 @@ var groups = []group{
 	{"power", []device.Field{device.PowerUsage, device.PowerLimit, device.TotalEnergy}, "nvmlDeviceGetPowerUsage", "the devices don't support it"},
 	{"temperature", []device.Field{device.GPUTemp}, "nvmlDeviceGetTemperature", "the devices don't support it"},
 	{"memory", []device.Field{device.FBUsed, device.FBFree}, "nvmlDeviceGetMemoryInfo", "the devices don't support it"},
-	{"utilisation", []device.Field{device.GPUUtil}, "nvmlDeviceGetUtilizationRates", "devices in MIG mode don't tell it"},
+	{"utilization", []device.Field{device.GPUUtil}, "nvmlDeviceGetUtilizationRates", "devices in MIG mode don't tell it"},
 	{"ECC", []device.Field{device.ECCSingleVolatile, device.ECCDoubleVolatile, device.ECCSingleAggregate, device.ECCDoubleAggregate},
 		"nvmlDeviceGetFieldValues", "ECC is switched off, or the model has none"},
 	{"NVLink", []device.Field{device.NVLinkTx, device.NVLinkRx}, "nvmlDeviceGetFieldValues", "no link of the devices is in use"},

@@ -19,7 +19,7 @@ func main() {
 	app.Command("serve", "Serve metrics until the end; what happens without a command.").Default()
 	doctor := app.Command("doctor", "Say what this node can and can't give, and why. It ends with 0 when nothing is missing, 1 when something is, 2 when it was asked wrongly.")
 	doctor.Flag("output", "text or json; -o for short.").Default("text").EnumVar(&o.output, "text", "json")
-	command, err := app.Parse(normalise(app, os.Args[1:]))
+	command, err := app.Parse(normalize(app, os.Args[1:]))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "plimsoll-exporter: %v; try --help\n", err)
 		os.Exit(2)

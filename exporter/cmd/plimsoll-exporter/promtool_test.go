@@ -23,12 +23,12 @@ func TestPromtoolFindsNoFaultWithOurNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool := strings.TrimSpace(string(out))
-	catalogue, err := os.ReadFile("../../METRICS.md")
+	catalog, err := os.ReadFile("../../METRICS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	theirs := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(DCGM_[A-Z0-9_]+)`").FindAllSubmatch(catalogue, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(DCGM_[A-Z0-9_]+)`").FindAllSubmatch(catalog, -1) {
 		theirs[string(row[1])] = true
 	}
 	for _, scenario := range sim.Scenarios() {

@@ -191,9 +191,9 @@ func (c *Collector) serving() string {
 
 // trackIdle remembers since when the device has done nothing.
 func (k *known) trackIdle(r device.Reading) {
-	utilisation, ok := busy(r)
+	utilization, ok := busy(r)
 	switch {
-	case !ok || utilisation >= 1:
+	case !ok || utilization >= 1:
 		k.idleFrom = time.Time{}
 	case k.idleFrom.IsZero():
 		k.idleFrom = r.Time

@@ -370,7 +370,7 @@ func TestAHungDeviceCostsNoOtherItsMetrics(t *testing.T) {
 	}
 }
 
-// The driver serialises calls on a lock: when every device hangs, it is held.
+// The driver serializes calls on a lock: when every device hangs, it is held.
 func TestWhenEveryDeviceHangsTheDriverIsStalled(t *testing.T) {
 	f := setup(t)
 	release := make(chan struct{})

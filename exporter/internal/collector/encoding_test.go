@@ -160,7 +160,7 @@ func TestGzipIsOneStreamWithTheSameText(t *testing.T) {
 	}
 }
 
-// wave tells the number of the collection as every device's utilisation.
+// wave tells the number of the collection as every device's utilization.
 type wave struct {
 	box
 	n float64

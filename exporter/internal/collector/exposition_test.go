@@ -89,7 +89,7 @@ func TestOpenMetricsParserReadsAll(t *testing.T) {
 	}
 }
 
-// mute is a source of devices that tell no utilisation.
+// mute is a source of devices that tell no utilization.
 type mute struct{ box }
 
 func (m *mute) Read(ctx context.Context, d device.Device) (device.Reading, error) {
@@ -101,7 +101,7 @@ func (m *mute) Read(ctx context.Context, d device.Device) (device.Reading, error
 }
 
 // A 0 would say that nobody idles.
-func TestIdlenessIsAbsentWhereUtilisationIs(t *testing.T) {
+func TestIdlenessIsAbsentWhereUtilizationIs(t *testing.T) {
 	f := setup(t)
 	f.kubelet.held["team-a/train/main"] = []string{uuid(0)}
 	if families, _ := f.collect(t); value(t, families, idleAllocated.name, "uuid", uuid(0)) != 0 {
@@ -114,7 +114,7 @@ func TestIdlenessIsAbsentWhereUtilisationIs(t *testing.T) {
 	f.vendors[0].Source = &mute{}
 	families, text := f.collect(t)
 	if families[idleAllocated.name] != nil {
-		t.Errorf("idleness of devices that tell no utilisation:\n%s", text)
+		t.Errorf("idleness of devices that tell no utilization:\n%s", text)
 	}
 	if value(t, families, ownerInfo.name, "uuid", uuid(0), "pod", "train") != 1 {
 		t.Error("the holder is not named")
@@ -150,16 +150,16 @@ func TestNoPodLabelRepeatsAnother(t *testing.T) {
 // What a device idled before it was allocated is nobody's waste.
 func TestIdlenessCountsFromTheAllocation(t *testing.T) {
 	start := time.Unix(1000, 0)
-	reading := func(at time.Duration, utilisation float64) device.Reading {
+	reading := func(at time.Duration, utilization float64) device.Reading {
 		r := device.Reading{Time: start.Add(at)}
-		r.Set(device.GPUUtil, utilisation)
+		r.Set(device.GPUUtil, utilization)
 		return r
 	}
 	a, b := []podmap.Holder{{Pod: "a"}}, []podmap.Holder{{Pod: "b"}}
 	k := &known{}
 	for _, step := range []struct {
 		at          time.Duration
-		utilisation float64
+		utilization float64
 		by          []podmap.Holder
 		want        time.Duration
 	}{
@@ -172,7 +172,7 @@ func TestIdlenessCountsFromTheAllocation(t *testing.T) {
 		{10*time.Hour + 6*time.Minute, 0, b, 0},
 		{10*time.Hour + 7*time.Minute, 0, b, time.Minute},
 	} {
-		k.trackIdle(reading(step.at, step.utilisation))
+		k.trackIdle(reading(step.at, step.utilization))
 		k.hold(step.by, start.Add(step.at))
 		if got := k.idle(start.Add(step.at)); len(step.by) > 0 && got != step.want {
 			t.Errorf("at %s: idle for %s, want %s", step.at, got, step.want)

@@ -104,7 +104,7 @@ func TestInstancesOfAHungDeviceAreUnhealthyAndNotCalled(t *testing.T) {
 	}
 }
 
-// An instance tells no utilisation; how long its engine is active tells whether the
+// An instance tells no utilization; how long its engine is active tells whether the
 // pod that holds it does anything.
 func TestAnIdleInstanceThatIsHeld(t *testing.T) {
 	for active, idle := range map[float64]bool{0: true, 0.5: false} {

@@ -32,7 +32,7 @@ func (p pod) compare(other pod) int {
 // portions of what a device uses up, 0..1 of it. A pod has none that is not known.
 type portions struct {
 	memory map[pod]float64
-	time   map[pod]float64 // of utilisation, and by it of power and energy
+	time   map[pod]float64 // of utilization, and by it of power and energy
 }
 
 func even(replicas map[pod]int) portions {
@@ -182,7 +182,7 @@ func (c *Collector) renderShares(p page, k *known, pods podmap.Map, podErr error
 		portions map[pod]float64
 	}{
 		{podMemory, device.FBUsed, 1 << 20, k.shares.portions.memory},
-		{podUtilisation, device.GPUUtil, 0.01, k.shares.portions.time},
+		{podUtilization, device.GPUUtil, 0.01, k.shares.portions.time},
 		{podPower, device.PowerUsage, 1, k.shares.portions.time},
 	} {
 		v, tells := k.reading.Get(of.field)

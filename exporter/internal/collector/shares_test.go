@@ -96,7 +96,7 @@ func TestSharesNeverExceedTheDevice(t *testing.T) {
 				for name, of := range map[string]struct {
 					field device.Field
 					scale float64
-				}{"plimsoll_pod_device_memory_used_bytes": {device.FBUsed, 1 << 20}, "plimsoll_pod_device_utilisation_ratio": {device.GPUUtil, 0.01}, "plimsoll_pod_device_power_watts": {device.PowerUsage, 1}} {
+				}{"plimsoll_pod_device_memory_used_bytes": {device.FBUsed, 1 << 20}, "plimsoll_pod_device_utilization_ratio": {device.GPUUtil, 0.01}, "plimsoll_pod_device_power_watts": {device.PowerUsage, 1}} {
 					check(name, "uuid", func(r device.Reading, _ string) float64 { v, _ := r.Get(of.field); return v * of.scale })
 				}
 			}
@@ -123,7 +123,7 @@ func TestSharesBySplit(t *testing.T) {
 	for name, want := range map[string][3]float64{
 		"plimsoll_pod_device_memory_used_bytes":   {750 << 20, 250 << 20, 1000 << 20},
 		"plimsoll_pod_device_power_watts":         {300, 100, 400},
-		"plimsoll_pod_device_utilisation_ratio":   {0.6, 0.2, 0.8},
+		"plimsoll_pod_device_utilization_ratio":   {0.6, 0.2, 0.8},
 		"plimsoll_pod_device_energy_joules_total": {6000, 2000, 8000},
 	} {
 		for i, pod := range []string{"a", "b", "c"} {
@@ -191,7 +191,7 @@ func TestSharesByProcess(t *testing.T) {
 	for name, want := range map[string][3]float64{
 		"plimsoll_pod_device_memory_used_bytes":   {300 << 20, 300 << 20, 0},
 		"plimsoll_pod_device_power_watts":         {150, 50, 0},
-		"plimsoll_pod_device_utilisation_ratio":   {0.3, 0.1, 0},
+		"plimsoll_pod_device_utilization_ratio":   {0.3, 0.1, 0},
 		"plimsoll_pod_device_energy_joules_total": {3000, 1000, 0},
 	} {
 		for i, pod := range []string{"a", "b", "idle"} {

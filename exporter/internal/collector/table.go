@@ -52,7 +52,7 @@ var fields = []field{
 	{device.NVLinkDataErrors, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", counter, "1", "CRC errors of NVLink data.", "field 45"},
 	{device.NVLinkReplays, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", counter, "1", "Retries over NVLink.", "field 52"},
 	{device.NVLinkRecoveries, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", counter, "1", "Recoveries of NVLink.", "field 59"},
-	{device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU has its licence.", "nvmlDeviceGetGridLicensableFeatures_v4"},
+	{device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU has its license.", "nvmlDeviceGetGridLicensableFeatures_v4"},
 	{device.EngineActive, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gauge, "0..1", "Part of the time that the graphics or compute engine is active.", "GPM 1"},
 	{device.SMActive, "DCGM_FI_PROF_SM_ACTIVE", gauge, "0..1", "Part of the cycles in which an SM has a warp, averaged over the SMs.", "GPM 2"},
 	{device.SMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", gauge, "0..1", "Resident warps, of those that fit.", "GPM 3"},
@@ -105,7 +105,7 @@ var (
 	deviceFailed   = own{"plimsoll_device_failed", gauge, deviceLabels, "1 when the device answers with errors, as one that needs a reset does."}
 	lastSample     = own{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the device's last successful reading."}
 	lastCollection = own{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
-	idleAllocated  = own{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Seconds for which the device has been allocated with less than 1% utilisation."}
+	idleAllocated  = own{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Seconds for which the device has been allocated with less than 1% utilization."}
 	ownerInfo      = own{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
 	xidTotal       = own{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started."}
 	throttled      = own{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Seconds for which the device's clocks have been held down, by reason, since the driver was loaded."}
@@ -116,7 +116,7 @@ var (
 	thermalRoom    = own{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Degrees between the device's temperature and the nearest slowdown; below 0 it is slowed down."}
 	bogusValues    = own{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that can't be, such as 1000 degrees; they are left out."}
 	podMemory      = own{"plimsoll_pod_device_memory_used_bytes", gauge, shareLabels, "The pod's share of the device's memory that is used. Shares of a device never exceed it; attribution tells how they were found: device (the pod alone holds it), split (evenly, by replicas), process (by what its processes use)."}
-	podUtilisation = own{"plimsoll_pod_device_utilisation_ratio", gauge, shareLabels, "The pod's share of the time for which the device is busy, 0..1 of the device; absent on a MIG instance."}
+	podUtilization = own{"plimsoll_pod_device_utilization_ratio", gauge, shareLabels, "The pod's share of the time for which the device is busy, 0..1 of the device; absent on a MIG instance."}
 	podPower       = own{"plimsoll_pod_device_power_watts", gauge, shareLabels, "The pod's share of what the device draws; absent on a MIG instance."}
 	podEnergy      = own{"plimsoll_pod_device_energy_joules_total", counter, shareLabels, "The pod's share of the energy that the device took since the exporter first saw the pod hold it."}
 	strayProcesses = own{"plimsoll_exporter_unattributed_processes", gauge, deviceLabels, "Processes on the device that are in no known pod; with --attribution=process."}
@@ -137,7 +137,7 @@ var owns = []own{
 	nodeDevices, largestFree, freeSlices,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
 	xidTotal, throttled, linkBytes, pcieBytes, powerRoom, memoryRoom, thermalRoom, bogusValues,
-	podMemory, podUtilisation, podPower, podEnergy, strayProcesses, podOwner, apiReachable,
+	podMemory, podUtilization, podPower, podEnergy, strayProcesses, podOwner, apiReachable,
 	xidErrors, unsupported, mappedDevices, unmapped, undescribed, driverStalled, sourceUp, readSeconds, callSeconds,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workload, megascaleError, sliceError, services,
 }
@@ -184,7 +184,7 @@ var reasons = []struct {
 	{device.BoardLimitViolation, "board_limit"},
 	{device.HWPowerBrake, "hw_power_brake"},
 	{device.HWThermalSlowdown, "hw_thermal"},
-	{device.LowUtilViolation, "low_utilisation"},
+	{device.LowUtilViolation, "low_utilization"},
 	{device.PowerViolation, "power"},
 	{device.ReliabilityViolation, "reliability"},
 	{device.SWThermalSlowdown, "sw_thermal"},
@@ -212,7 +212,7 @@ func fieldName(f device.Field) string {
 	return tpuFieldName(f)
 }
 
-// severity of an XID, after NVIDIA's catalogue.
+// severity of an XID, after NVIDIA's catalog.
 func severity(xid uint64) string {
 	switch xid {
 	case 48, 62, 64, 74, 79, 95, 119, 120:
@@ -227,7 +227,7 @@ func severity(xid uint64) string {
 
 // notes on what the series of instances and of shared devices are.
 const notes = "A MIG instance has `GPU_I_PROFILE` and `GPU_I_ID` before `Hostname`, and the `UUID` of its device: its memory is its own, and stands there instead of on its device; how active its engines and memory are (`DCGM_FI_PROF_…`) is told by GPU instance; state such as temperature, clocks and faults is its device's, and stands on the instances alone; with `--devices=g` all of it stands on the device. " +
-	"What holders use up together (power, energy, utilisation, memory used, traffic) stands once for a device that several containers hold, with the pod that they share and else without a holder, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
+	"What holders use up together (power, energy, utilization, memory used, traffic) stands once for a device that several containers hold, with the pod that they share and else without a holder, and on the device alone where it can't be told by instance; so no sum counts it twice. The column *shared* says which stand `once`, and which for `each` holder.\n\n"
 
 // sharing says how often a field stands for a device that several containers hold.
 func sharing(f field) string {
@@ -237,7 +237,7 @@ func sharing(f field) string {
 	return "each"
 }
 
-// WriteMarkdown writes the catalogue of every metric.
+// WriteMarkdown writes the catalog of every metric.
 func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")

@@ -20,8 +20,8 @@ var gkeFamilies = []struct {
 	{device.DutyCycle, "duty_cycle", "%", "Share of the time in which the chip computed (in %).", "tpu.runtime.tensorcore.dutycycle.percent"},
 	{device.AcceleratorMemoryTotal, "memory_total", "bytes", "Memory of the chip (in bytes).", "tpu.runtime.hbm.memory.total.bytes, or the chip's generation"},
 	{device.AcceleratorMemoryUsed, "memory_used", "bytes", "Memory of the chip that is allocated (in bytes).", "tpu.runtime.hbm.memory.usage.bytes"},
-	{device.TensorCoreUtil, "tensorcore_utilization", "%", "Utilisation of the chip's TensorCores (in %).", "relayed from the device plugin"},
-	{device.MemoryBandwidthUtil, "memory_bandwidth_utilization", "%", "Utilisation of the chip's memory bandwidth (in %).", "tpu.runtime.hbm.utilization.percent, or relayed"},
+	{device.TensorCoreUtil, "tensorcore_utilization", "%", "Utilization of the chip's TensorCores (in %).", "relayed from the device plugin"},
+	{device.MemoryBandwidthUtil, "memory_bandwidth_utilization", "%", "Utilization of the chip's memory bandwidth (in %).", "tpu.runtime.hbm.utilization.percent, or relayed"},
 }
 
 // Labels of GKE's families, in the order in which they are written.
@@ -55,7 +55,7 @@ var tpuOwns = []struct {
 	{megascaleError, device.MegascaleError}, {sliceError, device.SliceError},
 }
 
-// busy is the device's utilisation in %. A TPU without a workload's runtime is at 0.
+// busy is the device's utilization in %. A TPU without a workload's runtime is at 0.
 func busy(r device.Reading) (float64, bool) {
 	for _, f := range []device.Field{device.GPUUtil, device.DutyCycle} {
 		if v, ok := r.Get(f); ok {
@@ -175,7 +175,7 @@ func tpuFieldName(f device.Field) string {
 	return ""
 }
 
-// writeGKE writes the catalogue of GKE's families.
+// writeGKE writes the catalog of GKE's families.
 func writeGKE(b *strings.Builder) {
 	b.WriteString("\n## TPUs, in the words of GKE's device plugin\n\nThe families of a container are there while one holds the chip. `accelerator_id` is the node's name and the number of the chip's device node. What a chip can't tell is absent.\n\n")
 	b.WriteString("| metric | type | unit | labels | what | where it comes from |\n|---|---|---|---|---|---|\n")

@@ -160,7 +160,7 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 			listing <- l
 		}(v.listing)
 	}
-	// The first listing initialises the library, which takes seconds on idle devices.
+	// The first listing initializes the library, which takes seconds on idle devices.
 	timer := time.NewTimer(10 * c.cfg.Deadline)
 	defer timer.Stop()
 	select {

@@ -2,7 +2,7 @@ package collector
 
 import "strconv"
 
-// xidMessages say what the commoner XIDs of NVIDIA's catalogue are of.
+// xidMessages say what the commoner XIDs of NVIDIA's catalog are of.
 var xidMessages = map[uint64]string{
 	0:  "No Error",
 	8:  "GPU stopped processing",

@@ -29,12 +29,12 @@ var getters = []getter{
 	{symbol: "nvmlDeviceGetPcieReplayCounter", get: number(device.PCIeReplay, (*unit).GetPcieReplayCounter, 1)},
 	{symbol: "nvmlDeviceGetCurrentClocksEventReasons", get: number(device.ClockEvents, (*unit).GetCurrentClocksEventReasons, 1),
 		instead: &getter{symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", get: number(device.ClockEvents, (*unit).GetCurrentClocksThrottleReasons, 1)}},
-	{symbol: "nvmlDeviceGetUtilizationRates", get: utilisation},
+	{symbol: "nvmlDeviceGetUtilizationRates", get: utilization},
 	{symbol: "nvmlDeviceGetEncoderUtilization", get: encoder},
 	{symbol: "nvmlDeviceGetDecoderUtilization", get: decoder},
 	memoryGetter,
 	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
-	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", get: licence},
+	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", get: license},
 	{symbol: "nvmlDeviceGetFieldValues", get: fieldValues},
 	{symbol: "nvmlDeviceGetMigMode", get: mig, also: migSymbols},
 	{symbol: "nvmlGpmMetricsGet", get: profile, also: gpmSymbols},
@@ -62,8 +62,8 @@ func margin(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-// licence of a vGPU; a device that needs none has no such status.
-func licence(u *unit, r *device.Reading) nvml.Return {
+// license of a vGPU; a device that needs none has no such status.
+func license(u *unit, r *device.Reading) nvml.Return {
 	l, ret := u.GetGridLicensableFeatures()
 	if ret != nvml.SUCCESS {
 		return ret
@@ -81,7 +81,7 @@ func licence(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-func utilisation(u *unit, r *device.Reading) nvml.Return {
+func utilization(u *unit, r *device.Reading) nvml.Return {
 	rates, ret := u.GetUtilizationRates()
 	if ret == nvml.SUCCESS {
 		r.Set(device.GPUUtil, float64(rates.Gpu))

@@ -156,7 +156,7 @@ func TestMIGOfADeviceThatIsLost(t *testing.T) {
 	}
 }
 
-// Utilisation of a device in MIG mode is told by GPU instance, for all its parts.
+// Utilization of a device in MIG mode is told by GPU instance, for all its parts.
 func TestMIGInstancesTellTheirMonitors(t *testing.T) {
 	f := inFake(t)
 	if f == nil {

@@ -149,7 +149,7 @@ func TestUnsupportedAndBogusValuesAreAbsent(t *testing.T) {
 	if f == nil {
 		return
 	}
-	f.unsupported(0, 1<<6|1<<11) // utilisation and the field value inside a call that succeeds
+	f.unsupported(0, 1<<6|1<<11) // utilization and the field value inside a call that succeeds
 	f.device(1, devTemperature, 1000)
 	s := f.open()
 	devices := list(t, s)
@@ -241,7 +241,7 @@ func TestDriverUnloadedAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if inits := f.get(wordInits); inits != 3 {
-		t.Errorf("the library was initialised %d times, want 3: at the start, in vain, and after the reload", inits)
+		t.Errorf("the library was initialized %d times, want 3: at the start, in vain, and after the reload", inits)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestHeatLeftUntilTheSlowdown(t *testing.T) {
 	absent(t, s.clocked(t, devices[1])(0), device.ThermalMargin)
 }
 
-func TestLicence(t *testing.T) {
+func TestLicense(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// parts of a device that are active while it trains, of its utilisation. FP64 rests.
+// parts of a device that are active while it trains, of its utilization. FP64 rests.
 var parts = map[device.Field]float64{
 	device.EngineActive: 1, device.SMActive: 0.9, device.SMOccupancy: 0.4, device.TensorActive: 0.55,
 	device.DRAMActive: 0.45, device.FP64Active: 0, device.FP32Active: 0.12, device.FP16Active: 0.05,
@@ -19,10 +19,10 @@ type traffic struct{ pcie, nvlink float64 }
 func (l *live) activity(r *device.Reading, can product, dt float64, linked bool) {
 	if can.monitored {
 		for field, part := range parts {
-			r.Set(field, part*l.utilisation)
+			r.Set(field, part*l.utilization)
 		}
 	}
-	pcie, nvlink := can.pcie*l.utilisation, can.nvlink*l.utilisation
+	pcie, nvlink := can.pcie*l.utilization, can.nvlink*l.utilization
 	l.moved.pcie += pcie * dt
 	l.moved.nvlink += nvlink * dt
 	r.Set(device.PCIeTx, pcie/4)
@@ -56,7 +56,7 @@ func (l *live) restraint(r *device.Reading, can product, temperature float64) {
 	switch {
 	case temperature >= throttleAt:
 		events = eventSlowdown | eventHWThermal
-	case l.utilisation < 0.01:
+	case l.utilization < 0.01:
 		events = eventIdle
 	}
 	r.Set(device.ClockEvents, events)

@@ -60,7 +60,7 @@ func (s *Source) load(d device.Device, state DeviceState) float64 {
 	return sum / float64(d.MemoryMiB)
 }
 
-// wanted is the utilisation of a device or instance that its holders cause.
+// wanted is the utilization of a device or instance that its holders cause.
 func (s *Source) wanted(d device.Device, background float64) float64 {
 	if slices.ContainsFunc(d.Names(), s.held) {
 		return math.Max(background, 0.92)
@@ -76,12 +76,12 @@ func (s *Source) readInstance(d device.Device, state DeviceState, now time.Time)
 	l := s.liveOf(d.UUID, now)
 	l.follow(s.wanted(d, state.Background), now)
 	r := device.Reading{Time: now}
-	setMemory(&r, l.utilisation, float64(d.MemoryMiB))
+	setMemory(&r, l.utilization, float64(d.MemoryMiB))
 	return r, nil
 }
 
-func setMemory(r *device.Reading, utilisation, total float64) {
-	setUsed(r, math.Round(utilisation*0.8*total), total)
+func setMemory(r *device.Reading, utilization, total float64) {
+	setUsed(r, math.Round(utilization*0.8*total), total)
 }
 
 func setUsed(r *device.Reading, used, total float64) {

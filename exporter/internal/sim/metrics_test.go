@@ -172,7 +172,7 @@ func TestScenarioTimeSlice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for how, want := range map[collector.Attribution]map[string][3]float64{ // watts, utilisation and MiB
+	for how, want := range map[collector.Attribution]map[string][3]float64{ // watts, utilization and MiB
 		collector.BySplit:   {"train": {139.5, 0.2, 10000}, "serve-0": {139.5, 0.2, 10000}, "serve-1": {139.5, 0.2, 10000}, "notebook": {139.5, 0.2, 10000}},
 		collector.ByProcess: {"train": {348.75, 0.5, 20000}, "serve-0": {139.5, 0.2, 8000}, "serve-1": {69.75, 0.1, 8000}, "notebook": {0, 0, 4000}},
 		collector.ByDevice:  {},
@@ -204,7 +204,7 @@ func TestScenarioTimeSlice(t *testing.T) {
 				t.Errorf("its temperature is told so: %q", got)
 			}
 			has(t, text, `plimsoll_node_devices{node="n",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3",state="free"} 1`)
-			for i, metric := range []string{"power_watts", "utilisation_ratio", "memory_used_bytes"} {
+			for i, metric := range []string{"power_watts", "utilization_ratio", "memory_used_bytes"} {
 				found := grep(text, "plimsoll_pod_device_"+metric+"{")
 				if len(found) != len(want) {
 					t.Errorf("%d pods have a share of %s, want %d", len(found), metric, len(want))

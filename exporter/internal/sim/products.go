@@ -9,7 +9,7 @@ import (
 type product struct {
 	idle, least, limit float64 // W
 	slow, fast, memory float64 // MHz
-	pcie, nvlink       float64 // bytes each second at full utilisation
+	pcie, nvlink       float64 // bytes each second at full utilization
 	monitored          bool    // what of it is active can be told: Hopper and newer
 }
 

@@ -32,7 +32,7 @@ type DeviceState struct {
 	MemoryMiB int64  `json:"memoryMiB"`
 	// State is ok, lost or hung.
 	State string `json:"state"`
-	// Background is the utilisation, 0..1, that others cause.
+	// Background is the utilization, 0..1, that others cause.
 	Background float64 `json:"background"`
 	// Heat is what a failing cooler adds to the temperature, in °C.
 	Heat float64 `json:"heat,omitempty"`
@@ -66,7 +66,7 @@ type Source struct {
 
 // live is what moves between readings of a device.
 type live struct {
-	utilisation float64
+	utilization float64
 	energyMJ    float64
 	temperature float64
 	hotNS       float64 // throttled by heat
@@ -196,11 +196,11 @@ func (s *Source) liveOf(uuid string, now time.Time) *live {
 	return l
 }
 
-// follow the utilisation that is wanted, and say how many seconds have passed.
+// follow the utilization that is wanted, and say how many seconds have passed.
 func (l *live) follow(target float64, now time.Time) (dt float64) {
 	dt = now.Sub(l.at).Seconds()
 	l.at = now
-	l.utilisation = approach(l.utilisation, target, dt, 1)
+	l.utilization = approach(l.utilization, target, dt, 1)
 	return dt
 }
 
@@ -217,10 +217,10 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
 	}
 	dt := l.follow(target, now)
-	l.temperature = approach(l.temperature, 34+42*l.utilisation, dt, 8)
+	l.temperature = approach(l.temperature, 34+42*l.utilization, dt, 8)
 	can := productOf(d.Model)
-	power := can.idle + 0.97*(can.limit-can.idle)*l.utilisation
-	clock := can.slow + (can.fast-can.slow)*math.Min(1, 2*l.utilisation)
+	power := can.idle + 0.97*(can.limit-can.idle)*l.utilization
+	clock := can.slow + (can.fast-can.slow)*math.Min(1, 2*l.utilization)
 	temperature := math.Min(105, l.temperature+state.Heat)
 	if temperature >= throttleAt {
 		l.hotNS += dt * 1e9
@@ -230,8 +230,8 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 
 	r := device.Reading{Time: now}
 	if !state.MIG { // in MIG mode a device does not tell what of it is active
-		r.Set(device.GPUUtil, math.Round(100*l.utilisation))
-		r.Set(device.MemCopyUtil, math.Round(45*l.utilisation))
+		r.Set(device.GPUUtil, math.Round(100*l.utilization))
+		r.Set(device.MemCopyUtil, math.Round(45*l.utilization))
 		r.Set(device.EncUtil, 0)
 		r.Set(device.DecUtil, 0)
 		l.activity(&r, can, dt, len(d.Links) > 0)
@@ -243,7 +243,7 @@ func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time
 	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
 	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
 	r.Set(device.PCIeReplay, 0)
-	setMemory(&r, l.utilisation, float64(d.MemoryMiB))
+	setMemory(&r, l.utilization, float64(d.MemoryMiB))
 	r.Set(device.ECCSingleVolatile, 0)
 	r.Set(device.ECCDoubleVolatile, 0)
 	r.Set(device.CorrectableRemappedRows, 0)

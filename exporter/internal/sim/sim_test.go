@@ -80,7 +80,7 @@ func TestAHeldDeviceBecomesBusyAndCoolsDown(t *testing.T) {
 	s := FromFile(write(t, twoDevices), func(uuid string) bool { return held && uuid == "GPU-a" }, quiet)
 	clock := time.Unix(1_700_000_000, 0)
 	s.now = func() time.Time { return clock }
-	utilisation := func(index int) float64 {
+	utilization := func(index int) float64 {
 		var last float64
 		for range 10 {
 			clock = clock.Add(time.Second)
@@ -96,14 +96,14 @@ func TestAHeldDeviceBecomesBusyAndCoolsDown(t *testing.T) {
 		}
 		return last
 	}
-	if got := utilisation(0); got < 85 {
+	if got := utilization(0); got < 85 {
 		t.Errorf("a held device is at %g%%", got)
 	}
-	if got := utilisation(1); got != 0 {
+	if got := utilization(1); got != 0 {
 		t.Errorf("a device that nobody holds is at %g%%", got)
 	}
 	held = false
-	if got := utilisation(0); got > 1 {
+	if got := utilization(0); got > 1 {
 		t.Errorf("a device that was given back is at %g%%", got)
 	}
 }

@@ -39,10 +39,10 @@ func (s *Source) stepTPU(l *live, d device.Device, state DeviceState, now time.T
 		return r
 	}
 	r.Set(device.Workload, 1)
-	r.Set(device.DutyCycle, math.Round(100*l.utilisation))
+	r.Set(device.DutyCycle, math.Round(100*l.utilization))
 	r.Set(device.AcceleratorMemoryUsed, math.Round(0.8*total))
-	r.Set(device.MemoryBandwidthUtil, math.Round(55*l.utilisation))
-	r.Set(device.TensorCoreUtil, math.Round(60*l.utilisation))
+	r.Set(device.MemoryBandwidthUtil, math.Round(55*l.utilization))
+	r.Set(device.TensorCoreUtil, math.Round(60*l.utilization))
 	r.Set(device.QueuedPrograms, float64(state.Queued))
 	r.Set(device.StalledSeconds, state.Stalled)
 	r.Set(device.MegascaleError, 0)

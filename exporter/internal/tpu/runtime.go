@@ -45,7 +45,7 @@ type told struct {
 var errIdle = errors.New("no workload's runtime listens")
 
 // ask the runtime metric service at an address: which metrics it has, then those.
-// ofThisProcess leaves out what the service would say for its neighbours. A service
+// ofThisProcess leaves out what the service would say for its neighbors. A service
 // that goes away between is idle; one that gives nonsense is an error.
 func ask(ctx context.Context, address string, ofThisProcess bool) (told, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -132,7 +132,7 @@ func TestAProcessForEachChip(t *testing.T) {
 		t.Errorf("duty cycle %s", got)
 	}
 	if !a.alone || !b.alone {
-		t.Error("each process is asked for its neighbours' chips as well")
+		t.Error("each process is asked for its neighbors' chips as well")
 	}
 	if read(t, source(host(t, "0x0063"), a.address)); a.alone {
 		t.Error("a process that speaks for the node is asked for its own chips only")

@@ -100,7 +100,7 @@ type ScoreSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
-	// Minimum vetoes: a cluster below it, in normalised points after damping,
+	// Minimum vetoes: a cluster below it, in normalized points after damping,
 	// publishes -100 for this score and for the total.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
@@ -170,7 +170,7 @@ const (
 	FleetRank   FleetMethod = "Rank"
 )
 
-// Fleet normalises against the other clusters of the same round.
+// Fleet normalizes against the other clusters of the same round.
 type Fleet struct {
 	Method FleetMethod `json:"method"`
 	// Descending makes the lowest raw value the best.

@@ -72,7 +72,7 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Why clusters score as they do, and why workloads go where they go",
 		Long: `Why clusters score as they do, and why workloads go where they go.
 
-Colours are left out where NO_COLOR is set or the output is not a terminal.`,
+Colors are left out where NO_COLOR is set or the output is not a terminal.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -79,16 +79,16 @@ func (t *trimmer) Write(p []byte) (int, error) {
 	}
 }
 
-// painter colours text for a terminal, or leaves it alone.
+// painter colors text for a terminal, or leaves it alone.
 type painter bool
 
 func painterFor(out io.Writer) painter {
 	file, ok := out.(*os.File)
-	return colours(ok && term.IsTerminal(int(file.Fd())), os.Getenv)
+	return colors(ok && term.IsTerminal(int(file.Fd())), os.Getenv)
 }
 
-// colours are for a terminal, unless NO_COLOR is set to anything (no-color.org).
-func colours(terminal bool, env func(string) string) painter {
+// colors are for a terminal, unless NO_COLOR is set to anything (no-color.org).
+func colors(terminal bool, env func(string) string) painter {
 	return painter(terminal && env("NO_COLOR") == "" && env("TERM") != "dumb")
 }
 
@@ -103,7 +103,7 @@ func (p painter) code(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// state of an admission check, coloured.
+// state of an admission check, colored.
 func (p painter) state(s string) string {
 	switch s {
 	case "Ready", "True":

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
+func TestColorsAreForTerminalsThatWantThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		terminal bool
 		env      map[string]string
@@ -17,7 +17,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 		"NO_COLOR without value": {true, map[string]string{"NO_COLOR": ""}, "\x1b[32mReady\x1b[0m"},
 		"dumb terminal":          {true, map[string]string{"TERM": "dumb"}, "Ready"},
 	} {
-		p := colours(c.terminal, func(key string) string { return c.env[key] })
+		p := colors(c.terminal, func(key string) string { return c.env[key] })
 		if got := p.state("Ready"); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

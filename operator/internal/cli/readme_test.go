@@ -25,7 +25,7 @@ const readmeHistory = `load 5m
   cluster:plimsoll_free_devices:sum{cluster="cluster1"} 32x288
   cluster_model:plimsoll_free_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 32x288
   cluster_model:plimsoll_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 64x288
-  cluster:plimsoll_gpu_utilisation:avg{cluster="cluster1"} 0.5x288
+  cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
 `
 
 // Each command that the README shows does what it says, and each verb is shown.

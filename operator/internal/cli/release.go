@@ -55,12 +55,12 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	if client.IgnoreNotFound(err) != nil {
 		return reading("PlacementGate "+name, err)
 	}
-	labelled := client.MatchingLabels{v1alpha1.ManagedByLabel: name}
+	labeled := client.MatchingLabels{v1alpha1.ManagedByLabel: name}
 	configs, clusters := &kueue.MultiKueueConfigList{}, &kueue.MultiKueueClusterList{}
-	if err := c.List(ctx, configs, labelled); err != nil {
+	if err := c.List(ctx, configs, labeled); err != nil {
 		return reading("MultiKueueConfigs", err)
 	}
-	if err := c.List(ctx, clusters, labelled); err != nil {
+	if err := c.List(ctx, clusters, labeled); err != nil {
 		return reading("MultiKueueClusters", err)
 	}
 	users, err := usersOf(ctx, c, configs.Items, clusters.Items)

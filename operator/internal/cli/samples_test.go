@@ -66,7 +66,7 @@ func TestSamplePoliciesAreExplainedAndTested(t *testing.T) {
 	}
 }
 
-// A change of any score's query, normalisation, veto or weight, or of freshness, must
+// A change of any score's query, normalization, veto or weight, or of freshness, must
 // not go unnoticed by the policy's tests.
 func TestSampleTestsNoticeChanges(t *testing.T) {
 	a := &app{}

@@ -9,7 +9,7 @@ import (
 
 // rank orders the clusters that can take the workload. Clusters within
 // tierPoints of the best score are one tier, over all that passed the rules
-// other than room, so that a full favourite does not promote the distant ones.
+// other than room, so that a full favorite does not promote the distant ones.
 // In the best tier with room two are drawn by capacity and the one with more
 // net devices comes first; the rest follows by tier and net devices.
 func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {

@@ -200,7 +200,7 @@ func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts ShapeOpt
 	return ""
 }
 
-// instanceOf a model, where the resource is one of MIG instances: nodes are labelled
+// instanceOf a model, where the resource is one of MIG instances: nodes are labeled
 // with the device that these are cut off, and the metrics name the profile, where
 // mig-1g.10gb.me is a 1g.10gbme.
 func instanceOf(model, resource string) string {

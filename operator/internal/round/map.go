@@ -12,9 +12,9 @@ import (
 type Mapped struct {
 	// Inputs has one per cluster of the index.
 	Inputs []score.Input
-	// Unlabelled counts series without the cluster label, Others the series of
+	// Unlabeled counts series without the cluster label, Others the series of
 	// clusters outside the fleet.
-	Unlabelled, Others int
+	Unlabeled, Others int
 }
 
 // Map gives every cluster its value, or the reason why it has none. Nothing is
@@ -24,7 +24,7 @@ func Map(answer query.Answer, label string, x *Index) Mapped {
 	for _, s := range answer.Samples {
 		key, ok := s.Labels[label]
 		if !ok || key == "" {
-			m.Unlabelled++
+			m.Unlabeled++
 			continue
 		}
 		i, ok := x.byKey[key]
@@ -46,10 +46,10 @@ func Map(answer query.Answer, label string, x *Index) Mapped {
 
 // Problem says what is wrong with an answer that no cluster can be found in.
 func (m Mapped) Problem(label string) string {
-	if m.Unlabelled == 0 {
+	if m.Unlabeled == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d series have no label %q: the query must keep it, as in sum by (%s) (...)", m.Unlabelled, label, label)
+	return fmt.Sprintf("%d series have no label %q: the query must keep it, as in sum by (%s) (...)", m.Unlabeled, label, label)
 }
 
 func input(v float64) score.Input {

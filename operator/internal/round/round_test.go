@@ -80,8 +80,8 @@ func TestMap(t *testing.T) {
 	if d := cmp.Diff(want, m.Inputs); d != "" {
 		t.Error(d)
 	}
-	if m.Others != 1 || m.Unlabelled != 2 {
-		t.Errorf("others %d, unlabelled %d", m.Others, m.Unlabelled)
+	if m.Others != 1 || m.Unlabeled != 2 {
+		t.Errorf("others %d, unlabeled %d", m.Others, m.Unlabeled)
 	}
 	if p := m.Problem("cluster"); !strings.Contains(p, "2 series have no label \"cluster\"") {
 		t.Error(p)

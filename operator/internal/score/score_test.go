@@ -244,7 +244,7 @@ func TestClustersComeAndGo(t *testing.T) {
 	f.expect(1, "30 Held")
 }
 
-func TestFleetNormalisation(t *testing.T) {
+func TestFleetNormalization(t *testing.T) {
 	s := v1alpha1.ScoreSpec{Name: "a", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeFleet, Fleet: &v1alpha1.Fleet{Method: v1alpha1.FleetMinMax}}}
 	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b", "c")
 	in := v(5, 1000, 10)

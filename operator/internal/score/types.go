@@ -69,7 +69,7 @@ type Samples struct {
 // Cell is one score of one cluster.
 type Cell struct {
 	Raw     float64 // the last usable value; NaN for the total, which has none
-	Points  float64 // normalised and damped
+	Points  float64 // normalized and damped
 	Value   int32   // what is published, unless Omitted
 	State   State
 	Outcome Outcome
@@ -106,7 +106,7 @@ type Result struct {
 	Refused bool
 	// Fresh clusters answered now; Known ones did within 24 hours.
 	Fresh, Known int
-	// Clamped counts values that normalisation left outside the range.
+	// Clamped counts values that normalization left outside the range.
 	Clamped int
 
 	answered []Instant // per cluster, its last fresh answer

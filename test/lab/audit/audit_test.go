@@ -49,7 +49,7 @@ func annotated(wl *kueue.Workload) { wl.Annotations = map[string]string{annotati
 func sleeping(wl *kueue.Workload) {
 	wl.Annotations = map[string]string{annotation: `{"sleepsUntil":"x"}`}
 }
-func labelled(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
+func labeled(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
 func finished(wl *kueue.Workload) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 }
@@ -98,7 +98,7 @@ func TestForbidden(t *testing.T) {
 		{"a deactivation for good", "patch", "", checkManager, nil, states{inactive}, "without saying until when"},
 		{"an activation against the user", "patch", "", checkManager, states{inactive}, nil, "somebody else deactivated"},
 		{"a yield without quota", "patch", "", checkManager, states{noQuota}, states{noQuota, inactive, sleeping}, "has no quota"},
-		{"a label", "patch", "", checkManager, nil, states{labelled}, "more than its annotation"},
+		{"a label", "patch", "", checkManager, nil, states{labeled}, "more than its annotation"},
 		{"another's check", "patch", "status", checkManager, nil, states{foreign}, "the entry of check multikueue"},
 		{"a removed check", "patch", "status", checkManager, states{removed}, nil, "adds or removes an entry"},
 		{"a later Retry", "patch", "status", checkManager, nil, states{retry, later}, "Retry later"},

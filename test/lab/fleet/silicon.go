@@ -229,14 +229,14 @@ func (f *Fleet) SetDevice(node string, index int, state DeviceState) error {
 	})
 }
 
-// SetBackground sets the utilisation, 0..1, that others cause on a node's devices.
-func (f *Fleet) SetBackground(node string, utilisation float64) error {
-	if utilisation < 0 || utilisation > 1 {
-		return fmt.Errorf("utilisation must be within 0..1, not %g", utilisation)
+// SetBackground sets the utilization, 0..1, that others cause on a node's devices.
+func (f *Fleet) SetBackground(node string, utilization float64) error {
+	if utilization < 0 || utilization > 1 {
+		return fmt.Errorf("utilization must be within 0..1, not %g", utilization)
 	}
 	return f.changeSilicon(node, func(s *simState) error {
 		for i := range s.Devices {
-			s.Devices[i].Background = utilisation
+			s.Devices[i].Background = utilization
 		}
 		return nil
 	})
@@ -255,10 +255,10 @@ func (f *Fleet) changeSilicon(node string, change func(*simState) error) error {
 	return s.write()
 }
 
-// SetLoad sets the utilisation, 0..1, that others cause on all nodes of a cluster.
-func (f *Fleet) SetLoad(cluster string, utilisation float64) error {
+// SetLoad sets the utilization, 0..1, that others cause on all nodes of a cluster.
+func (f *Fleet) SetLoad(cluster string, utilization float64) error {
 	for _, s := range f.siliconOf([]string{cluster}) {
-		if err := f.SetBackground(s.node, utilisation); err != nil {
+		if err := f.SetBackground(s.node, utilization); err != nil {
 			return err
 		}
 	}
@@ -266,7 +266,7 @@ func (f *Fleet) SetLoad(cluster string, utilisation float64) error {
 }
 
 // ExporterShowsLoad is true once every device of a cluster shows at least so
-// much utilisation, in percent, on its node's own exporter.
+// much utilization, in percent, on its node's own exporter.
 func (f *Fleet) ExporterShowsLoad(ctx context.Context, cluster string, percent float64) (bool, error) {
 	for _, s := range f.siliconOf([]string{cluster}) {
 		families, err := scrape(ctx, s.exporterAddr)

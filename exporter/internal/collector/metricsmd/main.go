@@ -1,4 +1,4 @@
-// Command metricsmd writes the catalogue of the exporter's metrics.
+// Command metricsmd writes the catalog of the exporter's metrics.
 package main
 
 import (

@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, outcomes func() map[string]*outcome) 
 			Name: "plimsoll_round_valid_until_timestamp_seconds", Help: "Unix time until which what a policy's last round published is valid.",
 		}, []string{"policy"}),
 		refused:  counter("plimsoll_rounds_refused_total", "Rounds that were held because fewer clusters than minHealthyPercent answered."),
-		clamped:  counter("plimsoll_score_clamped_total", "Values that normalisation left outside the score's range."),
+		clamped:  counter("plimsoll_score_clamped_total", "Values that normalization left outside the score's range."),
 		failures: counter("plimsoll_score_query_failures_total", "Rounds in which a score's query got no usable answer, by reason; ParseError: it was not asked.", "score", "reason"),
 		writes:   counter("plimsoll_score_writes_total", "Writes of AddOnPlacementScores, by what had changed; failed ones as result=\"failed\".", "result"),
 	}

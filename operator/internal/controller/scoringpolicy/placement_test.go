@@ -133,7 +133,7 @@ func linearFull(name, query, from, to string) v1alpha1.ScoreSpec {
 // that came from a source: the cases are those that others have published.
 func TestPlacementReadsWhatWePublish(t *testing.T) {
 	identity := v1alpha1.ScoreSpec{Name: "y", Query: "raw", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}}
-	normaliser := linearFull("y", "raw", "0", "50") // sdk-go's
+	normalizer := linearFull("y", "raw", "0", "50") // sdk-go's
 	gpu := linearFull("y", "raw", "0", "20")        // resource-usage-collect's
 	cpu := linearFull("y", "raw", "0", "100")
 	operator(t)
@@ -152,11 +152,11 @@ func TestPlacementReadsWhatWePublish(t *testing.T) {
 		{"none", identity, []string{"", "", ""}, nil, 2, nil, []int{1, 2}},
 		{"cel", identity, []string{"70", "90"}, []int32{70, 90}, 0,
 			[]string{`managedCluster.scores("cel").exists(s, s.name == "y" && s.value > 80)`}, []int{2}},
-		{"normaliser", normaliser, []string{"0", "25", "50", "-10", "60"}, []int32{-100, 0, 100, -100, 100}, 2, nil, []int{3, 5}},
+		{"normalizer", normalizer, []string{"0", "25", "50", "-10", "60"}, []int32{-100, 0, 100, -100, 100}, 2, nil, []int{3, 5}},
 		{"gpu", gpu, []string{"0", "2", "3", "20", "33"}, []int32{-100, -80, -70, 100, 100}, 3, nil, []int{3, 4, 5}},
 		{"gpu-scopes", gpu, []string{"12", "6"}, []int32{20, -40}, 1, nil, []int{1}},
 		{"cpu-scopes", cpu, []string{"44", "28"}, []int32{-12, -44}, 1, nil, []int{1}},
-		{"blind-beats-nobody", normaliser, []string{"", "1"}, []int32{-100, -96}, 1, nil, []int{2}},
+		{"blind-beats-nobody", normalizer, []string{"", "1"}, []int32{-100, -96}, 1, nil, []int{2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			prom := newPrometheus(t)

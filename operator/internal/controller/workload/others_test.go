@@ -71,7 +71,7 @@ func TestWhoWantsTheQuota(t *testing.T) {
 		want  bool
 	}{
 		{"another of the queue", queued("other", "gpu", ""), true},
-		{"one of the cohort", queued("other", "neighbour", ""), true},
+		{"one of the cohort", queued("other", "neighbor", ""), true},
 		{"one elsewhere", queued("other", "apart", ""), false},
 		{"one of a queue that does not exist", queued("other", "none", ""), false},
 		{"one that has quota", queued("other", "gpu", "gpu"), false},
@@ -80,8 +80,8 @@ func TestWhoWantsTheQuota(t *testing.T) {
 		{"one that is done", finished, false},
 		{"one that is deleted", deleted, false},
 	} {
-		c := &counted{queues: []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbour", "shared"), clusterQueue("apart", "")},
-			locals:    []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbour", "neighbour"), localQueue("apart", "apart")},
+		c := &counted{queues: []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("apart", "")},
+			locals:    []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("apart", "apart")},
 			workloads: []kueue.Workload{tc.other}}
 		r := &Reconciler{client: c, now: time.Now}
 		big := queued("big", "gpu", "gpu")

@@ -71,8 +71,8 @@ func TestYieldsOnlyToOthers(t *testing.T) {
 			h.queue("gpu", name, cohort)
 			other := "gpu"
 			if cohort != "" {
-				h.queue("neighbour", "neighbour", cohort)
-				other = "neighbour"
+				h.queue("neighbor", "neighbor", cohort)
+				other = "neighbor"
 			}
 			h.queue("apart", name+"-apart", "")
 			h.pending("elsewhere", "apart")

@@ -290,13 +290,13 @@ ret nvmlDeviceGetTemperature(dev d, int sensor, unsigned *celsius)
 	return sensor == 0 ? r : INVALID_ARGUMENT;
 }
 
-struct utilisation { unsigned gpu, memory; };
+struct utilization { unsigned gpu, memory; };
 
-ret nvmlDeviceGetUtilizationRates(dev d, struct utilisation *u)
+ret nvmlDeviceGetUtilizationRates(dev d, struct utilization *u)
 {
 	ret r = enter(d, 6);
 	if (r == SUCCESS)
-		*u = (struct utilisation){ (unsigned)of(d->n)[UTIL], (unsigned)of(d->n)[MEM_UTIL] };
+		*u = (struct utilization){ (unsigned)of(d->n)[UTIL], (unsigned)of(d->n)[MEM_UTIL] };
 	return r;
 }
 
@@ -371,7 +371,7 @@ ret nvmlDeviceGetMarginTemperature(dev d, struct margin *m)
 struct feature { int code; unsigned licensed; char info[128], product[128]; unsigned enabled; struct { unsigned year; unsigned short month, day, hour, min, sec; unsigned char status; } expiry; };
 struct features { int supported; unsigned count; struct feature feature[3]; };
 
-/* LICENSED is 0 where no licence is needed, 1 where it lacks, and 2. */
+/* LICENSED is 0 where no license is needed, 1 where it lacks, and 2. */
 ret nvmlDeviceGetGridLicensableFeatures_v4(dev d, struct features *f)
 {
 	ret r = enter(d, 20);

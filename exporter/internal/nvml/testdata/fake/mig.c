@@ -22,7 +22,7 @@ static int there(dev d)
 	return d >= &instances[0][0] && d < &instances[0][0] + MAX_DEVICES * PARTS && mig_of(d->n)[MODE] && part_of(d)[SLICES];
 }
 
-/* A device in MIG mode tells no utilisation; an instance tells what it is, and its memory. */
+/* A device in MIG mode tells no utilization; an instance tells what it is, and its memory. */
 static int mig_refuses(dev d, int call)
 {
 	if (d->part)

@@ -63,13 +63,13 @@ var (
 )
 
 // exported are the metrics that some component exports.
-func exported(t *testing.T) catalogue {
+func exported(t *testing.T) catalog {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "exporter", "METRICS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := catalogue{"up": ambient}
+	known := catalog{"up": ambient}
 	for name, names := range readMetricsMD(string(content)) {
 		known.add(name, names...)
 	}
@@ -153,7 +153,7 @@ func readRules(t *testing.T, name string) ruleFile {
 
 // withRules adds what recording rules make of known, in their order: a rule that
 // reads a later one is a fault, too.
-func withRules(known catalogue, rules ruleFile) []string {
+func withRules(known catalog, rules ruleFile) []string {
 	var problems []string
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
