@@ -54,8 +54,8 @@ metadata: {name: bench}
 spec:
   placementRef: {namespace: plimsoll-system, name: gpu}
   sourceRef: {name: thanos}
-  policies: [{name: fleet, score: total, use: Prefer}]
-  fit: {query: 'sum by (cluster) (cluster_model:plimsoll_devices:sum{model="$model"}) * 1000'}
+  policies: [{policy: fleet, score: total, use: Prefer}]
+  queries: {fit: 'sum by (cluster) (cluster_model:plimsoll_devices:sum{model="$model"}) * 1000'}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck

@@ -63,7 +63,7 @@ func run(m *testing.M) int {
 func pace(ctx context.Context) error {
 	for object, patch := range map[string]string{
 		"scoringpolicy/fleet": `{"spec":{"periodSeconds":2,"validForPeriods":15,"freshness":{"maxAgeSeconds":10}}}`,
-		"placementgate/gpu":   `{"spec":{"periodSeconds":2,"maxSampleAgeSeconds":20,"unknownAfterSeconds":40,"widen":{"afterSeconds":20}}}`,
+		"placementgate/gpu":   `{"spec":{"periodSeconds":2,"freshness":{"maxSampleAgeSeconds":20,"unknownAfterSeconds":40},"widen":{"afterSeconds":20}}}`,
 	} {
 		if _, err := lab.Hub.Kubectl(ctx, "", "patch", object, "--type=merge", "-p", patch); err != nil {
 			return err

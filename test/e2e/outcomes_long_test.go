@@ -20,7 +20,7 @@ import (
 
 func TestSmallJobBehindAnUnplaceableBigOneRuns(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
-	gateSpec(ctx, t, `{"onUnplaceable":{"mode":"Yield","yieldAfterSeconds":5}}`, `{"onUnplaceable":{"mode":"Wait"}}`)
+	gateSpec(ctx, t, `{"whenUnplaceable":{"mode":"Yield","yieldAfterSeconds":5}}`, `{"whenUnplaceable":{"mode":"Wait"}}`)
 	queue{name: "narrow", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.make(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "big", Model: fleet.H100, GPUs: 16, Queue: "narrow"})
 	waits(ctx, t, "big", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
@@ -212,7 +212,7 @@ func TestStockDispatcherFollowsOurOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit(ctx, t, fleet.Job{Name: "orphan", Model: fleet.H100, GPUs: 1})
-	awaitCondition(ctx, t, "placementgate/gpu", "DispatcherMismatch", "True", "orphan", "--multikueue-dispatch=nominate", "multiKueue.dispatcherName")
+	awaitCondition(ctx, t, "placementgate/gpu", "DispatcherMatches", "False", "orphan", "--multikueue-dispatch=nominate", "multiKueue.dispatcherName")
 	if err := lab.SetDispatcher(ctx, "kueue.x-k8s.io/multikueue-dispatcher-incremental", "  incrementalDispatcherConfig: {stepSize: 1}"); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestScoreSourceDownHoldsThenAsksOnStale(t *testing.T) {
 	untilStale(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "late", Model: fleet.H100, GPUs: 1})
 	waits(ctx, t, "late", "samples")
-	gateSpec(ctx, t, `{"onStale":"Open"}`, `{"onStale":"Closed"}`)
+	gateSpec(ctx, t, `{"freshness":{"onStale":"Open"}}`, `{"freshness":{"onStale":"Closed"}}`)
 	runs(ctx, t, "late")
 	stillRuns(ctx, t, "before", before)
 	stillRuns(ctx, t, "held", held)
@@ -187,7 +187,7 @@ func TestAnotherDispatcherIsReportedOnTheGate(t *testing.T) {
 	}
 	submit(ctx, t, fleet.Job{Name: "rival", Model: fleet.H100, GPUs: 1})
 	runs(ctx, t, "rival")
-	awaitCondition(ctx, t, "placementgate/gpu", "DispatcherMismatch", "True", "rival", "multiKueue.dispatcherName", "plimsoll.dev/dispatcher")
+	awaitCondition(ctx, t, "placementgate/gpu", "DispatcherMatches", "False", "rival", "multiKueue.dispatcherName", "plimsoll.dev/dispatcher")
 }
 
 func TestQueueWithoutGateIsDispatched(t *testing.T) {

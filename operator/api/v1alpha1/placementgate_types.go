@@ -5,109 +5,158 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlacementGateSpec says which clusters can take a workload now. It is the
-// parameters of an AdmissionCheck whose controllerName is plimsoll.dev/placement.
+// PlacementGateSpec states which clusters are eligible for a workload and which of
+// them can start it now. An AdmissionCheck whose controllerName is
+// plimsoll.dev/placement names a PlacementGate in its parameters.
 // +kubebuilder:validation:XValidation:rule="!(has(self.podSetUpdates) && has(self.multiKueue))",message="podSetUpdates must not be set together with multiKueue: they are not carried to workers"
-// +kubebuilder:validation:XValidation:rule="self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
 type PlacementGateSpec struct {
+	// Placement of OCM whose decisions are the eligible clusters. Leave its
+	// numberOfClusters unset, or at most 20.
 	PlacementRef NamespacedReference `json:"placementRef"`
-	SourceRef    LocalReference      `json:"sourceRef"`
-	// PeriodSeconds between rounds while a workload waits.
+	// MetricsSource that serves the gate's queries.
+	SourceRef LocalReference `json:"sourceRef"`
+	// Seconds between two query rounds while at least one workload waits. Default 15.
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
-	// Fit answers, per cluster, how many pods of the workload's shape it could start now.
+	// PromQL queries about a workload's shape. Each one that is absent has a default
+	// over the recording rules in rules/recording.yaml.
 	// +optional
-	Fit *GateQuery `json:"fit,omitempty"`
-	// Quota answers, per cluster, the devices that the worker's queue may still
-	// reserve: fit counts no more than that. By default those of the ClusterQueue
-	// that has the name of the hub's, from Kueue's metrics with
-	// metrics.enableClusterQueueResources; a cluster without such metrics is taken to
-	// have enough, and one without such a queue takes nothing. A workload whose queue
-	// may preempt is not bounded: others' reservations may have to yield to it.
+	Queries GateQueries `json:"queries,omitempty"`
+	// How old the metrics may be, and what happens when they are older.
+	// +kubebuilder:default={}
 	// +optional
-	Quota *GateQuery `json:"quota,omitempty"`
-	// Headroom answers, per cluster, the free devices that the shape may use.
-	// +optional
-	Headroom *GateQuery `json:"headroom,omitempty"`
-	// Capacity answers, per cluster, all devices that the shape may use.
-	// +optional
-	Capacity *GateQuery `json:"capacity,omitempty"`
-	// Queued answers, per cluster, devices asked by queued jobs of the same or a
-	// smaller size. There is no default: Kueue does not tell jobs apart by size, and
-	// to count all of them ranks worse than to count none.
-	// +optional
-	Queued *GateQuery `json:"queued,omitempty"`
-	// SampleTime answers, per cluster, the Unix time of the oldest trusted sample.
-	// +optional
-	SampleTime *GateQuery `json:"sampleTime,omitempty"`
-	// MaxSampleAgeSeconds up to which a sample is trusted.
-	// +kubebuilder:default=120
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	// +optional
-	MaxSampleAgeSeconds int32 `json:"maxSampleAgeSeconds,omitempty"`
-	// UnknownAfterSeconds from which on a cluster is unknown, which onStale decides.
-	// +kubebuilder:default=300
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	// +optional
-	UnknownAfterSeconds int32 `json:"unknownAfterSeconds,omitempty"`
+	Freshness GateFreshness `json:"freshness,omitempty"`
+	// Scores that filter or rank the eligible clusters. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Policies []GatePolicy `json:"policies,omitempty"`
-	// TierPoints of the best preferred score make one tier; the best tier with room wins.
+	// Width of a tier in points. Clusters whose preferred score is at most this much
+	// below the best one rank as equals; the best tier with room gets the workload. Default 20.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=200
 	// +optional
 	TierPoints *int32 `json:"tierPoints,omitempty"`
+	// PromQL conditions that a cluster, or the whole fleet, must meet. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []GateCondition `json:"conditions,omitempty"`
-	// ModelFrom are the node-label keys that name a device model.
+	// Keys of the node labels that name a device model, in order of precedence. The gate
+	// looks for them in the pods' node selector, in their required node affinity, and in
+	// the nodeLabels of the assigned ResourceFlavor.
 	// +kubebuilder:default={"nvidia.com/gpu.product","cloud.google.com/gke-accelerator","cloud.google.com/gke-tpu-accelerator"}
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=317
 	ModelFrom []string `json:"modelFrom,omitempty"`
-	// Aliases turn a label's value into the model on the metrics.
+	// Map from a label's value to the model's name in the metrics, for nodes whose label
+	// differs from the exporter's model label. At most 64 entries.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 253 && size(self[k]) <= 253)",message="aliases must be of at most 253 characters each"
 	Aliases map[string]string `json:"aliases,omitempty"`
+	// Behavior for a workload that no cluster can take. By default it waits and keeps its quota.
+	// +kubebuilder:default={}
 	// +optional
-	OnUnplaceable OnUnplaceable `json:"onUnplaceable,omitempty"`
-	// OnStale decides once scores, samples and the answers to conditions are past their hold.
-	// +kubebuilder:default=Closed
-	// +optional
-	OnStale StaleMode `json:"onStale,omitempty"`
+	WhenUnplaceable WhenUnplaceable `json:"whenUnplaceable,omitempty"`
+	// Nomination of more clusters when the first one does not admit the workload in time.
+	// +kubebuilder:default={}
 	// +optional
 	Widen Widen `json:"widen,omitempty"`
-	// MultiKueue lets the gate write a MultiKueueConfig and its clusters.
+	// MultiKueueConfig and MultiKueueClusters that the gate maintains. Absent: the gate
+	// writes neither.
 	// +optional
 	MultiKueue *GateMultiKueue `json:"multiKueue,omitempty"`
-	// PodSetUpdates pins the pods to the chosen cluster where no MultiKueue takes them
-	// there: where clusters are virtual nodes of this one. A workload with a
-	// MultiKueue check is never updated.
+	// Node selector and tolerations that pin the pods to the chosen cluster, for hubs
+	// whose clusters appear as virtual nodes. Workloads with a MultiKueue check never get
+	// them. Mutually exclusive with multiKueue.
 	// +optional
 	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
 }
 
-// GatePodSetUpdates are added to every pod set of a workload that a gate lets through.
+// GateQueries are PromQL templates over the workload's facts: $namespace $queue
+// $cluster_queue $flavor $resource $model $devices_per_pod $pods $devices_total, the
+// flavor's nodeLabels and the pods' node selector. A label becomes a variable by its key,
+// with _ in place of every other character ($flavor_label_nvidia_com_gpu_product,
+// $node_selector_topology_kubernetes_io_zone). A variable may only stand for a whole label
+// value or for a number. An absent fact matches every value.
+type GateQueries struct {
+	// Pods of the workload's shape that each cluster could start now. Default: the sum over
+	// nodes of floor(free devices of the model / devices per pod).
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Fit string `json:"fit,omitempty"`
+	// Devices that the worker's ClusterQueue may still reserve. A cluster never offers more
+	// room than that. Default: the unreserved quota of the ClusterQueue with the hub queue's
+	// name, from Kueue's metrics (metrics.enableClusterQueueResources). A cluster without these
+	// metrics has no bound; a cluster with these metrics but without the queue takes nothing.
+	// The bound does not apply to a workload whose queue may preempt.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Quota string `json:"quota,omitempty"`
+	// Free devices of each cluster that the workload's shape may use. Ranks clusters. Default:
+	// the free devices of the model.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Headroom string `json:"headroom,omitempty"`
+	// All devices of each cluster that the workload's shape may use. Weights the random draw
+	// of two candidates. Default: the devices of the model.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Capacity string `json:"capacity,omitempty"`
+	// Devices requested by queued jobs of the same or a smaller size. Subtracted from
+	// headroom in the ranking. No default: Kueue's metrics do not separate jobs by size, and
+	// subtracting all queued jobs ranks worse than subtracting none.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Queued string `json:"queued,omitempty"`
+	// Unix time in seconds of each cluster's oldest sample that the other queries use.
+	// Default: cluster:plimsoll_sample_timestamp_seconds:min.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	SampleTime string `json:"sampleTime,omitempty"`
+}
+
+// GateFreshness bounds the age of the metrics behind a decision.
+// +kubebuilder:validation:XValidation:rule="self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
+type GateFreshness struct {
+	// Age in seconds up to which a cluster's samples are trusted. A cluster with older
+	// samples takes no workload. Default 120.
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	MaxSampleAgeSeconds int32 `json:"maxSampleAgeSeconds,omitempty"`
+	// Age in seconds after which a cluster's data counts as unknown. onStale then applies.
+	// Default 300.
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	UnknownAfterSeconds int32 `json:"unknownAfterSeconds,omitempty"`
+	// Behavior when the data of every cluster is unknown. Closed: workloads wait. Open: the
+	// gate ignores room, expired scores and conditions without a result, and lets workloads
+	// through. Default Closed.
+	// +kubebuilder:default=Closed
+	// +optional
+	OnStale StaleMode `json:"onStale,omitempty"`
+}
+
+// GatePodSetUpdates are added to every pod set of a workload that the gate admits.
 type GatePodSetUpdates struct {
-	// NodeSelector to add; {cluster} in a value is the chosen cluster's name. A
-	// cluster that contradicts the pods' own node selector is no candidate.
+	// Node selector to add. {cluster} in a value becomes the chosen cluster's name. A cluster
+	// that contradicts the pods' own node selector is not a candidate. 1 to 8 entries.
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=8
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 253)",message="nodeSelector must have keys of at most 317 characters and values of at most 253"
 	NodeSelector map[string]string `json:"nodeSelector"`
-	// Tolerations to add, of the taints that virtual nodes carry.
+	// Tolerations to add, for the taints of virtual nodes. At most 8.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -116,171 +165,193 @@ type GatePodSetUpdates struct {
 
 // NamespacedReference names an object in a namespace.
 type NamespacedReference struct {
+	// Namespace of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
+	// Name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// GateQuery is PromQL over the workload's facts: $namespace $queue $cluster_queue
-// $flavor $resource $model $devices_per_pod $pods $devices_total, the flavor's
-// nodeLabels and the pods' node selector by their keys, with _ for what no name
-// may hold ($flavor_label_nvidia_com_gpu_product,
-// $node_selector_topology_kubernetes_io_zone). A variable may stand only where a
-// whole label value or a number stands; an absent fact matches anything.
-type GateQuery struct {
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	Query string `json:"query"`
-}
-
-// PolicyUse says what a score does for a gate.
+// PolicyUse is the effect of a score on a gate's decisions.
 // +kubebuilder:validation:Enum=Require;Prefer
 type PolicyUse string
 
-// The uses of a policy.
+// Uses of a score.
 const (
+	// UseRequire excludes clusters whose score is below the minimum.
 	UseRequire PolicyUse = "Require"
-	UsePrefer  PolicyUse = "Prefer"
+	// UsePrefer ranks clusters by the score.
+	UsePrefer PolicyUse = "Prefer"
 )
 
-// GatePolicy reads a score of a ScoringPolicy.
+// GatePolicy applies one score of a ScoringPolicy to the gate's decisions.
 // +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum must stand with use: Require alone: a preferred score ranks and rules nothing out"
 type GatePolicy struct {
-	// Name of the AddOnPlacementScore.
+	// Name of the AddOnPlacementScore, which is the ScoringPolicy's name unless that states
+	// publish.name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	// Score within it.
+	Policy string `json:"policy"`
+	// Name of the score within the policy, such as total.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Score string `json:"score"`
+	// Require excludes clusters below the minimum; Prefer ranks clusters by the score.
+	// Default Prefer.
 	// +kubebuilder:default=Prefer
 	// +optional
 	Use PolicyUse `json:"use,omitempty"`
-	// Minimum that a cluster must reach, with Require only; -99 by default, so that a blind cluster is out.
+	// Lowest score in points of a cluster that takes workloads, only with use: Require.
+	// Default -99, which excludes the clusters that a policy sets to -100 for lack of data.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
 	Minimum *int32 `json:"minimum,omitempty"`
 }
 
-// ConditionScope says whom an answer speaks of.
+// ConditionScope is what a condition's result applies to.
 // +kubebuilder:validation:Enum=Cluster;Fleet
 type ConditionScope string
 
-// The scopes of a condition.
+// Scopes of a condition.
 const (
+	// ScopeCluster applies each series to the cluster that its label names.
 	ScopeCluster ConditionScope = "Cluster"
-	ScopeFleet   ConditionScope = "Fleet"
+	// ScopeFleet applies the whole result to all clusters, such as a budget or a freeze.
+	ScopeFleet ConditionScope = "Fleet"
 )
 
-// GateCondition is satisfied when the answer is non-empty and non-zero. While nobody
-// answers, the last answer counts for maxSampleAgeSeconds; then workloads wait, until
-// onStale decides after unknownAfterSeconds.
+// GateCondition is met when its query returns a value other than 0. If the query fails, the
+// last result counts for maxSampleAgeSeconds. After that workloads wait, until onStale
+// applies after unknownAfterSeconds.
 type GateCondition struct {
+	// Name of the condition, which messages and explanations show.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
+	// PromQL query. It may use the variables of spec.queries.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
+	// Cluster: each cluster must meet the condition by itself. Fleet: any series with a value
+	// other than 0 meets it for all clusters. Default Cluster.
 	// +kubebuilder:default=Cluster
 	// +optional
 	Scope ConditionScope `json:"scope,omitempty"`
 }
 
-// UnplaceableMode says what a workload does that no cluster can take.
+// UnplaceableMode is the behavior of a workload that no cluster can take.
 // +kubebuilder:validation:Enum=Wait;Yield
 type UnplaceableMode string
 
-// What a workload without a place may do.
+// Modes of a workload that no cluster can take.
 const (
-	UnplaceableWait  UnplaceableMode = "Wait"
+	// UnplaceableWait keeps the quota until a cluster has room.
+	UnplaceableWait UnplaceableMode = "Wait"
+	// UnplaceableYield returns the quota if another workload needs it.
 	UnplaceableYield UnplaceableMode = "Yield"
 )
 
-// OnUnplaceable says what happens while no cluster can take a workload.
-type OnUnplaceable struct {
+// WhenUnplaceable is the behavior of a gate while no cluster can take a workload.
+type WhenUnplaceable struct {
+	// Wait: the workload keeps its quota. Yield: it returns its quota after
+	// yieldAfterSeconds if another workload of the same queue or cohort is pending, and
+	// queues again. Default Wait.
 	// +kubebuilder:default=Wait
 	// +optional
 	Mode UnplaceableMode `json:"mode,omitempty"`
+	// Seconds for which the workload keeps its quota before the first yield. Later yields
+	// are 5 to 30 minutes apart. Default 300.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
-	// GiveUpAfterSeconds without a place reject the workload for good; only where it is
-	// set. Only time counts in which it holds quota and every cluster was measured and has
-	// no room: never because metrics, a condition, a score or the gate are at fault.
+	// Seconds without room after which the gate rejects the workload, which Kueue then
+	// deactivates. Only the time counts in which the workload holds quota and every cluster
+	// was measured and has no room. Failing queries, conditions, scores or a broken gate
+	// never count. Absent: the gate never rejects a workload.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
 	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`
 }
 
-// StaleMode decides when nothing is known.
+// StaleMode is the behavior of a gate without usable metrics.
 // +kubebuilder:validation:Enum=Open;Closed
 type StaleMode string
 
-// What a gate may do without data.
+// Modes of a gate without usable metrics.
 const (
-	StaleOpen   StaleMode = "Open"
+	// StaleOpen lets workloads through.
+	StaleOpen StaleMode = "Open"
+	// StaleClosed keeps workloads waiting.
 	StaleClosed StaleMode = "Closed"
 )
 
-// Widen nominates more clusters when the first did not admit in time.
+// Widen nominates more clusters when the nominated ones do not admit a workload in time.
 type Widen struct {
+	// Seconds after a nomination until more clusters are nominated. After twice that time
+	// the gate also nominates every cluster it ever nominated for the workload, after four
+	// times all active clusters. Default 30.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	AfterSeconds int32 `json:"afterSeconds,omitempty"`
-	// By this many more clusters; absent = all the rest that fit.
+	// Number of clusters to add. Absent: all clusters with room.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
 	By *int32 `json:"by,omitempty"`
 }
 
-// CredentialsType says where a MultiKueueCluster's kubeconfig comes from.
+// CredentialsType is the origin of a MultiKueueCluster's kubeconfig.
 // +kubebuilder:validation:Enum=Secret;ClusterProfile;Existing
 type CredentialsType string
 
-// Where credentials may come from.
+// Origins of credentials.
 const (
-	CredentialsSecret         CredentialsType = "Secret"
+	// CredentialsSecret names a Secret with a kubeconfig.
+	CredentialsSecret CredentialsType = "Secret"
+	// CredentialsClusterProfile names a ClusterProfile.
 	CredentialsClusterProfile CredentialsType = "ClusterProfile"
-	CredentialsExisting       CredentialsType = "Existing"
+	// CredentialsExisting uses MultiKueueClusters that another component creates.
+	CredentialsExisting CredentialsType = "Existing"
 )
 
-// GateMultiKueue is the configuration that the gate writes.
+// GateMultiKueue is the MultiKueue configuration that a gate maintains.
 type GateMultiKueue struct {
-	// ConfigName of the MultiKueueConfig.
+	// Name of the MultiKueueConfig. The gate creates it. It never changes a configuration
+	// that it did not create.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ConfigName string `json:"configName"`
+	// Credentials of the MultiKueueClusters.
 	// +optional
 	Credentials Credentials `json:"credentials,omitempty"`
 }
 
-// Credentials of the MultiKueueClusters.
+// Credentials state how Kueue connects to the workers.
 // +kubebuilder:validation:XValidation:rule="!has(self.nameTemplate) || size(self.nameTemplate) == 0 || self.nameTemplate.contains('{cluster}')",message="nameTemplate must contain {cluster}: without it every MultiKueueCluster connects to the same worker"
 type Credentials struct {
+	// Secret: a Secret with a kubeconfig. ClusterProfile: a ClusterProfile. Existing: another
+	// component, such as OCM's kueue add-on, creates the MultiKueueClusters. Default Secret.
 	// +kubebuilder:default=Secret
 	// +optional
 	Type CredentialsType `json:"type,omitempty"`
-	// NameTemplate of the Secret or ClusterProfile, both in Kueue's namespace; {cluster} is
-	// the managed cluster's name. By default {cluster}-kubeconfig for a Secret and
-	// {cluster}, as OCM names them, for a ClusterProfile.
+	// Name of the Secret or ClusterProfile in Kueue's namespace. {cluster} becomes the managed
+	// cluster's name. Default {cluster}-kubeconfig for a Secret and {cluster}, as OCM names
+	// them, for a ClusterProfile.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	NameTemplate string `json:"nameTemplate,omitempty"`
 }
 
-// Condition types of a PlacementGate, next to Ready and QueriesValid.
+// Condition types of a PlacementGate, next to Ready and QueriesValid. True is good.
 const (
 	// ConditionPlacementFound: the Placement exists and has decisions.
 	ConditionPlacementFound = "PlacementFound"
@@ -288,30 +359,37 @@ const (
 	ConditionConfigured = "Configured"
 	// ConditionScoresFound: every score that the gate names is published for some cluster.
 	ConditionScoresFound = "ScoresFound"
-	// ConditionAnswered: the source answers what the gate asks about workloads. False
-	// names what it does not, and since when; held answers serve for a while.
-	ConditionAnswered = "QueriesAnswered"
-	// ConditionSingleCandidate warns of a Placement that leaves no choice.
-	ConditionSingleCandidate = "SingleCandidate"
+	// ConditionQueriesSucceeding: the source returns complete results for the gate's queries.
+	// False names the failing queries and since when they fail.
+	ConditionQueriesSucceeding = "QueriesSucceeding"
+	// ConditionMultipleCandidates: the Placement decides more than one cluster. With a single
+	// candidate the gate has no choice.
+	ConditionMultipleCandidates = "MultipleCandidates"
+	// ConditionDispatcherMatches: Kueue's multiKueue.dispatcherName matches the operator's
+	// --multikueue-dispatch. Absent while the operator has no evidence either way.
+	ConditionDispatcherMatches = "DispatcherMatches"
 )
 
-// PlacementGateStatus sums up what the gate does.
+// PlacementGateStatus is the observed state of a gate.
 type PlacementGateStatus struct {
+	// Conditions of the gate. Ready sums up the others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Generation of the spec that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Candidates of the Placement.
+	// Number of clusters that the Placement decided.
 	// +optional
 	Candidates int32 `json:"candidates,omitempty"`
-	// Waiting workloads.
+	// Number of workloads that hold quota and wait for the gate.
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
 }
 
-// PlacementGate lets each workload through only to clusters that can take it now.
+// PlacementGate admits each workload only when some eligible cluster can start it, and
+// nominates the best such cluster for MultiKueue.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -325,8 +403,10 @@ type PlacementGateStatus struct {
 type PlacementGate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              PlacementGateSpec   `json:"spec"`
-	Status            PlacementGateStatus `json:"status,omitempty"`
+	// Desired behavior of the gate.
+	Spec PlacementGateSpec `json:"spec"`
+	// Observed state of the gate.
+	Status PlacementGateStatus `json:"status,omitempty"`
 }
 
 // PlacementGateList is a list of PlacementGates.

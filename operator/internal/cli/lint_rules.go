@@ -91,7 +91,7 @@ func (l *linter) gate(d *document, g *v1alpha1.PlacementGate) {
 		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
 	}
 	for _, q := range gate.Questions(&g.Spec, "cluster") {
-		path := "spec." + q.Name + ".query"
+		path := "spec.queries." + q.Name
 		if q.Condition != nil {
 			i := slices.IndexFunc(g.Spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
 			path = fmt.Sprintf("spec.conditions[%d].query", i)
@@ -110,7 +110,7 @@ func (l *linter) across() {
 	}
 	for _, in := range l.gates {
 		for i, ref := range in.gate.Spec.Policies {
-			p, ok := published[ref.Name]
+			p, ok := published[ref.Policy]
 			if !ok {
 				continue
 			}

@@ -100,9 +100,9 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		Placement:    spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
 		Policies:     spec.Policies,
 		TierPoints:   DefaultTierPoints,
-		MaxSampleAge: Seconds(spec.MaxSampleAgeSeconds, DefaultMaxSampleAge),
-		UnknownAfter: Seconds(spec.UnknownAfterSeconds, DefaultUnknownAfter),
-		OnStale:      spec.OnStale,
+		MaxSampleAge: Seconds(spec.Freshness.MaxSampleAgeSeconds, DefaultMaxSampleAge),
+		UnknownAfter: Seconds(spec.Freshness.UnknownAfterSeconds, DefaultUnknownAfter),
+		OnStale:      spec.Freshness.OnStale,
 	}
 	if spec.TierPoints != nil {
 		r.TierPoints = *spec.TierPoints

@@ -203,7 +203,7 @@ func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Ou
 	if p.Use != v1alpha1.UseRequire {
 		return OutNone, ""
 	}
-	key := ScoreKey(p.Name, p.Score)
+	key := ScoreKey(p.Policy, p.Score)
 	score, ok := liveScore(c.Scores, key, now)
 	minimum := int32(DefaultMinimum)
 	if p.Minimum != nil {
@@ -234,7 +234,7 @@ func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time
 		if p.Use == v1alpha1.UseRequire {
 			continue
 		}
-		score, ok := liveScore(scores, ScoreKey(p.Name, p.Score), now)
+		score, ok := liveScore(scores, ScoreKey(p.Policy, p.Score), now)
 		if !ok {
 			return Number{}
 		}

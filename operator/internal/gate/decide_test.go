@@ -88,9 +88,9 @@ func scored(c Candidate, total int32) Candidate {
 }
 
 func prefer(minimum *int32) []v1alpha1.GatePolicy {
-	p := []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+	p := []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
 	if minimum != nil {
-		p = append(p, v1alpha1.GatePolicy{Name: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
+		p = append(p, v1alpha1.GatePolicy{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
 	}
 	return p
 }

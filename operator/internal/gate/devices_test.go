@@ -55,7 +55,7 @@ func TestWhatIsMeasured(t *testing.T) {
 			if got != tc.shipped || !cmp.Equal(unmeasured, tc.unmeasured) {
 				t.Errorf("the shipped questions count %v, not %q, want %v, not %q", got, unmeasured, tc.shipped, tc.unmeasured)
 			}
-			spec.Fit = &v1alpha1.GateQuery{Query: "room"}
+			spec.Queries.Fit = "room"
 			if got, _ := asked(); got != tc.own {
 				t.Errorf("a query of its own counts %v, want %v", got, tc.own)
 			}

@@ -14,7 +14,7 @@ import (
 func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 	minimum := int32(30)
 	r := rules()
-	r.Policies = append(prefer(&minimum), v1alpha1.GatePolicy{Name: "health", Score: "total", Use: v1alpha1.UseRequire})
+	r.Policies = append(prefer(&minimum), v1alpha1.GatePolicy{Policy: "health", Score: "total", Use: v1alpha1.UseRequire})
 	out := scored(cluster("cluster1", 1, 8, 8, 64), 10)
 	out.Conditions = []Condition{says("power", 0), says("cooling", 2), {Name: "network"}}
 	in := scored(cluster("cluster2", 2, 16, 8, 64), 80)
@@ -47,7 +47,7 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 
 func TestExplainForgivesWhatDecideForgives(t *testing.T) {
 	r := rules()
-	r.OnStale, r.Policies = v1alpha1.StaleOpen, []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
+	r.OnStale, r.Policies = v1alpha1.StaleOpen, []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
 	c := Candidate{Name: "cluster1", Conditions: []Condition{{Name: "power"}}}
 	if _, got := Explain(Facts{UID: "a"}, []Candidate{c}, Fleet{}, View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0); got[0].Why != "can take it, though nobody answers condition power" {
 		t.Errorf("forgiven, and explained as %q", got[0].Why)

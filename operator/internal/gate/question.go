@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -35,20 +36,20 @@ type Question struct {
 // it states none. label is the series label that names the cluster.
 func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 	list := []Question{
-		{Name: AskSampleTime, Expr: either(spec.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
-		{Name: AskFit, PerShape: true, Expr: either(spec.Fit, fmt.Sprintf(
+		{Name: AskSampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
+		{Name: AskFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
 			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
-		{Name: AskHeadroom, PerShape: true, Expr: either(spec.Headroom, fmt.Sprintf(
+		{Name: AskHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, fmt.Sprintf(
 			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
-		{Name: AskCapacity, PerShape: true, Expr: either(spec.Capacity, fmt.Sprintf(
+		{Name: AskCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, fmt.Sprintf(
 			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
 		// What each cluster's best node has free, to say what is missing.
 		{Name: AskLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}
 	list = append(list, quota(spec, label)...)
-	if spec.Queued != nil {
-		list = append(list, Question{Name: AskQueued, PerShape: true, Expr: spec.Queued.Query})
+	if spec.Queries.Queued != "" {
+		list = append(list, Question{Name: AskQueued, PerShape: true, Expr: spec.Queries.Queued})
 	}
 	for i := range spec.Conditions {
 		c := &spec.Conditions[i]
@@ -62,8 +63,8 @@ func Questions(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 // the second tells a cluster without such a queue from one whose Kueue exports no
 // quotas; with a query of the gate's own nobody can tell.
 func quota(spec *v1alpha1.PlacementGateSpec, label string) []Question {
-	if spec.Quota != nil {
-		return []Question{{Name: AskQuota, PerShape: true, Remote: true, Expr: spec.Quota.Query}}
+	if spec.Queries.Quota != "" {
+		return []Question{{Name: AskQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}
 	}
 	const queue = `cluster_queue:kueue_unreserved_quota:max{cluster_queue="$cluster_queue",resource="$resource"`
 	return []Question{
@@ -71,11 +72,4 @@ func quota(spec *v1alpha1.PlacementGateSpec, label string) []Question {
 			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
 		{Name: AskKueue, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
 	}
-}
-
-func either(q *v1alpha1.GateQuery, unset string) string {
-	if q != nil && q.Query != "" {
-		return q.Query
-	}
-	return unset
 }

@@ -122,7 +122,7 @@ type ShapeOptions struct {
 // ShapeOptionsOf a gate.
 func ShapeOptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) ShapeOptions {
 	return ShapeOptions{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels,
-		AllDevices: either(spec.Fit, "") != ""}
+		AllDevices: spec.Queries.Fit != ""}
 }
 
 // ShapeOf reads a workload's facts from its pod sets and from the flavors that

@@ -33,7 +33,7 @@ func full(verdicts []Verdict, fleet Fleet) bool {
 // giving quota back if others want it, or giving up. held is since when the workload
 // holds quota without a place. Where the metrics, the gate or a connection are at fault
 // it waits.
-func Unplaceable(d Decision, rule v1alpha1.OnUnplaceable, dispatch Dispatch, held, now time.Time) Decision {
+func Unplaceable(d Decision, rule v1alpha1.WhenUnplaceable, dispatch Dispatch, held, now time.Time) Decision {
 	if d.State != Pending || slices.Contains([]string{ReasonNoMetrics, ReasonStale, ReasonGateNotReady, ReasonCopyLeft}, d.Reason) {
 		return d
 	}

@@ -9,18 +9,18 @@ import (
 
 func TestUnplaceable(t *testing.T) {
 	hour := int32(3600)
-	yield := v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}
-	giveUp := v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &hour}
+	yield := v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}
+	giveUp := v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}
 	since := func(d time.Duration) Dispatch { return Dispatch{UnplacedSince: t0.Add(-d)} }
 	for _, tc := range []struct {
 		name     string
-		rule     v1alpha1.OnUnplaceable
+		rule     v1alpha1.WhenUnplaceable
 		reason   string
 		dispatch Dispatch
 		held     time.Duration
 		want     State
 	}{
-		{"waits by default", v1alpha1.OnUnplaceable{}, ReasonNoRoom, since(time.Hour), time.Hour, Pending},
+		{"waits by default", v1alpha1.WhenUnplaceable{}, ReasonNoRoom, since(time.Hour), time.Hour, Pending},
 		{"yields to others", yield, ReasonNoRoom, Dispatch{}, 5 * time.Minute, Retry},
 		{"not before its time", yield, ReasonNoRoom, Dispatch{}, 4 * time.Minute, Pending},
 		{"not because a source is down", yield, ReasonNoMetrics, Dispatch{}, time.Hour, Pending},
@@ -92,7 +92,7 @@ func TestGivesUpOnlyForRoom(t *testing.T) {
 			tc.want = Pending
 		}
 		d := Decide(job("a", 8, 1), tc.candidates, tc.fleet, View{}, tc.rules, 1, t0)
-		d = Unplaceable(d, v1alpha1.OnUnplaceable{GiveUpAfterSeconds: &hour}, Dispatch{UnplacedSince: t0.Add(-2 * time.Hour)}, t0.Add(-2*time.Hour), t0)
+		d = Unplaceable(d, v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}, Dispatch{UnplacedSince: t0.Add(-2 * time.Hour)}, t0.Add(-2*time.Hour), t0)
 		if d.State != tc.want || d.Reason != tc.reason {
 			t.Errorf("%s: got %s %s (%s), want %s %s", tc.name, d.State, d.Reason, d.Message, tc.want, tc.reason)
 		}
@@ -119,7 +119,7 @@ func TestYieldsNotForWhatNobodyAnswers(t *testing.T) {
 		{"cluster condition not answered", without, Fleet{}, Pending},
 	} {
 		d := Decide(job("a", 8, 1), []Candidate{tc.candidate}, tc.fleet, View{}, rules(), 1, t0)
-		d = Unplaceable(d, v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield}, Dispatch{}, t0.Add(-time.Hour), t0)
+		d = Unplaceable(d, v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}, Dispatch{}, t0.Add(-time.Hour), t0)
 		if d.State != tc.want {
 			t.Errorf("%s: got %s %s, want %s", tc.name, d.State, d.Message, tc.want)
 		}

@@ -15,27 +15,25 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// conditionRival warns that Kueue and the operator disagree on who nominates clusters
-// for our workloads: both do, or neither.
-const conditionRival = "DispatcherMismatch"
-
-func dispatcher(in *input) outcome {
+// dispatcherMatches reports whether Kueue and the operator agree on which component
+// nominates clusters. Without a match both do, or neither.
+func dispatcherMatches(in *input) outcome {
 	switch {
-	case in.rival == "" && in.nominate:
-		return outcome{metav1.ConditionFalse, "OnlyUs", "nobody else nominates clusters"}
-	case in.rival == "":
-		return outcome{metav1.ConditionFalse, "DispatchOff", "the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"}
+	case in.conflict == "" && in.nominate:
+		return outcome{metav1.ConditionTrue, "OnlyDispatcher", "no other component nominates clusters"}
+	case in.conflict == "":
+		return outcome{metav1.ConditionTrue, "DispatchOff", "the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"}
 	case in.nominate:
-		return outcome{metav1.ConditionTrue, "AnotherDispatcher", in.rival + ": set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
+		return outcome{metav1.ConditionFalse, "AnotherDispatcher", in.conflict + "; set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
 	}
-	return outcome{metav1.ConditionTrue, "NoDispatcher", in.rival + ": run the operator with --multikueue-dispatch=nominate, or let multiKueue.dispatcherName name a dispatcher of Kueue's own"}
+	return outcome{metav1.ConditionFalse, "NoDispatcher", in.conflict + "; run the operator with --multikueue-dispatch=nominate, or set multiKueue.dispatcherName to one of Kueue's own dispatchers"}
 }
 
 // scoresFound names the scores that no cluster has.
 func scoresFound(in *input) outcome {
 	var absent []string
 	for _, p := range in.gate.Spec.Policies {
-		key := gate.ScoreKey(p.Name, p.Score)
+		key := gate.ScoreKey(p.Policy, p.Score)
 		if !slices.ContainsFunc(in.clusters, func(c gate.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
 			absent = append(absent, key)
 		}
@@ -64,13 +62,16 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 			placement = ready
 		}
 	}
-	single := outcome{metav1.ConditionFalse, "Choice", "the Placement leaves a choice"}
-	if len(in.clusters) == 1 {
-		single = outcome{metav1.ConditionTrue, "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"}
+	candidates := outcome{metav1.ConditionTrue, "SeveralClusters", "the Placement decides several clusters"}
+	switch len(in.clusters) {
+	case 0:
+		candidates = placement
+	case 1:
+		candidates = outcome{metav1.ConditionFalse, "OneCluster", "the Placement decides a single cluster, so the gate has no choice; leave numberOfClusters unset"}
 	}
-	answered := outcome{metav1.ConditionTrue, "Answered", "whatever was asked of late was answered"}
-	if in.unanswered != "" {
-		answered = outcome{metav1.ConditionFalse, "Unanswered", in.unanswered}
+	succeeding := outcome{metav1.ConditionTrue, "Succeeding", "every recent query returned a complete result"}
+	if in.failingQueries != "" {
+		succeeding = outcome{metav1.ConditionFalse, "QueriesFailing", in.failingQueries}
 	}
 	var list []metav1.Condition
 	for _, c := range []struct {
@@ -79,12 +80,12 @@ func conditions(in *input, configured outcome) []metav1.Condition {
 	}{
 		{v1alpha1.ConditionReady, ready},
 		{v1alpha1.ConditionQueriesValid, queries},
-		{v1alpha1.ConditionAnswered, answered},
+		{v1alpha1.ConditionQueriesSucceeding, succeeding},
 		{v1alpha1.ConditionPlacementFound, placement},
 		{v1alpha1.ConditionConfigured, configured},
 		{v1alpha1.ConditionScoresFound, scoresFound(in)},
-		{v1alpha1.ConditionSingleCandidate, single},
-		{conditionRival, dispatcher(in)},
+		{v1alpha1.ConditionMultipleCandidates, candidates},
+		{v1alpha1.ConditionDispatcherMatches, dispatcherMatches(in)},
 	} {
 		list = append(list, metav1.Condition{
 			Type: c.name, Status: c.status, Reason: c.reason, Message: gate.Truncate(c.message), ObservedGeneration: in.gate.Generation,

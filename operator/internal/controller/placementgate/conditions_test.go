@@ -51,19 +51,19 @@ func TestConditions(t *testing.T) {
 			in.config = &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{v1alpha1.ManagedByLabel: "other"}}}
 		}, written, v1alpha1.ConditionReady, "False", "NotOurs",
 			"MultiKueueConfig shared belongs to PlacementGate other and is left alone: name another in spec.multiKueue.configName"},
-		{"answers", func(*input) {}, written, v1alpha1.ConditionAnswered, "True", "Answered", "whatever was asked of late was answered"},
-		{"no answers", func(in *input) { in.unanswered = "not answered: fit: timeout" }, written, v1alpha1.ConditionAnswered, "False", "Unanswered", "not answered: fit: timeout"},
-		{"no choice", func(in *input) { in.clusters = in.clusters[:1] }, written, v1alpha1.ConditionSingleCandidate, "True", "OneCluster", "the Placement leaves one cluster to choose from: leave numberOfClusters unset"},
+		{"queries succeed", func(*input) {}, written, v1alpha1.ConditionQueriesSucceeding, "True", "Succeeding", "every recent query returned a complete result"},
+		{"queries fail", func(in *input) { in.failingQueries = "failing: fit: timeout" }, written, v1alpha1.ConditionQueriesSucceeding, "False", "QueriesFailing", "failing: fit: timeout"},
+		{"no choice", func(in *input) { in.clusters = in.clusters[:1] }, written, v1alpha1.ConditionMultipleCandidates, "False", "OneCluster", "the Placement decides a single cluster, so the gate has no choice; leave numberOfClusters unset"},
 		{"an absent score", func(in *input) {
-			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
+			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
 		}, written, v1alpha1.ConditionScoresFound, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
-		{"the only dispatcher", func(*input) {}, written, conditionRival, "False", "OnlyUs", "nobody else nominates clusters"},
-		{"Kueue's own dispatcher", func(in *input) { in.nominate = false }, written, conditionRival, "False", "DispatchOff",
+		{"the only dispatcher", func(*input) {}, written, v1alpha1.ConditionDispatcherMatches, "True", "OnlyDispatcher", "no other component nominates clusters"},
+		{"Kueue's own dispatcher", func(in *input) { in.nominate = false }, written, v1alpha1.ConditionDispatcherMatches, "True", "DispatchOff",
 			"the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"},
-		{"no dispatcher", func(in *input) { in.nominate, in.rival = false, "team-a/job was not nominated" }, written, conditionRival, "True", "NoDispatcher",
-			"team-a/job was not nominated: run the operator with --multikueue-dispatch=nominate, or let multiKueue.dispatcherName name a dispatcher of Kueue's own"},
-		{"another dispatcher", func(in *input) { in.rival = "team-a/job was nominated to cluster3, which was not our doing" }, written, conditionRival, "True", "AnotherDispatcher",
-			"team-a/job was nominated to cluster3, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"},
+		{"no dispatcher", func(in *input) { in.nominate, in.conflict = false, "team-a/job was not nominated" }, written, v1alpha1.ConditionDispatcherMatches, "False", "NoDispatcher",
+			"team-a/job was not nominated; run the operator with --multikueue-dispatch=nominate, or set multiKueue.dispatcherName to one of Kueue's own dispatchers"},
+		{"another dispatcher", func(in *input) { in.conflict = "team-a/job was nominated to cluster3 by another dispatcher" }, written, v1alpha1.ConditionDispatcherMatches, "False", "AnotherDispatcher",
+			"team-a/job was nominated to cluster3 by another dispatcher; set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := fine("cluster1", "cluster2")
@@ -125,7 +125,7 @@ func TestUses(t *testing.T) {
 func TestRanked(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	in := fine("expired", "blind", "missing", "good")
-	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Name: "fleet", Score: "health", Use: v1alpha1.UseRequire}}
+	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "health", Use: v1alpha1.UseRequire}}
 	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90, ValidUntil: now.Add(-time.Second)}}
 	in.clusters[1].Scores = map[string]gate.Score{"fleet/total": {Value: -100}}
 	in.clusters[3].Scores = map[string]gate.Score{"fleet/total": {Value: 60, ValidUntil: now.Add(time.Second)}}

@@ -90,9 +90,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for gate %s: %w", g.Name, err)
 	}
-	in.rival = r.opts.Board.Rival(g.Name, r.opts.Now())
+	in.conflict = r.opts.Board.Rival(g.Name, r.opts.Now())
 	in.waiting = r.opts.Board.Waiting(g.Name)
-	in.unanswered = r.opts.Board.Unanswered(g.Name)
+	in.failingQueries = r.opts.Board.Unanswered(g.Name)
 	if err := r.report(ctx, in, configured); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -157,7 +157,7 @@ func ofDecision(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
 
 func ofScore(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
 	for _, p := range spec.Policies {
-		if p.Name == obj.GetName() {
+		if p.Policy == obj.GetName() {
 			return true
 		}
 	}

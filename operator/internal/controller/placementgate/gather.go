@@ -27,13 +27,13 @@ type input struct {
 	inUse      map[string]bool
 
 	invalid string
-	// nominate: the operator is Kueue's dispatcher; rival is evidence that Kueue sees
-	// that otherwise.
+	// nominate: the operator is Kueue's dispatcher.
 	nominate bool
-	rival    string
+	// conflict is evidence that Kueue uses another dispatcher; empty = none.
+	conflict string
 	waiting  int32
-	// unanswered says what the source does not answer; empty = nothing.
-	unanswered string
+	// failingQueries names the failing queries and since when they fail; empty = none.
+	failingQueries string
 }
 
 func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*input, error) {
@@ -91,14 +91,14 @@ func (r *Reconciler) scores(ctx context.Context, cluster string, policies []v1al
 	scores := map[string]gate.Score{}
 	for _, p := range policies {
 		s := &clusterv1alpha1.AddOnPlacementScore{}
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: p.Name}, s)
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: p.Policy}, s)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		key := gate.ScoreKey(p.Name, p.Score)
+		key := gate.ScoreKey(p.Policy, p.Score)
 		if score, ok := gate.ScoresOf(s)[key]; ok {
 			scores[key] = score
 		}

@@ -49,7 +49,7 @@ func newAsker(sources *query.Sources, ledger *gate.Ledger, c client.Client, now 
 // answers to the gate's questions about the workload, by cluster, and what is
 // known of the fleet.
 func (a *asker) answers(ctx context.Context, g gate.Gate, f gate.Facts) (map[string]answer, gate.Fleet) {
-	s, now, trust := a.shape(g, f), a.now(), gate.Seconds(g.Spec.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge)
+	s, now, trust := a.shape(g, f), a.now(), gate.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge)
 	// Where the period is long, what is held must not grow stale by serving.
 	period := min(gate.Seconds(g.Spec.PeriodSeconds, gate.DefaultPeriod), trust/2)
 	p := a.plan(s, g, f)

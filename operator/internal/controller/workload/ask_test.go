@@ -309,7 +309,7 @@ func TestQuotaOfAWorkersQueue(t *testing.T) {
 	if got, fleet := again.answers(t.Context(), again.gate, again.facts); !got["cluster1"].shapes[0].QuotaUnanswered || got["cluster1"].shapes[0].NoQuota || fleet.Problem == "" {
 		t.Errorf("quota that nobody ever told is neither enough nor none: %+v, problem %q", got["cluster1"], fleet.Problem)
 	}
-	own := newBench(v1alpha1.PlacementGateSpec{Quota: &v1alpha1.GateQuery{Query: `my_quota`}})
+	own := newBench(v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Quota: `my_quota`}})
 	own.source.answers[kueue] = series("cluster1", 3.0, "cluster2", 3.0)
 	own.source.answers["my_quota"] = series("cluster1", 1.0)
 	if got := quota(own); got["cluster1"].Quota != gate.Known(1) || got["cluster2"].NoQuota {
@@ -365,7 +365,7 @@ func TestHostileFactsCannotChangeAQuestion(t *testing.T) {
 			`sum by (cluster) (quota{tier="a\"} or vector(1) #",zone="a\"} or vector(1) #"})`},
 		{`sum by (cluster) (quota{zone="$node_selector_absent"})`, `sum by (cluster) (quota{zone=~".+"})`},
 	} {
-		b := newBench(v1alpha1.PlacementGateSpec{Fit: &v1alpha1.GateQuery{Query: tc.query}})
+		b := newBench(v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.query}})
 		b.facts.Namespace = hostile
 		b.facts.PodSets[0].NodeSelector = map[string]string{"zone": hostile}
 		b.facts.PodSets[0].FlavorLabels = map[string]string{"tier": hostile}

@@ -88,7 +88,7 @@ func TestStopBetweenAnnotationAndNomination(t *testing.T) {
 	wl := h.gated("job", 1)
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"halfway-2"}), "as was written")
 	g.Expect(promised(t, wl, "halfway-2")()).To(HaveLen(1), "and debited")
-	g.Consistently(condition(t, "halfway", "DispatcherMismatch")).WithTimeout(2 * time.Second).Should(HavePrefix("False"))
+	g.Consistently(condition(t, "halfway", v1alpha1.ConditionDispatcherMatches)).WithTimeout(2 * time.Second).Should(HavePrefix("True"))
 }
 
 // Another dispatcher nominated before it was told to leave that to us. What it chose

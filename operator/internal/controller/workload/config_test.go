@@ -85,7 +85,7 @@ func TestAClusterStaysAsLongAsItIsInUse(t *testing.T) {
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "stays", Name: "gpu-1"}, d)).To(Succeed())
 	d.Status.Decisions = d.Status.Decisions[:1]
 	g.Expect(api.Status().Update(t.Context(), d)).To(Succeed())
-	g.Eventually(condition(t, "stays", v1alpha1.ConditionSingleCandidate)).WithTimeout(patience).Should(HavePrefix("True"))
+	g.Eventually(condition(t, "stays", v1alpha1.ConditionMultipleCandidates)).WithTimeout(patience).Should(HavePrefix("False"))
 	g.Consistently(members).WithTimeout(5*time.Second).Should(ContainElement("stays-2"), "it leaves after two rounds of a second unless it is in use")
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) {
 		apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: "True", Reason: "Succeeded"})
@@ -97,9 +97,9 @@ func TestGatesThatContradictThemselvesAreRefused(t *testing.T) {
 	g := NewWithT(t)
 	minimum := int32(50)
 	for want, change := range map[string]func(*v1alpha1.PlacementGateSpec){
-		"unknownAfterSeconds must be at least maxSampleAgeSeconds": func(s *v1alpha1.PlacementGateSpec) { s.MaxSampleAgeSeconds, s.UnknownAfterSeconds = 120, 119 },
+		"unknownAfterSeconds must be at least maxSampleAgeSeconds": func(s *v1alpha1.PlacementGateSpec) { s.Freshness.MaxSampleAgeSeconds, s.Freshness.UnknownAfterSeconds = 120, 119 },
 		"minimum must stand with use: Require alone": func(s *v1alpha1.PlacementGateSpec) {
-			s.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Minimum: &minimum}}
+			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Minimum: &minimum}}
 		},
 	} {
 		pg := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: v1alpha1.PlacementGateSpec{
@@ -109,7 +109,7 @@ func TestGatesThatContradictThemselvesAreRefused(t *testing.T) {
 	}
 	pg := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "accepted"}, Spec: v1alpha1.PlacementGateSpec{
 		PlacementRef: v1alpha1.NamespacedReference{Namespace: "a", Name: "b"}, SourceRef: v1alpha1.LocalReference{Name: "c"},
-		MaxSampleAgeSeconds: 60, UnknownAfterSeconds: 60, Policies: []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}}}
+		Freshness: v1alpha1.GateFreshness{MaxSampleAgeSeconds: 60, UnknownAfterSeconds: 60}, Policies: []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}}}
 	g.Expect(api.Create(t.Context(), pg)).To(Succeed())
 	g.Expect(api.Delete(t.Context(), pg)).To(Succeed())
 }

@@ -47,7 +47,7 @@ func why(t *testing.T, wl *kueue.Workload, cluster string) func() string {
 func TestExplainTellsTheAgeOfScores(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "scores", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
 	})
 	h.connect(g, "scores-1", "scores-2")
 	fleet.set(map[string]*measured{"scores-1": {0, 4, 4, 64}, "scores-2": {0, 4, 4, 64}})

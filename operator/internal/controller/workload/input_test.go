@@ -63,7 +63,7 @@ func (h *hub) parameters(check, config string) {
 func TestAbsentScore(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "noscore", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "totla", Use: v1alpha1.UseRequire}}
+		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "totla", Use: v1alpha1.UseRequire}}
 	})
 	h.connect(g, "noscore-1", "noscore-2")
 	fleet.set(map[string]*measured{"noscore-1": {1, 8, 8, 64}, "noscore-2": {1, 8, 8, 64}})
@@ -185,12 +185,12 @@ func TestAnotherDispatcherIsReported(t *testing.T) {
 	h := newHub(t, "rival", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 1 })
 	h.connect(g, "rival-1", "rival-2")
 	fleet.set(map[string]*measured{"rival-1": {1, 8, 8, 64}, "rival-2": {0, 0, 0, 64}})
-	g.Eventually(condition(t, "rival", "DispatcherMismatch")).WithTimeout(patience).Should(HavePrefix("False OnlyUs"))
+	g.Eventually(condition(t, "rival", v1alpha1.ConditionDispatcherMatches)).WithTimeout(patience).Should(HavePrefix("True OnlyDispatcher"))
 	wl := h.gated("job", 1)
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"rival-1"}))
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames = []string{"rival-1", "rival-2"} })
-	g.Eventually(condition(t, "rival", "DispatcherMismatch")).WithTimeout(2 * patience).Should(Equal(
-		"True AnotherDispatcher: rival/job was nominated to rival-2, which was not our doing: set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"))
+	g.Eventually(condition(t, "rival", v1alpha1.ConditionDispatcherMatches)).WithTimeout(2 * patience).Should(Equal(
+		"False AnotherDispatcher: rival/job was nominated to rival-2 by another dispatcher; set multiKueue.dispatcherName to plimsoll.dev/dispatcher in Kueue's configuration"))
 	version := get(t, wl).ResourceVersion
 	g.Consistently(func() string { return get(t, wl).ResourceVersion }).WithTimeout(2*time.Second).Should(Equal(version), "two that nominate must not fight")
 	g.Expect(nominated(t, wl)()).To(Equal([]string{"rival-1", "rival-2"}))

@@ -51,7 +51,7 @@ plimsoll_gate_nominations_total{cluster="cluster2",reason="Widened"} 1
 # TYPE plimsoll_gate_oldest_waiting_seconds gauge
 plimsoll_gate_oldest_waiting_seconds{gate="gpu"} 90
 plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
-# HELP plimsoll_gate_queries_unanswered 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesAnswered says which and why.
+# HELP plimsoll_gate_queries_unanswered 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why.
 # TYPE plimsoll_gate_queries_unanswered gauge
 plimsoll_gate_queries_unanswered{gate="gpu"} 1
 plimsoll_gate_queries_unanswered{gate="idle"} 0

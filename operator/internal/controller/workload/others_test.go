@@ -96,7 +96,7 @@ func TestWaitingWorkloadsShareOneLookAtTheOthers(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	c := &counted{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, locals: []kueue.LocalQueue{localQueue("gpu", "gpu")}}
 	r := &Reconciler{client: c, now: func() time.Time { return now }}
-	g := gate.Gate{Spec: v1alpha1.PlacementGateSpec{OnUnplaceable: v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
+	g := gate.Gate{Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Full: true}
 	round := func(held time.Duration) (retries int) {
 		c.lists = 0

@@ -94,9 +94,9 @@ func (a *asker) known(s shape) *plan {
 func newPlan(g gate.Gate, f gate.Facts, label string) *plan {
 	p := &plan{source: g.Spec.SourceRef.Name, label: label}
 	// What is trusted is not forgotten, nor is by Open for how long nobody answers.
-	p.keep = max(forgetAfter, gate.Seconds(g.Spec.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge))
-	if g.Spec.OnStale == v1alpha1.StaleOpen {
-		p.keep = max(p.keep, gate.Seconds(g.Spec.UnknownAfterSeconds, gate.DefaultUnknownAfter))
+	p.keep = max(forgetAfter, gate.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, gate.DefaultMaxSampleAge))
+	if g.Spec.Freshness.OnStale == v1alpha1.StaleOpen {
+		p.keep = max(p.keep, gate.Seconds(g.Spec.Freshness.UnknownAfterSeconds, gate.DefaultUnknownAfter))
 	}
 	for _, q := range gate.Questions(&g.Spec, label) {
 		switch {

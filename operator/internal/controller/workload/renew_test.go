@@ -65,7 +65,7 @@ func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
 // With a long period nobody may have asked for so long that what is held would be
 // past its trust, and onStale would open a gate whose source answers.
 func TestNothingServesUntilItIsStale(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600, MaxSampleAgeSeconds: 120, OnStale: v1alpha1.StaleOpen})
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600, Freshness: v1alpha1.GateFreshness{MaxSampleAgeSeconds: 120, OnStale: v1alpha1.StaleOpen}})
 	b.source.answers["floor("] = series("cluster1", 3.0)
 	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
 	b.fit(t, "cluster1")
@@ -213,8 +213,8 @@ func TestIdleHubForgets(t *testing.T) {
 // open one when it was answered last, for on that depends what it forgives.
 func TestWhatCountsIsRemembered(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.PlacementGateSpec{
-		"trusted for long":       {MaxSampleAgeSeconds: 300, UnknownAfterSeconds: 300},
-		"forgiven after as long": {OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300},
+		"trusted for long":       {Freshness: v1alpha1.GateFreshness{MaxSampleAgeSeconds: 300, UnknownAfterSeconds: 300}},
+		"forgiven after as long": {Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300}},
 	} {
 		spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}
 		b := newBench(spec)

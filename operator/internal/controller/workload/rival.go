@@ -25,6 +25,6 @@ func (r *Reconciler) watchRival(s *subject) {
 		clusters, at = []string{*s.wl.Status.ClusterName}, admittedAt(s.wl, s.mk, at)
 	}
 	if theirs := dispatch.Foreign(clusters); len(theirs) > 0 {
-		r.board.SetRival(s.gateName, fmt.Sprintf("%s was nominated to %s, which was not our doing", s.key(), strings.Join(theirs, ", ")), at)
+		r.board.SetRival(s.gateName, fmt.Sprintf("%s was nominated to %s by another dispatcher", s.key(), strings.Join(theirs, ", ")), at)
 	}
 }

@@ -63,7 +63,7 @@ func TestYieldsOnlyToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			h := newHub(t, name, func(pg *v1alpha1.PlacementGate) {
-				pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
+				pg.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
 			})
 			h.connect(g, name+"-1", name+"-2")
 			fleet.set(map[string]*measured{name + "-1": {0, 4, 4, 64}, name + "-2": {0, 6, 6, 64}})
@@ -92,7 +92,7 @@ func TestYieldsOnlyToOthers(t *testing.T) {
 func TestGivesUpOnlyWhereAsked(t *testing.T) {
 	g := NewWithT(t)
 	after := int32(2)
-	h := newHub(t, "giveup", func(pg *v1alpha1.PlacementGate) { pg.Spec.OnUnplaceable.GiveUpAfterSeconds = &after })
+	h := newHub(t, "giveup", func(pg *v1alpha1.PlacementGate) { pg.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after })
 	h.connect(g, "giveup-1", "giveup-2")
 	fleet.set(map[string]*measured{"giveup-1": {0, 4, 4, 64}, "giveup-2": {0, 6, 6, 64}})
 	wl := h.gated("big", 1)
@@ -105,7 +105,7 @@ func TestQueueingForQuotaIsNoWaitForAPlace(t *testing.T) {
 	g := NewWithT(t)
 	hour := int32(3600)
 	h := newHub(t, "queued", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
+		pg.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
 	})
 	h.connect(g, "queued-1", "queued-2")
 	fleet.set(map[string]*measured{"queued-1": {0, 4, 4, 64}, "queued-2": {0, 6, 6, 64}})
@@ -129,8 +129,8 @@ func TestOnStale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			h := newHub(t, name, func(pg *v1alpha1.PlacementGate) {
-				pg.Spec.OnStale, pg.Spec.PeriodSeconds = tc.mode, 3600
-				pg.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+				pg.Spec.Freshness.OnStale, pg.Spec.PeriodSeconds = tc.mode, 3600
+				pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
 			})
 			h.connect(g, name+"-1", name+"-2")
 			h.publish(name+"-1", 10)
@@ -155,7 +155,7 @@ func TestHeldAnswersOutliveTheSource(t *testing.T) {
 	wl := h.gated("full", 1)
 	g.Eventually(check(t, wl, "held-plimsoll")).WithTimeout(patience).Should(
 		And(HavePrefix("Pending: no cluster has room for 1 pod of 8"), HaveSuffix("connection refused")), "and what was sent meanwhile counts")
-	answered := condition(t, "held", v1alpha1.ConditionAnswered)
+	answered := condition(t, "held", v1alpha1.ConditionQueriesSucceeding)
 	g.Eventually(answered).WithTimeout(2 * patience).Should(And(HavePrefix("False Unanswered: not answered since "), HaveSuffix("sampleTime: connection refused")))
 	fleet.with(func(m *metrics) { m.err = nil })
 	g.Eventually(answered).WithTimeout(2 * patience).Should(HavePrefix("True"))
@@ -174,8 +174,8 @@ func TestFleetConditionThatNobodyAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			h := newHub(t, name, func(pg *v1alpha1.PlacementGate) {
-				pg.Spec.OnStale, pg.Spec.MaxSampleAgeSeconds, pg.Spec.UnknownAfterSeconds = tc.mode, 5, 8
-				pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
+				pg.Spec.Freshness.OnStale, pg.Spec.Freshness.MaxSampleAgeSeconds, pg.Spec.Freshness.UnknownAfterSeconds = tc.mode, 5, 8
+				pg.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
 				pg.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: freeze, Scope: v1alpha1.ScopeFleet}}
 			})
 			h.connect(g, name+"-1", name+"-2")
@@ -211,7 +211,7 @@ func TestPoliciesRequireAndPrefer(t *testing.T) {
 	minimum, narrow := int32(50), int32(20)
 	h := newHub(t, "tiers", func(pg *v1alpha1.PlacementGate) {
 		pg.Spec.PeriodSeconds, pg.Spec.TierPoints = 3600, &narrow
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Name: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Name: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
+		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
 	})
 	h.connect(g, "tiers-1", "tiers-2")
 	h.publish("tiers-1", 30)

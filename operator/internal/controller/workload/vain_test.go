@@ -12,7 +12,7 @@ import (
 
 // newOpen is a bench with onStale Open whose team-a is frozen.
 func newOpen() *bench {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, OnStale: v1alpha1.StaleOpen, Conditions: []v1alpha1.GateCondition{
+	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen}, Conditions: []v1alpha1.GateCondition{
 		{Name: "freeze", Query: `freeze{ns="$namespace"}`, Scope: v1alpha1.ScopeFleet}}})
 	b.source.answers["floor("], b.source.answers["freeze"] = series("cluster1", 3.0, "cluster2", 3.0), series("", 0.0)
 	b.samples()
@@ -112,9 +112,9 @@ func TestWhatRanksTakesNoForgivenessBack(t *testing.T) {
 func TestASharedAnswerIsKeptForAll(t *testing.T) {
 	for _, last := range []string{"asked by the other last", "served to the other first"} {
 		b := newOpen()
-		b.gate.Spec.MaxSampleAgeSeconds, b.gate.Spec.UnknownAfterSeconds = 600, 900
+		b.gate.Spec.Freshness.MaxSampleAgeSeconds, b.gate.Spec.Freshness.UnknownAfterSeconds = 600, 900
 		mine, other := b.gate, b.gate
-		other.Name, other.Spec.OnStale, other.Spec.MaxSampleAgeSeconds, other.Spec.UnknownAfterSeconds = "other", v1alpha1.StaleClosed, 120, 300
+		other.Name, other.Spec.Freshness.OnStale, other.Spec.Freshness.MaxSampleAgeSeconds, other.Spec.Freshness.UnknownAfterSeconds = "other", v1alpha1.StaleClosed, 120, 300
 		if last == "served to the other first" {
 			b.gate = other
 			b.decides(t)
@@ -151,7 +151,7 @@ func TestQuotaThatFailsIsNotRoomThatFails(t *testing.T) {
 		b.source.answers["floor("] = series("cluster1", 0.0, "cluster2", 0.0)
 		b.rounds(t, 30*time.Second)
 		b.waits(t, "and no room is no room", gate.ReasonNoRoom)
-		b.gate.Spec.OnStale, b.gate.Generation = v1alpha1.StaleClosed, 2
+		b.gate.Spec.Freshness.OnStale, b.gate.Generation = v1alpha1.StaleClosed, 2
 		b.source.answers["floor("] = series("cluster1", 3.0, "cluster2", 3.0)
 		b.rounds(t, 5*time.Minute)
 		want := "no cluster can take it; cluster1 has no answer about its queue's quota, cluster2 has no answer about its queue's quota; quota: too heavy"

@@ -166,10 +166,10 @@ func TestConfiguration(t *testing.T) {
 		}).WithTimeout(patience).Should(Succeed())
 	}
 	edit(func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Fit = &v1alpha1.GateQuery{Query: `sum by (cluster) (x{model="$model"}`}
+		pg.Spec.Queries.Fit = `sum by (cluster) (x{model="$model"}`
 	})
 	g.Eventually(active).WithTimeout(patience).Should(HavePrefix("False InvalidQuery: fit: "))
-	edit(func(pg *v1alpha1.PlacementGate) { pg.Spec.Fit, pg.Spec.PlacementRef.Name = nil, "absent" })
+	edit(func(pg *v1alpha1.PlacementGate) { pg.Spec.Queries.Fit, pg.Spec.PlacementRef.Name = "", "absent" })
 	g.Eventually(active).WithTimeout(patience).Should(Equal("False PlacementNotFound: Placement conf/absent does not exist"))
 	edit(func(pg *v1alpha1.PlacementGate) { pg.Spec.PlacementRef.Name = "gpu" })
 	g.Eventually(active).WithTimeout(patience).Should(HavePrefix("True Active"))

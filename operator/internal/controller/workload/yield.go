@@ -16,7 +16,7 @@ import (
 
 // unplaceable applies the gate's onUnplaceable.
 func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, gate.Dispatch, error) {
-	rule, held := g.Spec.OnUnplaceable, r.waitsSince(s)
+	rule, held := g.Spec.WhenUnplaceable, r.waitsSince(s)
 	dispatch, err := r.count(ctx, s, dispatch, d.Full && rule.GiveUpAfterSeconds != nil)
 	if err != nil {
 		return d, dispatch, err

@@ -32,7 +32,7 @@ func dispatched(t *testing.T, wl *kueue.Workload) func() (gate.Dispatch, error) 
 func TestWhoIsWokenByHandIsNotWokenAgain(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "byhand", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.OnUnplaceable = v1alpha1.OnUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
+		pg.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
 	})
 	h.connect(g, "byhand-1", "byhand-2")
 	fleet.set(map[string]*measured{"byhand-1": {0, 4, 4, 64}, "byhand-2": {0, 6, 6, 64}})
@@ -52,7 +52,7 @@ func TestWhoIsWokenByHandIsNotWokenAgain(t *testing.T) {
 func TestClockOfGivingUp(t *testing.T) {
 	g := NewWithT(t)
 	hour := int32(3600)
-	h := newHub(t, "clock", func(pg *v1alpha1.PlacementGate) { pg.Spec.OnUnplaceable.GiveUpAfterSeconds = &hour })
+	h := newHub(t, "clock", func(pg *v1alpha1.PlacementGate) { pg.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour })
 	h.connect(g, "clock-1", "clock-2")
 	fleet.set(map[string]*measured{"clock-1": {0, 4, 4, 64}, "clock-2": {0, 6, 6, 64}})
 	wl := h.gated("big", 1)
@@ -90,5 +90,5 @@ func TestAnnotationThatCannotBeReadIsBegunAnew(t *testing.T) {
 		}
 	}
 	g.Expect(said).To(Equal(1))
-	g.Consistently(condition(t, "broken", "DispatcherMismatch")).WithTimeout(2*time.Second).ShouldNot(HavePrefix("True"), "nobody else nominated")
+	g.Consistently(condition(t, "broken", v1alpha1.ConditionDispatcherMatches)).WithTimeout(2*time.Second).ShouldNot(HavePrefix("False"), "no other component nominated")
 }
