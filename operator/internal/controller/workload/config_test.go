@@ -97,7 +97,9 @@ func TestGatesThatContradictThemselvesAreRefused(t *testing.T) {
 	g := NewWithT(t)
 	minimum := int32(50)
 	for want, change := range map[string]func(*v1alpha1.PlacementGateSpec){
-		"unknownAfterSeconds must be at least maxSampleAgeSeconds": func(s *v1alpha1.PlacementGateSpec) { s.Freshness.MaxSampleAgeSeconds, s.Freshness.UnknownAfterSeconds = 120, 119 },
+		"unknownAfterSeconds must be at least maxSampleAgeSeconds": func(s *v1alpha1.PlacementGateSpec) {
+			s.Freshness.MaxSampleAgeSeconds, s.Freshness.UnknownAfterSeconds = 120, 119
+		},
 		"minimum must stand with use: Require alone": func(s *v1alpha1.PlacementGateSpec) {
 			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Minimum: &minimum}}
 		},

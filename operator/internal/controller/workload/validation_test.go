@@ -34,11 +34,11 @@ func TestInvalidGatesAreRefused(t *testing.T) {
 		"values of at most 253": func(s *v1alpha1.PlacementGateSpec) {
 			s.MultiKueue, s.PodSetUpdates = nil, &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{"x": long}}
 		},
-		"spec.freshness.maxSampleAgeSeconds":              func(s *v1alpha1.PlacementGateSpec) { s.Freshness.MaxSampleAgeSeconds = 86401 },
-		"spec.freshness.unknownAfterSeconds":              func(s *v1alpha1.PlacementGateSpec) { s.Freshness.UnknownAfterSeconds = 86401 },
+		"spec.freshness.maxSampleAgeSeconds":      func(s *v1alpha1.PlacementGateSpec) { s.Freshness.MaxSampleAgeSeconds = 86401 },
+		"spec.freshness.unknownAfterSeconds":      func(s *v1alpha1.PlacementGateSpec) { s.Freshness.UnknownAfterSeconds = 86401 },
 		"spec.whenUnplaceable.yieldAfterSeconds":  func(s *v1alpha1.PlacementGateSpec) { s.WhenUnplaceable.YieldAfterSeconds = 86401 },
 		"spec.whenUnplaceable.giveUpAfterSeconds": func(s *v1alpha1.PlacementGateSpec) { s.WhenUnplaceable.GiveUpAfterSeconds = &forever },
-		"spec.widen.afterSeconds":               func(s *v1alpha1.PlacementGateSpec) { s.Widen.AfterSeconds = 86401 },
+		"spec.widen.afterSeconds":                 func(s *v1alpha1.PlacementGateSpec) { s.Widen.AfterSeconds = 86401 },
 	} {
 		pg := validGate()
 		change(&pg.Spec)
