@@ -158,9 +158,6 @@ func (b *Board) Unanswered(name string) string {
 	return b.unanswered[name]
 }
 
-// rivalFor is how long evidence of another dispatcher counts.
-const rivalFor = 10 * time.Minute
-
 type rival struct {
 	evidence string
 	seen     time.Time

@@ -82,15 +82,12 @@ func (r Rules) patient(fleet Fleet, now time.Time) Rules {
 	return r
 }
 
-// Defaults of the API, for gates that an apiserver has not filled in.
+// Defaults of the rules.
 const (
-	DefaultTierPoints   = 20
-	DefaultMaxSampleAge = 120 * time.Second
-	DefaultUnknownAfter = 300 * time.Second
-	DefaultWidenAfter   = 30 * time.Second
-	DefaultPeriod       = 15 * time.Second
-	DefaultYieldAfter   = 300 * time.Second
-	// DefaultMinimum of a required score: a cluster known to be blind (-100) is out.
+	// DefaultTierPoints is the default of tierPoints.
+	DefaultTierPoints = 20
+	// DefaultMinimum is the default minimum of a required score. It excludes the clusters
+	// that a policy sets to -100 for lack of data.
 	DefaultMinimum = -99
 )
 
@@ -108,12 +105,4 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		r.TierPoints = *spec.TierPoints
 	}
 	return r
-}
-
-// Seconds as a duration, or the default where the field is not set.
-func Seconds(n int32, unset time.Duration) time.Duration {
-	if n <= 0 {
-		return unset
-	}
-	return time.Duration(n) * time.Second
 }

@@ -78,15 +78,10 @@ func (d Dispatch) Widen(clusters []string, reason string, now time.Time) Dispatc
 	return d
 }
 
-// YieldSleep is how long a workload that yields stays out of its queue. Kueue looks
-// at those that found no quota one second after some came free, or ten if it is
-// told to (SchedulerLongRequeueInterval).
-const YieldSleep = 15 * time.Second
-
 // Yielded records that the quota held since then was given back.
 func (d Dispatch) Yielded(held, now time.Time) Dispatch {
 	d = d.Counting(false, held, now)
-	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), ReasonYield
+	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), "Yield"
 	d.SleepsUntil = d.LastYield.Add(YieldSleep)
 	d.Yields++
 	return d
@@ -207,4 +202,38 @@ func union(a, b []string) []string {
 		}
 	}
 	return all
+}
+
+// YieldPause is how long quota is held between two yields.
+func YieldPause(yields int) time.Duration {
+	pause := firstPause
+	for i := 1; i < yields && pause < lastPause; i++ {
+		pause *= 2
+	}
+	return min(pause, lastPause)
+}
+
+// Unplaced is how long no cluster had room while the workload held quota. held is
+// since when it holds it now.
+func (d Dispatch) Unplaced(held, now time.Time) time.Duration {
+	before := time.Duration(d.UnplacedSeconds) * time.Second
+	if d.UnplacedSince.IsZero() {
+		return before
+	}
+	since := d.UnplacedSince
+	if held.After(since) {
+		since = held
+	}
+	return before + max(now.Sub(since), 0)
+}
+
+// Counting starts the clock of Unplaced, or stops it.
+func (d Dispatch) Counting(on bool, held, now time.Time) Dispatch {
+	switch {
+	case on && d.UnplacedSince.IsZero():
+		d.UnplacedSince = now.UTC().Truncate(time.Millisecond)
+	case !on && !d.UnplacedSince.IsZero():
+		d.UnplacedSeconds, d.UnplacedSince = int64(d.Unplaced(held, now).Seconds()), time.Time{}
+	}
+	return d
 }

@@ -13,10 +13,6 @@ const (
 	componentAnnotation = "kueue.x-k8s.io/component-workload-index"
 )
 
-// EvictionGrace is how long an eviction may take to complete before a workload
-// without a cluster counts as deadlocked.
-const EvictionGrace = 5 * time.Second
-
 // FindCheck returns the workload's entry of that check; nil when it has none.
 func FindCheck(wl *kueue.Workload, name string) *kueue.AdmissionCheckState {
 	for i := range wl.Status.AdmissionChecks {

@@ -7,10 +7,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// DispatchGrace is how long Kueue's own dispatcher may take to nominate clusters, which
-// it does within seconds, before it seems to leave that to us.
-const DispatchGrace = 30 * time.Second
-
 // Unnominated is since when nobody nominates clusters for a workload whose turn has
 // come: it holds quota, and every check but MultiKueue's is Ready. Zero = not so.
 func Unnominated(wl *kueue.Workload, multiKueue string) time.Time {

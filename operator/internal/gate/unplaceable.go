@@ -7,20 +7,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-const (
-	firstPause = 5 * time.Minute
-	lastPause  = 30 * time.Minute
-)
-
-// YieldPause is how long quota is held between two yields.
-func YieldPause(yields int) time.Duration {
-	pause := firstPause
-	for i := 1; i < yields && pause < lastPause; i++ {
-		pause *= 2
-	}
-	return min(pause, lastPause)
-}
-
 // full says that every candidate was measured, without doubt, and has no room. One
 // that anything else rules out might have.
 func full(verdicts []Verdict, fleet Fleet) bool {
@@ -47,31 +33,6 @@ func Unplaceable(d Decision, rule v1alpha1.WhenUnplaceable, dispatch Dispatch, h
 	if due && rule.Mode == v1alpha1.UnplaceableYield {
 		d.State, d.Reason = Retry, ReasonYield
 		d.Message = Truncate("gives its quota to others: " + d.Message)
-	}
-	return d
-}
-
-// Unplaced is how long no cluster had room while the workload held quota. held is
-// since when it holds it now.
-func (d Dispatch) Unplaced(held, now time.Time) time.Duration {
-	before := time.Duration(d.UnplacedSeconds) * time.Second
-	if d.UnplacedSince.IsZero() {
-		return before
-	}
-	since := d.UnplacedSince
-	if held.After(since) {
-		since = held
-	}
-	return before + max(now.Sub(since), 0)
-}
-
-// Counting starts the clock of Unplaced, or stops it.
-func (d Dispatch) Counting(on bool, held, now time.Time) Dispatch {
-	switch {
-	case on && d.UnplacedSince.IsZero():
-		d.UnplacedSince = now.UTC().Truncate(time.Millisecond)
-	case !on && !d.UnplacedSince.IsZero():
-		d.UnplacedSeconds, d.UnplacedSince = int64(d.Unplaced(held, now).Seconds()), time.Time{}
 	}
 	return d
 }

@@ -21,14 +21,6 @@ type Entry struct {
 	Ended time.Time `json:"ended,omitzero"`
 }
 
-// runningSettle is how long after pods are ready a sample must be taken to show
-// their devices: conditions tell the time in whole seconds.
-const runningSettle = time.Second
-
-// toldSettles is how many settling times pods may take to be ready before their
-// devices count as shown all the same: those that wait for an image hold them already.
-const toldSettles = 4
-
 // Devices of the entry.
 func (e Entry) Devices() int64 {
 	var n int64

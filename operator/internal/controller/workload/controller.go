@@ -106,9 +106,6 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		Complete(r)
 }
 
-// staleAfter so long what was read too early is read again.
-const staleAfter = 200 * time.Millisecond
-
 // Reconcile one workload.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.rebuildOnce(ctx); err != nil {

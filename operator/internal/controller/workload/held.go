@@ -6,17 +6,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-const (
-	// freshFor is how long an answer, once there, is not asked for anew.
-	freshFor = time.Second
-	// forgetAfter is how long an unused answer is kept, at least.
-	forgetAfter = 2 * time.Minute
-	// maxAhead of ours may be the clock that tells sample times.
-	maxAhead = time.Minute
-	// askTimeout of one question; the source may state less.
-	askTimeout = 20 * time.Second
-)
-
 // held answer to one question. Apart from its use and its keep it is never changed.
 type held struct {
 	// asked and answered, or failed.

@@ -9,16 +9,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-const (
-	// copyStays is how long a workload may be without quota, or a cluster connected,
-	// before Kueue has surely looked at it and removed its copies.
-	copyStays = 10 * time.Second
-	// outageShows is how long Kueue may take to tell that a cluster is out of reach.
-	outageShows = 15 * time.Second
-	// waitsForCopy is how long a workload waits at most for a cluster out of reach.
-	waitsForCopy = time.Minute
-)
-
 // left are the clusters where a copy of the last attempt may be, unknown to the hub,
 // because the quota was reserved anew before Kueue could remove it. One that runs is
 // adopted if it is nominated again; otherwise Kueue can neither record nor remove it.

@@ -12,9 +12,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// othersFor is how long one look at all queues serves every workload that may yield.
-const othersFor = time.Second
-
 // others are the workloads that wait for quota.
 type others struct {
 	mu sync.Mutex

@@ -11,10 +11,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// lagAtMost is how long what is read may lack what was written. After that somebody
-// else took it back.
-const lagAtMost = 5 * time.Second
-
 // past of one workload: what is remembered of it between reconciliations.
 type past struct {
 	// reserved is when it got the quota that it holds, as the hub tells, and held since

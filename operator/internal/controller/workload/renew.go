@@ -9,12 +9,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-const (
-	// renewers are how many shapes a source is asked about at once beside decisions.
-	renewers = 4
-	// tidyEvery so often unused answers are forgotten.
-	tidyEvery = 10 * time.Second
-)
+// renewers is the number of shapes that are queried at once for each source.
+const renewers = 4
 
 // renew the answers about a shape beside decisions: what was asked for before that
 // time is asked anew. A shape is asked about once at a time.

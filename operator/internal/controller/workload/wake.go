@@ -11,15 +11,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-const (
-	wakeTick = 250 * time.Millisecond
-	// wakeGap is the least time between two rounds of one gate, and the shortest period.
-	wakeGap = time.Second
-	// settleGap is the time between two rounds while the samples are about to show
-	// what has just changed.
-	settleGap = 2 * time.Second
-)
-
 // waiters are the workloads that wait at each gate. A waiting workload has no
 // timer of its own: each gate has one round per period, and one at once when
 // something changed. A round first renews the answers about each shape that waits,

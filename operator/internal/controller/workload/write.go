@@ -31,10 +31,6 @@ const (
 	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
 )
 
-// messageCost bounds the messages of waiting workloads to one in five seconds, all
-// together: MultiKueue looks at no more than five updates a second, of all Workloads.
-const messageCost = 5 * time.Second
-
 // writeCheck writes a decision to the workload's check if it changes anything,
 // after what must outlive an eviction, and then an event on a transition.
 func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
