@@ -12,12 +12,12 @@ import (
 
 var flagName = regexp.MustCompile(`"([a-z][a-z0-9.-]+)"`)
 
-// toolkitFlags are flags that exporter-toolkit adds. The exporter's source does not
-// name them.
+// toolkitFlags are the exporter's flags from exporter-toolkit. The exporter's source does
+// not name them.
 var toolkitFlags = []string{"web.listen-address", "web.config.file"}
 
-// TestArgumentsAreFlagsOfTheCommand checks that the command defines every flag that the
-// manifests pass.
+// TestArgumentsAreFlagsOfTheCommand checks every argument in the manifests against the
+// flags of the command.
 func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 	for folder, source := range map[string]string{
 		"operator":     "../operator/cmd/plimsoll-operator/options.go",
@@ -50,8 +50,8 @@ func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestProbesNamePorts checks that every container has both probes and that each probe
-// names a port of the container.
+// TestProbesNamePorts checks for every container: both probes exist and name a port of the
+// container.
 func TestProbesNamePorts(t *testing.T) {
 	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
 		t.Run(folder, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package config_test checks the manifests that users apply.
+// Package config_test checks the manifests in config.
 package config_test
 
 import (
@@ -29,11 +29,11 @@ import (
 
 var update = flag.Bool("update", false, "regenerate addon/template.yaml from exporter/ and exporter-tpu/")
 
-// folders are the kustomizations that users apply.
+// folders are the kustomizations to apply.
 var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
 
-// build builds a folder like kubectl apply -k and decodes each object strictly. It
-// returns the decoded objects and their YAML documents.
+// build builds a folder like kubectl apply -k, decodes each object strictly, and returns
+// the objects and their YAML documents.
 func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
@@ -96,8 +96,8 @@ func TestNoRoleHasWildcard(t *testing.T) {
 	}
 }
 
-// TestSecretsAreReadOnlyInTheOperatorsNamespace checks that the operator may read Secrets
-// in plimsoll-system and in no other namespace.
+// TestSecretsAreReadOnlyInTheOperatorsNamespace checks the operator's permissions for
+// Secrets: get, list and watch in plimsoll-system, and none in other namespaces.
 func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
 	objects, _ := build(t, "default")
 	seen := false
