@@ -22,26 +22,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A real API server takes what users apply: schemas, pod security, authorization.
-func TestManifestsOnAnAPIServer(t *testing.T) {
+// TestManifestsOnAPIServer applies the manifests to a real API server, which checks
+// schemas, pod security and authorization.
+func TestManifestsOnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	_, hub := serve(t, ocmCRDs(t)...)
+	_, hub := startAPIServer(t, ocmCRDs(t)...)
 	runtimeClass := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}, Handler: "nvidia"}
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"default", "exporter", "exporter-tpu", with(t, "exporter", "exporter/pod-owners"), with(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
+	for _, folder := range []string{"default", "exporter", "exporter-tpu", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
 		apply(ctx, t, hub, folder)
 	}
-	admitted(ctx, t, hub, "operator", "plimsoll-system")
-	admitted(ctx, t, hub, "exporter", "plimsoll-exporter")
-	admitted(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
-	allowed(ctx, t, hub)
+	for folder, namespace := range map[string]string{"operator": "plimsoll-system", "exporter": "plimsoll-exporter", "exporter-tpu": "plimsoll-exporter"} {
+		t.Run("pod of "+folder, func(t *testing.T) { checkPodSecurity(ctx, t, hub, folder, namespace) })
+	}
+	t.Run("permissions of the operator", func(t *testing.T) { checkPermissions(ctx, t, hub) })
 }
 
-// serve an apiserver with the CRDs of these folders.
-func serve(t *testing.T, crds ...string) (*rest.Config, client.Client) {
+// startAPIServer starts a kube-apiserver with the CRDs of the given folders. The test's
+// cleanup stops it.
+func startAPIServer(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}
 	config, err := env.Start()
@@ -56,7 +58,7 @@ func serve(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	return config, hub
 }
 
-// ocmCRDs are the folders of OCM's API that the add-on's objects need.
+// ocmCRDs returns the folders with the OCM CRDs that the add-on's objects need.
 func ocmCRDs(t *testing.T) []string {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
 	if err != nil {
@@ -70,7 +72,8 @@ func ocmCRDs(t *testing.T) []string {
 	return paths
 }
 
-// apply a folder as kubectl apply --server-side -k does; namespaces come first.
+// apply applies a folder like kubectl apply --server-side -k. Kustomize puts namespaces
+// first.
 func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) {
 	_, documents := build(t, folder)
 	for _, document := range documents {
@@ -84,8 +87,9 @@ func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) 
 	}
 }
 
-// admitted: the namespace's pod security lets the pod in.
-func admitted(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
+// checkPodSecurity creates a pod of the folder's workload in the namespace. In
+// plimsoll-system it also expects that a privileged pod is rejected.
+func checkPodSecurity(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
 	template := podTemplate(t, folder)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial-" + folder, Namespace: namespace}, Spec: template.Spec}
 	if err := hub.Create(ctx, pod); err != nil {
@@ -99,14 +103,15 @@ func admitted(ctx context.Context, t *testing.T, hub client.Client, folder, name
 	pod.Spec.Containers[0].SecurityContext.Privileged = &privileged
 	pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = &privileged
 	if err := hub.Create(ctx, pod); !apierrors.IsForbidden(err) {
-		t.Errorf("a privileged pod in %s: want it refused, got %v", namespace, err)
+		t.Errorf("a privileged pod in %s: got %v, want it to be forbidden", namespace, err)
 	}
 }
 
-// allowed asks the API server what the operator's service account may do.
-func allowed(ctx context.Context, t *testing.T, hub client.Client) {
-	type ask struct{ verb, group, resource, sub, namespace string }
-	for a, want := range map[ask]bool{
+// checkPermissions compares the permissions of the operator's service account with the
+// expected ones, by SubjectAccessReviews.
+func checkPermissions(ctx context.Context, t *testing.T, hub client.Client) {
+	type permission struct{ verb, group, resource, sub, namespace string }
+	for p, want := range map[permission]bool{
 		{"patch", "kueue.x-k8s.io", "workloads", "status", "team-a"}:                                true,
 		{"patch", "kueue.x-k8s.io", "admissionchecks", "status", ""}:                                true,
 		{"create", "kueue.x-k8s.io", "multikueueconfigs", "", ""}:                                   true,
@@ -126,14 +131,14 @@ func allowed(ctx context.Context, t *testing.T, hub client.Client) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:plimsoll-system:plimsoll-operator",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: a.verb, Group: a.group, Resource: a.resource, Subresource: a.sub, Namespace: a.namespace,
+				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.sub, Namespace: p.namespace,
 			},
 		}}
 		if err := hub.Create(ctx, review); err != nil {
 			t.Fatal(err)
 		}
 		if review.Status.Allowed != want {
-			t.Errorf("may the operator %s %s/%s in %q: %v, want %v", a.verb, a.group, a.resource, a.namespace, review.Status.Allowed, want)
+			t.Errorf("permission of the operator to %s %s/%s in namespace %q: %v, want %v", p.verb, p.group, p.resource, p.namespace, review.Status.Allowed, want)
 		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// printed is what kubectl get prints of a kind, by its short name: the header and
-// the one object's cells.
-var printed = []struct {
+// columnCases lists, for each kind, one object and the output of kubectl get for it:
+// the header and the cells.
+var columnCases = []struct {
 	plural, short, object string
 	header, cells         []string
 }{
@@ -67,16 +67,16 @@ status:
 	},
 }
 
-func TestColumns(t *testing.T) {
+func TestPrintColumns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	config, hub := serve(t, "crd")
+	config, hub := startAPIServer(t, "crd")
 	then := time.Now().Add(-3*time.Hour - 10*time.Second).UTC().Format(time.RFC3339)
 	resources := metav1.APIResourceList{}
-	gomega.NewWithT(t).Eventually(func() error { // what was installed is served a moment later
+	gomega.NewWithT(t).Eventually(func() error { // the API server serves new CRDs with a delay
 		return get(ctx, config, "/apis/plimsoll.dev/v1alpha1", "application/json", &resources)
 	}, time.Minute, 100*time.Millisecond).Should(gomega.Succeed())
-	for _, want := range printed {
+	for _, want := range columnCases {
 		t.Run(want.plural, func(t *testing.T) {
 			create(ctx, t, hub, fmt.Sprintf(want.object, then))
 			table := metav1.Table{}
@@ -110,7 +110,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// create an object, and then its status.
+// create creates an object and then updates its status.
 func create(ctx context.Context, t *testing.T, hub client.Client, text string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -127,7 +127,8 @@ func create(ctx context.Context, t *testing.T, hub client.Client, text string) {
 	}
 }
 
-// get a path of the API server as kubectl does.
+// get sends a GET request to a path of the API server, with the Accept header that
+// kubectl uses, and decodes the JSON response.
 func get(ctx context.Context, config *rest.Config, path, accept string, into any) error {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {

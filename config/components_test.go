@@ -12,8 +12,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// with components added to a folder's own kustomization, as its comment says.
-func with(t *testing.T, folder string, components ...string) string {
+// withComponents returns a temporary overlay that adds components to a folder, as the
+// comment in the folder's kustomization describes.
+func withComponents(t *testing.T, folder string, components ...string) string {
 	t.Helper()
 	here, err := filepath.Abs(".")
 	if err != nil {
@@ -40,17 +41,19 @@ func with(t *testing.T, folder string, components ...string) string {
 	return overlay
 }
 
-// reach is what a folder's exporter may ask of others, and what it is told to.
-type reach struct {
-	roles       int
-	token       bool
-	args, ports []string
+// exporterAccess is the access that a folder gives to the exporter, and its arguments.
+type exporterAccess struct {
+	roles int  // ClusterRoles and ClusterRoleBindings
+	token bool // the pod has a service account token
+	args  []string
+	ports []string // egress ports of its network policies
 }
 
-func reachOf(t *testing.T, folder string) reach {
+// readAccess builds the folder and returns the exporter's access.
+func readAccess(t *testing.T, folder string) exporterAccess {
 	t.Helper()
 	template := podTemplate(t, folder)
-	r := reach{args: template.Spec.Containers[0].Args}
+	r := exporterAccess{args: template.Spec.Containers[0].Args}
 	r.token = template.Spec.AutomountServiceAccountToken != nil && *template.Spec.AutomountServiceAccountToken
 	objects, _ := build(t, folder)
 	for _, object := range objects {
@@ -68,36 +71,39 @@ func reachOf(t *testing.T, folder string) reach {
 	return r
 }
 
-// By itself the exporter asks nothing of the API server, and has no right to; with
-// the component it asks for owners, may, and gets there.
-func TestOwnersOfPodsAreForThoseWhoAsk(t *testing.T) {
+// TestPodOwnersComponent checks that the exporter has access to the API server only with
+// the component pod-owners.
+func TestPodOwnersComponent(t *testing.T) {
 	for _, folder := range []string{"exporter", "exporter-tpu"} {
-		r := reachOf(t, folder)
-		if r.roles > 0 || r.token || slices.Contains(r.args, "--kubernetes-pod-owners") || slices.Contains(r.ports, "443") {
-			t.Errorf("%s by itself reaches the API server: %+v", folder, r)
-		}
-		r = reachOf(t, with(t, folder, "exporter/pod-owners"))
-		if r.roles != 2 || !r.token || !slices.Contains(r.args, "--kubernetes-pod-owners") || !slices.Contains(r.ports, "443") {
-			t.Errorf("%s with pod-owners does not reach the API server: %+v", folder, r)
-		}
+		t.Run(folder, func(t *testing.T) {
+			r := readAccess(t, folder)
+			if r.roles > 0 || r.token || slices.Contains(r.args, "--kubernetes-pod-owners") || slices.Contains(r.ports, "443") {
+				t.Errorf("without pod-owners, the exporter has access to the API server: %+v", r)
+			}
+			r = readAccess(t, withComponents(t, folder, "exporter/pod-owners"))
+			if r.roles != 2 || !r.token || !slices.Contains(r.args, "--kubernetes-pod-owners") || !slices.Contains(r.ports, "443") {
+				t.Errorf("with pod-owners, the exporter has no access to the API server: %+v", r)
+			}
+		})
 	}
 }
 
-// The TPU device plugin's port is open where it is asked, and nowhere else.
-func TestThePluginOfTPUsIsForThoseWhoAsk(t *testing.T) {
-	asks := func(arg string) bool { return strings.HasPrefix(arg, "--tpu-plugin-metrics=") }
-	if r := reachOf(t, "exporter-tpu"); slices.ContainsFunc(r.args, asks) || slices.Contains(r.ports, "2112") {
-		t.Errorf("by itself it asks the plugin: %+v", r)
+// TestPluginMetricsComponent checks that the exporter has access to the TPU device
+// plugin's port only with the component plugin-metrics.
+func TestPluginMetricsComponent(t *testing.T) {
+	isPluginFlag := func(arg string) bool { return strings.HasPrefix(arg, "--tpu-plugin-metrics=") }
+	if r := readAccess(t, "exporter-tpu"); slices.ContainsFunc(r.args, isPluginFlag) || slices.Contains(r.ports, "2112") {
+		t.Errorf("without plugin-metrics, the exporter has access to the device plugin: %+v", r)
 	}
-	folder := with(t, "exporter-tpu", "exporter-tpu/plugin-metrics")
-	r := reachOf(t, folder)
+	folder := withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics")
+	r := readAccess(t, folder)
 	if !slices.Contains(r.args, "--tpu-plugin-metrics=http://$(HOST_IP):2112/metrics") || !slices.Contains(r.ports, "2112") {
-		t.Errorf("it does not ask the plugin: %+v", r)
+		t.Errorf("with plugin-metrics, the exporter has no access to the device plugin: %+v", r)
 	}
 	for _, e := range containers(t, folder)[0].Env {
 		if e.Name == "HOST_IP" && e.ValueFrom.FieldRef.FieldPath == "status.hostIP" {
 			return
 		}
 	}
-	t.Error("the node's address is not in the environment")
+	t.Error("the container has no environment variable HOST_IP with the node's address")
 }

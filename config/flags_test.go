@@ -12,54 +12,61 @@ import (
 
 var flagName = regexp.MustCompile(`"([a-z][a-z0-9.-]+)"`)
 
-// Flags that a library adds, and which the command's own source does not name.
-var toolkit = []string{"web.listen-address", "web.config.file"}
+// toolkitFlags are the exporter's flags from exporter-toolkit. The exporter's source does
+// not name them.
+var toolkitFlags = []string{"web.listen-address", "web.config.file"}
 
-// What the manifests say on a command line, the command knows.
+// TestArgumentsAreFlagsOfTheCommand checks every argument in the manifests against the
+// flags of the command.
 func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 	for folder, source := range map[string]string{
 		"operator":     "../operator/cmd/plimsoll-operator/options.go",
 		"exporter":     "../exporter/cmd/plimsoll-exporter/run.go",
 		"exporter-tpu": "../exporter/cmd/plimsoll-exporter/run.go",
 	} {
-		content, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known := map[string]bool{}
-		for _, name := range toolkit {
-			known[name] = folder != "operator"
-		}
-		for _, m := range flagName.FindAllStringSubmatch(string(content), -1) {
-			known[m[1]] = true
-		}
-		args := containers(t, folder)[0].Args
-		if len(args) == 0 {
-			t.Errorf("%s: no arguments", folder)
-		}
-		for _, arg := range args {
-			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-			if !known[name] {
-				t.Errorf("%s: %s is no flag of the command", folder, arg)
+		t.Run(folder, func(t *testing.T) {
+			content, err := os.ReadFile(source)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			known := map[string]bool{}
+			for _, name := range toolkitFlags {
+				known[name] = folder != "operator"
+			}
+			for _, m := range flagName.FindAllStringSubmatch(string(content), -1) {
+				known[m[1]] = true
+			}
+			args := containers(t, folder)[0].Args
+			if len(args) == 0 {
+				t.Error("the container has no arguments")
+			}
+			for _, arg := range args {
+				name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+				if !known[name] {
+					t.Errorf("the command has no flag %s", arg)
+				}
+			}
+		})
 	}
 }
 
-// Ports that probes, services and annotations name exist.
+// TestProbesNamePorts checks for every container: both probes exist and name a port of the
+// container.
 func TestProbesNamePorts(t *testing.T) {
 	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
-		for _, c := range containers(t, folder) {
-			ports := map[string]bool{}
-			for _, p := range c.Ports {
-				ports[p.Name] = true
-			}
-			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-				if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.String()] {
-					t.Errorf("%s: a probe of %s is missing or names no port: %v", folder, c.Name, probe)
+		t.Run(folder, func(t *testing.T) {
+			for _, c := range containers(t, folder) {
+				ports := map[string]bool{}
+				for _, p := range c.Ports {
+					ports[p.Name] = true
+				}
+				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+					if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.String()] {
+						t.Errorf("container %s: a probe is missing or names no port of the container: %v", c.Name, probe)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -68,7 +75,7 @@ func containers(t *testing.T, folder string) []corev1.Container {
 	return podTemplate(t, folder).Spec.Containers
 }
 
-// podTemplate of the one workload in a folder.
+// podTemplate returns the pod template of the folder's only Deployment or DaemonSet.
 func podTemplate(t *testing.T, folder string) *corev1.PodTemplateSpec {
 	t.Helper()
 	objects, _ := build(t, folder)
@@ -80,6 +87,6 @@ func podTemplate(t *testing.T, folder string) *corev1.PodTemplateSpec {
 			return &o.Spec.Template
 		}
 	}
-	t.Fatalf("%s runs nothing", folder)
+	t.Fatalf("%s has no Deployment or DaemonSet", folder)
 	return nil
 }

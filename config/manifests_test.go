@@ -1,4 +1,4 @@
-// Package config_test checks the manifests that users apply.
+// Package config_test checks the manifests in config.
 package config_test
 
 import (
@@ -27,11 +27,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/ and exporter-tpu/")
+var update = flag.Bool("update", false, "regenerate addon/template.yaml from exporter/ and exporter-tpu/")
 
+// folders are the kustomizations to apply.
 var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
 
-// build a folder as kubectl apply -k does, and decode each object strictly.
+// build builds a folder like kubectl apply -k, decodes each object strictly, and returns
+// the objects and their YAML documents.
 func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
@@ -63,34 +65,39 @@ func build(t *testing.T, folder string) (objects []runtime.Object, documents [][
 
 func TestEveryFolderBuildsAndDecodes(t *testing.T) {
 	for _, folder := range folders {
-		if objects, _ := build(t, folder); len(objects) == 0 {
-			t.Errorf("%s builds nothing", folder)
-		}
+		t.Run(folder, func(t *testing.T) {
+			if objects, _ := build(t, folder); len(objects) == 0 {
+				t.Error("the folder contains no objects")
+			}
+		})
 	}
 }
 
-// Nobody, not even the operator, gets everything.
-func TestNoRoleHasAWildcard(t *testing.T) {
+// TestNoRoleHasWildcard checks that no role grants *, the operator's included.
+func TestNoRoleHasWildcard(t *testing.T) {
 	for _, folder := range folders {
-		objects, _ := build(t, folder)
-		for _, object := range objects {
-			var rules []rbacv1.PolicyRule
-			switch role := object.(type) {
-			case *rbacv1.ClusterRole:
-				rules = role.Rules
-			case *rbacv1.Role:
-				rules = role.Rules
-			}
-			for _, r := range rules {
-				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
-					t.Errorf("%s: a rule with *: %v", folder, r)
+		t.Run(folder, func(t *testing.T) {
+			objects, _ := build(t, folder)
+			for _, object := range objects {
+				var rules []rbacv1.PolicyRule
+				switch role := object.(type) {
+				case *rbacv1.ClusterRole:
+					rules = role.Rules
+				case *rbacv1.Role:
+					rules = role.Rules
+				}
+				for _, r := range rules {
+					if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
+						t.Errorf("a rule contains *: %v", r)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
-// Secrets are read in the operator's own namespace and nowhere else.
+// TestSecretsAreReadOnlyInTheOperatorsNamespace checks the operator's permissions for
+// Secrets: get, list and watch in plimsoll-system, and none in other namespaces.
 func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
 	objects, _ := build(t, "default")
 	seen := false
@@ -99,7 +106,7 @@ func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
 		case *rbacv1.ClusterRole:
 			for _, r := range role.Rules {
 				if slices.Contains(r.Resources, "secrets") {
-					t.Errorf("ClusterRole %s may read Secrets everywhere", role.Name)
+					t.Errorf("ClusterRole %s may read the Secrets of all namespaces", role.Name)
 				}
 			}
 		case *rbacv1.Role:
@@ -107,18 +114,19 @@ func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
 				if slices.Contains(r.Resources, "secrets") {
 					seen = seen || role.Namespace == "plimsoll-system"
 					if want := []string{"get", "list", "watch"}; !cmp.Equal(want, r.Verbs) {
-						t.Errorf("Role %s may %v Secrets, want %v", role.Name, r.Verbs, want)
+						t.Errorf("Role %s has the verbs %v for Secrets, want %v", role.Name, r.Verbs, want)
 					}
 				}
 			}
 		}
 	}
 	if !seen {
-		t.Error("the operator can't read Secrets in plimsoll-system")
+		t.Error("the operator has no permission to read Secrets in plimsoll-system")
 	}
 }
 
-// Each binding names a role that exists beside it.
+// TestBindingsNameRolesThatExist checks that the role of each binding is part of the same
+// manifests.
 func TestBindingsNameRolesThatExist(t *testing.T) {
 	objects, _ := build(t, "rbac")
 	owners, _ := build(t, "exporter/pod-owners")
@@ -146,12 +154,13 @@ func TestBindingsNameRolesThatExist(t *testing.T) {
 	}
 }
 
-// The add-on installs exactly what config/exporter and config/exporter-tpu do, but for
-// the network policies, which are the worker's administrator's to decide.
-func TestAddOnCarriesTheExporter(t *testing.T) {
+// TestAddOnContainsExporter checks that the add-on installs the same objects as
+// config/exporter and config/exporter-tpu, except the network policies: the worker's
+// administrator decides about these.
+func TestAddOnContainsExporter(t *testing.T) {
 	_, documents := build(t, "exporter")
 	_, tpu := build(t, "exporter-tpu")
-	want := template(t, append(documents, tpu...))
+	want := addOnTemplate(t, append(documents, tpu...))
 	path := filepath.Join("addon", "template.yaml")
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -163,11 +172,12 @@ func TestAddOnCarriesTheExporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("run go test ./config -update (-want +got):\n%s", diff)
+		t.Errorf("%s is not up to date, run go test ./config -update (-want +got):\n%s", path, diff)
 	}
 }
 
-func template(t *testing.T, documents [][]byte) string {
+// addOnTemplate returns the text of the AddOnTemplate with the documents as manifests.
+func addOnTemplate(t *testing.T, documents [][]byte) string {
 	var manifests []any
 	for _, document := range documents {
 		var manifest map[string]any
@@ -191,7 +201,7 @@ func template(t *testing.T, documents [][]byte) string {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), "{{") {
-		t.Error("the add-on framework would fill {{…}}")
+		t.Error("the manifests contain {{, which the add-on framework would replace")
 	}
 	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
 }

@@ -40,7 +40,7 @@ func TestLintNoticesEachFault(t *testing.T) {
 		{"schema", `"schemaVersion": 42`, `"schemaVersion": 16`, "schemaVersion"},
 		{"datasource", `"uid": "${datasource}"`, `"uid": "PBFA97CFB590B2093"`, "datasource"},
 		{"unit", `"unit": "watt"`, `"unit": ""`, "unit"},
-		{"description", `"description": "What all devices draw."`, `"description": ""`, "description"},
+		{"description", `"description": "Power draw of all devices, in watts."`, `"description": ""`, "description"},
 		{"syntax", `sum(plimsoll_gate_waiting_workloads)`, `sum(plimsoll_gate_waiting_workloads`, "parse"},
 		{"variable", `model=~\"$model\"`, `model=~\"$modle\"`, "$modle"},
 		{"cluster", `cluster=~\"$cluster\"`, `cluster=\"prod-1\"`, "hard-coded"},
