@@ -76,7 +76,7 @@ func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector 
 	return &queueCollector{board: board, now: now,
 		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that hold quota and that a gate keeps waiting, whether or not it exists."}),
 		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Seconds since the longest waiting workload got its quota; 0 when none waits."}),
-		unanswered: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_unanswered",
+		unanswered: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_failing",
 			Help: "1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why."}),
 	}
 }

@@ -51,10 +51,10 @@ plimsoll_gate_nominations_total{cluster="cluster2",reason="Widened"} 1
 # TYPE plimsoll_gate_oldest_waiting_seconds gauge
 plimsoll_gate_oldest_waiting_seconds{gate="gpu"} 90
 plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
-# HELP plimsoll_gate_queries_unanswered 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why.
-# TYPE plimsoll_gate_queries_unanswered gauge
-plimsoll_gate_queries_unanswered{gate="gpu"} 1
-plimsoll_gate_queries_unanswered{gate="idle"} 0
+# HELP plimsoll_gate_queries_failing 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why.
+# TYPE plimsoll_gate_queries_failing gauge
+plimsoll_gate_queries_failing{gate="gpu"} 1
+plimsoll_gate_queries_failing{gate="idle"} 0
 # HELP plimsoll_gate_waiting_workloads Workloads that hold quota and that a gate keeps waiting, whether or not it exists.
 # TYPE plimsoll_gate_waiting_workloads gauge
 plimsoll_gate_waiting_workloads{gate="gpu"} 2
@@ -62,7 +62,7 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 `
 	names := []string{"plimsoll_gate_decisions_total", "plimsoll_gate_ledger_devices", "plimsoll_gate_mispredictions_total",
 		"plimsoll_gate_nominations_total", "plimsoll_gate_oldest_waiting_seconds",
-		"plimsoll_gate_queries_unanswered", "plimsoll_gate_waiting_workloads"}
+		"plimsoll_gate_queries_failing", "plimsoll_gate_waiting_workloads"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
