@@ -24,8 +24,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -103,7 +104,7 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 	} else if err != nil {
 		return err
 	}
-	board, nominate := gate.NewBoard(), o.dispatch == "nominate"
+	board, nominate := registry.New(), o.dispatch == "nominate"
 	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: nominate}); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		return err
 	}
 	r, err := workload.Setup(mgr, workload.Options{
-		Board: board, Ledger: gate.NewLedger(o.ledgerSettle, o.ledgerTTL), Sources: sources,
+		Board: board, Ledger: ledger.New(o.ledgerSettle, o.ledgerTTL), Sources: sources,
 		Nominate: nominate, OwnNominations: o.nominateAs == "own", Registerer: metrics.Registry,
 	})
 	if err != nil {

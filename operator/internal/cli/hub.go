@@ -14,14 +14,18 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // hub tells what stands on its objects. What can't be read is noted, and the rest told.
 type hub struct {
 	client client.Client
 	report *workloadReport
-	stand  gate.Standing
+	stand  gate.Snapshot
 	config *kueue.MultiKueueConfig // that the workload's check names; nil = none
 }
 
@@ -41,12 +45,12 @@ func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
 		if client.IgnoreNotFound(err) != nil {
 			return reading("AdmissionCheck "+entry.Name, err)
 		}
-		if name, ok := gate.NamedBy(check); ok {
+		if name, ok := kueuestate.GateOf(check); ok {
 			entry.Ours = true
 			h.stand.Own = append(h.stand.Own, entry.Name)
 			h.report.Gate, h.report.State, h.report.Message = name, entry.State, entry.Message
 		}
-		if name, ok := gate.ConfigOf(check); ok {
+		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
 			h.stand.MultiKueue, h.stand.Config = entry.Name, name
 		}
 		h.report.Checks = append(h.report.Checks, entry)
@@ -77,9 +81,9 @@ func (h *hub) multiKueue(ctx context.Context) {
 func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
-	e.Cluster = gate.Placed(wl, h.stand.Own, h.stand.MultiKueue)
+	e.Cluster = kueuestate.PlacedCluster(wl, h.stand.Own, h.stand.MultiKueue)
 	var err error
-	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
+	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
 	h.multiKueue(ctx)
@@ -88,7 +92,7 @@ func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	scores, err := readScores(ctx, h.client)
 	h.note(err)
 	h.candidates(ctx, wl, scores, now)
-	if e.Cluster == "" && !gate.IsFinished(wl) {
+	if e.Cluster == "" && !kueuestate.IsFinished(wl) {
 		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: the operator knows them (--operator-url; see --help)")
 	}
 }
@@ -99,17 +103,17 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 	e := &h.report.Explanation
 	placed := map[string]bool{}
 	if g := h.gate(ctx); g != nil {
-		e.Facts = gate.ShapeOf(wl, gate.ShapeOptionsOf(&g.Spec, h.flavorLabels(ctx)))
+		e.Facts = shape.FactsOf(wl, shape.OptionsOf(&g.Spec, h.flavorLabels(ctx)))
 		var list []gate.Candidate
 		for _, name := range h.decided(ctx, g.Spec.PlacementRef) {
 			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})
 		}
 		rules, known := gate.RulesOf(&g.Spec), e.Facts
 		known.PodSets = nil // room, age of samples and whom an attempt draws are the operator's to tell
-		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, gate.View{}, rules, 0, now)
+		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, ledger.View{}, rules, 0, now)
 		for i := range e.Clusters {
 			placed[e.Clusters[i].Cluster] = true
-			if e.Clusters[i].Out == gate.OutNone {
+			if e.Clusters[i].Rejection == gate.RejectNone {
 				e.Clusters[i].Why = "is eligible"
 			}
 		}
@@ -120,7 +124,7 @@ func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[str
 			if !placed[name] {
 				why := "is not among the decisions of Placement " + rules.Placement
 				e.Clusters = append(e.Clusters, gate.ClusterExplanation{
-					Verdict: gate.Verdict{Cluster: name, Out: gate.OutUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
+					Verdict: gate.Verdict{Cluster: name, Rejection: gate.RejectUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
 				})
 			}
 		}
@@ -178,7 +182,7 @@ func (h *hub) unusable(ctx context.Context, name string) string {
 	if err != nil {
 		cluster = nil
 	}
-	return gate.Unconnected(h.config, name, cluster)
+	return kueuestate.DisconnectedReason(h.config, name, cluster)
 }
 
 func (h *hub) flavorLabels(ctx context.Context) func(string) map[string]string {

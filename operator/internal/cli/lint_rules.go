@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 func (l *linter) source(d *document, s *v1alpha1.MetricsSource) {
@@ -90,13 +91,13 @@ func (l *linter) gate(d *document, g *v1alpha1.PlacementGate) {
 	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
 		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
 	}
-	for _, q := range gate.Questions(&g.Spec, "cluster") {
+	for _, q := range gate.Queries(&g.Spec, "cluster") {
 		path := "spec.queries." + q.Name
 		if q.Condition != nil {
 			i := slices.IndexFunc(g.Spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
 			path = fmt.Sprintf("spec.conditions[%d].query", i)
 		}
-		_, problems := promql.ParseTemplate(q.Expr, gate.Variables)
+		_, problems := promql.ParseTemplate(q.Expr, shape.Variables)
 		l.problems(d, path, problems)
 	}
 }

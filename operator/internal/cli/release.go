@@ -12,7 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 func newRelease(a *app) *cobra.Command {
@@ -111,7 +111,7 @@ func usersOf(ctx context.Context, c client.Client, configs []kueue.MultiKueueCon
 	through := map[string]bool{}
 	var named []string
 	for _, check := range checks.Items {
-		if config, ok := gate.ConfigOf(&check); ok && ours[config] {
+		if config, ok := kueuestate.MultiKueueConfigOf(&check); ok && ours[config] {
 			through[check.Name] = true
 			named = append(named, fmt.Sprintf("AdmissionCheck %s names MultiKueueConfig %s", check.Name, config))
 		}
@@ -150,11 +150,11 @@ func workloadsOf(ctx context.Context, c client.Client, through map[string]bool, 
 		wl := &list.Items[i]
 		key := "workload " + client.ObjectKeyFromObject(wl).String()
 		for _, check := range wl.Status.AdmissionChecks {
-			if through[string(check.Name)] && !gate.IsFinished(wl) {
+			if through[string(check.Name)] && !kueuestate.IsFinished(wl) {
 				users[key] = true
 			}
 		}
-		if on := wl.Status.ClusterName; on != nil && names[*on] && !gate.IsFinished(wl) {
+		if on := wl.Status.ClusterName; on != nil && names[*on] && !kueuestate.IsFinished(wl) {
 			users[key+" is on "+*on] = true
 			delete(users, key)
 		}

@@ -7,7 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // releaseUnused removes a gate's MultiKueueClusters that nothing uses. One that its
@@ -47,7 +47,7 @@ func usedClusters(ctx context.Context, c client.Client) (map[string]bool, error)
 	used := map[string]bool{}
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
-		if gate.IsFinished(wl) {
+		if kueuestate.IsFinished(wl) {
 			continue
 		}
 		for _, cluster := range wl.Status.NominatedClusterNames {

@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // serve a script's hub, operator and Prometheus, and say where they are.
@@ -222,20 +224,20 @@ func operatorAnswers(w http.ResponseWriter, req *http.Request) {
 // decided is what the gate's own rules say of a job of 8 devices: cluster1 has
 // room, in cluster2 it is promised to another, cluster3 is stale and lacks power.
 func decided() gate.Explanation {
-	set := gate.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
-	facts := gate.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []gate.PodSet{set}}
+	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
+	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
 	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
 		return gate.Candidate{
-			Name: name, Sampled: now.Add(-old), Scores: map[string]gate.Score{"fleet/total": {Value: int32(10 * fit), Written: now.Add(-old), ValidUntil: now.Add(time.Minute)}},
-			Shapes: []gate.ShapeAnswer{{Fit: gate.Known(fit), Headroom: gate.Known(8 * fit), Capacity: gate.Known(32), Largest: gate.Known(8)}},
+			Name: name, SampledAt: now.Add(-old), Scores: map[string]gate.Score{"fleet/total": {Value: int32(10 * fit), Written: now.Add(-old), ValidUntil: now.Add(time.Minute)}},
+			Shapes: []gate.ShapeMetrics{{Fit: gate.Known(fit), Headroom: gate.Known(8 * fit), Capacity: gate.Known(32), Largest: gate.Known(8)}},
 		}
 	}
 	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
-	ledger := gate.NewLedger(time.Second, time.Hour)
-	ledger.Debit(gate.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []gate.PodSet{set}, Debited: now.Add(-40 * time.Second)})
-	ledger.Credit(gate.Credit{Cluster: "cluster1", PodSets: []gate.PodSet{set}, Finished: now.Add(-time.Second)})
-	candidates[2].Conditions = []gate.Condition{{Name: "power", Number: gate.Known(0), Answered: now.Add(-9 * time.Second)}, {Name: "net"}}
-	fleet := gate.Fleet{Conditions: []gate.Condition{{Name: "budget", Number: gate.Known(1), Answered: now.Add(-70 * time.Second)}}}
+	ledger := ledger.New(time.Second, time.Hour)
+	ledger.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
+	ledger.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
+	candidates[2].Conditions = []gate.ConditionResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
+	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
 	e.Conditions = fleet.Conditions

@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // Where an explanation comes from.
@@ -138,8 +139,8 @@ func ownedBy(wl *kueue.Workload, kind, name string) bool {
 // newer says whether a speaks for the job rather than b: a live one before a
 // finished one, then the younger.
 func newer(a, b *kueue.Workload) bool {
-	if gate.IsFinished(a) != gate.IsFinished(b) {
-		return gate.IsFinished(b)
+	if kueuestate.IsFinished(a) != kueuestate.IsFinished(b) {
+		return kueuestate.IsFinished(b)
 	}
 	return b.CreationTimestamp.Before(&a.CreationTimestamp)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // writer of the report as text.
@@ -42,27 +44,27 @@ const mostPromised = 10
 
 // ledger of what is promised on the candidates, the oldest first.
 func (r *workloadReport) ledger(w io.Writer, now time.Time) {
-	var all []gate.Entry
+	var all []ledger.Entry
 	for _, c := range r.Clusters {
 		all = append(all, c.Ledger...)
 	}
 	if len(all) == 0 {
 		return
 	}
-	slices.SortFunc(all, func(a, b gate.Entry) int {
-		return cmp.Or(a.Debited.Compare(b.Debited), strings.Compare(a.Workload, b.Workload), strings.Compare(a.Cluster, b.Cluster))
+	slices.SortFunc(all, func(a, b ledger.Entry) int {
+		return cmp.Or(a.DebitedAt.Compare(b.DebitedAt), strings.Compare(a.Workload, b.Workload), strings.Compare(a.Cluster, b.Cluster))
 	})
 	line(w)
 	line(w, "PROMISED TO", "ON", "DEVICES", "SINCE", "ADMITTED")
 	for _, e := range all[:min(len(all), mostPromised)] {
 		admitted := "not yet"
 		switch {
-		case !e.Ended.IsZero():
-			admitted = "ended " + since(now, e.Ended) + " ago"
-		case !e.Admitted.IsZero():
-			admitted = since(now, e.Admitted) + " ago"
+		case !e.EndedAt.IsZero():
+			admitted = "ended " + since(now, e.EndedAt) + " ago"
+		case !e.AdmittedAt.IsZero():
+			admitted = since(now, e.AdmittedAt) + " ago"
 		}
-		line(w, e.Workload, e.Cluster, fmt.Sprint(e.Devices()), since(now, e.Debited), admitted)
+		line(w, e.Workload, e.Cluster, fmt.Sprint(e.Devices()), since(now, e.DebitedAt), admitted)
 	}
 	if more := len(all) - mostPromised; more > 0 {
 		line(w, fmt.Sprintf("and %d more (-o json shows all)", more))
@@ -113,7 +115,7 @@ func (r *workloadReport) head(w io.Writer, a *app) {
 }
 
 // asks tells the shape: 2 pods of 8 NVIDIA-H100-80GB-HBM3, claim nic (not measured).
-func asks(f gate.Facts) string {
+func asks(f shape.Facts) string {
 	var sets []string
 	for _, p := range f.PodSets {
 		what, noun := p.Model, "pods"
@@ -153,9 +155,9 @@ func (r *workloadReport) standing(c gate.ClusterExplanation) string {
 		return "has it"
 	case slices.Contains(r.Nominated, c.Cluster):
 		return "nominated"
-	case c.Out != gate.OutNone:
+	case c.Rejection != gate.RejectNone:
 		return "ruled out"
-	case slices.Contains(r.Dispatch.Ever, c.Cluster):
+	case slices.Contains(r.Dispatch.EverNominated, c.Cluster):
 		return "nominated before"
 	case len(r.Decision.Order) > 0 && r.Decision.Order[0] == c.Cluster:
 		return "best"
@@ -199,15 +201,15 @@ func (r *workloadReport) conditions(c gate.ClusterExplanation, now time.Time) st
 
 // conditionText is the answer to a condition with its age; 0 and ? don't satisfy it,
 // nor does one that is too old or that nobody gave.
-func conditionText(c gate.Condition, now time.Time) string {
+func conditionText(c gate.ConditionResult, now time.Time) string {
 	text := c.Name + "=" + number(c.Number)
 	switch {
-	case c.Answered.IsZero():
+	case c.EvaluatedAt.IsZero():
 		return text + " (not answered)"
-	case c.InPart:
+	case c.Partial:
 		return text + " (answered in part)"
 	}
-	return text + " (" + since(now, c.Answered) + " old)"
+	return text + " (" + since(now, c.EvaluatedAt) + " old)"
 }
 
 // scoresText is policy/score=value of each with its age, marked where it has expired

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Number is an answer that may be missing. A missing one is never read as 0.
@@ -16,7 +17,7 @@ type Number struct {
 func Known(v float64) Number { return Number{Value: v, Known: true} }
 
 // ShapeAnswer is what one cluster answered about one pod set.
-type ShapeAnswer struct {
+type ShapeMetrics struct {
 	// Fit: pods that it could start now.
 	Fit Number `json:"fit"`
 	// Largest: free devices on its best node, to say what is missing.
@@ -28,9 +29,9 @@ type ShapeAnswer struct {
 	// Quota in devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
 	// QuotaUnanswered: nobody answers what the queue may still reserve.
-	QuotaUnanswered bool `json:"quotaUnanswered,omitempty"`
+	QuotaFailed bool `json:"quotaUnanswered,omitempty"`
 	// NoQuota: Kueue there has no queue of that name with quota for the resource.
-	NoQuota bool `json:"noQuota,omitempty"`
+	QueueMissing bool `json:"noQuota,omitempty"`
 }
 
 // Candidate is one cluster that the Placement decided, and what is known of it.
@@ -41,23 +42,23 @@ type Candidate struct {
 	// Scores by ScoreKey.
 	Scores map[string]Score
 	// Sampled is the time of the oldest trusted sample; zero = unknown.
-	Sampled time.Time
+	SampledAt time.Time
 	// Shapes answers the facts' pod sets, in their order.
-	Shapes []ShapeAnswer
+	Shapes []ShapeMetrics
 	// Conditions of scope Cluster.
-	Conditions []Condition
+	Conditions []ConditionResult
 }
 
 // Fleet is what is known of all clusters together.
 type Fleet struct {
 	// Conditions of scope Fleet.
-	Conditions []Condition
+	Conditions []ConditionResult
 	// Doubtful: an answer may lack something, or room is not told in numbers.
-	Doubtful bool
+	Incomplete bool
 	// Problem of the metrics source, such as that it did not answer; empty = none.
 	Problem string
 	// Since when it is asked in vain for what decides; of several, the last to fail.
-	Since time.Time
+	FailingSince time.Time
 }
 
 // Rules of a gate.
@@ -70,13 +71,13 @@ type Rules struct {
 	OnStale      v1alpha1.StaleMode
 	// Keep the choice of one of these where it has room: the workload is, or is about
 	// to be, sent there already, and every other would be one copy more.
-	Keep []string
+	Incumbents []string
 }
 
 // patient while something fails that was not asked in vain for long: as far as
 // anybody knows it was answered until then, and onStale forgives nothing yet.
-func (r Rules) patient(fleet Fleet, now time.Time) Rules {
-	if fleet.Problem != "" && now.Sub(fleet.Since) <= r.UnknownAfter {
+func (r Rules) failClosedWhileRecent(fleet Fleet, now time.Time) Rules {
+	if fleet.Problem != "" && now.Sub(fleet.FailingSince) <= r.UnknownAfter {
 		r.OnStale = v1alpha1.StaleClosed
 	}
 	return r
@@ -97,8 +98,8 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		Placement:    spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
 		Policies:     spec.Policies,
 		TierPoints:   DefaultTierPoints,
-		MaxSampleAge: Seconds(spec.Freshness.MaxSampleAgeSeconds, DefaultMaxSampleAge),
-		UnknownAfter: Seconds(spec.Freshness.UnknownAfterSeconds, DefaultUnknownAfter),
+		MaxSampleAge: timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
+		UnknownAfter: timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
 		OnStale:      spec.Freshness.OnStale,
 	}
 	if spec.TierPoints != nil {

@@ -8,68 +8,68 @@ import (
 
 // Condition is what one cluster answered to a condition of scope Cluster, or all
 // together to one of scope Fleet: 1 where it holds, else 0.
-type Condition struct {
+type ConditionResult struct {
 	Name string `json:"name"`
 	Number
 	// Answered is when the answer was asked for; zero = nobody answered. One that is
 	// not a number is an empty answer, which says no.
-	Answered time.Time `json:"answered,omitzero"`
+	EvaluatedAt time.Time `json:"answered,omitzero"`
 	// InPart: not all answered, and who did says nothing of this, since Answered. One
 	// that is a number is a no, which others might have contradicted.
-	InPart bool `json:"inPart,omitempty"`
+	Partial bool `json:"inPart,omitempty"`
 }
 
 // standing of a condition.
-type standing int
+type conditionState int
 
 const (
-	met standing = iota
-	unmet
+	conditionMet conditionState = iota
+	conditionUnmet
 	// unanswered for longer than a sample would be trusted.
-	unanswered
+	conditionFailing
 	// forgiven by onStale: unanswered for so long that nothing is known any longer.
-	forgiven
+	conditionIgnored
 )
 
 // stands by the last answer for as long as a sample would be trusted.
-func (c Condition) stands(rules Rules, now time.Time) standing {
-	age := now.Sub(c.Answered)
+func (c ConditionResult) state(rules Rules, now time.Time) conditionState {
+	age := now.Sub(c.EvaluatedAt)
 	switch {
-	case c.InPart && age <= rules.UnknownAfter:
-		return unanswered
+	case c.Partial && age <= rules.UnknownAfter:
+		return conditionFailing
 	case age <= rules.MaxSampleAge && c.Known && c.Value != 0:
-		return met
+		return conditionMet
 	case age <= rules.MaxSampleAge:
-		return unmet
+		return conditionUnmet
 	case rules.OnStale == v1alpha1.StaleOpen && age > rules.UnknownAfter:
-		return forgiven
+		return conditionIgnored
 	}
-	return unanswered
+	return conditionFailing
 }
 
 // out says whether the condition keeps its cluster out. open forgives one without
 // an answer about a cluster of which nothing is known at all.
-func (c Condition) out(rules Rules, open bool, now time.Time) Out {
-	switch c.stands(rules, now) {
-	case unmet:
+func (c ConditionResult) rejection(rules Rules, open bool, now time.Time) Rejection {
+	switch c.state(rules, now) {
+	case conditionUnmet:
 		if c.Known || !open {
-			return OutCondition
+			return RejectCondition
 		}
-	case unanswered:
-		if !c.InPart || !open {
-			return OutUnanswered
+	case conditionFailing:
+		if !c.Partial || !open {
+			return RejectConditionFailing
 		}
-	case met, forgiven:
+	case conditionMet, conditionIgnored:
 	}
-	return OutNone
+	return RejectNone
 }
 
 // terms of the fleet or of one cluster: its conditions' names by where they stand.
-type terms [forgiven + 1][]string
+type conditionNames [conditionIgnored + 1][]string
 
-func termsOf(conditions []Condition, rules Rules, now time.Time) (t terms) {
+func groupByState(conditions []ConditionResult, rules Rules, now time.Time) (t conditionNames) {
 	for _, c := range conditions {
-		at := c.stands(rules, now)
+		at := c.state(rules, now)
 		t[at] = append(t[at], c.Name)
 	}
 	return t

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // State of a check, in the words of Kueue.
@@ -21,17 +23,17 @@ const (
 
 // Reasons of a decision.
 const (
-	ReasonPlaceable    = "Placeable"
-	ReasonNoDecisions  = "NoDecisions"
-	ReasonNoRoom       = "NoRoom"
-	ReasonRuledOut     = "RuledOut"
-	ReasonStale        = "StaleSamples"
-	ReasonNoMetrics    = "NoMetrics"
-	ReasonFleetUnmet   = "FleetConditionUnmet"
-	ReasonCopyLeft     = "CopyLeft"
-	ReasonYield        = "Yield"
-	ReasonGaveUp       = "GaveUp"
-	ReasonGateNotReady = "GateNotReady"
+	ReasonPlaceable           = "Placeable"
+	ReasonNoDecisions         = "NoDecisions"
+	ReasonNoRoom              = "NoRoom"
+	ReasonRuledOut            = "RuledOut"
+	ReasonStale               = "StaleSamples"
+	ReasonNoMetrics           = "NoMetrics"
+	ReasonFleetConditionUnmet = "FleetConditionUnmet"
+	ReasonOrphanedCopy        = "CopyLeft"
+	ReasonYield               = "Yield"
+	ReasonGaveUp              = "GaveUp"
+	ReasonGateNotReady        = "GateNotReady"
 )
 
 // Decision about one workload.
@@ -40,9 +42,9 @@ type Decision struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// Doubtful: it might be another, had the metrics source answered all questions.
-	Doubtful bool `json:"doubtful,omitempty"`
+	Incomplete bool `json:"doubtful,omitempty"`
 	// Full: every candidate was measured and has no room.
-	Full bool `json:"full,omitempty"`
+	NoRoomAnywhere bool `json:"full,omitempty"`
 	// Order in which to nominate: the choice first, then the rest that have room.
 	Order []string `json:"order,omitempty"`
 	// Verdicts on each candidate, in the candidates' order.
@@ -50,30 +52,30 @@ type Decision struct {
 }
 
 // Out says what ruled a candidate out.
-type Out string
+type Rejection string
 
 // What may rule a candidate out.
 const (
-	OutNone      Out = ""
-	OutUnusable  Out = "Unusable"
-	OutScore     Out = "BelowMinimum"
-	OutNoScore   Out = "NoScore"
-	OutCondition Out = "ConditionUnmet"
+	RejectNone      Rejection = ""
+	RejectUnusable  Rejection = "Unusable"
+	RejectScore     Rejection = "BelowMinimum"
+	RejectNoScore   Rejection = "NoScore"
+	RejectCondition Rejection = "ConditionUnmet"
 	// OutUnanswered: nobody answered a condition for so long that it is not known.
-	OutUnanswered Out = "ConditionUnanswered"
-	OutStale      Out = "StaleSamples"
-	OutUnknown    Out = "Unknown"
-	OutNoModel    Out = "NoSuchDevices"
-	OutNoRoom     Out = "NoRoom"
-	OutNoQuota    Out = "NoQuota"
+	RejectConditionFailing Rejection = "ConditionUnanswered"
+	RejectStale            Rejection = "StaleSamples"
+	RejectUnknown          Rejection = "Unknown"
+	RejectNoModel          Rejection = "NoSuchDevices"
+	RejectNoRoom           Rejection = "NoRoom"
+	RejectNoQueue          Rejection = "NoQuota"
 	// OutQuotaUnanswered: it has room, but nobody answers what its queue has quota for.
-	OutQuotaUnanswered Out = "QuotaUnanswered"
+	RejectQuotaFailing Rejection = "QuotaUnanswered"
 )
 
 // Verdict on one candidate.
 type Verdict struct {
-	Cluster string `json:"cluster"`
-	Out     Out    `json:"out,omitempty"`
+	Cluster   string    `json:"cluster"`
+	Rejection Rejection `json:"out,omitempty"`
 	// Detail completes Out: a condition's or score's name, how old samples may be,
 	// or why it is unusable.
 	Detail string `json:"detail,omitempty"`
@@ -98,49 +100,49 @@ type Verdict struct {
 	// Age of the oldest sample in seconds; negative = unknown.
 	Age float64 `json:"ageSeconds"`
 	// Blind: taken without metrics, as onStale=Open allows.
-	Blind bool `json:"blind,omitempty"`
+	WithoutMetrics bool `json:"blind,omitempty"`
 	// Forgiven are the conditions that nobody answered, as onStale=Open allows.
-	Forgiven []string `json:"forgiven,omitempty"`
+	IgnoredConditions []string `json:"forgiven,omitempty"`
 }
 
 // Decide which clusters can take the workload now. attempt seeds the draw
 // together with the workload's uid.
-func Decide(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) Decision {
+func Decide(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.View, rules Rules, attempt int, now time.Time) Decision {
 	d := Decision{State: Pending, Verdicts: make([]Verdict, len(candidates))}
-	rules = rules.patient(fleet, now)
-	open, fleetTerms := blind(candidates, rules, now), termsOf(fleet.Conditions, rules, now)
+	rules = rules.failClosedWhileRecent(fleet, now)
+	open, fleetTerms := nothingKnown(candidates, rules, now), groupByState(fleet.Conditions, rules, now)
 	for i := range candidates {
-		d.Verdicts[i] = judge(f, &candidates[i], view, rules, open, now)
+		d.Verdicts[i] = evaluate(f, &candidates[i], view, rules, open, now)
 	}
 	switch {
 	case len(candidates) == 0:
 		d.Reason = ReasonNoDecisions
-	case len(fleetTerms[unmet]) > 0:
-		d.Reason = ReasonFleetUnmet
-	case len(fleetTerms[unanswered]) > 0:
+	case len(fleetTerms[conditionUnmet]) > 0:
+		d.Reason = ReasonFleetConditionUnmet
+	case len(fleetTerms[conditionFailing]) > 0:
 		d.Reason = ReasonNoMetrics
 	default:
 		d.Order = rank(f, d.Verdicts, rules, attempt)
 		if len(d.Order) > 0 {
 			d.State, d.Reason = Ready, ReasonPlaceable
 		} else {
-			d.Reason, d.Full = unplaceable(d.Verdicts, fleet), full(d.Verdicts, fleet)
+			d.Reason, d.NoRoomAnywhere = pendingReason(d.Verdicts, fleet), noRoomAnywhere(d.Verdicts, fleet)
 		}
 	}
-	d.Doubtful = fleet.Problem != ""
-	d.Message = message(f, d, fleet, fleetTerms, rules)
+	d.Incomplete = fleet.Problem != ""
+	d.Message = decisionMessage(f, d, fleet, fleetTerms, rules)
 	return d
 }
 
 // blind says that onStale is Open and no usable candidate has a sample that is
 // still known.
-func blind(candidates []Candidate, rules Rules, now time.Time) bool {
+func nothingKnown(candidates []Candidate, rules Rules, now time.Time) bool {
 	if rules.OnStale != v1alpha1.StaleOpen {
 		return false
 	}
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Unusable == "" && !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.UnknownAfter {
+		if c.Unusable == "" && !c.SampledAt.IsZero() && now.Sub(c.SampledAt) <= rules.UnknownAfter {
 			return false
 		}
 	}
@@ -148,60 +150,60 @@ func blind(candidates []Candidate, rules Rules, now time.Time) bool {
 }
 
 // judge one candidate: the first rule that it breaks.
-func judge(f Facts, c *Candidate, view View, rules Rules, open bool, now time.Time) Verdict {
-	v := Verdict{Cluster: c.Name, Age: -1, Score: Preferred(c.Scores, rules.Policies, now), Forgiven: termsOf(c.Conditions, rules, now)[forgiven]}
-	if !c.Sampled.IsZero() {
-		v.Age = now.Sub(c.Sampled).Seconds()
+func evaluate(f shape.Facts, c *Candidate, view ledger.View, rules Rules, open bool, now time.Time) Verdict {
+	v := Verdict{Cluster: c.Name, Age: -1, Score: Preferred(c.Scores, rules.Policies, now), IgnoredConditions: groupByState(c.Conditions, rules, now)[conditionIgnored]}
+	if !c.SampledAt.IsZero() {
+		v.Age = now.Sub(c.SampledAt).Seconds()
 	}
-	broken(f, c, rules, open, now, func(out Out, detail string) bool {
-		v = v.out(out, detail)
+	brokenRules(f, c, rules, open, now, func(out Rejection, detail string) bool {
+		v = v.reject(out, detail)
 		return false
 	})
 	switch {
-	case v.Out != OutNone || len(f.PodSets) == 0:
+	case v.Rejection != RejectNone || len(f.PodSets) == 0:
 		return v
 	case open:
-		v.Blind = true
+		v.WithoutMetrics = true
 		return v
 	}
-	return room(v, f, c, view, rules)
+	return evaluateRoom(v, f, c, view, rules)
 }
 
 // broken yields the rules other than room that a candidate breaks, in the order
 // in which they count.
-func broken(f Facts, c *Candidate, rules Rules, open bool, now time.Time, yield func(Out, string) bool) {
-	if c.Unusable != "" && !yield(OutUnusable, c.Unusable) {
+func brokenRules(f shape.Facts, c *Candidate, rules Rules, open bool, now time.Time, yield func(Rejection, string) bool) {
+	if c.Unusable != "" && !yield(RejectUnusable, c.Unusable) {
 		return
 	}
 	for _, p := range rules.Policies {
-		if out, key := required(c, p, open, now); out != OutNone && !yield(out, key) {
+		if out, key := requiredScore(c, p, open, now); out != RejectNone && !yield(out, key) {
 			return
 		}
 	}
 	for _, condition := range c.Conditions {
-		if out := condition.out(rules, open, now); out != OutNone && !yield(out, condition.Name) {
+		if out := condition.rejection(rules, open, now); out != RejectNone && !yield(out, condition.Name) {
 			return
 		}
 	}
 	switch {
 	case open || len(f.PodSets) == 0:
-	case c.Sampled.IsZero():
-		yield(OutUnknown, "")
-	case now.Sub(c.Sampled) > rules.MaxSampleAge:
-		yield(OutStale, rules.MaxSampleAge.String())
+	case c.SampledAt.IsZero():
+		yield(RejectUnknown, "")
+	case now.Sub(c.SampledAt) > rules.MaxSampleAge:
+		yield(RejectStale, rules.MaxSampleAge.String())
 	}
 }
 
-func (v Verdict) out(out Out, detail string) Verdict {
-	v.Out, v.Detail = out, detail
+func (v Verdict) reject(out Rejection, detail string) Verdict {
+	v.Rejection, v.Detail = out, detail
 	return v
 }
 
 // required says whether a policy's score keeps the candidate out. open forgives
 // one that is absent or expired.
-func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Out, string) {
+func requiredScore(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Rejection, string) {
 	if p.Use != v1alpha1.UseRequire {
-		return OutNone, ""
+		return RejectNone, ""
 	}
 	key := ScoreKey(p.Policy, p.Score)
 	score, ok := liveScore(c.Scores, key, now)
@@ -211,11 +213,11 @@ func required(c *Candidate, p v1alpha1.GatePolicy, open bool, now time.Time) (Ou
 	}
 	switch {
 	case !ok && !open:
-		return OutNoScore, key
+		return RejectNoScore, key
 	case ok && score < minimum:
-		return OutScore, key
+		return RejectScore, key
 	}
-	return OutNone, ""
+	return RejectNone, ""
 }
 
 func liveScore(scores map[string]Score, key string, now time.Time) (int32, bool) {
@@ -248,14 +250,14 @@ func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time
 }
 
 // room places the pod sets, the largest first, each taking from the next.
-func room(v Verdict, f Facts, c *Candidate, view View, rules Rules) Verdict {
+func evaluateRoom(v Verdict, f shape.Facts, c *Candidate, view ledger.View, rules Rules) Verdict {
 	main := f.PodSets[0]
 	for i, p := range f.PodSets {
 		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
-			return v.out(OutNoModel, describe(p))
+			return v.reject(RejectNoModel, describe(p))
 		}
-		if c.Shapes[i].NoQuota {
-			return v.out(OutNoQuota, p.Resource+" in a ClusterQueue "+f.ClusterQueue)
+		if c.Shapes[i].QueueMissing {
+			return v.reject(RejectNoQueue, p.Resource+" in a ClusterQueue "+f.ClusterQueue)
 		}
 		fit, quota := math.Floor(c.Shapes[i].Fit.Value), Number{}
 		switch allowed := math.Floor(c.Shapes[i].Quota.Value / float64(p.DevicesPerPod)); {
@@ -266,22 +268,22 @@ func room(v Verdict, f Facts, c *Candidate, view View, rules Rules) Verdict {
 			fit, quota = max(allowed, 0), Known(max(allowed, 0))
 		}
 		for _, before := range f.PodSets[:i] {
-			fit -= float64(slots(before, p))
+			fit -= float64(ledger.SlotsTaken(before, p))
 		}
-		free := fit - float64(view.Slots(c.Name, c.Sampled, f.UID, p))
-		short := free < float64(p.Pods) && v.Out == OutNone
+		free := fit - float64(view.Slots(c.Name, c.SampledAt, f.UID, p))
+		short := free < float64(p.Pods) && v.Rejection == RejectNone
 		if i == 0 || short {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest, quota
 		}
 		if short {
-			v = v.out(OutNoRoom, p.Name)
+			v = v.reject(RejectNoRoom, p.Name)
 		}
 	}
-	if v.Out == OutNone && awaitsQuota(f, c, rules) {
-		v = v.out(OutQuotaUnanswered, "")
+	if v.Rejection == RejectNone && quotaIsFailing(f, c, rules) {
+		v = v.reject(RejectQuotaFailing, "")
 	}
 	answer := c.Shapes[0]
-	v.Promised = view.Devices(c.Name, c.Sampled, f.UID, main)
+	v.Promised = view.Devices(c.Name, c.SampledAt, f.UID, main)
 	headroom := answer.Headroom
 	if !headroom.Known {
 		headroom = Known(answer.Fit.Value * float64(main.DevicesPerPod))
@@ -289,28 +291,28 @@ func room(v Verdict, f Facts, c *Candidate, view View, rules Rules) Verdict {
 	if answer.Quota.Known && !f.Preempts {
 		headroom.Value = min(headroom.Value, max(answer.Quota.Value, 0))
 	}
-	v.Net = headroom.Value - answer.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.Sampled, main))
+	v.Net = headroom.Value - answer.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
 	v.Capacity = answer.Capacity.Value
 	return v
 }
 
 // awaitsQuota: nobody answers what the queue may still reserve, and onStale does not
 // forgive that. Rules that are still patient forgive nothing.
-func awaitsQuota(f Facts, c *Candidate, rules Rules) bool {
-	return !f.Preempts && rules.OnStale != v1alpha1.StaleOpen && slices.ContainsFunc(c.Shapes, func(a ShapeAnswer) bool { return a.QuotaUnanswered })
+func quotaIsFailing(f shape.Facts, c *Candidate, rules Rules) bool {
+	return !f.Preempts && rules.OnStale != v1alpha1.StaleOpen && slices.ContainsFunc(c.Shapes, func(a ShapeMetrics) bool { return a.QuotaFailed })
 }
 
 // unplaceable picks the reason that helps most.
-func unplaceable(verdicts []Verdict, fleet Fleet) string {
-	has := func(outs ...Out) bool {
-		return slices.ContainsFunc(verdicts, func(v Verdict) bool { return slices.Contains(outs, v.Out) })
+func pendingReason(verdicts []Verdict, fleet Fleet) string {
+	has := func(outs ...Rejection) bool {
+		return slices.ContainsFunc(verdicts, func(v Verdict) bool { return slices.Contains(outs, v.Rejection) })
 	}
 	switch {
-	case has(OutNoRoom, OutNoModel):
+	case has(RejectNoRoom, RejectNoModel):
 		return ReasonNoRoom
-	case has(OutUnanswered, OutQuotaUnanswered) || fleet.Problem != "" && has(OutUnknown, OutStale, OutScore, OutNoScore):
+	case has(RejectConditionFailing, RejectQuotaFailing) || fleet.Problem != "" && has(RejectUnknown, RejectStale, RejectScore, RejectNoScore):
 		return ReasonNoMetrics // scores come from the same source
-	case has(OutStale, OutUnknown):
+	case has(RejectStale, RejectUnknown):
 		return ReasonStale
 	}
 	return ReasonRuledOut

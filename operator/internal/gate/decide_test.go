@@ -12,35 +12,38 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 var t0 = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 const h100 = "NVIDIA-H100-80GB-HBM3"
 
-func job(uid string, devices, pods int64) Facts {
-	return Facts{UID: uid, Namespace: "team-a", Name: uid, Queue: "gpu",
-		PodSets: []PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: devices, Pods: pods}}}
+func job(uid string, devices, pods int64) shape.Facts {
+	return shape.Facts{UID: uid, Namespace: "team-a", Name: uid, Queue: "gpu",
+		PodSets: []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: devices, Pods: pods}}}
 }
 
 // cluster with room for fit pods, free devices in all, largest on one node, of total.
 func cluster(name string, fit, free, largest, total float64) Candidate {
-	return Candidate{Name: name, Sampled: t0.Add(-5 * time.Second),
-		Shapes: []ShapeAnswer{{Fit: Known(fit), Headroom: Known(free), Largest: Known(largest), Capacity: Known(total)}}}
+	return Candidate{Name: name, SampledAt: t0.Add(-5 * time.Second),
+		Shapes: []ShapeMetrics{{Fit: Known(fit), Headroom: Known(free), Largest: Known(largest), Capacity: Known(total)}}}
 }
 
-func remote(f Facts) Facts {
+func remote(f shape.Facts) shape.Facts {
 	f.Remote, f.ClusterQueue = true, "cq"
 	return f
 }
 
-func preempting(f Facts) Facts {
+func preempting(f shape.Facts) shape.Facts {
 	f = remote(f)
 	f.Preempts = true
 	return f
 }
 
-func alsoAsking(f Facts, names ...string) Facts {
+func alsoAsking(f shape.Facts, names ...string) shape.Facts {
 	f.Unmeasured = names
 	return f
 }
@@ -56,12 +59,12 @@ func withLargest(c Candidate, n Number) Candidate {
 }
 
 func quotaUnanswered(c Candidate) Candidate {
-	c.Shapes[0].QuotaUnanswered = true
+	c.Shapes[0].QuotaFailed = true
 	return c
 }
 
 func noQuota(c Candidate) Candidate {
-	c.Shapes[0].NoQuota = true
+	c.Shapes[0].QueueMissing = true
 	return c
 }
 
@@ -70,17 +73,17 @@ func rules() Rules {
 }
 
 // says what was answered to a condition just now; NaN = an empty answer.
-func says(condition string, value float64) Condition {
-	return Condition{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, Answered: t0}
+func says(condition string, value float64) ConditionResult {
+	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: t0}
 }
 
-func sometime(condition string, value float64, at time.Time) Condition {
+func sometime(condition string, value float64, at time.Time) ConditionResult {
 	c := says(condition, value)
-	c.Answered = at
+	c.EvaluatedAt = at
 	return c
 }
 
-func fleetSays(conditions ...Condition) Fleet { return Fleet{Conditions: conditions} }
+func fleetSays(conditions ...ConditionResult) Fleet { return Fleet{Conditions: conditions} }
 
 func scored(c Candidate, total int32) Candidate {
 	c.Scores = map[string]Score{"fleet/total": {Value: total, ValidUntil: t0.Add(time.Minute)}}
@@ -98,24 +101,24 @@ func prefer(minimum *int32) []v1alpha1.GatePolicy {
 func TestDecide(t *testing.T) {
 	minimum := int32(30)
 	stale := cluster("cluster3", 4, 32, 8, 64)
-	stale.Sampled = t0.Add(-200 * time.Second)
+	stale.SampledAt = t0.Add(-200 * time.Second)
 	unusable := cluster("cluster3", 4, 32, 8, 64)
 	unusable.Unusable = "is not in MultiKueueConfig plimsoll-gpu"
-	unknown := Candidate{Name: "cluster1", Shapes: make([]ShapeAnswer, 1)}
+	unknown := Candidate{Name: "cluster1", Shapes: make([]ShapeMetrics, 1)}
 	unmet := cluster("cluster1", 4, 32, 8, 64)
-	unmet.Conditions = []Condition{says("power", 0)}
+	unmet.Conditions = []ConditionResult{says("power", 0)}
 	silent := cluster("cluster1", 4, 32, 8, 64)
-	silent.Conditions = []Condition{sometime("power", 1, t0.Add(-121*time.Second))}
+	silent.Conditions = []ConditionResult{sometime("power", 1, t0.Add(-121*time.Second))}
 	long := cluster("cluster1", 4, 32, 8, 64)
-	long.Conditions = []Condition{sometime("power", 0, t0.Add(-301*time.Second))}
+	long.Conditions = []ConditionResult{sometime("power", 0, t0.Add(-301*time.Second))}
 	empty := unknown
-	empty.Conditions = []Condition{says("power", math.NaN())}
+	empty.Conditions = []ConditionResult{says("power", math.NaN())}
 	lacking := unknown
-	lacking.Conditions = []Condition{{Name: "power", Answered: t0, InPart: true}}
+	lacking.Conditions = []ConditionResult{{Name: "power", EvaluatedAt: t0, Partial: true}}
 	refused := unknown
-	refused.Conditions = []Condition{says("power", 0)}
+	refused.Conditions = []ConditionResult{says("power", 0)}
 	old := cluster("cluster1", 4, 32, 8, 64)
-	old.Sampled = t0.Add(-400 * time.Second)
+	old.SampledAt = t0.Add(-400 * time.Second)
 	expired := scored(cluster("cluster2", 4, 32, 8, 64), 90)
 	expired.Scores = map[string]Score{"fleet/total": {Value: 90, ValidUntil: t0.Add(-time.Second)}}
 	open := rules()
@@ -127,7 +130,7 @@ func TestDecide(t *testing.T) {
 
 	for _, tc := range []struct {
 		name       string
-		facts      Facts
+		facts      shape.Facts
 		candidates []Candidate
 		fleet      Fleet
 		rules      Rules
@@ -156,14 +159,14 @@ func TestDecide(t *testing.T) {
 		{name: "cluster condition", facts: job("a", 8, 1), candidates: []Candidate{unmet},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster can take it; cluster1 does not meet condition power"},
 		{name: "fleet condition", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, fleet: fleetSays(says("freeze", 0)),
-			state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+			state: Pending, reason: ReasonFleetConditionUnmet, message: "waits for condition freeze"},
 		{name: "fleet condition without series", facts: job("a", 8, 1), candidates: []Candidate{old}, fleet: fleetSays(says("freeze", math.NaN())), rules: open,
-			state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+			state: Pending, reason: ReasonFleetConditionUnmet, message: "waits for condition freeze"},
 		{name: "fleet condition, as far as its last answer is trusted", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
 			fleet: fleetSays(sometime("freeze", 1, t0.Add(-120*time.Second))),
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
 		{name: "fleet condition not answered", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
-			fleet: fleetSays(sometime("freeze", 1, t0.Add(-121*time.Second)), Condition{Name: "budget"}, says("power", 1)),
+			fleet: fleetSays(sometime("freeze", 1, t0.Add(-121*time.Second)), ConditionResult{Name: "budget"}, says("power", 1)),
 			state: Pending, reason: ReasonNoMetrics, message: "waits for an answer to condition freeze, budget"},
 		{name: "fleet condition not answered, not yet forgiven", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, rules: open,
 			fleet: fleetSays(sometime("freeze", 0, t0.Add(-121*time.Second))),
@@ -172,15 +175,15 @@ func TestDecide(t *testing.T) {
 			fleet: fleetSays(sometime("freeze", 0, t0.Add(-301*time.Second))), state: Ready, reason: ReasonPlaceable, order: []string{"cluster1"},
 			message: "cluster1 can take it: room for 4 such pods there, nobody answers condition freeze, and onStale is Open"},
 		{name: "fleet condition not met counts before one not answered", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
-			fleet: fleetSays(says("freeze", 0), Condition{Name: "budget"}), state: Pending, reason: ReasonFleetUnmet, message: "waits for condition freeze"},
+			fleet: fleetSays(says("freeze", 0), ConditionResult{Name: "budget"}), state: Pending, reason: ReasonFleetConditionUnmet, message: "waits for condition freeze"},
 		{name: "fleet condition answered in part", facts: job("a", 8, 1), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)}, rules: open,
-			fleet: Fleet{Conditions: []Condition{{Name: "freeze", Answered: t0, InPart: true}}},
+			fleet: Fleet{Conditions: []ConditionResult{{Name: "freeze", EvaluatedAt: t0, Partial: true}}},
 			state: Pending, reason: ReasonNoMetrics, message: "waits for an answer to condition freeze"},
 		{name: "cluster condition not answered", facts: job("a", 8, 1), candidates: []Candidate{silent}, fleet: Fleet{Problem: "conditions/power: too heavy"},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power; conditions/power: too heavy"},
-		{name: "cluster condition not answered to a workload without devices", facts: Facts{UID: "a"}, candidates: []Candidate{silent},
+		{name: "cluster condition not answered to a workload without devices", facts: shape.Facts{UID: "a"}, candidates: []Candidate{silent},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power"},
-		{name: "cluster condition not answered, open", facts: Facts{UID: "a"}, candidates: []Candidate{long}, rules: open, state: Ready, reason: ReasonPlaceable,
+		{name: "cluster condition not answered, open", facts: shape.Facts{UID: "a"}, candidates: []Candidate{long}, rules: open, state: Ready, reason: ReasonPlaceable,
 			message: "cluster1 can take it: it asks for no devices, nobody answers condition power, and onStale is Open", order: []string{"cluster1"}},
 		{name: "nothing known of the cluster, nor whether it meets the condition, open", facts: job("a", 8, 1), candidates: []Candidate{empty}, rules: open,
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
@@ -197,13 +200,13 @@ func TestDecide(t *testing.T) {
 		{name: "unknown, open", facts: job("a", 8, 1), candidates: []Candidate{old}, rules: open,
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
 		{name: "source down since before anybody could tell, open", facts: job("a", 8, 1), candidates: []Candidate{unknown}, rules: open,
-			fleet: Fleet{Problem: "fit: connection refused", Since: t0.Add(-300 * time.Second)},
+			fleet: Fleet{Problem: "fit: connection refused", FailingSince: t0.Add(-300 * time.Second)},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 reports no samples; fit: connection refused"},
-		{name: "condition not answered since before anybody could tell, open", facts: Facts{UID: "a"}, candidates: []Candidate{long}, rules: open,
-			fleet: Fleet{Problem: "conditions/power: too heavy", Since: t0.Add(-300 * time.Second)},
+		{name: "condition not answered since before anybody could tell, open", facts: shape.Facts{UID: "a"}, candidates: []Candidate{long}, rules: open,
+			fleet: Fleet{Problem: "conditions/power: too heavy", FailingSince: t0.Add(-300 * time.Second)},
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster can take it; cluster1 has no answer to condition power; conditions/power: too heavy"},
 		{name: "source down for so long that nothing is known, open", facts: job("a", 8, 1), candidates: []Candidate{unknown}, rules: open,
-			fleet: Fleet{Problem: "fit: connection refused", Since: t0.Add(-301 * time.Second)},
+			fleet: Fleet{Problem: "fit: connection refused", FailingSince: t0.Add(-301 * time.Second)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 may take it: nothing is known of any cluster, and onStale is Open", order: []string{"cluster1"}},
 		{name: "open still obeys a cluster that is known", facts: job("a", 8, 1), candidates: []Candidate{old, cluster("cluster2", 0, 12, 6, 64)}, rules: open,
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has samples older than 2m0s"},
@@ -228,10 +231,10 @@ func TestDecide(t *testing.T) {
 		{name: "quota that nobody answers, and no room", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 0, 20, 4, 64))},
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster1 with 4"},
 		{name: "quota that nobody answers, not yet forgiven", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))}, rules: open,
-			fleet: Fleet{Problem: "quota: too heavy", Since: t0.Add(-300 * time.Second)}, state: Pending, reason: ReasonNoMetrics,
+			fleet: Fleet{Problem: "quota: too heavy", FailingSince: t0.Add(-300 * time.Second)}, state: Pending, reason: ReasonNoMetrics,
 			message: "no cluster can take it; cluster1 has no answer about its queue's quota; quota: too heavy"},
 		{name: "quota that nobody answers, open", facts: remote(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))}, rules: open,
-			fleet: Fleet{Problem: "quota: too heavy", Since: t0.Add(-301 * time.Second)},
+			fleet: Fleet{Problem: "quota: too heavy", FailingSince: t0.Add(-301 * time.Second)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as its queue has quota (QuotaUnknown)", order: []string{"cluster1"}},
 		{name: "quota that nobody answers of a queue that preempts", facts: preempting(job("a", 8, 1)), candidates: []Candidate{quotaUnanswered(cluster("cluster1", 4, 32, 8, 64))},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there", order: []string{"cluster1"}},
@@ -246,9 +249,9 @@ func TestDecide(t *testing.T) {
 			state:      Ready, reason: ReasonPlaceable, message: "cluster2 can take it: room for 2 such pods there", order: []string{"cluster2", "cluster1"}},
 		{name: "a worker without the queue is named", facts: remote(job("a", 8, 1)), candidates: []Candidate{noQuota(cluster("cluster1", 4, 32, 8, 64)), cluster("cluster2", 0, 12, 6, 64)},
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in a ClusterQueue cq"},
-		{name: "a workload without devices fits anywhere", facts: Facts{UID: "a"}, candidates: []Candidate{{Name: "cluster1"}},
+		{name: "a workload without devices fits anywhere", facts: shape.Facts{UID: "a"}, candidates: []Candidate{{Name: "cluster1"}},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: it asks for no devices", order: []string{"cluster1"}},
-		{name: "what nobody measures is named", facts: Facts{UID: "a", Unmeasured: []string{"claim gpu", "nvidia.com/pgpu"}}, candidates: []Candidate{{Name: "cluster1"}},
+		{name: "what nobody measures is named", facts: shape.Facts{UID: "a", Unmeasured: []string{"claim gpu", "nvidia.com/pgpu"}}, candidates: []Candidate{{Name: "cluster1"}},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it, as far as it has claim gpu and nvidia.com/pgpu, which the gate does not measure", order: []string{"cluster1"}},
 		{name: "besides what is measured, too", facts: alsoAsking(job("a", 8, 1), "rdma/hca"), candidates: []Candidate{cluster("cluster1", 4, 32, 8, 64)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 can take it: room for 4 such pods there, as far as it has rdma/hca, which the gate does not measure", order: []string{"cluster1"}},
@@ -257,14 +260,14 @@ func TestDecide(t *testing.T) {
 			if tc.rules.Placement == "" {
 				tc.rules = rules()
 			}
-			d := Decide(tc.facts, tc.candidates, tc.fleet, View{}, tc.rules, 1, t0)
+			d := Decide(tc.facts, tc.candidates, tc.fleet, ledger.View{}, tc.rules, 1, t0)
 			if d.State != tc.state || d.Reason != tc.reason || d.Message != tc.message {
 				t.Errorf("got %s %s %q\nwant %s %s %q", d.State, d.Reason, d.Message, tc.state, tc.reason, tc.message)
 			}
 			if diff := cmp.Diff(tc.order, d.Order); diff != "" {
 				t.Errorf("order (-want +got):\n%s", diff)
 			}
-			if chosen := Chosen(d.Message); chosen != strings.Join(tc.order[:min(1, len(tc.order))], "") {
+			if chosen := kueuestate.ChosenCluster(d.Message); chosen != strings.Join(tc.order[:min(1, len(tc.order))], "") {
 				t.Errorf("the message %q names %q", d.Message, chosen)
 			}
 		})
@@ -272,18 +275,18 @@ func TestDecide(t *testing.T) {
 }
 
 // burst sends n equal jobs, each seeing what the ledger holds of the ones before.
-func burst(ledger *Ledger, n int, candidates []Candidate) map[string]int {
+func burst(ledger *ledger.Ledger, n int, candidates []Candidate) map[string]int {
 	sent := map[string]int{}
 	for i := range n {
 		f := job(fmt.Sprintf("uid-%d", i), 8, 1)
-		ledger.Reserve(f.UID, nil, func(view View) []Entry {
+		ledger.Reserve(f.UID, nil, func(view ledger.View) []ledger.Entry {
 			d := Decide(f, candidates, Fleet{}, view, rules(), 1, t0)
 			if d.State != Ready {
 				sent["waits: "+d.Message]++
 				return nil
 			}
 			sent[d.Order[0]]++
-			return []Entry{{UID: f.UID, Workload: f.Key(), Cluster: d.Order[0], PodSets: f.PodSets, Debited: t0}}
+			return []ledger.Entry{{UID: f.UID, Workload: f.Key(), Cluster: d.Order[0], PodSets: f.PodSets, DebitedAt: t0}}
 		})
 	}
 	return sent
@@ -291,10 +294,10 @@ func burst(ledger *Ledger, n int, candidates []Candidate) map[string]int {
 
 func TestBurstFillsBothClusters(t *testing.T) {
 	two := []Candidate{cluster("cluster1", 5, 40, 8, 40), cluster("cluster2", 5, 40, 8, 40)}
-	if diff := cmp.Diff(map[string]int{"cluster1": 5, "cluster2": 5}, burst(NewLedger(5*time.Second, time.Hour), 10, two)); diff != "" {
+	if diff := cmp.Diff(map[string]int{"cluster1": 5, "cluster2": 5}, burst(ledger.New(5*time.Second, time.Hour), 10, two)); diff != "" {
 		t.Errorf("ten jobs onto two clusters with room for five each (-want +got):\n%s", diff)
 	}
-	got := burst(NewLedger(5*time.Second, time.Hour), 11, two)
+	got := burst(ledger.New(5*time.Second, time.Hour), 11, two)
 	waits := "waits: no cluster has room for 1 pod of 8 " + h100 + ": best is cluster1 with room for 0 (40 devices there promised to workloads on their way)"
 	if got[waits] != 1 {
 		t.Errorf("the eleventh must wait and say why, got %v", got)
@@ -303,10 +306,10 @@ func TestBurstFillsBothClusters(t *testing.T) {
 
 func TestSaysWhatIsPromised(t *testing.T) {
 	const promised = " (16 devices there promised to workloads on their way)"
-	ledger := NewLedger(time.Second, time.Hour)
-	ledger.Debit(Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, Debited: t0})
+	ledger := ledger.New(time.Second, time.Hour)
+	ledger.Debit(ledger.Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, DebitedAt: t0})
 	for name, tc := range map[string]struct {
-		facts     Facts
+		facts     shape.Facts
 		candidate Candidate
 		want      string
 	}{
@@ -327,7 +330,7 @@ func TestSaysWhatIsPromised(t *testing.T) {
 // Where a cluster lacks quota alone nobody asks for the best nodes.
 func TestOneThatOnlyLacksQuotaIsTheNearest(t *testing.T) {
 	nodes, quota := withQuota(cluster("c1", 0, 20, 0, 64), 64), withQuota(cluster("c2", 4, 32, 0, 64), 0)
-	d := Decide(remote(job("a", 8, 1)), []Candidate{withLargest(nodes, Number{}), withLargest(quota, Number{})}, Fleet{}, View{}, rules(), 1, t0)
+	d := Decide(remote(job("a", 8, 1)), []Candidate{withLargest(nodes, Number{}), withLargest(quota, Number{})}, Fleet{}, ledger.View{}, rules(), 1, t0)
 	if want := "no cluster has room for 1 pod of 8 " + h100 + ": best is c2, whose queue has quota for 0"; d.Message != want {
 		t.Errorf("got  %q\nwant %q", d.Message, want)
 	}
@@ -336,10 +339,10 @@ func TestOneThatOnlyLacksQuotaIsTheNearest(t *testing.T) {
 // Each workload that waits would write its status once a round.
 func TestMessageStandsWhileNothingChangesButTime(t *testing.T) {
 	stale := cluster("cluster2", 4, 32, 8, 64)
-	stale.Sampled = t0.Add(-200 * time.Second)
+	stale.SampledAt = t0.Add(-200 * time.Second)
 	list := []Candidate{cluster("cluster1", 0, 12, 6, 64), stale}
-	first := Decide(job("a", 8, 1), list, Fleet{}, View{}, rules(), 1, t0)
-	next := Decide(job("a", 8, 1), list, Fleet{}, View{}, rules(), 1, t0.Add(15*time.Second))
+	first := Decide(job("a", 8, 1), list, Fleet{}, ledger.View{}, rules(), 1, t0)
+	next := Decide(job("a", 8, 1), list, Fleet{}, ledger.View{}, rules(), 1, t0.Add(15*time.Second))
 	if first.Message != next.Message {
 		t.Errorf("said %q and 15 s later %q", first.Message, next.Message)
 	}
@@ -350,15 +353,15 @@ func TestMessageStandsWhileNothingChangesButTime(t *testing.T) {
 
 func TestPodSetsTakeFromEachOther(t *testing.T) {
 	f := job("a", 8, 2)
-	f.PodSets = append(f.PodSets, PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 4, Pods: 2})
+	f.PodSets = append(f.PodSets, shape.PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 4, Pods: 2})
 	c := cluster("cluster1", 3, 24, 8, 64)
-	c.Shapes = append(c.Shapes, ShapeAnswer{Fit: Known(6)})
-	if d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0); d.State != Ready {
+	c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(6)})
+	if d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.State != Ready {
 		t.Errorf("3 nodes of 8 hold 2×8 and 2×4: %s", d.Message)
 	}
 	for fit, want := range map[float64]string{5: "1", 4: "0"} {
 		c.Shapes[1].Fit = Known(fit)
-		d := Decide(f, []Candidate{c}, Fleet{}, View{}, rules(), 1, t0)
+		d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
 		if want := "no cluster has room for 2 pods of 4 " + h100 + ": best is cluster1 with room for " + want; d.Message != want {
 			t.Errorf("got %q, want %q", d.Message, want)
 		}
@@ -372,17 +375,17 @@ func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
 	for round := range 2000 {
 		f := job(fmt.Sprint("uid", round), 1+random.Int64N(8), 1+random.Int64N(4))
 		var list []Candidate
-		ledger := NewLedger(time.Second, time.Hour)
+		ledger := ledger.New(time.Second, time.Hour)
 		for i := range random.IntN(12) {
 			c := scored(cluster(fmt.Sprint("c", i), float64(random.IntN(6)), float64(random.IntN(64)), 8, float64(random.IntN(64))), int32(random.IntN(201)-100))
 			if random.IntN(4) == 0 {
 				c.Unusable = "is gone"
 			}
 			if random.IntN(5) == 0 {
-				c.Sampled = t0.Add(-time.Duration(random.IntN(600)) * time.Second)
+				c.SampledAt = t0.Add(-time.Duration(random.IntN(600)) * time.Second)
 			}
 			if random.IntN(3) == 0 {
-				ledger.Debit(Entry{UID: "other", Cluster: c.Name, PodSets: job("other", 4, random.Int64N(4)+1).PodSets, Debited: t0})
+				ledger.Debit(ledger.Entry{UID: "other", Cluster: c.Name, PodSets: job("other", 4, random.Int64N(4)+1).PodSets, DebitedAt: t0})
 			}
 			list = append(list, c)
 		}
@@ -396,7 +399,7 @@ func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
 		seen := map[string]bool{}
 		for _, name := range d.Order {
 			i := slices.IndexFunc(list, func(c Candidate) bool { return c.Name == name })
-			if i < 0 || seen[name] || list[i].Unusable != "" || t0.Sub(list[i].Sampled) > r.MaxSampleAge ||
+			if i < 0 || seen[name] || list[i].Unusable != "" || t0.Sub(list[i].SampledAt) > r.MaxSampleAge ||
 				int64(list[i].Shapes[0].Fit.Value)-view.Slots(name, time.Time{}, f.UID, f.PodSets[0]) < f.PodSets[0].Pods {
 				t.Fatalf("round %d nominates %s of %v", round, name, d.Order)
 			}
@@ -412,7 +415,7 @@ func TestDrawFollowsCapacity(t *testing.T) {
 	list := []Candidate{cluster("big", 100, 800, 8, 900), cluster("mid", 100, 800, 8, 90), cluster("small", 100, 800, 8, 10)}
 	got := map[string]int{}
 	for i := range 1000 {
-		d := Decide(job(fmt.Sprint("uid-", i), 8, 1), list, Fleet{}, View{}, rules(), 1, t0)
+		d := Decide(job(fmt.Sprint("uid-", i), 8, 1), list, Fleet{}, ledger.View{}, rules(), 1, t0)
 		got[d.Order[0]]++
 	}
 	if got["big"] < 850 || got["small"] > 40 {
@@ -429,7 +432,7 @@ func BenchmarkDecide1000Candidates(b *testing.B) {
 	r.Policies = prefer(nil)
 	f := job("uid", 8, 1)
 	for b.Loop() {
-		Decide(f, list, Fleet{}, View{}, r, 1, t0)
+		Decide(f, list, Fleet{}, ledger.View{}, r, 1, t0)
 	}
 }
 
@@ -438,9 +441,9 @@ func TestKeepsWhatIsNominatedWhereItHasRoom(t *testing.T) {
 	full, far := cluster("cluster1", 0, 0, 0, 64), cluster("cluster3", 1, 8, 8, 64)
 	candidates := []Candidate{full, cluster("cluster2", 8, 64, 8, 64), far}
 	r := rules()
-	r.Keep = []string{"cluster1", "cluster3"}
+	r.Incumbents = []string{"cluster1", "cluster3"}
 	for attempt := range 10 {
-		d := Decide(job("a", 8, 1), candidates, Fleet{}, View{}, r, attempt, t0)
+		d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, r, attempt, t0)
 		if diff := cmp.Diff([]string{"cluster3", "cluster2"}, d.Order); diff != "" || !strings.HasPrefix(d.Message, "cluster3 ") {
 			t.Fatalf("attempt %d: %q (-want +got):\n%s", attempt, d.Message, diff)
 		}

@@ -3,6 +3,10 @@ package gate
 import (
 	"strings"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // Explanation of one workload: why it is where it is, or what it waits for.
@@ -13,14 +17,14 @@ type Explanation struct {
 	State   string `json:"state,omitempty"`
 	Message string `json:"message,omitempty"`
 	// WaitsFor says in one sentence what has to happen next.
-	WaitsFor  string   `json:"waitsFor"`
-	Cluster   string   `json:"cluster,omitempty"`
-	Nominated []string `json:"nominated,omitempty"`
-	Dispatch  Dispatch `json:"dispatch"`
-	Facts     Facts    `json:"facts"`
-	Decision  Decision `json:"decision"`
+	WaitsFor  string          `json:"waitsFor"`
+	Cluster   string          `json:"cluster,omitempty"`
+	Nominated []string        `json:"nominated,omitempty"`
+	Dispatch  dispatch.Record `json:"dispatch"`
+	Facts     shape.Facts     `json:"facts"`
+	Decision  Decision        `json:"decision"`
 	// Conditions of scope Fleet.
-	Conditions []Condition          `json:"conditions,omitempty"`
+	Conditions []ConditionResult    `json:"conditions,omitempty"`
 	Clusters   []ClusterExplanation `json:"clusters,omitempty"`
 	// Problem of the metrics source.
 	Problem string `json:"problem,omitempty"`
@@ -29,8 +33,8 @@ type Explanation struct {
 }
 
 // Broken is one rule that keeps a candidate out.
-type Broken struct {
-	Out Out `json:"out"`
+type BrokenRule struct {
+	Rejection Rejection `json:"out"`
 	// Detail completes Out as in a Verdict.
 	Detail string `json:"detail,omitempty"`
 }
@@ -39,23 +43,23 @@ type Broken struct {
 type ClusterExplanation struct {
 	Verdict
 	// Why it is in, or every rule that keeps it out.
-	Why    string   `json:"why"`
-	Broken []Broken `json:"broken,omitempty"`
+	Why    string       `json:"why"`
+	Broken []BrokenRule `json:"broken,omitempty"`
 	// Scores by ScoreKey.
-	Scores     map[string]Score `json:"scores,omitempty"`
-	Conditions []Condition      `json:"conditions,omitempty"`
+	Scores     map[string]Score  `json:"scores,omitempty"`
+	Conditions []ConditionResult `json:"conditions,omitempty"`
 	// Ledger entries that stand against the cluster.
-	Ledger []Entry `json:"ledger,omitempty"`
+	Ledger []ledger.Entry `json:"ledger,omitempty"`
 	// Credited devices came free since the sample; they count in Net alone.
 	Credited int64 `json:"credited,omitempty"`
 }
 
 // Explain decides as Decide does, and tells of each candidate what stands behind
 // its verdict.
-func Explain(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rules, attempt int, now time.Time) (Decision, []ClusterExplanation) {
+func Explain(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.View, rules Rules, attempt int, now time.Time) (Decision, []ClusterExplanation) {
 	d := Decide(f, candidates, fleet, view, rules, attempt, now)
-	rules = rules.patient(fleet, now)
-	open := blind(candidates, rules, now)
+	rules = rules.failClosedWhileRecent(fleet, now)
+	open := nothingKnown(candidates, rules, now)
 	clusters := make([]ClusterExplanation, len(candidates))
 	for i, v := range d.Verdicts {
 		clusters[i] = explain(f, &candidates[i], v, view, rules, open, now)
@@ -66,25 +70,25 @@ func Explain(f Facts, candidates []Candidate, fleet Fleet, view View, rules Rule
 
 // explain a verdict. Room is told wherever the samples allow, also where something
 // else rules the cluster out.
-func explain(f Facts, c *Candidate, v Verdict, view View, rules Rules, open bool, now time.Time) ClusterExplanation {
-	e := ClusterExplanation{Verdict: v, Scores: c.Scores, Conditions: c.Conditions, Ledger: view.Entries(c.Name, c.Sampled)}
-	broken(f, c, rules, open, now, func(out Out, detail string) bool {
-		e.Broken = append(e.Broken, Broken{Out: out, Detail: detail})
+func explain(f shape.Facts, c *Candidate, v Verdict, view ledger.View, rules Rules, open bool, now time.Time) ClusterExplanation {
+	e := ClusterExplanation{Verdict: v, Scores: c.Scores, Conditions: c.Conditions, Ledger: view.Entries(c.Name, c.SampledAt)}
+	brokenRules(f, c, rules, open, now, func(out Rejection, detail string) bool {
+		e.Broken = append(e.Broken, BrokenRule{Rejection: out, Detail: detail})
 		return true
 	})
 	if len(f.PodSets) > 0 {
-		e.Credited = view.Credited(c.Name, c.Sampled, f.PodSets[0])
-		if !c.Sampled.IsZero() && now.Sub(c.Sampled) <= rules.MaxSampleAge {
-			e.Verdict = room(v.out(OutNone, ""), f, c, view, rules)
-			if e.Out != OutNone {
-				e.Broken = append(e.Broken, Broken{Out: e.Out, Detail: e.Detail})
+		e.Credited = view.Credited(c.Name, c.SampledAt, f.PodSets[0])
+		if !c.SampledAt.IsZero() && now.Sub(c.SampledAt) <= rules.MaxSampleAge {
+			e.Verdict = evaluateRoom(v.reject(RejectNone, ""), f, c, view, rules)
+			if e.Rejection != RejectNone {
+				e.Broken = append(e.Broken, BrokenRule{Rejection: e.Rejection, Detail: e.Detail})
 			}
-			e.Out, e.Detail = v.Out, v.Detail
+			e.Rejection, e.Detail = v.Rejection, v.Detail
 		}
 	}
 	var why []string
 	for _, b := range e.Broken {
-		why = append(why, e.out(b.Out, b.Detail).Why())
+		why = append(why, e.reject(b.Rejection, b.Detail).Why())
 	}
 	if e.Why = strings.Join(why, ", "); e.Why == "" {
 		e.Why = e.Verdict.Why()

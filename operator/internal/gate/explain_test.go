@@ -9,6 +9,8 @@ import (
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
@@ -16,19 +18,19 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 	r := rules()
 	r.Policies = append(prefer(&minimum), v1alpha1.GatePolicy{Policy: "health", Score: "total", Use: v1alpha1.UseRequire})
 	out := scored(cluster("cluster1", 1, 8, 8, 64), 10)
-	out.Conditions = []Condition{says("power", 0), says("cooling", 2), {Name: "network"}}
+	out.Conditions = []ConditionResult{says("power", 0), says("cooling", 2), {Name: "network"}}
 	in := scored(cluster("cluster2", 2, 16, 8, 64), 80)
 	in.Scores["health/total"] = Score{Value: 1}
-	ledger := NewLedger(time.Second, time.Hour)
-	promised := Entry{UID: "b", Workload: "team-a/b", Cluster: "cluster1", PodSets: job("b", 8, 1).PodSets, Debited: t0}
+	ledger := ledger.New(time.Second, time.Hour)
+	promised := ledger.Entry{UID: "b", Workload: "team-a/b", Cluster: "cluster1", PodSets: job("b", 8, 1).PodSets, DebitedAt: t0}
 	ledger.Debit(promised)
-	ledger.Credit(Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, Finished: t0})
+	ledger.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
 
 	d, got := Explain(job("a", 8, 1), []Candidate{out, in}, Fleet{}, ledger.View(), r, 1, t0)
 	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" {
 		t.Errorf("decision: %+v", d)
 	}
-	want := []Broken{{OutScore, "fleet/total"}, {OutNoScore, "health/total"}, {OutCondition, "power"}, {OutUnanswered, "network"}, {OutNoRoom, "main"}}
+	want := []BrokenRule{{RejectScore, "fleet/total"}, {RejectNoScore, "health/total"}, {RejectCondition, "power"}, {RejectConditionFailing, "network"}, {RejectNoRoom, "main"}}
 	if diff := cmp.Diff(want, got[0].Broken); diff != "" {
 		t.Errorf("broken (-want +got):\n%s", diff)
 	}
@@ -36,8 +38,8 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 		"has no answer to condition network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
 		t.Errorf("why: %s", got[0].Why)
 	}
-	if got[0].Out != OutScore || got[0].Score != Known(10) || got[0].Fit != Known(1) || cmp.Diff(out.Conditions, got[0].Conditions) != "" ||
-		cmp.Diff([]Entry{promised}, got[0].Ledger) != "" {
+	if got[0].Rejection != RejectScore || got[0].Score != Known(10) || got[0].Fit != Known(1) || cmp.Diff(out.Conditions, got[0].Conditions) != "" ||
+		cmp.Diff([]ledger.Entry{promised}, got[0].Ledger) != "" {
 		t.Errorf("what stands behind it: %+v", got[0])
 	}
 	if got[1].Why != "can take it" || got[1].Broken != nil || got[1].Credited != 4 || got[1].Net != 20 {
@@ -48,11 +50,11 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 func TestExplainForgivesWhatDecideForgives(t *testing.T) {
 	r := rules()
 	r.OnStale, r.Policies = v1alpha1.StaleOpen, []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
-	c := Candidate{Name: "cluster1", Conditions: []Condition{{Name: "power"}}}
-	if _, got := Explain(Facts{UID: "a"}, []Candidate{c}, Fleet{}, View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0); got[0].Why != "can take it, though nobody answers condition power" {
+	c := Candidate{Name: "cluster1", Conditions: []ConditionResult{{Name: "power"}}}
+	if _, got := Explain(shape.Facts{UID: "a"}, []Candidate{c}, Fleet{}, ledger.View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0); got[0].Why != "can take it, though nobody answers condition power" {
 		t.Errorf("forgiven, and explained as %q", got[0].Why)
 	}
-	if d, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, View{}, r, 1, t0); d.State != Ready || got[0].Broken != nil || !got[0].Blind {
+	if d, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, ledger.View{}, r, 1, t0); d.State != Ready || got[0].Broken != nil || !got[0].WithoutMetrics {
 		t.Errorf("nothing is known and onStale is Open: %+v %+v", d, got[0])
 	}
 }
@@ -60,8 +62,8 @@ func TestExplainForgivesWhatDecideForgives(t *testing.T) {
 func TestExplainIsAsPatientAsDecide(t *testing.T) {
 	r := rules()
 	r.OnStale = v1alpha1.StaleOpen
-	_, got := Explain(job("a", 8, 1), []Candidate{{Name: "cluster1"}}, Fleet{Problem: "timeout", Since: t0.Add(-time.Minute)}, View{}, r, 1, t0)
-	if diff := cmp.Diff([]Broken{{Out: OutUnknown}}, got[0].Broken); diff != "" {
+	_, got := Explain(job("a", 8, 1), []Candidate{{Name: "cluster1"}}, Fleet{Problem: "timeout", FailingSince: t0.Add(-time.Minute)}, ledger.View{}, r, 1, t0)
+	if diff := cmp.Diff([]BrokenRule{{Rejection: RejectUnknown}}, got[0].Broken); diff != "" {
 		t.Errorf("broken (-want +got):\n%s", diff)
 	}
 }

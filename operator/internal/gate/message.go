@@ -6,25 +6,27 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // MaxMessage is how long a message may be, in bytes.
 const MaxMessage = 1024
 
-func message(f Facts, d Decision, fleet Fleet, terms terms, rules Rules) string {
+func decisionMessage(f shape.Facts, d Decision, fleet Fleet, terms conditionNames, rules Rules) string {
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeable(f, d, terms[forgiven])
+		text = placeableMessage(f, d, terms[conditionIgnored])
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
-	case ReasonFleetUnmet:
-		text = "waits for condition " + strings.Join(terms[unmet], ", ")
+	case ReasonFleetConditionUnmet:
+		text = "waits for condition " + strings.Join(terms[conditionUnmet], ", ")
 	case ReasonNoRoom:
-		text = noRoom(f, d.Verdicts) + others(d.Verdicts)
+		text = noRoomMessage(f, d.Verdicts) + excludedClusters(d.Verdicts)
 	default:
-		text = "no cluster can take it" + others(d.Verdicts)
-		if names := terms[unanswered]; len(names) > 0 {
+		text = "no cluster can take it" + excludedClusters(d.Verdicts)
+		if names := terms[conditionFailing]; len(names) > 0 {
 			text = "waits for an answer to condition " + strings.Join(names, ", ")
 		}
 	}
@@ -44,50 +46,50 @@ func Truncate(s string) string {
 
 // placeable says who can take it and what for, and what onStale forgave: conditions
 // of the fleet and of that cluster.
-func placeable(f Facts, d Decision, fleet []string) string {
+func placeableMessage(f shape.Facts, d Decision, fleet []string) string {
 	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
-	conditions := slices.Concat(fleet, best.Forgiven)
+	conditions := slices.Concat(fleet, best.IgnoredConditions)
 	text := best.Cluster + " can take it"
 	switch {
-	case best.Blind:
+	case best.WithoutMetrics:
 		text = best.Cluster + " may take it: nothing is known of any cluster"
 	case best.Room.Known:
-		text += fmt.Sprintf(": room for %s there", count(int64(best.Room.Value), "such pod"))
+		text += fmt.Sprintf(": room for %s there", quantity(int64(best.Room.Value), "such pod"))
 	case len(f.Unmeasured) == 0:
 		text += ": it asks for no devices"
 	}
 	if best.QuotaUnknown {
 		text += ", as far as its queue has quota (QuotaUnknown)"
 	}
-	if len(f.Unmeasured) > 0 && !best.Blind {
+	if len(f.Unmeasured) > 0 && !best.WithoutMetrics {
 		text += ", as far as it has " + strings.Join(f.Unmeasured, " and ") + ", which the gate does not measure"
 	}
 	if len(conditions) > 0 {
 		text += ", nobody answers condition " + strings.Join(conditions, ", ")
 	}
-	if len(conditions) > 0 || best.Blind {
+	if len(conditions) > 0 || best.WithoutMetrics {
 		text += ", and onStale is Open"
 	}
 	return text
 }
 
 // noRoom says what is missing and who comes nearest.
-func noRoom(f Facts, verdicts []Verdict) string {
+func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	best := nearest(verdicts)
 	p := f.PodSets[0]
 	if best != nil {
-		if i := slices.IndexFunc(f.PodSets, func(p PodSet) bool { return p.Name == best.Detail }); i >= 0 {
+		if i := slices.IndexFunc(f.PodSets, func(p shape.PodSet) bool { return p.Name == best.Detail }); i >= 0 {
 			p = f.PodSets[i]
 		}
 	}
 	one := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, describe(p))
-	many := fmt.Sprintf("no cluster has room for %s of %d %s", count(p.Pods, "pod"), p.DevicesPerPod, describe(p))
+	many := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, describe(p))
 	if best == nil {
 		return one + ": none has any"
 	}
 	promised := ""
 	if best.Promised > 0 {
-		promised = fmt.Sprintf(" (%s there promised to workloads on their way)", count(best.Promised, "device"))
+		promised = fmt.Sprintf(" (%s there promised to workloads on their way)", quantity(best.Promised, "device"))
 	}
 	switch {
 	case best.Quota.Known:
@@ -107,10 +109,10 @@ func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
-		if v.Out != OutNoRoom {
+		if v.Rejection != RejectNoRoom {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value), known(v.Quota)-known(best.Quota),
+		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value), knownRank(v.Quota)-knownRank(best.Quota),
 			cmp.Compare(v.Largest.Value, best.Largest.Value), cmp.Compare(v.Net, best.Net)) > 0 {
 			best = v
 		}
@@ -118,7 +120,7 @@ func nearest(verdicts []Verdict) *Verdict {
 	return best
 }
 
-func known(n Number) int {
+func knownRank(n Number) int {
 	if n.Known {
 		return 1
 	}
@@ -126,12 +128,12 @@ func known(n Number) int {
 }
 
 // others names clusters that something else than room ruled out.
-func others(verdicts []Verdict) string {
+func excludedClusters(verdicts []Verdict) string {
 	const most = 5
 	var parts []string
 	for _, v := range verdicts {
-		if v.Out != OutNone && v.Out != OutNoRoom && v.Out != OutNoModel {
-			parts = append(parts, v.Cluster+" "+v.lasting())
+		if v.Rejection != RejectNone && v.Rejection != RejectNoRoom && v.Rejection != RejectNoModel {
+			parts = append(parts, v.Cluster+" "+v.whyWithoutAge())
 		}
 	}
 	if len(parts) == 0 {
@@ -145,8 +147,8 @@ func others(verdicts []Verdict) string {
 
 // lasting is Why without what changes by time alone: each workload that waits
 // would write it anew once a round.
-func (v Verdict) lasting() string {
-	if v.Out == OutStale {
+func (v Verdict) whyWithoutAge() string {
+	if v.Rejection == RejectStale {
 		return "has samples older than " + v.Detail
 	}
 	return v.Why()
@@ -154,55 +156,55 @@ func (v Verdict) lasting() string {
 
 // Why the verdict, to follow the cluster's name in a sentence.
 func (v Verdict) Why() string {
-	switch v.Out {
-	case OutNone:
-	case OutUnusable:
+	switch v.Rejection {
+	case RejectNone:
+	case RejectUnusable:
 		return v.Detail
-	case OutScore:
+	case RejectScore:
 		return "is below the minimum of " + v.Detail
-	case OutNoScore:
+	case RejectNoScore:
 		return "has no valid score " + v.Detail
-	case OutCondition:
+	case RejectCondition:
 		return "does not meet condition " + v.Detail
-	case OutUnanswered:
+	case RejectConditionFailing:
 		return "has no answer to condition " + v.Detail
-	case OutQuotaUnanswered:
+	case RejectQuotaFailing:
 		return "has no answer about its queue's quota"
-	case OutStale:
+	case RejectStale:
 		return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second)
-	case OutUnknown:
+	case RejectUnknown:
 		return "reports no samples"
-	case OutNoModel:
+	case RejectNoModel:
 		return "has no free " + v.Detail
-	case OutNoQuota:
+	case RejectNoQueue:
 		return "has no quota for " + v.Detail
-	case OutNoRoom:
+	case RejectNoRoom:
 		if v.Quota.Known {
-			return fmt.Sprintf("has quota for %s, with %s promised", count(int64(v.Quota.Value), "such pod"), count(v.Promised, "device"))
+			return fmt.Sprintf("has quota for %s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), quantity(v.Promised, "device"))
 		}
 		if v.Promised > 0 {
-			return fmt.Sprintf("has room for %s, with %s promised", count(int64(v.Room.Value), "such pod"), count(v.Promised, "device"))
+			return fmt.Sprintf("has room for %s, with %s promised", quantity(int64(v.Room.Value), "such pod"), quantity(v.Promised, "device"))
 		}
-		return fmt.Sprintf("has room for %s", count(int64(v.Room.Value), "such pod"))
+		return fmt.Sprintf("has room for %s", quantity(int64(v.Room.Value), "such pod"))
 	}
 	text := "can take it"
 	if v.QuotaUnknown {
 		text += ", as far as its queue has quota"
 	}
-	if len(v.Forgiven) > 0 {
-		text += ", though nobody answers condition " + strings.Join(v.Forgiven, ", ")
+	if len(v.IgnoredConditions) > 0 {
+		text += ", though nobody answers condition " + strings.Join(v.IgnoredConditions, ", ")
 	}
 	return text
 }
 
-func describe(p PodSet) string {
+func describe(p shape.PodSet) string {
 	if p.Model != "" {
 		return p.Model
 	}
 	return p.Resource
 }
 
-func count(n int64, noun string) string {
+func quantity(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -17,7 +17,7 @@ func TestDefaultQueriesReadOurRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	series := regexp.MustCompile(`[a-z_]+:[a-z_]+:[a-z]+`)
-	for _, q := range Questions(&v1alpha1.PlacementGateSpec{}, "cluster") {
+	for _, q := range Queries(&v1alpha1.PlacementGateSpec{}, "cluster") {
 		names := series.FindAllString(q.Expr, -1)
 		if len(names) == 0 {
 			t.Errorf("%s reads no recording rule: %s", q.Name, q.Expr)

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // rank orders the clusters that can take the workload. Clusters within
@@ -12,11 +14,11 @@ import (
 // other than room, so that a full favorite does not promote the distant ones.
 // In the best tier with room two are drawn by capacity and the one with more
 // net devices comes first; the rest follows by tier and net devices.
-func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {
+func rank(f shape.Facts, verdicts []Verdict, rules Rules, attempt int) []string {
 	tiers := tiersOf(verdicts, float64(rules.TierPoints))
 	var order []string
 	for _, tier := range tiers {
-		tier = slices.DeleteFunc(tier, func(v *Verdict) bool { return v.Out != OutNone })
+		tier = slices.DeleteFunc(tier, func(v *Verdict) bool { return v.Rejection != RejectNone })
 		if len(tier) == 0 {
 			continue
 		}
@@ -31,7 +33,7 @@ func rank(f Facts, verdicts []Verdict, rules Rules, attempt int) []string {
 			order = append(order, v.Cluster)
 		}
 	}
-	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Keep, c) }); i > 0 {
+	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Incumbents, c) }); i > 0 {
 		kept := order[i]
 		order = slices.Insert(slices.Delete(order, i, i+1), 0, kept)
 	}
@@ -45,7 +47,7 @@ func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
-		case v.Out != OutNone && v.Out != OutNoRoom:
+		case v.Rejection != RejectNone && v.Rejection != RejectNoRoom:
 		case v.Score.Known:
 			scored = append(scored, v)
 		default:

@@ -29,7 +29,7 @@ func ScoreKey(policy, score string) string { return policy + "/" + score }
 func ScoresOf(object *clusterv1alpha1.AddOnPlacementScore) map[string]Score {
 	all := map[string]Score{}
 	for _, item := range object.Status.Scores {
-		s := Score{Value: item.Value, Written: written(object.ManagedFields)}
+		s := Score{Value: item.Value, Written: lastStatusWrite(object.ManagedFields)}
 		if object.Status.ValidUntil != nil {
 			s.ValidUntil = object.Status.ValidUntil.Time
 		}
@@ -42,7 +42,7 @@ func ScoresOf(object *clusterv1alpha1.AddOnPlacementScore) map[string]Score {
 }
 
 // written is when anybody last wrote the status; zero = unknown.
-func written(fields []metav1.ManagedFieldsEntry) time.Time {
+func lastStatusWrite(fields []metav1.ManagedFieldsEntry) time.Time {
 	var last time.Time
 	for _, f := range fields {
 		if f.Subresource == "status" && f.Time != nil && f.Time.After(last) {

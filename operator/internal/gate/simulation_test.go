@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // A small fleet under load, second by second, whose metrics are up to 30 s old. The
@@ -22,12 +25,12 @@ const (
 )
 
 type simJob struct {
-	facts    Facts
+	facts    shape.Facts
 	arrives  int
 	duration int
 	started  int
 	on       string // cluster that runs it
-	dispatch Dispatch
+	dispatch dispatch.Record
 	copies   int
 }
 
@@ -49,8 +52,8 @@ func (c *simCluster) nodeFor(devices int64) int {
 }
 
 // fit of every size, headroom and capacity, as the recording rules tell them.
-func (c *simCluster) measure(devices int64) ShapeAnswer {
-	var a ShapeAnswer
+func (c *simCluster) measure(devices int64) ShapeMetrics {
+	var a ShapeMetrics
 	a.Fit, a.Headroom, a.Capacity, a.Queued = Known(0), Known(0), Known(float64(perNode*len(c.nodes))), Known(0)
 	for _, free := range c.nodes {
 		a.Fit.Value += math.Floor(float64(free) / float64(devices))
@@ -96,23 +99,23 @@ type chooser func(j *simJob, candidates []Candidate, now time.Time) []string
 // outcome of a simulation: mean wait in seconds, and copies made per job.
 type simOutcome struct{ wait, copies float64 }
 
-func simulate(fleet []*simCluster, jobs []*simJob, ledger *Ledger, choose chooser) simOutcome {
+func simulate(fleet []*simCluster, jobs []*simJob, ledger *ledger.Ledger, choose chooser) simOutcome {
 	sampled := map[string]time.Time{}
-	sizes := map[*simCluster]map[int64]ShapeAnswer{}
+	sizes := map[*simCluster]map[int64]ShapeMetrics{}
 	var waiting, sent, running []*simJob
 	next, finished := 0, 0
 	for second := 0; finished < len(jobs); second++ {
 		now := t0.Add(time.Duration(second) * time.Second)
 		if second%lag == 0 {
 			for _, c := range fleet {
-				sampled[c.name], sizes[c] = now, map[int64]ShapeAnswer{1: c.measure(1), 2: c.measure(2), 4: c.measure(4), 8: c.measure(8)}
+				sampled[c.name], sizes[c] = now, map[int64]ShapeMetrics{1: c.measure(1), 2: c.measure(2), 4: c.measure(4), 8: c.measure(8)}
 			}
 			ledger.Expire(sampled, now)
 		}
 		seen := func(j *simJob) []Candidate {
 			var list []Candidate
 			for _, c := range fleet {
-				list = append(list, Candidate{Name: c.name, Sampled: sampled[c.name], Shapes: []ShapeAnswer{sizes[c][j.facts.PodSets[0].DevicesPerPod]}})
+				list = append(list, Candidate{Name: c.name, SampledAt: sampled[c.name], Shapes: []ShapeMetrics{sizes[c][j.facts.PodSets[0].DevicesPerPod]}})
 			}
 			return list
 		}
@@ -134,13 +137,13 @@ func simulate(fleet []*simCluster, jobs []*simJob, ledger *Ledger, choose choose
 			})
 		}
 		for _, j := range sent {
-			if phase, _ := j.dispatch.Phase(v1alpha1.Widen{}, now); phase != PhaseWait {
+			if phase, _ := j.dispatch.Stage(v1alpha1.Widen{}, now); phase != dispatch.StageWait {
 				order := choose(j, seen(j), now)
 				var usable []string
 				for _, c := range fleet {
 					usable = append(usable, c.name)
 				}
-				wider := j.dispatch.Wider(phase, j.dispatch.Nominated, order, usable, v1alpha1.Widen{})
+				wider := j.dispatch.WidenedList(phase, j.dispatch.Nominated, order, usable, v1alpha1.Widen{})
 				nominate(fleet, j, wider[len(j.dispatch.Nominated):])
 				j.dispatch = j.dispatch.Widen(wider, "", now)
 			}
@@ -168,7 +171,7 @@ func nominate(fleet []*simCluster, j *simJob, clusters []string) {
 }
 
 // start what fits, in order, the small ones passing those that do not fit.
-func start(c *simCluster, ledger *Ledger, second int, now time.Time) (started []*simJob) {
+func start(c *simCluster, ledger *ledger.Ledger, second int, now time.Time) (started []*simJob) {
 	c.queue = slices.DeleteFunc(c.queue, func(j *simJob) bool {
 		if j.started >= 0 {
 			return true
@@ -180,14 +183,14 @@ func start(c *simCluster, ledger *Ledger, second int, now time.Time) (started []
 		}
 		c.nodes[node] -= devices
 		j.started, j.on = second, fmt.Sprint(c.name, "/", node)
-		ledger.Admitted(j.facts.UID, c.name, now, false)
+		ledger.MarkAdmitted(j.facts.UID, c.name, now, false)
 		started = append(started, j)
 		return true
 	})
 	return started
 }
 
-func end(fleet []*simCluster, ledger *Ledger, j *simJob, second int, now time.Time, finished *int) bool {
+func end(fleet []*simCluster, ledger *ledger.Ledger, j *simJob, second int, now time.Time, finished *int) bool {
 	if second < j.started+j.duration {
 		return false
 	}
@@ -197,7 +200,7 @@ func end(fleet []*simCluster, ledger *Ledger, j *simJob, second int, now time.Ti
 		for node := range c.nodes {
 			if j.on == fmt.Sprint(c.name, "/", node) {
 				c.nodes[node] += j.facts.PodSets[0].DevicesPerPod
-				ledger.Credit(Credit{Cluster: c.name, PodSets: j.facts.PodSets, Finished: now})
+				ledger.Credit(ledger.Credit{Cluster: c.name, PodSets: j.facts.PodSets, FinishedAt: now})
 			}
 		}
 	}
@@ -205,14 +208,14 @@ func end(fleet []*simCluster, ledger *Ledger, j *simJob, second int, now time.Ti
 }
 
 // ours is the product: it sees what it has sent, and draws two.
-func ours(ledger *Ledger) chooser {
+func ours(ledger *ledger.Ledger) chooser {
 	return func(j *simJob, candidates []Candidate, now time.Time) (order []string) {
-		ledger.Reserve(j.facts.UID, j.dispatch.Nominated, func(view View) []Entry {
+		ledger.Reserve(j.facts.UID, j.dispatch.Nominated, func(view ledger.View) []ledger.Entry {
 			order = Decide(j.facts, candidates, Fleet{}, view, rules(), j.dispatch.Attempt+1, now).Order
 			if len(order) == 0 || len(j.dispatch.Nominated) > 0 {
 				return nil
 			}
-			return []Entry{{UID: j.facts.UID, Workload: j.facts.Key(), Cluster: order[0], PodSets: j.facts.PodSets, Debited: now}}
+			return []ledger.Entry{{UID: j.facts.UID, Workload: j.facts.Key(), Cluster: order[0], PodSets: j.facts.PodSets, DebitedAt: now}}
 		})
 		return order
 	}
@@ -234,19 +237,19 @@ func plain(_ *simJob, candidates []Candidate, _ time.Time) []string {
 
 // forgetful is the product without its ledger.
 func forgetful(j *simJob, candidates []Candidate, now time.Time) []string {
-	return Decide(j.facts, candidates, Fleet{}, View{}, rules(), j.dispatch.Attempt+1, now).Order
+	return Decide(j.facts, candidates, Fleet{}, ledger.View{}, rules(), j.dispatch.Attempt+1, now).Order
 }
 
 func TestDecisionsBeatPlainRankingOnLaggedMetrics(t *testing.T) {
 	sizes := []int{2, 2, 4, 8, 16, 32, 32, 32}
 	const n, devices = 3000, perNode * 128
-	ledger := NewLedger(0, 10*time.Minute)
+	ledger := ledger.New(0, 10*time.Minute)
 	got := simulate(fleetOf(sizes...), load(n, devices), ledger, ours(ledger))
-	if len(ledger.Size()) > 0 {
-		t.Errorf("the ledger still holds %v after the last job", ledger.Size())
+	if len(ledger.DevicesByCluster()) > 0 {
+		t.Errorf("the ledger still holds %v after the last job", ledger.DevicesByCluster())
 	}
 	for name, other := range map[string]chooser{"plain ranking": plain, "without the ledger": forgetful} {
-		than := simulate(fleetOf(sizes...), load(n, devices), NewLedger(0, 0), other)
+		than := simulate(fleetOf(sizes...), load(n, devices), ledger.New(0, 0), other)
 		t.Logf("mean wait: ours %.1f s with %.2f copies a job, %s %.1f s with %.2f", got.wait, got.copies, name, than.wait, than.copies)
 		if got.wait > 0.85*than.wait || got.copies > 0.8*than.copies {
 			t.Errorf("ours waits %.1f s and makes %.2f copies a job, %s %.1f s and %.2f", got.wait, got.copies, name, than.wait, than.copies)

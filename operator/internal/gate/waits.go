@@ -8,11 +8,15 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Standing of a workload: what says which step it takes next. What a caller can't
 // know stays zero.
-type Standing struct {
+type Snapshot struct {
 	Workload *kueue.Workload
 	// Own are the checks that our gates decide.
 	Own []string
@@ -22,44 +26,44 @@ type Standing struct {
 	Connected  []string
 	// Cluster that has it.
 	Cluster  string
-	Dispatch Dispatch
+	Dispatch dispatch.Record
 	// Fault that keeps the gate from deciding, to follow "waits for".
 	Fault string
 	// Decision of now; nil = unknown, and what the check says counts.
 	Decision *Decision
 	// StockDispatch: another than the operator nominates.
-	StockDispatch bool
+	BuiltinDispatcher bool
 }
 
 // WaitsFor says in one sentence what has to happen next.
-func (s Standing) WaitsFor(now time.Time) string {
+func (s Snapshot) WaitsFor(now time.Time) string {
 	wl := s.Workload
 	switch {
-	case IsFinished(wl):
+	case kueuestate.IsFinished(wl):
 		return "nothing: it is finished"
 	case !wl.DeletionTimestamp.IsZero():
 		return "its deletion"
 	case s.Cluster != "":
 		return "nothing: it is on " + s.Cluster
 	case wl.Spec.Active != nil && !*wl.Spec.Active:
-		return s.activation(now)
-	case !HoldsQuota(wl):
-		return s.because("quota in its ClusterQueue", kueue.WorkloadQuotaReserved)
-	case IsEvicted(wl):
+		return s.waitsForActivation(now)
+	case !kueuestate.HoldsQuota(wl):
+		return s.withConditionMessage("quota in its ClusterQueue", kueue.WorkloadQuotaReserved)
+	case kueuestate.IsEvicted(wl):
 		return "its eviction to complete"
-	case IsAdmitted(wl):
+	case kueuestate.IsAdmitted(wl):
 		return "nothing: it is admitted"
 	case len(wl.Status.NominatedClusterNames) > 0:
 		return "one of " + strings.Join(wl.Status.NominatedClusterNames, ", ") + " to admit it"
 	}
-	return cmp.Or(s.gate(), s.others(), s.dispatch(now))
+	return cmp.Or(s.waitsForGate(), s.waitsForOtherCheck(), s.waitsForDispatch(now))
 }
 
-func (s Standing) activation(now time.Time) string {
+func (s Snapshot) waitsForActivation(now time.Time) string {
 	until := s.Dispatch.SleepsUntil
 	switch {
 	case until.IsZero():
-		return s.because("its activation: spec.active is false", kueue.WorkloadEvicted)
+		return s.withConditionMessage("its activation: spec.active is false", kueue.WorkloadEvicted)
 	case until.After(now):
 		return "its return to the queue in " + until.Sub(now).Round(time.Second).String() + ": it gave its quota to others"
 	}
@@ -67,7 +71,7 @@ func (s Standing) activation(now time.Time) string {
 }
 
 // because adds what Kueue says in a condition.
-func (s Standing) because(text, condition string) string {
+func (s Snapshot) withConditionMessage(text, condition string) string {
 	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, condition); c != nil && c.Message != "" {
 		return text + ": " + c.Message
 	}
@@ -75,24 +79,24 @@ func (s Standing) because(text, condition string) string {
 }
 
 // gate that has yet to let the workload through; empty = it has, or there is none.
-func (s Standing) gate() string {
+func (s Snapshot) waitsForGate() string {
 	if len(s.Own) == 0 {
 		return ""
 	}
 	if len(s.Own) > 1 {
-		return TooMany(s.Own)
+		return TooManyChecksMessage(s.Own)
 	}
-	own := FindCheck(s.Workload, s.Own[0])
+	own := kueuestate.FindCheck(s.Workload, s.Own[0])
 	done := own.State == kueue.CheckStateReady
 	switch {
-	case done && (s.MultiKueue == "" || s.StockDispatch || s.Decision == nil && s.Fault == ""):
+	case done && (s.MultiKueue == "" || s.BuiltinDispatcher || s.Decision == nil && s.Fault == ""):
 		return ""
 	case own.State == kueue.CheckStateRetry || own.State == kueue.CheckStateRejected:
-		return said(own)
+		return checkText(own)
 	case s.Fault != "":
 		return s.Fault
 	case s.Decision == nil:
-		return cmp.Or(own.Message, said(own))
+		return cmp.Or(own.Message, checkText(own))
 	case s.Decision.State != Ready:
 		return s.Decision.Message
 	}
@@ -100,48 +104,48 @@ func (s Standing) gate() string {
 }
 
 // TooMany of our checks stand on one queue.
-func TooMany(own []string) string {
+func TooManyChecksMessage(own []string) string {
 	return "more than one placement check stands on this queue, leave one: " + strings.Join(own, ", ")
 }
 
 // others than the gate's and MultiKueue's: the first check that is not Ready.
-func (s Standing) others() string {
+func (s Snapshot) waitsForOtherCheck() string {
 	for i := range s.Workload.Status.AdmissionChecks {
 		c := &s.Workload.Status.AdmissionChecks[i]
 		if c.State != kueue.CheckStateReady && string(c.Name) != s.MultiKueue && !slices.Contains(s.Own, string(c.Name)) {
-			return said(c)
+			return checkText(c)
 		}
 	}
 	return ""
 }
 
-func said(c *kueue.AdmissionCheckState) string {
+func checkText(c *kueue.AdmissionCheckState) string {
 	if c.Message == "" {
 		return "admission check " + string(c.Name)
 	}
 	return "admission check " + string(c.Name) + ": " + c.Message
 }
 
-func (s Standing) dispatch(now time.Time) string {
+func (s Snapshot) waitsForDispatch(now time.Time) string {
 	switch {
 	case s.MultiKueue == "" && len(s.Own) == 0:
 		return "Kueue to admit it: no gate decides its queue"
 	case s.MultiKueue == "":
 		return "Kueue to admit it"
-	case Pinned(s.Workload):
+	case kueuestate.IsPinnedByKueue(s.Workload):
 		return "Kueue to choose its cluster: it goes where the rest of its job is"
 	case len(s.Connected) == 0:
 		return "a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to"
-	case s.StockDispatch:
-		return "Kueue's dispatcher to nominate clusters" + s.overdue(now)
+	case s.BuiltinDispatcher:
+		return "Kueue's dispatcher to nominate clusters" + s.overdueNote(now)
 	}
 	return "its nomination"
 }
 
 // overdue says for how long Kueue's dispatcher has nominated nothing, where that is long.
-func (s Standing) overdue(now time.Time) string {
-	since := Unnominated(s.Workload, s.MultiKueue)
-	if since.IsZero() || now.Sub(since) < DispatchGrace {
+func (s Snapshot) overdueNote(now time.Time) string {
+	since := kueuestate.UnnominatedSince(s.Workload, s.MultiKueue)
+	if since.IsZero() || now.Sub(since) < timing.DispatchGrace {
 		return ""
 	}
 	return ", for " + now.Sub(since).Round(time.Second).String() + " now: does multiKueue.dispatcherName in its configuration name one of its own?"

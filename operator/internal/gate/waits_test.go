@@ -8,15 +8,16 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // waiting workload that holds quota, with the gate's and MultiKueue's check Pending.
-func waiting() Standing {
+func waiting() Snapshot {
 	wl := &kueue.Workload{}
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
 	holds(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "reserved")
 	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: kueue.CheckStatePending}}
-	return Standing{Workload: wl, Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu", Connected: []string{"cluster1"}}
+	return Snapshot{Workload: wl, Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu", Connected: []string{"cluster1"}}
 }
 
 func holds(wl *kueue.Workload, condition string, status metav1.ConditionStatus, message string) {
@@ -27,85 +28,85 @@ func TestWaitsFor(t *testing.T) {
 	no := false
 	deleted := metav1.NewTime(t0)
 	roomless := &Decision{State: Pending, Message: "no cluster has 8 free"}
-	ready := func(s *Standing) {
-		FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
+	ready := func(s *Snapshot) {
+		kueuestate.FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
 		s.Decision = &Decision{State: Ready}
 	}
-	alone := func(s *Standing) {
+	alone := func(s *Snapshot) {
 		s.MultiKueue, s.Workload.Status.AdmissionChecks = "", s.Workload.Status.AdmissionChecks[:1]
 	}
 	for _, tc := range []struct {
 		name   string
-		change func(*Standing)
+		change func(*Snapshot)
 		want   string
 	}{
-		{"finished", func(s *Standing) { holds(s.Workload, kueue.WorkloadFinished, "True", "") }, "nothing: it is finished"},
-		{"on its way out", func(s *Standing) { s.Workload.DeletionTimestamp = &deleted }, "its deletion"},
-		{"placed", func(s *Standing) { s.Cluster = "cluster1" }, "nothing: it is on cluster1"},
-		{"deactivated while it held quota", func(s *Standing) { s.Workload.Spec.Active = &no }, "its activation: spec.active is false"},
-		{"rejected", func(s *Standing) {
+		{"finished", func(s *Snapshot) { holds(s.Workload, kueue.WorkloadFinished, "True", "") }, "nothing: it is finished"},
+		{"on its way out", func(s *Snapshot) { s.Workload.DeletionTimestamp = &deleted }, "its deletion"},
+		{"placed", func(s *Snapshot) { s.Cluster = "cluster1" }, "nothing: it is on cluster1"},
+		{"deactivated while it held quota", func(s *Snapshot) { s.Workload.Spec.Active = &no }, "its activation: spec.active is false"},
+		{"rejected", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Workload.Status.Admission = &no, nil
 			holds(s.Workload, kueue.WorkloadEvicted, "True", "admission check budget rejected it")
 		}, "its activation: spec.active is false: admission check budget rejected it"},
-		{"asleep after a yield", func(s *Standing) {
+		{"asleep after a yield", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Workload.Status.Admission = &no, nil
 			s.Dispatch.SleepsUntil = t0.Add(12 * time.Second)
 		}, "its return to the queue in 12s: it gave its quota to others"},
-		{"slept too long", func(s *Standing) {
+		{"slept too long", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Dispatch.SleepsUntil = &no, t0.Add(-time.Second)
 		}, "the operator to return it to the queue: it gave its quota to others"},
-		{"without quota", func(s *Standing) {
+		{"without quota", func(s *Snapshot) {
 			s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil
 			holds(s.Workload, kueue.WorkloadQuotaReserved, "False", "3 more needed")
 		}, "quota in its ClusterQueue: 3 more needed"},
-		{"evicted", func(s *Standing) { holds(s.Workload, kueue.WorkloadEvicted, "True", "") }, "its eviction to complete"},
-		{"nominated by its gate", func(s *Standing) {
+		{"evicted", func(s *Snapshot) { holds(s.Workload, kueue.WorkloadEvicted, "True", "") }, "its eviction to complete"},
+		{"nominated by its gate", func(s *Snapshot) {
 			ready(s)
 			s.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
 		}, "one of cluster1, cluster2 to admit it"},
-		{"nominated without a gate", func(s *Standing) {
+		{"nominated without a gate", func(s *Snapshot) {
 			s.Own, s.Workload.Status.AdmissionChecks = nil, s.Workload.Status.AdmissionChecks[1:]
 			s.Workload.Status.NominatedClusterNames = []string{"cluster1"}
 		}, "one of cluster1 to admit it"},
-		{"two gates", func(s *Standing) { s.Own, s.Decision = []string{"a", "b"}, roomless }, "more than one placement check stands on this queue, leave one: a, b"},
-		{"no gate", func(s *Standing) { s.Fault = "PlacementGate gpu, which does not exist" }, "PlacementGate gpu, which does not exist"},
-		{"no room", func(s *Standing) { s.Decision = roomless }, "no cluster has 8 free"},
-		{"no room any more", func(s *Standing) { ready(s); s.Decision = roomless }, "no cluster has 8 free"},
-		{"the decision is not known", func(s *Standing) { FindCheck(s.Workload, "plimsoll").Message = "as it said" }, "as it said"},
-		{"nothing is known", func(*Standing) {}, "admission check plimsoll"},
-		{"the gate rejected it", func(s *Standing) {
-			*FindCheck(s.Workload, "plimsoll") = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateRejected, Message: "gave up"}
+		{"two gates", func(s *Snapshot) { s.Own, s.Decision = []string{"a", "b"}, roomless }, "more than one placement check stands on this queue, leave one: a, b"},
+		{"no gate", func(s *Snapshot) { s.Fault = "PlacementGate gpu, which does not exist" }, "PlacementGate gpu, which does not exist"},
+		{"no room", func(s *Snapshot) { s.Decision = roomless }, "no cluster has 8 free"},
+		{"no room any more", func(s *Snapshot) { ready(s); s.Decision = roomless }, "no cluster has 8 free"},
+		{"the decision is not known", func(s *Snapshot) { kueuestate.FindCheck(s.Workload, "plimsoll").Message = "as it said" }, "as it said"},
+		{"nothing is known", func(*Snapshot) {}, "admission check plimsoll"},
+		{"the gate rejected it", func(s *Snapshot) {
+			*kueuestate.FindCheck(s.Workload, "plimsoll") = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateRejected, Message: "gave up"}
 			s.Decision = roomless
 		}, "admission check plimsoll: gave up"},
-		{"another check", func(s *Standing) {
+		{"another check", func(s *Snapshot) {
 			ready(s)
 			s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending, Message: "no funds"})
 		}, "admission check budget: no funds"},
 		{"our nomination", ready, "its nomination"},
-		{"Kueue's dispatcher", func(s *Standing) { ready(s); s.StockDispatch = true }, "Kueue's dispatcher to nominate clusters"},
-		{"Kueue's dispatcher, whatever the gate would say now", func(s *Standing) {
+		{"Kueue's dispatcher", func(s *Snapshot) { ready(s); s.BuiltinDispatcher = true }, "Kueue's dispatcher to nominate clusters"},
+		{"Kueue's dispatcher, whatever the gate would say now", func(s *Snapshot) {
 			ready(s)
-			s.StockDispatch, s.Decision = true, roomless
+			s.BuiltinDispatcher, s.Decision = true, roomless
 		}, "Kueue's dispatcher to nominate clusters"},
-		{"Kueue's dispatcher, which was told to leave that to us", func(s *Standing) {
+		{"Kueue's dispatcher, which was told to leave that to us", func(s *Snapshot) {
 			ready(s)
-			s.StockDispatch = true
-			FindCheck(s.Workload, "plimsoll").LastTransitionTime = metav1.NewTime(t0.Add(-time.Minute))
+			s.BuiltinDispatcher = true
+			kueuestate.FindCheck(s.Workload, "plimsoll").LastTransitionTime = metav1.NewTime(t0.Add(-time.Minute))
 		}, "Kueue's dispatcher to nominate clusters, for 1m0s now: does multiKueue.dispatcherName in its configuration name one of its own?"},
-		{"Kueue's dispatcher, which has no cluster to nominate", func(s *Standing) { ready(s); s.StockDispatch, s.Connected = true, nil },
+		{"Kueue's dispatcher, which has no cluster to nominate", func(s *Snapshot) { ready(s); s.BuiltinDispatcher, s.Connected = true, nil },
 			"a cluster of MultiKueueConfig gpu that Kueue is connected to"},
-		{"a pinned component", func(s *Standing) {
+		{"a pinned component", func(s *Snapshot) {
 			ready(s)
-			s.Workload.Annotations = map[string]string{componentAnnotation: "1"}
+			s.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
 		}, "Kueue to choose its cluster: it goes where the rest of its job is"},
-		{"no gate and no connection", func(s *Standing) {
+		{"no gate and no connection", func(s *Snapshot) {
 			s.Own, s.Connected = nil, nil
-			FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
+			kueuestate.FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
 		},
 			"a cluster of MultiKueueConfig gpu that Kueue is connected to"},
-		{"a gate alone", func(s *Standing) { ready(s); alone(s); s.Decision = roomless }, "Kueue to admit it"},
-		{"no check at all", func(s *Standing) { alone(s); s.Own, s.Workload.Status.AdmissionChecks = nil, nil }, "Kueue to admit it: no gate decides its queue"},
-		{"admitted", func(s *Standing) { alone(s); holds(s.Workload, kueue.WorkloadAdmitted, "True", "") }, "nothing: it is admitted"},
+		{"a gate alone", func(s *Snapshot) { ready(s); alone(s); s.Decision = roomless }, "Kueue to admit it"},
+		{"no check at all", func(s *Snapshot) { alone(s); s.Own, s.Workload.Status.AdmissionChecks = nil, nil }, "Kueue to admit it: no gate decides its queue"},
+		{"admitted", func(s *Snapshot) { alone(s); holds(s.Workload, kueue.WorkloadAdmitted, "True", "") }, "nothing: it is admitted"},
 	} {
 		s := waiting()
 		tc.change(&s)
@@ -133,8 +134,8 @@ func TestWhoDecidesACheck(t *testing.T) {
 		{"MultiKueue's of another kind", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueCluster"), "", ""},
 		{"without parameters", &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.ControllerName}}, "", ""},
 	} {
-		gate, _ := NamedBy(tc.check)
-		config, _ := ConfigOf(tc.check)
+		gate, _ := kueuestate.GateOf(tc.check)
+		config, _ := kueuestate.MultiKueueConfigOf(tc.check)
 		if gate != tc.gate || config != tc.config {
 			t.Errorf("%s: gate %q, configuration %q", tc.name, gate, config)
 		}

@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // Reconciler of AdmissionChecks.
@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	var pg *v1alpha1.PlacementGate
-	if name, ok := gate.NamedBy(check); ok {
+	if name, ok := kueuestate.GateOf(check); ok {
 		pg = &v1alpha1.PlacementGate{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, pg); apierrors.IsNotFound(err) {
 			pg = nil
@@ -89,7 +89,7 @@ func (r *Reconciler) checksOf(ctx context.Context, pg client.Object) []reconcile
 	}
 	var requests []reconcile.Request
 	for i := range checks.Items {
-		if name, ok := gate.NamedBy(&checks.Items[i]); ok && name == pg.GetName() {
+		if name, ok := kueuestate.GateOf(&checks.Items[i]); ok && name == pg.GetName() {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&checks.Items[i])})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // faults of a gate that are bad configuration. That a Placement has decided
@@ -19,7 +20,7 @@ var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound", "No
 // decide the Active condition. It is not settled while the gate's controller
 // has yet to look at the gate's newest version.
 func decide(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (metav1.Condition, bool) {
-	name, ok := gate.NamedBy(check)
+	name, ok := kueuestate.GateOf(check)
 	switch {
 	case !ok:
 		return inactive("BadParameters", "spec.parameters must name a PlacementGate of plimsoll.dev"), true

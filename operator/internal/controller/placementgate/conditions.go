@@ -13,6 +13,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // dispatcherMatches reports whether Kueue and the operator agree on which component
@@ -34,7 +35,7 @@ func scoresFound(in *input) outcome {
 	var absent []string
 	for _, p := range in.gate.Spec.Policies {
 		key := gate.ScoreKey(p.Policy, p.Score)
-		if !slices.ContainsFunc(in.clusters, func(c gate.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
+		if !slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
 			absent = append(absent, key)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/membership"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 func fine(clusters ...string) *input {
@@ -22,7 +24,7 @@ func fine(clusters ...string) *input {
 	g.Spec.MultiKueue = &v1alpha1.GateMultiKueue{ConfigName: "plimsoll-gpu"}
 	in := &input{gate: g, placement: true, source: true, nominate: true}
 	for _, c := range clusters {
-		in.clusters = append(in.clusters, gate.Cluster{Name: c})
+		in.clusters = append(in.clusters, registry.Cluster{Name: c})
 	}
 	return in
 }
@@ -74,7 +76,7 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
-	o := summary(fine(), gate.Wanted{Clusters: many[:20], Truncated: many[20:]}, nil)
+	o := summary(fine(), membership.Result{Clusters: many[:20], Truncated: many[20:]}, nil)
 	if o.reason != "ClustersTruncated" || !strings.HasSuffix(o.message, "left out: c20, c21, c22, c23, c24") {
 		t.Errorf("25 clusters: %+v", o)
 	}
@@ -84,7 +86,7 @@ func TestConditions(t *testing.T) {
 		in.mkClusters[name] = &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: owner}}}
 	}
 	const want = "MultiKueueConfig plimsoll-gpu holds c0; Kueue stays connected to c2, c3, which it no longer holds, until \"kubectl plimsoll release gpu --unused\""
-	if o := summary(in, gate.Wanted{Clusters: []string{"c0"}}, nil); o.reason != "Written" || o.message != want {
+	if o := summary(in, membership.Result{Clusters: []string{"c0"}}, nil); o.reason != "Written" || o.message != want {
 		t.Errorf("clusters that left: %+v", o)
 	}
 }
@@ -129,8 +131,8 @@ func TestRanked(t *testing.T) {
 	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90, ValidUntil: now.Add(-time.Second)}}
 	in.clusters[1].Scores = map[string]gate.Score{"fleet/total": {Value: -100}}
 	in.clusters[3].Scores = map[string]gate.Score{"fleet/total": {Value: 60, ValidUntil: now.Add(time.Second)}}
-	var memory gate.Memory
-	if got, want := gate.Membership(nil, ranked(in, now), nil, &memory, time.Second, now).Clusters, []string{"good", "blind", "expired", "missing"}; !slices.Equal(got, want) {
+	var memory membership.History
+	if got, want := membership.Plan(nil, ranked(in, now), nil, &memory, time.Second, now).Clusters, []string{"good", "blind", "expired", "missing"}; !slices.Equal(got, want) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/membership"
 )
 
 // outcome of writing the configuration, as a condition.
@@ -36,7 +37,7 @@ func (r *Reconciler) configure(ctx context.Context, in *input) (outcome, error) 
 		current = in.config.Spec.Clusters
 	}
 	now := r.opts.Now()
-	want := gate.Membership(current, ranked(in, now), in.inUse, r.memory(in.gate.Name), period(&in.gate.Spec), now)
+	want := membership.Plan(current, ranked(in, now), in.inUse, r.memory(in.gate.Name), period(&in.gate.Spec), now)
 	if len(want.Clusters) == 0 {
 		return outcome{metav1.ConditionFalse, "NoDecisions", "nothing is decided, and a MultiKueueConfig can't be empty"}, nil
 	}
@@ -71,15 +72,15 @@ func foreign(g *v1alpha1.PlacementGate, config *kueue.MultiKueueConfig) string {
 
 // ranked are the decided clusters by their preferred scores, in the order of the
 // decisions where no score tells them apart.
-func ranked(in *input, now time.Time) []gate.Ranked {
-	list := make([]gate.Ranked, 0, len(in.clusters))
+func ranked(in *input, now time.Time) []membership.Ranked {
+	list := make([]membership.Ranked, 0, len(in.clusters))
 	for _, c := range in.clusters {
-		list = append(list, gate.Ranked{Name: c.Name, Points: gate.Preferred(c.Scores, in.gate.Spec.Policies, now)})
+		list = append(list, membership.Ranked{Name: c.Name, Points: gate.Preferred(c.Scores, in.gate.Spec.Policies, now)})
 	}
 	return list
 }
 
-func summary(in *input, want gate.Wanted, foreignClusters []string) outcome {
+func summary(in *input, want membership.Result, foreignClusters []string) outcome {
 	name := in.gate.Spec.MultiKueue.ConfigName
 	o := outcome{metav1.ConditionTrue, "Written", fmt.Sprintf("MultiKueueConfig %s holds %s", name, strings.Join(want.Clusters, ", "))}
 	if len(foreignClusters) > 0 {
@@ -87,7 +88,7 @@ func summary(in *input, want gate.Wanted, foreignClusters []string) outcome {
 	}
 	if len(want.Truncated) > 0 {
 		o.status, o.reason = metav1.ConditionFalse, "ClustersTruncated"
-		o.message = fmt.Sprintf("MultiKueueConfig %s is full at %d clusters; left out: %s", name, gate.MaxClusters, strings.Join(want.Truncated, ", "))
+		o.message = fmt.Sprintf("MultiKueueConfig %s is full at %d clusters; left out: %s", name, membership.MaxClusters, strings.Join(want.Truncated, ", "))
 	}
 	if left := leftOver(in, want.Clusters); len(left) > 0 {
 		o.message += fmt.Sprintf("; Kueue stays connected to %s, which it no longer holds, until \"kubectl plimsoll release %s --unused\"",

@@ -20,13 +20,15 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/membership"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Options of the controller.
 type Options struct {
 	// Board that the workload controller reads.
-	Board *gate.Board
+	Board *registry.Registry
 	// Nominate says that the operator is Kueue's dispatcher.
 	Nominate bool
 	// Now is the clock; nil = time.Now.
@@ -40,7 +42,7 @@ type Reconciler struct {
 	opts     Options
 
 	mu       sync.Mutex
-	memories map[string]*gate.Memory
+	memories map[string]*membership.History
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=get;list;watch
@@ -56,7 +58,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts, memories: map[string]*gate.Memory{}}
+	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts, memories: map[string]*membership.History{}}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, usesIndex, uses); err != nil {
 		return err
 	}
@@ -90,9 +92,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for gate %s: %w", g.Name, err)
 	}
-	in.conflict = r.opts.Board.Rival(g.Name, r.opts.Now())
+	in.conflict = r.opts.Board.Conflict(g.Name, r.opts.Now())
 	in.waiting = r.opts.Board.Waiting(g.Name)
-	in.failingQueries = r.opts.Board.Unanswered(g.Name)
+	in.failingQueries = r.opts.Board.FailingQueries(g.Name)
 	if err := r.report(ctx, in, configured); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -100,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 func period(spec *v1alpha1.PlacementGateSpec) time.Duration {
-	return gate.Seconds(spec.PeriodSeconds, gate.DefaultPeriod)
+	return timing.Seconds(spec.PeriodSeconds, timing.DefaultPeriod)
 }
 
 // deleted leaves what the gate wrote, because collecting it would evict what
@@ -121,11 +123,11 @@ func (r *Reconciler) deleted(ctx context.Context, name string) error {
 	return nil
 }
 
-func (r *Reconciler) memory(name string) *gate.Memory {
+func (r *Reconciler) memory(name string) *membership.History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.memories[name] == nil {
-		r.memories[name] = &gate.Memory{}
+		r.memories[name] = &membership.History{}
 	}
 	return r.memories[name]
 }

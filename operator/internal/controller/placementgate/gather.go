@@ -13,7 +13,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // input of one reconciliation.
@@ -21,7 +24,7 @@ type input struct {
 	gate       *v1alpha1.PlacementGate
 	placement  bool
 	source     bool
-	clusters   []gate.Cluster
+	clusters   []registry.Cluster
 	config     *kueue.MultiKueueConfig
 	mkClusters map[string]*kueue.MultiKueueCluster
 	inUse      map[string]bool
@@ -55,7 +58,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		if err != nil {
 			return nil, err
 		}
-		in.clusters = append(in.clusters, gate.Cluster{Name: name, Scores: scores})
+		in.clusters = append(in.clusters, registry.Cluster{Name: name, Scores: scores})
 	}
 	if g.Spec.MultiKueue == nil {
 		return in, nil
@@ -137,12 +140,12 @@ func (r *Reconciler) gatherInUse(ctx context.Context, in *input) error {
 		return err
 	}
 	for _, member := range in.config.Spec.Clusters {
-		if slices.ContainsFunc(in.clusters, func(c gate.Cluster) bool { return c.Name == member }) {
+		if slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
 			continue
 		}
 		for i := range checks.Items {
 			check := &checks.Items[i]
-			if config, ok := gate.ConfigOf(check); !ok || config != in.config.Name {
+			if config, ok := kueuestate.MultiKueueConfigOf(check); !ok || config != in.config.Name {
 				continue
 			}
 			users := &kueue.WorkloadList{}
@@ -163,7 +166,7 @@ func use(check, cluster string) string { return check + "/" + cluster }
 // uses of an unfinished workload, for usesIndex.
 func uses(obj client.Object) []string {
 	wl, ok := obj.(*kueue.Workload)
-	if !ok || gate.IsFinished(wl) {
+	if !ok || kueuestate.IsFinished(wl) {
 		return nil
 	}
 	clusters := slices.Clone(wl.Status.NominatedClusterNames)
@@ -182,8 +185,8 @@ func uses(obj client.Object) []string {
 // invalidQueries says what is wrong with the gate's PromQL; empty = nothing.
 func invalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 	var all []string
-	for _, q := range gate.Questions(spec, "cluster") {
-		if _, problems := promql.ParseTemplate(q.Expr, gate.Variables); len(problems) > 0 {
+	for _, q := range gate.Queries(spec, "cluster") {
+		if _, problems := promql.ParseTemplate(q.Expr, shape.Variables); len(problems) > 0 {
 			all = append(all, q.Name+": "+promql.Strings(problems))
 		}
 	}
@@ -191,8 +194,8 @@ func invalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 }
 
 // board is what the workloads need to know of the gate.
-func (in *input) board() gate.Gate {
-	g := gate.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: in.clusters, Generation: in.gate.Generation}
+func (in *input) board() registry.Gate {
+	g := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: in.clusters, Generation: in.gate.Generation}
 	if _, _, message := in.fault(); message != "" {
 		g.Problem = message
 	}

@@ -16,6 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // midway is the status of a workload whose gate's check got Ready a while ago.
@@ -37,7 +38,7 @@ func (h *hub) settle(g *WithT) {
 		g.Expect(err).NotTo(HaveOccurred())
 		var usable []string
 		for _, c := range e.Clusters {
-			if c.Out != gate.OutUnusable {
+			if c.Rejection != gate.RejectUnusable {
 				usable = append(usable, c.Cluster)
 			}
 		}
@@ -48,13 +49,13 @@ func (h *hub) settle(g *WithT) {
 }
 
 // promised is what the ledger holds for a workload on a cluster.
-func promised(t *testing.T, wl *kueue.Workload, cluster string) func() []gate.Entry {
-	return func() []gate.Entry {
+func promised(t *testing.T, wl *kueue.Workload, cluster string) func() []ledger.Entry {
+	return func() []ledger.Entry {
 		e, err := served.Explain(t.Context(), client.ObjectKeyFromObject(wl))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var held []gate.Entry
+		var held []ledger.Entry
 		for _, c := range e.Clusters {
 			for _, entry := range c.Ledger {
 				if c.Cluster == cluster && entry.UID == string(wl.UID) {
@@ -66,9 +67,9 @@ func promised(t *testing.T, wl *kueue.Workload, cluster string) func() []gate.En
 	}
 }
 
-func dispatch(t *testing.T, wl *kueue.Workload) func() gate.Dispatch {
-	return func() gate.Dispatch {
-		d, err := gate.DecodeDispatch(get(t, wl).Annotations)
+func record(t *testing.T, wl *kueue.Workload) func() dispatch.Record {
+	return func() dispatch.Record {
+		d, err := dispatch.Decode(get(t, wl).Annotations)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestStopBetweenAnnotationAndNomination(t *testing.T) {
 	h.connect(g, "halfway-1", "halfway-2")
 	fleet.set(map[string]*measured{"halfway-1": {9, 72, 8, 72}, "halfway-2": {1, 8, 8, 8}})
 	h.settle(g)
-	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{}.Begin([]string{"halfway-2"}, "room", time.Now().Add(-15*time.Second)).Encode()}
+	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"halfway-2"}, "room", time.Now().Add(-15*time.Second)).Encode()}
 	h.found = midway()
 	wl := h.gated("job", 1)
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"halfway-2"}), "as was written")
@@ -103,7 +104,7 @@ func TestWhatSomebodyElseNominatedIsLookedAfter(t *testing.T) {
 	wl := h.gated("job", 1)
 	g.Eventually(promised(t, wl, "theirs2-1")).WithTimeout(patience).Should(HaveLen(1))
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"theirs2-1", "theirs2-2"}))
-	g.Expect(dispatch(t, wl)()).To(And(HaveField("Attempt", 1), HaveField("Ever", ConsistOf("theirs2-1", "theirs2-2"))))
+	g.Expect(record(t, wl)()).To(And(HaveField("Attempt", 1), HaveField("Ever", ConsistOf("theirs2-1", "theirs2-2"))))
 	g.Expect(promised(t, wl, "theirs2-2")()).To(HaveLen(1))
 }
 
@@ -114,14 +115,14 @@ func TestWhatOutlivedAnEvictionIsKeptAndDebited(t *testing.T) {
 	h.connect(g, "outlive-1", "outlive-2")
 	fleet.set(map[string]*measured{"outlive-1": {9, 72, 8, 72}, "outlive-2": {2, 16, 8, 16}})
 	h.settle(g)
-	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{}.Begin([]string{"outlive-2"}, "repair", time.Now().Add(-time.Minute)).Encode()}
+	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"outlive-2"}, "repair", time.Now().Add(-time.Minute)).Encode()}
 	for name, check := range map[string]kueue.CheckState{"ready": kueue.CheckStateReady, "reset": kueue.CheckStatePending} {
 		h.found = func(s *kueue.WorkloadStatus) {
 			midway("outlive-2")(s)
 			s.AdmissionChecks[0].State = check
 		}
 		wl := h.gated(name, 1)
-		g.Eventually(dispatch(t, wl)).WithTimeout(patience).Should(HaveField("Attempt", 2))
+		g.Eventually(record(t, wl)).WithTimeout(patience).Should(HaveField("Attempt", 2))
 		g.Eventually(promised(t, wl, "outlive-2")).WithTimeout(patience).Should(HaveLen(1))
 		g.Expect(nominated(t, wl)()).To(Equal([]string{"outlive-2"}), "no second copy")
 	}
@@ -163,10 +164,10 @@ func TestWithoutMultiKueueAPlaceEndsTheWait(t *testing.T) {
 	g := NewWithT(t)
 	h := newHub(t, "single", func(pg *v1alpha1.PlacementGate) { pg.Spec.MultiKueue = nil })
 	fleet.set(map[string]*measured{"single-1": {1, 8, 8, 64}, "single-2": {0, 0, 0, 64}})
-	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{UnplacedSeconds: 100, Yields: 2}.Encode()}
+	h.annotations = map[string]string{v1alpha1.DispatchAnnotation: dispatch.Record{UnplacedSeconds: 100, Yields: 2}.Encode()}
 	wl := h.submit("job", 1, "single-plimsoll")
 	g.Eventually(check(t, wl, "single-plimsoll")).WithTimeout(patience).Should(HavePrefix("Ready: single-1"))
-	g.Expect(dispatch(t, wl)()).To(And(HaveField("Yields", 0), HaveField("UnplacedSeconds", BeZero())))
+	g.Expect(record(t, wl)()).To(And(HaveField("Yields", 0), HaveField("UnplacedSeconds", BeZero())))
 }
 
 // Nothing is lost with a process, and nothing counted twice.
@@ -187,15 +188,15 @@ func TestRestart(t *testing.T) {
 			})
 		}
 	}
-	g.Eventually(func() float64 { return sum(g, before, "plimsoll_gate_admitted_seconds", "restart") }).WithTimeout(patience).Should(BeEquivalentTo(1))
+	g.Eventually(func() float64 { return summarize(g, before, "plimsoll_gate_admitted_seconds", "restart") }).WithTimeout(patience).Should(BeEquivalentTo(1))
 	stop()
 	start(t, cfg, workload.Options{Registerer: after})
-	g.Eventually(func() float64 { return sum(g, after, "plimsoll_gate_ledger_devices", "restart-1") }).WithTimeout(patience).Should(BeEquivalentTo(16))
-	g.Expect(sum(g, after, "plimsoll_gate_admitted_seconds", "restart")).To(BeZero())
+	g.Eventually(func() float64 { return summarize(g, after, "plimsoll_gate_ledger_devices", "restart-1") }).WithTimeout(patience).Should(BeEquivalentTo(16))
+	g.Expect(summarize(g, after, "plimsoll_gate_admitted_seconds", "restart")).To(BeZero())
 }
 
 // sum of a metric's values, or of a histogram's observations, where a label has the value.
-func sum(g *WithT, registry *prometheus.Registry, name, value string) (n float64) {
+func summarize(g *WithT, registry *prometheus.Registry, name, value string) (n float64) {
 	families, err := registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, f := range families {
@@ -221,5 +222,5 @@ func TestAdmissionsAreCountedWithoutDevices(t *testing.T) {
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(HaveLen(1))
 	cluster := nominated(t, wl)()[0]
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames, s.ClusterName = nil, &cluster })
-	g.Eventually(func() float64 { return sum(g, registry, "plimsoll_gate_admitted_seconds", "none") }).WithTimeout(patience).Should(BeEquivalentTo(1))
+	g.Eventually(func() float64 { return summarize(g, registry, "plimsoll_gate_admitted_seconds", "none") }).WithTimeout(patience).Should(BeEquivalentTo(1))
 }

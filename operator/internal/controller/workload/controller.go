@@ -22,16 +22,22 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // Options of the controller.
 type Options struct {
 	// Board that the gates' controller fills.
-	Board *gate.Board
+	Board *registry.Registry
 	// Ledger of what was sent and is not yet measured.
-	Ledger *gate.Ledger
+	Ledger *ledger.Ledger
 	// Sources to ask.
 	Sources *query.Sources
 	// Nominate as Kueue's external dispatcher, for every MultiKueue workload.
@@ -50,14 +56,14 @@ type Reconciler struct {
 	client   client.Client
 	live     client.Reader
 	recorder events.EventRecorder
-	board    *gate.Board
-	ledger   *gate.Ledger
+	board    *registry.Registry
+	ledger   *ledger.Ledger
 	nominate bool
 	// ownNominations: see Options.
 	ownNominations bool
 	now            func() time.Time
-	ask            *asker
-	waiting        *waiters
+	ask            *querycache.Cache
+	waiting        *waitqueue.Queue
 	tracks         *tracks
 	others         others
 	metrics        *metrics
@@ -81,13 +87,13 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
 		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, ownNominations: opts.OwnNominations, now: opts.Now,
-		ask:     newAsker(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
-		waiting: newWaiters(opts.Board, opts.Now), tracks: newTracks(),
+		ask:     querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
+		waiting: waitqueue.New(opts.Board, opts.Now), tracks: newTracks(),
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
 	}
-	r.waiting.renew, r.ask.renewed, r.ask.tell = r.ask.renew, r.waiting.renewed, opts.Board.SetUnanswered
-	r.board.OnChange(r.waiting.dirty)
+	r.waiting.Refresh, r.ask.OnRefreshed, r.ask.ReportFailing = r.ask.Refresh, r.waiting.Refreshed, opts.Board.SetFailingQueries
+	r.board.OnChange(r.waiting.MarkDirty)
 	for _, runnable := range []manager.Runnable{r.ask, r.waiting} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
@@ -99,7 +105,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.waiting.enqueue(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
+			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
@@ -134,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		result, err = r.ungated(ctx, s)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: staleAfter}, nil
+		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	return result, err
 }
@@ -148,7 +154,7 @@ func (r *Reconciler) unsettled(ctx context.Context, _ client.Object) []reconcile
 	var requests []reconcile.Request
 	for i := range list.Items {
 		wl := &list.Items[i]
-		if gate.HoldsQuota(wl) && wl.Status.ClusterName == nil && len(wl.Status.AdmissionChecks) > 0 {
+		if kueuestate.HoldsQuota(wl) && wl.Status.ClusterName == nil && len(wl.Status.AdmissionChecks) > 0 {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(wl)})
 		}
 	}
@@ -161,11 +167,11 @@ func (r *Reconciler) ungated(ctx context.Context, s *subject) (reconcile.Result,
 	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
 		return result, err
 	}
-	if !gate.MayWrite(s.wl) || !gate.WantsNomination(s.wl, s.mk) || !gate.OthersReady(s.wl, s.mk) {
+	if !kueuestate.AcceptsCheckUpdate(s.wl) || !kueuestate.WantsNomination(s.wl, s.mk) || !kueuestate.OtherChecksReady(s.wl, s.mk) {
 		return reconcile.Result{}, nil
 	}
 	nominated := s.wl.Status.NominatedClusterNames
-	wider := gate.Dispatch{}.Wider(gate.PhaseAll, nominated, nil, s.usable, v1alpha1.Widen{})
+	wider := dispatch.Record{}.WidenedList(dispatch.StageAll, nominated, nil, s.usable, v1alpha1.Widen{})
 	if len(wider) == len(nominated) {
 		return reconcile.Result{}, nil
 	}
@@ -182,7 +188,7 @@ func (r *Reconciler) event(wl *kueue.Workload, warning bool, reason, message str
 
 // gateOf the board, or false when its controller has not looked at it yet. A
 // workload whose checks contradict the gate sees that as the gate's problem.
-func (r *Reconciler) gateOf(s *subject) (gate.Gate, bool) {
+func (r *Reconciler) gateOf(s *subject) (registry.Gate, bool) {
 	g, ok := r.board.Get(s.gateName)
 	if g.Problem == "" {
 		g.Problem = s.mismatch(g)
@@ -190,4 +196,4 @@ func (r *Reconciler) gateOf(s *subject) (gate.Gate, bool) {
 	return g, ok
 }
 
-func widen(g gate.Gate) v1alpha1.Widen { return g.Spec.Widen }
+func widen(g registry.Gate) v1alpha1.Widen { return g.Spec.Widen }

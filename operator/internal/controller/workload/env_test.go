@@ -37,7 +37,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -190,14 +190,14 @@ func setup(mgr ctrl.Manager, opts workload.Options) error {
 	for name := range sourceNames {
 		ask(name)
 	}
-	board := gate.NewBoard()
+	board := registry.New()
 	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: true}); err != nil {
 		return err
 	}
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return err
 	}
-	opts.Board, opts.Ledger, opts.Sources, opts.Nominate = board, gate.NewLedger(time.Second, time.Hour), sources, true
+	opts.Board, opts.Ledger, opts.Sources, opts.Nominate = board, ledger.New(time.Second, time.Hour), sources, true
 	r, err := workload.Setup(mgr, opts)
 	if served == nil {
 		served = r

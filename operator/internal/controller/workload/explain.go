@@ -11,7 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // Explain decides anew, writes nothing, and says why.
@@ -26,14 +29,14 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	}
 	e := &gate.Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
 	e.Cluster = s.placed()
-	if e.Dispatch, err = gate.DecodeDispatch(wl.Annotations); err != nil {
+	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
 	if len(s.own) > 0 {
 		e.State, e.Message = string(s.check().State), s.check().Message
 	}
-	stand := gate.Standing{Workload: wl, Own: s.own, MultiKueue: s.mk, Config: s.config, Connected: s.usable,
-		Cluster: e.Cluster, Dispatch: e.Dispatch, StockDispatch: !r.nominate}
+	stand := gate.Snapshot{Workload: wl, Own: s.own, MultiKueue: s.mk, Config: s.config, Connected: s.usable,
+		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominate}
 	g, known := r.gateOf(s)
 	switch {
 	case !r.leads():
@@ -71,15 +74,15 @@ func (r *Reconciler) absent(ctx context.Context, s *subject) string {
 	return "PlacementGate " + s.gateName + ", which does not exist"
 }
 
-func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g gate.Gate, e *gate.Explanation) {
+func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g registry.Gate, e *gate.Explanation) {
 	e.Facts = r.facts(ctx, s, &g.Spec)
-	answers, fleet := r.ask.answers(ctx, g, e.Facts)
+	answers, fleet := r.ask.Results(ctx, g, e.Facts)
 	list := candidates(s, g, answers)
 	view := r.ledger.View()
 	rules := gate.RulesOf(&g.Spec)
-	rules.Keep = r.sentTo(s)
+	rules.Incumbents = r.sentTo(s)
 	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
-	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+gate.Evictions(s.wl), r.now())
+	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+kueuestate.CountEvictions(s.wl), r.now())
 }
 
 // Prefix of the handler's paths.

@@ -18,6 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -90,7 +91,7 @@ func TestExplainOfAReplicaThatDoesNotLead(t *testing.T) {
 	mgr, err := ctrl.NewManager(hubConfig, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionID: "held", LeaderElectionNamespace: "default", Controller: config.Controller{SkipNameValidation: &again}})
 	g.Expect(err).NotTo(HaveOccurred())
-	follower, err := workload.Setup(mgr, workload.Options{Board: gate.NewBoard(), Ledger: gate.NewLedger(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
+	follower, err := workload.Setup(mgr, workload.Options{Board: registry.New(), Ledger: ledger.New(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	go func() { _ = mgr.Start(t.Context()) }()
 	g.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())

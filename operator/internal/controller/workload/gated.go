@@ -9,22 +9,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // gated decides the check of a workload that a gate stands before, and
 // nominates when every other check is Ready.
 func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, error) {
 	if r.tracks.behind(s.wl, r.now()) {
-		return reconcile.Result{RequeueAfter: staleAfter}, nil
+		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
 		return result, err
 	}
 	check := s.check()
 	r.watchRival(s)
-	if !gate.MayWrite(s.wl) || s.wl.Status.ClusterName != nil {
-		r.waiting.leave(s.key())
+	if !kueuestate.AcceptsCheckUpdate(s.wl) || s.wl.Status.ClusterName != nil {
+		r.waiting.Remove(s.key())
 		return reconcile.Result{}, nil
 	}
 	if err := r.mend(ctx, s); err != nil {
@@ -37,7 +41,7 @@ func (r *Reconciler) gated(ctx context.Context, s *subject) (reconcile.Result, e
 	case kueue.CheckStatePending:
 		return r.decide(ctx, s)
 	case kueue.CheckStateReady:
-		r.waiting.leave(s.key())
+		r.waiting.Remove(s.key())
 		if r.mayNominate(s) {
 			return r.nominated(ctx, s)
 		}
@@ -66,24 +70,24 @@ func (r *Reconciler) waitsSince(s *subject) time.Time {
 func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
 	if !ok {
-		r.waiting.park(shape{gate: s.gateName}, s.key(), r.waitsSince(s))
+		r.waiting.Add(querycache.Key{Gate: s.gateName}, s.key(), r.waitsSince(s))
 		return reconcile.Result{}, r.noGate(ctx, s)
 	}
-	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	record, err := dispatch.Decode(s.wl.Annotations)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	now, nominate := r.now(), r.mayNominate(s)
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + g.Name + ": " + g.Problem}
-	of := shape{gate: g.Name}
+	of := querycache.Key{Gate: g.Name}
 	var clusters []string
 	var putOff time.Duration
 	if g.Problem == "" {
 		facts := r.facts(ctx, s, &g.Spec)
-		of = r.ask.shape(g, facts)
-		clusters = r.reserve(ctx, s, g, facts, dispatch.Attempt+1, func(decided gate.Decision) []string {
+		of = r.ask.KeyOf(g, facts)
+		clusters = r.reserve(ctx, s, g, facts, record.Attempt+1, func(decided gate.Decision) []string {
 			if d = decided; d.State == gate.Ready && nominate {
-				d, putOff = r.putOff(s, d, gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter))
+				d, putOff = r.putOff(s, d, timing.Seconds(widen(g).AfterSeconds, timing.DefaultWidenAfter))
 			}
 			switch {
 			case d.State == gate.Ready && nominate:
@@ -95,7 +99,7 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		})
 	}
 	if d.State == gate.Pending {
-		d, dispatch, err = r.unplaceable(ctx, s, g, d, dispatch, now)
+		d, record, err = r.unplaceable(ctx, s, g, d, record, now)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -104,14 +108,14 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 		s.updates = s.pinned(g.Spec.PodSetUpdates, d.Order[0])
 	}
 	r.metrics.decided(g.Name, d)
-	if err := r.writeCheck(ctx, s, d, dispatch); err != nil {
+	if err := r.writeCheck(ctx, s, d, record); err != nil {
 		return reconcile.Result{}, err
 	}
 	if d.State != gate.Ready {
-		r.waiting.park(of, s.key(), r.waitsSince(s))
+		r.waiting.Add(of, s.key(), r.waitsSince(s))
 		return reconcile.Result{RequeueAfter: putOff}, nil
 	}
-	r.waiting.leave(s.key())
+	r.waiting.Remove(s.key())
 	if !nominate {
 		return reconcile.Result{}, nil
 	}
@@ -119,11 +123,11 @@ func (r *Reconciler) decide(ctx context.Context, s *subject) (reconcile.Result, 
 	if left := clusters[max(len(s.wl.Status.NominatedClusterNames), slices.Index(clusters, d.Order[0])+1):]; len(left) > 0 {
 		message += "; a copy of its last attempt may be left on " + strings.Join(left, ", ")
 	}
-	next := dispatch.Begin(clusters, message, r.now())
+	next := record.Begin(clusters, message, r.now())
 	if err := r.write(ctx, s, next.Nominated, &next, "Nominated", message); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, nil
+	return reconcile.Result{RequeueAfter: timing.Seconds(widen(g).AfterSeconds, timing.DefaultWidenAfter)}, nil
 }
 
 // sendTo the choice, besides what is nominated already, which might have admitted the
@@ -136,9 +140,9 @@ func (r *Reconciler) sendTo(s *subject, d gate.Decision) []string {
 	}
 	for _, c := range r.left(s) {
 		may := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
-			return v.Cluster == c && (v.Out == gate.OutNone || v.Out == gate.OutNoRoom || v.Out == gate.OutNoModel)
+			return v.Cluster == c && (v.Rejection == gate.RejectNone || v.Rejection == gate.RejectNoRoom || v.Rejection == gate.RejectNoModel)
 		})
-		if may && !slices.Contains(clusters, c) && len(clusters) < gate.MaxNominated {
+		if may && !slices.Contains(clusters, c) && len(clusters) < dispatch.MaxNominated {
 			clusters = append(clusters, c)
 		}
 	}

@@ -17,7 +17,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // holder of quota since then: a workload of the bench's shape under the gate's check.
@@ -33,7 +35,7 @@ func (b *bench) holder(since time.Time) *kueue.Workload {
 }
 
 // dispatched by the operator as the annotation says.
-func dispatched(wl *kueue.Workload, d gate.Dispatch) *kueue.Workload {
+func dispatched(wl *kueue.Workload, d dispatch.Record) *kueue.Workload {
 	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: d.Encode()}
 	return wl
 }
@@ -73,10 +75,10 @@ func (b *bench) operator(t *testing.T, wl *kueue.Workload) (*Reconciler, *subjec
 		check("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
 		check("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig")).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: applied}).Build()
-	board := gate.NewBoard()
+	board := registry.New()
 	board.Put(b.gate)
-	r := &Reconciler{client: hub, live: hub, recorder: &events.FakeRecorder{}, board: board, ledger: b.ledger, nominate: true, now: b.clock.now,
-		ask: b.asker, waiting: newWaiters(board, b.clock.now), tracks: newTracks(), metrics: newMetrics(nil, b.ledger, board, b.clock.now)}
+	r := &Reconciler{client: hub, live: hub, recorder: &events.FakeRecorder{}, board: board, ledger: b.Ledger, nominate: true, now: b.clock.now,
+		ask: b.asker, waiting: waitqueue.New(board, b.clock.now), tracks: newTracks(), metrics: newMetrics(nil, b.Ledger, board, b.clock.now)}
 	live := &kueue.Workload{}
 	if err := hub.Get(t.Context(), client.ObjectKeyFromObject(wl), live); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // left are the clusters where a copy of the last attempt may be, unknown to the hub,
@@ -20,7 +21,7 @@ func (r *Reconciler) left(s *subject) []string {
 	}
 	reserved, _ := reservedAt(s.wl)
 	return slices.DeleteFunc(clusters, func(c string) bool {
-		return s.connected(c) && reserved.Sub(s.since[c]) > copyStays && (recorded || reserved.Sub(lost) > copyStays)
+		return s.connected(c) && reserved.Sub(s.since[c]) > timing.CopyCleanup && (recorded || reserved.Sub(lost) > timing.CopyCleanup)
 	})
 }
 
@@ -31,14 +32,14 @@ func (r *Reconciler) left(s *subject) []string {
 func (r *Reconciler) putOff(s *subject, d gate.Decision, after time.Duration) (gate.Decision, time.Duration) {
 	ran, recorded, lost := r.tracks.left(s.wl.UID)
 	away := slices.DeleteFunc(r.left(s), func(c string) bool { return s.unusable[c] == "" })
-	until, why := lost.Add(min(after, waitsForCopy)), "which Kueue cannot reach"
+	until, why := lost.Add(min(after, timing.MaxCopyWait)), "which Kueue cannot reach"
 	if len(away) == 0 && recorded && !slices.Contains(ran, d.Order[0]) {
-		away, until, why = ran, lost.Add(outageShows), "from where Kueue may not have removed it yet"
+		away, until, why = ran, lost.Add(timing.OutageDetection), "from where Kueue may not have removed it yet"
 	}
 	wait := until.Sub(r.now())
 	if len(away) == 0 || wait <= 0 {
 		return d, 0
 	}
-	return gate.Decision{State: gate.Pending, Reason: gate.ReasonCopyLeft, Verdicts: d.Verdicts, Message: gate.Truncate(fmt.Sprintf(
+	return gate.Decision{State: gate.Pending, Reason: gate.ReasonOrphanedCopy, Verdicts: d.Verdicts, Message: gate.Truncate(fmt.Sprintf(
 		"waits until %s for its last attempt on %s, %s", until.UTC().Format(time.TimeOnly+" UTC"), strings.Join(away, ", "), why))}, wait
 }

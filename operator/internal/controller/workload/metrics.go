@@ -8,6 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 type metrics struct {
@@ -21,7 +23,7 @@ type metrics struct {
 
 var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger, board *gate.Board, now func() time.Time) *metrics {
+func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, board *registry.Registry, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_decisions_total", Help: "Decisions about workloads, by gate, state and reason.",
@@ -49,27 +51,27 @@ func newMetrics(reg prometheus.Registerer, ledger *gate.Ledger, board *gate.Boar
 
 // ledgerCollector reads the ledger when it is scraped.
 type ledgerCollector struct {
-	ledger *gate.Ledger
+	ledger *ledger.Ledger
 	desc   *prometheus.Desc
 }
 
 func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
-	for cluster, devices := range c.ledger.Size() {
+	for cluster, devices := range c.ledger.DevicesByCluster() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(devices), cluster)
 	}
 }
 
 // queueCollector reads the gates' queues when it is scraped.
 type queueCollector struct {
-	board           *gate.Board
+	board           *registry.Registry
 	now             func() time.Time
 	waiting, oldest *prometheus.Desc
 	unanswered      *prometheus.Desc
 }
 
-func newQueueCollector(board *gate.Board, now func() time.Time) *queueCollector {
+func newQueueCollector(board *registry.Registry, now func() time.Time) *queueCollector {
 	desc := func(opts prometheus.GaugeOpts) *prometheus.Desc {
 		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
 	}
@@ -88,7 +90,7 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
-	for name, q := range c.board.Queues() {
+	for name, q := range c.board.WaitSummaries() {
 		age := 0.0
 		if !q.Since.IsZero() {
 			age = c.now().Sub(q.Since).Seconds()
@@ -96,7 +98,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(q.Workloads), name)
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
 		unanswered := 0.0
-		if c.board.Unanswered(name) != "" {
+		if c.board.FailingQueries(name) != "" {
 			unanswered = 1
 		}
 		ch <- prometheus.MustNewConstMetric(c.unanswered, prometheus.GaugeValue, unanswered, name)

@@ -12,19 +12,23 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // What the gate exposes, as Prometheus reads it.
 func TestMetricsOfTheGate(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	board, ledger, registry := gate.NewBoard(), gate.NewLedger(time.Second, time.Hour), prometheus.NewPedanticRegistry()
+	board, ledger, registry := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
 	m := newMetrics(registry, ledger, board, func() time.Time { return now })
-	board.Put(gate.Gate{Name: "gpu"})
-	board.Put(gate.Gate{Name: "idle"})
-	board.SetWaiting("gpu", gate.Queue{Workloads: 2, Since: now.Add(-90 * time.Second)})
-	board.SetUnanswered(map[string]string{"gpu": "not answered: fit: connection refused"})
-	ledger.Debit(gate.Entry{UID: "a", Cluster: "cluster1", Debited: now, PodSets: []gate.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
+	board.Put(registry.Gate{Name: "gpu"})
+	board.Put(registry.Gate{Name: "idle"})
+	board.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: now.Add(-90 * time.Second)})
+	board.SetFailingQueries(map[string]string{"gpu": "not answered: fit: connection refused"})
+	ledger.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: now, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
 	m.ready("gpu", 2*time.Second)
@@ -107,7 +111,7 @@ func TestHowLongItTookIsToldInMilliseconds(t *testing.T) {
 		r.track(t.Context(), s)
 		b.add(30 * time.Millisecond)
 		d := gate.Decision{State: gate.Ready, Message: "cluster1 can take it: room for 1 such pod there"}
-		if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+		if err := r.writeCheck(t.Context(), s, d, dispatch.Record{}); err != nil {
 			t.Fatal(err)
 		}
 		b.add(200 * time.Millisecond)

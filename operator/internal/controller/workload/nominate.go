@@ -9,18 +9,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // mayNominate says whether it is our turn: every check but ours and MultiKueue's is Ready.
 func (r *Reconciler) mayNominate(s *subject) bool {
-	return r.nominate && s.mk != "" && gate.WantsNomination(s.wl, s.mk) && gate.OthersReady(s.wl, s.own[0], s.mk)
+	return r.nominate && s.mk != "" && kueuestate.WantsNomination(s.wl, s.mk) && kueuestate.OtherChecksReady(s.wl, s.own[0], s.mk)
 }
 
 // nominated looks after the nominations of a workload whose turn has come.
 func (r *Reconciler) nominated(ctx context.Context, s *subject) (reconcile.Result, error) {
 	if done, err := r.nominateAgain(ctx, s); done || err != nil {
-		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, err
+		return reconcile.Result{RequeueAfter: timing.DefaultWidenAfter}, err
 	}
 	if len(s.wl.Status.NominatedClusterNames) == 0 {
 		return r.decide(ctx, s)
@@ -31,19 +34,19 @@ func (r *Reconciler) nominated(ctx context.Context, s *subject) (reconcile.Resul
 // nominateAgain what somebody took off the list: a cluster that was revoked after
 // it admitted runs its copy, and Kueue can't record that until it is nominated.
 func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error) {
-	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	record, err := dispatch.Decode(s.wl.Annotations)
 	if err != nil {
 		return false, err
 	}
 	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
-	revoked := dispatch.Revoked(nominated, r.tracks.see(s.wl.UID, nominated))
-	clusters := gate.Dispatch{Ever: revoked}.Wider(gate.PhaseHeal, nominated, nil, s.usable, v1alpha1.Widen{})
+	revoked := record.Revoked(nominated, r.tracks.see(s.wl.UID, nominated))
+	clusters := dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, nil, s.usable, v1alpha1.Widen{})
 	if len(clusters) == len(nominated) {
 		return false, nil
 	}
 	message := "somebody revoked the nomination of " + strings.Join(revoked, ", ")
-	r.board.SetRival(s.gateName, fmt.Sprintf("%s: %s", s.key(), message), now)
-	next := dispatch.Widen(clusters, message, now)
+	r.board.ReportConflict(s.gateName, fmt.Sprintf("%s: %s", s.key(), message), now)
+	next := record.Widen(clusters, message, now)
 	return true, r.write(ctx, s, clusters, &next, "NominatedAgain", message)
 }
 
@@ -52,30 +55,30 @@ func (r *Reconciler) nominateAgain(ctx context.Context, s *subject) (bool, error
 func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Result, error) {
 	g, ok := r.gateOf(s)
 	if _, exists := r.specOf(ctx, s.gateName); exists && !ok {
-		return reconcile.Result{RequeueAfter: gate.DefaultWidenAfter}, nil
+		return reconcile.Result{RequeueAfter: timing.DefaultWidenAfter}, nil
 	}
-	dispatch, _ := gate.DecodeDispatch(s.wl.Annotations) // one that can't be read is begun anew
+	record, _ := dispatch.Decode(s.wl.Annotations) // one that can't be read is begun anew
 	now, nominated := r.now(), s.wl.Status.NominatedClusterNames
 	reserved, _ := reservedAt(s.wl)
-	if !dispatch.Current(reserved) || len(dispatch.Foreign(nominated)) > 0 {
-		next := dispatch.Adopt(nominated, reserved, now)
+	if !record.IsCurrent(reserved) || len(record.Foreign(nominated)) > 0 {
+		next := record.Adopt(nominated, reserved, now)
 		r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), next.Attempt, func(gate.Decision) []string { return nominated })
 		_, err := r.annotate(ctx, s.wl, next)
-		return reconcile.Result{RequeueAfter: gate.Seconds(widen(g).AfterSeconds, gate.DefaultWidenAfter)}, err
+		return reconcile.Result{RequeueAfter: timing.Seconds(widen(g).AfterSeconds, timing.DefaultWidenAfter)}, err
 	}
-	phase, after := dispatch.Phase(widen(g), now)
-	if phase == gate.PhaseWait {
+	phase, after := record.Stage(widen(g), now)
+	if phase == dispatch.StageWait {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	news := r.tracks.late(s.wl.UID, dispatch.Attempt)
+	news := r.tracks.late(s.wl.UID, record.Attempt)
 	if ok && news {
 		r.metrics.mispredicted(g.Name)
 	}
-	wider := r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), dispatch.Attempt, func(d gate.Decision) []string {
-		return dispatch.Wider(phase, nominated, d.Order, s.usable, widen(g))
+	wider := r.reserve(ctx, s, g, r.facts(ctx, s, &g.Spec), record.Attempt, func(d gate.Decision) []string {
+		return record.WidenedList(phase, nominated, d.Order, s.usable, widen(g))
 	})
 	message := fmt.Sprintf("%s has not admitted it %s after its nomination (is the queue there, and has it quota?)",
-		strings.Join(nominated, ", "), now.Sub(dispatch.NominatedAt).Round(time.Second))
+		strings.Join(nominated, ", "), now.Sub(record.NominatedAt).Round(time.Second))
 	if len(wider) == len(nominated) {
 		if news {
 			r.event(s.wl, true, "NotAdmitted", gate.Truncate(message+", and no other cluster is known to have room"))
@@ -83,6 +86,6 @@ func (r *Reconciler) widenIfDue(ctx context.Context, s *subject) (reconcile.Resu
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
 	message += ": now also " + strings.Join(wider[len(nominated):], ", ")
-	next := dispatch.Widen(wider, message, now)
+	next := record.Widen(wider, message, now)
 	return reconcile.Result{RequeueAfter: after}, r.write(ctx, s, wider, &next, string(phase), message)
 }

@@ -12,7 +12,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // roomy bench: two clusters of one size with much room, sampled just now.
@@ -36,10 +39,10 @@ func TestDebitsOfANomination(t *testing.T) {
 		b := roomy()
 		now := b.clock.now()
 		wl := nominating(b.holder(now.Add(-tc.reserved)), "cluster1")
-		r, s := b.operator(t, dispatched(wl, gate.Dispatch{}.Begin([]string{"cluster1"}, "", now.Add(-tc.sent))))
+		r, s := b.operator(t, dispatched(wl, dispatch.Record{}.Begin([]string{"cluster1"}, "", now.Add(-tc.sent))))
 		s.usable = []string{"cluster1", "cluster2"}
 		r.reserve(t.Context(), s, b.gate, b.facts, 1, func(gate.Decision) []string { return []string{"cluster1", "cluster2", "full"} })
-		if diff := cmp.Diff(tc.want, b.ledger.Size()); diff != "" {
+		if diff := cmp.Diff(tc.want, b.Ledger.DevicesByCluster()); diff != "" {
 			t.Errorf("widening a nomination %s: devices held (-want +got):\n%s", name, diff)
 		}
 	}
@@ -62,7 +65,7 @@ func TestWhereAWorkloadWasSent(t *testing.T) {
 		}, nil},
 	} {
 		wl := newBench(v1alpha1.PlacementGateSpec{}).holder(noon)
-		tc.change(dispatched(wl, gate.Dispatch{}.Begin([]string{"cluster1"}, "", noon)))
+		tc.change(dispatched(wl, dispatch.Record{}.Begin([]string{"cluster1"}, "", noon)))
 		if diff := cmp.Diff(tc.want, (&Reconciler{tracks: newTracks()}).sentTo(&subject{wl: wl})); diff != "" {
 			t.Errorf("%s: sent to (-want +got):\n%s", name, diff)
 		}
@@ -107,7 +110,7 @@ func TestWhatOthersNominatedIsNotCalledLeft(t *testing.T) {
 	if _, err := r.decide(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	d, err := gate.DecodeDispatch(live(t, r, s).Annotations)
+	d, err := dispatch.Decode(live(t, r, s).Annotations)
 	if diff := cmp.Diff([]string{"cluster1", "cluster2"}, d.Nominated); diff != "" || err != nil || strings.Contains(d.Reason, "left") {
 		t.Errorf("nominated (-want +got):\n%s%v, for %q", diff, err, d.Reason)
 	}
@@ -133,14 +136,14 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 		b := roomy()
 		b.source.answers["floor("] = series(tc.room...)
 		if tc.clusters != nil {
-			b.gate.Clusters = slices.DeleteFunc(b.gate.Clusters, func(c gate.Cluster) bool { return !slices.Contains(tc.clusters, c.Name) })
+			b.gate.Clusters = slices.DeleteFunc(b.gate.Clusters, func(c registry.Cluster) bool { return !slices.Contains(tc.clusters, c.Name) })
 		}
 		now := b.clock.now()
 		r, s := b.operator(t, nominating(b.holder(now)))
 		s.usable = []string{"cluster1", "cluster2"}
 		r.tracks.see(s.wl.UID, []string{"cluster1"})
 		if tc.recorded {
-			r.tracks.run(s.wl.UID, gate.Entry{Cluster: "cluster1"})
+			r.tracks.run(s.wl.UID, ledger.Entry{Cluster: "cluster1"})
 		}
 		for range 2 { // looks without quota
 			r.tracks.stop(s.wl.UID, false, now.Add(-tc.without))
@@ -150,7 +153,7 @@ func TestACopyThatMayBeLeftIsNominatedAgain(t *testing.T) {
 			continue
 		}
 		wl := live(t, r, s)
-		if d, err := gate.DecodeDispatch(wl.Annotations); err != nil || strings.Contains(d.Reason, "may be left on cluster1") != (len(tc.want) > 1) {
+		if d, err := dispatch.Decode(wl.Annotations); err != nil || strings.Contains(d.Reason, "may be left on cluster1") != (len(tc.want) > 1) {
 			t.Errorf("%s: the reason is %q, %v", name, d.Reason, err)
 		}
 		if diff := cmp.Diff(tc.want, wl.Status.NominatedClusterNames); diff != "" {
@@ -205,7 +208,7 @@ func TestACopyOutOfReachIsWaitedFor(t *testing.T) {
 		}
 		r.tracks.see(s.wl.UID, []string{"cluster1"})
 		if tc.ran != "" {
-			r.tracks.run(s.wl.UID, gate.Entry{Cluster: "cluster1"})
+			r.tracks.run(s.wl.UID, ledger.Entry{Cluster: "cluster1"})
 		}
 		b.clock.time = now.Add(-tc.without)
 		evicted := s.wl.DeepCopy()
@@ -237,7 +240,7 @@ func TestNowhereLeftToWidenIsSaid(t *testing.T) {
 	const said = "Warning NotAdmitted cluster1 has not admitted it 30s after its nomination (is the queue there, and has it quota?), and no other cluster is known to have room"
 	b := roomy()
 	b.source.answers["floor("] = series("cluster1", 9.0)
-	sent := gate.Dispatch{}.Begin([]string{"cluster1"}, "", b.clock.now())
+	sent := dispatch.Record{}.Begin([]string{"cluster1"}, "", b.clock.now())
 	r, s := b.operator(t, dispatched(nominating(b.holder(b.clock.now()), "cluster1"), sent))
 	s.usable = []string{"cluster1"}
 	recorder := events.NewFakeRecorder(9)
@@ -268,7 +271,7 @@ func TestNowhereLeftToWidenIsSaid(t *testing.T) {
 // What widens says so itself.
 func TestWideningIsSaidOnce(t *testing.T) {
 	b := roomy()
-	sent := gate.Dispatch{}.Begin([]string{"cluster1"}, "", b.clock.now().Add(-30*time.Second))
+	sent := dispatch.Record{}.Begin([]string{"cluster1"}, "", b.clock.now().Add(-30*time.Second))
 	r, s := b.operator(t, dispatched(nominating(b.holder(b.clock.now().Add(-time.Minute)), "cluster1"), sent))
 	s.usable = []string{"cluster1", "cluster2"}
 	recorder := events.NewFakeRecorder(9)

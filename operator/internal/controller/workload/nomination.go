@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // write a nomination: the annotation first (nil = none), then the list of
 // clusters, on the state that the apiserver has now. A conflict drops it.
-func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d *gate.Dispatch, reason, message string) error {
+func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d *dispatch.Record, reason, message string) error {
 	var live *unstructured.Unstructured
 	var err error
 	if d != nil {
@@ -34,7 +36,7 @@ func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, now); err != nil {
 		return fmt.Errorf("read workload: %w", err)
 	}
-	if !gate.MayNominate(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
+	if !kueuestate.AcceptsNomination(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
 		return conflict(s.wl)
 	}
 	u, err := nomination(live, clusters)

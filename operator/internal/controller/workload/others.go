@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // others are the workloads that wait for quota.
@@ -28,7 +29,7 @@ func (r *Reconciler) othersPending(ctx context.Context, wl *kueue.Workload) (boo
 	o := &r.others
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now := r.now(); now.Sub(o.at) >= othersFor {
+	if now := r.now(); now.Sub(o.at) >= timing.PendingListTTL {
 		if err := o.look(ctx, r.client); err != nil {
 			return false, err
 		}
@@ -71,7 +72,7 @@ func (o *others) look(ctx context.Context, c client.Reader) error {
 
 func waitsForQuota(wl *kueue.Workload) bool {
 	active := wl.Spec.Active == nil || *wl.Spec.Active
-	return active && wl.Status.Admission == nil && !gate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
+	return active && wl.Status.Admission == nil && !kueuestate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
 }
 
 // preempts says whether a ClusterQueue may take quota back from others. Its

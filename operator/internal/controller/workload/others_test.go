@@ -12,7 +12,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // counted lists what it holds, and counts how often that is asked for.
@@ -96,15 +98,15 @@ func TestWaitingWorkloadsShareOneLookAtTheOthers(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	c := &counted{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, locals: []kueue.LocalQueue{localQueue("gpu", "gpu")}}
 	r := &Reconciler{client: c, now: func() time.Time { return now }}
-	g := gate.Gate{Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
-	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Full: true}
+	g := registry.Gate{Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
+	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true}
 	round := func(held time.Duration) (retries int) {
 		c.lists = 0
 		for i := range 100 {
 			wl := queued(fmt.Sprint("big-", i), "gpu", "gpu")
 			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-held))}}
 			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}}
-			d, _, err := r.unplaceable(t.Context(), &subject{wl: &wl, own: []string{"plimsoll"}}, g, full, gate.Dispatch{}, now)
+			d, _, err := r.unplaceable(t.Context(), &subject{wl: &wl, own: []string{"plimsoll"}}, g, full, dispatch.Record{}, now)
 			if err != nil {
 				t.Fatal(err)
 			}

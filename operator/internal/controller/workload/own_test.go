@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // ownServer is a second apiserver.
@@ -100,7 +100,7 @@ func TestPolicyClearsNominationsOfOurOwn(t *testing.T) {
 	g.Eventually(admit(first)).WithTimeout(patience).Should(BeEmpty(), "a cluster has admitted it")
 	live := get(t, first)
 	g.Expect(live.Status.ClusterName).To(HaveValue(Equal("own-1")))
-	g.Expect(gate.HoldsQuota(live)).To(BeTrue())
+	g.Expect(kueuestate.HoldsQuota(live)).To(BeTrue())
 	g.Expect(live.Status.AdmissionChecks).To(HaveLen(2))
 
 	second := h.gated("second", 1)

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // past of one workload: what is remembered of it between reconciliations.
@@ -19,7 +20,7 @@ type past struct {
 	// seen nominated since then.
 	seen []string
 	// running somewhere; nil = not.
-	running *gate.Entry
+	running *ledger.Entry
 	// left are the clusters where a copy may be since quota was lost: the one that Kueue
 	// had recorded, or else all that were nominated.
 	left     []string
@@ -100,7 +101,7 @@ func (t *tracks) behind(seen metav1.Object, now time.Time) bool {
 		return false
 	}
 	older, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), p.version)
-	return err == nil && older < 0 && now.Sub(p.wrote) < lagAtMost
+	return err == nil && older < 0 && now.Sub(p.wrote) < timing.MaxCacheLag
 }
 
 // says a message of a sort now, unless its last was one, less than that ago.

@@ -11,12 +11,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // pins says whether the gate pins the workload's pods to the chosen cluster.
 // Where MultiKueue takes them there it must not.
-func (s *subject) pins(g gate.Gate) bool { return s.mk == "" && g.Spec.PodSetUpdates != nil }
+func (s *subject) pins(g registry.Gate) bool { return s.mk == "" && g.Spec.PodSetUpdates != nil }
 
 // selector of the nodes that are a cluster.
 func selector(u *v1alpha1.GatePodSetUpdates, cluster string) map[string]string {

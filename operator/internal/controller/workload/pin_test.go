@@ -13,7 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 const virtual = "example.com/cluster"
@@ -32,7 +32,7 @@ func TestPinsPodsToVirtualNodes(t *testing.T) {
 	wl := h.submit("job", 1, "pin-plimsoll")
 	g.Eventually(check(t, wl, "pin-plimsoll")).WithTimeout(patience).Should(Equal("Ready: pin-2 can take it: room for 2 such pods there"))
 	live := get(t, wl)
-	g.Expect(gate.FindCheck(live, "pin-plimsoll").PodSetUpdates).To(Equal([]kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{virtual: "vk-pin-2"},
+	g.Expect(kueuestate.FindCheck(live, "pin-plimsoll").PodSetUpdates).To(Equal([]kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{virtual: "vk-pin-2"},
 		Tolerations: []corev1.Toleration{{Key: virtual, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}}}))
 	g.Expect(live.Annotations).NotTo(HaveKey(v1alpha1.DispatchAnnotation), "the check says it all, in one write")
 	g.Expect(live.Status.NominatedClusterNames).To(BeEmpty(), "nobody is there to copy it")
@@ -91,7 +91,7 @@ func TestMultiKueueWorkloadsAreNeverUpdated(t *testing.T) {
 	fleet.set(map[string]*measured{"nopin-1": {1, 8, 8, 64}, "nopin-2": {0, 0, 0, 64}})
 	wl := h.gated("job", 1)
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"nopin-1"}))
-	g.Expect(gate.FindCheck(get(t, wl), "nopin-plimsoll").PodSetUpdates).To(BeEmpty())
+	g.Expect(kueuestate.FindCheck(get(t, wl), "nopin-plimsoll").PodSetUpdates).To(BeEmpty())
 
 	both := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "both"}}
 	virtualNodes(both)

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // see the nominated clusters, and return all that were seen under the same quota.
@@ -74,7 +74,7 @@ func (t *tracks) leave(key types.NamespacedName) types.UID {
 }
 
 // run records that a workload is on a cluster, and says whether that is news.
-func (t *tracks) run(uid types.UID, e gate.Entry) bool {
+func (t *tracks) run(uid types.UID, e ledger.Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.past(uid)
@@ -85,7 +85,7 @@ func (t *tracks) run(uid types.UID, e gate.Entry) bool {
 
 // stop forgets what a workload did with its quota, and returns where it ran; nil = nowhere.
 // there says that it was the worker that ended it.
-func (t *tracks) stop(uid types.UID, there bool, now time.Time) *gate.Entry {
+func (t *tracks) stop(uid types.UID, there bool, now time.Time) *ledger.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.of[uid]

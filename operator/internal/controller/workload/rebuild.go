@@ -5,7 +5,9 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // rebuildOnce debits what was nominated before this process started.
@@ -27,16 +29,16 @@ func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 }
 
 func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
-	if !gate.HoldsQuota(wl) {
+	if !kueuestate.HoldsQuota(wl) {
 		return
 	}
 	s, err := r.gather(ctx, wl)
-	dispatch, bad := gate.DecodeDispatch(wl.Annotations)
+	record, bad := dispatch.Decode(wl.Annotations)
 	if err != nil || bad != nil || len(s.own) == 0 {
 		return
 	}
 	// The models' keys stand in the gate, which the board may not hold yet.
-	g := gate.Gate{}
+	g := registry.Gate{}
 	if known, ok := r.gateOf(s); ok {
 		g = known
 	} else if spec, ok := r.specOf(ctx, s.gateName); ok {
@@ -45,12 +47,12 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 	reserved, _ := reservedAt(wl)
 	r.tracks.meet(s.key(), wl.UID)
 	r.tracks.holds(wl.UID, reserved, r.now())
-	facts, since := r.facts(ctx, s, &g.Spec), dispatch.NominatedAt
-	if phase, _ := dispatch.Phase(g.Spec.Widen, r.now()); phase != gate.PhaseWait || !dispatch.WidenedAt.IsZero() {
-		r.tracks.late(wl.UID, dispatch.Attempt) // counted by the process before
+	facts, since := r.facts(ctx, s, &g.Spec), record.NominatedAt
+	if phase, _ := record.Stage(g.Spec.Widen, r.now()); phase != dispatch.StageWait || !record.WidenedAt.IsZero() {
+		r.tracks.late(wl.UID, record.Attempt) // counted by the process before
 	}
 	if cluster := s.placed(); cluster != "" {
-		e := entry(facts, cluster, admittedAt(wl, s.mk, since))
+		e := Entry(facts, cluster, admittedAt(wl, s.mk, since))
 		r.tracks.run(wl.UID, e)
 		r.holds(e, wl)
 		return
@@ -63,6 +65,6 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
 		return
 	}
 	for _, c := range sent {
-		r.ledger.Debit(entry(facts, c, since))
+		r.ledger.Debit(Entry(facts, c, since))
 	}
 }

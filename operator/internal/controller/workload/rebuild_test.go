@@ -7,7 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 )
 
 // What a process finds on the hub when it starts is in its ledger.
@@ -15,7 +15,7 @@ func TestRebuiltLedger(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
 	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
 	sent := func(at, reserved time.Time) *kueue.Workload {
-		return dispatched(nominating(b.holder(reserved), "cluster1"), gate.Dispatch{}.Begin([]string{"cluster1"}, "", at))
+		return dispatched(nominating(b.holder(reserved), "cluster1"), dispatch.Record{}.Begin([]string{"cluster1"}, "", at))
 	}
 	ready := func(at time.Time) *kueue.Workload { return decided(b.holder(ago(120)), at) }
 	runs := func(at time.Time) *kueue.Workload {
@@ -41,7 +41,7 @@ func TestRebuiltLedger(t *testing.T) {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		r, s := b.operator(t, tc.found)
 		r.rebuildFrom(t.Context(), s.wl)
-		if got := b.ledger.Size()["cluster1"]; got != tc.want {
+		if got := b.Ledger.DevicesByCluster()["cluster1"]; got != tc.want {
 			t.Errorf("%s: %d devices held on cluster1, want %d", name, got, tc.want)
 		}
 	}

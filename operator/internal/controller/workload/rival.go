@@ -6,17 +6,18 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // watchRival tells the gate when somebody else nominates, as Kueue does unless it
 // is told to leave that to us. What was nominated before the gate had its say, as
 // when its check is new on the queue, says nothing.
 func (r *Reconciler) watchRival(s *subject) {
-	if !r.nominate || s.mk == "" || s.check().State != kueue.CheckStateReady || gate.Pinned(s.wl) {
+	if !r.nominate || s.mk == "" || s.check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(s.wl) {
 		return
 	}
-	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	record, err := dispatch.Decode(s.wl.Annotations)
 	if err != nil {
 		return
 	}
@@ -24,7 +25,7 @@ func (r *Reconciler) watchRival(s *subject) {
 	if s.wl.Status.ClusterName != nil {
 		clusters, at = []string{*s.wl.Status.ClusterName}, admittedAt(s.wl, s.mk, at)
 	}
-	if theirs := dispatch.Foreign(clusters); len(theirs) > 0 {
-		r.board.SetRival(s.gateName, fmt.Sprintf("%s was nominated to %s by another dispatcher", s.key(), strings.Join(theirs, ", ")), at)
+	if theirs := record.Foreign(clusters); len(theirs) > 0 {
+		r.board.ReportConflict(s.gateName, fmt.Sprintf("%s was nominated to %s by another dispatcher", s.key(), strings.Join(theirs, ", ")), at)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 func TestWhoCountsAsAnotherDispatcher(t *testing.T) {
@@ -36,13 +37,13 @@ func TestWhoCountsAsAnotherDispatcher(t *testing.T) {
 	} {
 		wl := &kueue.Workload{}
 		wl.Namespace, wl.Name = "team-a", "job"
-		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: gate.Dispatch{}.Begin([]string{"cluster1"}, "", now).Encode()}
+		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"cluster1"}, "", now).Encode()}
 		wl.Status.NominatedClusterNames = []string{"cluster1"}
 		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStateReady}}
 		tc.change(wl)
-		r := &Reconciler{board: gate.NewBoard(), nominate: true, now: func() time.Time { return now }}
+		r := &Reconciler{board: registry.New(), nominate: true, now: func() time.Time { return now }}
 		r.watchRival(&subject{wl: wl, own: []string{"plimsoll"}, mk: "multikueue", gateName: "gpu"})
-		if got := r.board.Rival("gpu", now); got != tc.want {
+		if got := r.board.Conflict("gpu", now); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 )
 
 // queue of the hub that a LocalQueue of the namespace points to.
@@ -81,7 +81,7 @@ func TestYieldsOnlyToOthers(t *testing.T) {
 			g.Consistently(check(t, wl, name+"-plimsoll")).WithTimeout(3*time.Second).Should(HavePrefix("Pending"), "nobody waits for its quota")
 			h.pending("small", other)
 			g.Eventually(func() bool { return *get(t, wl).Spec.Active }).WithTimeout(patience).Should(BeFalse(), "it sleeps, so that Kueue looks at others")
-			d, err := gate.DecodeDispatch(get(t, wl).Annotations)
+			d, err := dispatch.Decode(get(t, wl).Annotations)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(d.Yields).To(Equal(1))
 			g.Expect(d.SleepsUntil.IsZero()).To(BeFalse(), "whoever leads then must wake it")
@@ -282,8 +282,8 @@ func TestAttemptsSurviveAnEviction(t *testing.T) {
 	}
 	reset(false)
 	reset(true)
-	g.Eventually(func() gate.Dispatch {
-		d, err := gate.DecodeDispatch(get(t, wl).Annotations)
+	g.Eventually(func() dispatch.Record {
+		d, err := dispatch.Decode(get(t, wl).Annotations)
 		g.Expect(err).NotTo(HaveOccurred())
 		return d
 	}).WithTimeout(patience).Should(And(HaveField("Attempt", 2), HaveField("Ever", ContainElement("again-1"))))

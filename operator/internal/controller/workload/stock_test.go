@@ -39,7 +39,7 @@ func TestStockDispatchDebitsWhatGetsReady(t *testing.T) {
 	if diff := cmp.Diff(map[kueue.CheckState]int{kueue.CheckStateReady: 3, kueue.CheckStatePending: 2}, states); diff != "" {
 		t.Errorf("five jobs, room for three (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 2}, b.ledger.Size()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 2}, b.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("devices held (-want +got):\n%s", diff)
 	}
 }
@@ -55,7 +55,7 @@ func TestStockDispatchDebitsOneCluster(t *testing.T) {
 	if _, err := r.decide(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	held := b.ledger.Size()
+	held := b.Ledger.DevicesByCluster()
 	if held["cluster1"]+held["cluster2"] != 2 {
 		t.Fatalf("held of two devices: %v", held)
 	}
@@ -65,7 +65,7 @@ func TestStockDispatchDebitsOneCluster(t *testing.T) {
 	}
 	s.wl.Status.ClusterName = &admits
 	r.track(t.Context(), s)
-	if diff := cmp.Diff(map[string]int64{admits: 2}, b.ledger.Size()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{admits: 2}, b.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("admitted by another than was guessed, devices held (-want +got):\n%s", diff)
 	}
 }
@@ -80,7 +80,7 @@ func TestStockDispatchDebitsNothingThatIsPinned(t *testing.T) {
 	if _, err := r.decide(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if held := b.ledger.Size(); len(held) != 0 {
+	if held := b.Ledger.DevicesByCluster(); len(held) != 0 {
 		t.Errorf("held: %v", held)
 	}
 }
@@ -94,7 +94,7 @@ func TestWhatGotReadyIsDebitedAfterARestart(t *testing.T) {
 		r, s := b.operator(t, wl)
 		r.nominate = nominate
 		r.rebuildFrom(t.Context(), s.wl)
-		if diff := cmp.Diff(want, b.ledger.Size()); diff != "" {
+		if diff := cmp.Diff(want, b.Ledger.DevicesByCluster()); diff != "" {
 			t.Errorf("nominate %t: devices held (-want +got):\n%s", nominate, diff)
 		}
 	}
@@ -131,7 +131,7 @@ func TestNobodyNominatesIsSaid(t *testing.T) {
 		}
 		s.wl.Name = "another" // what one shows stands for all
 		_ = r.watchStock(s)
-		if got := r.board.Rival("gpu", b.clock.now()); got != tc.said {
+		if got := r.board.Conflict("gpu", b.clock.now()); got != tc.said {
 			t.Errorf("%s: told the gate %q", name, got)
 		}
 		var want, got []string

@@ -12,6 +12,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // subject is one workload with the checks that concern it.
@@ -37,15 +41,15 @@ type subject struct {
 func (s *subject) key() client.ObjectKey { return client.ObjectKeyFromObject(s.wl) }
 
 // check is the entry that we may write.
-func (s *subject) check() *kueue.AdmissionCheckState { return gate.FindCheck(s.wl, s.own[0]) }
+func (s *subject) check() *kueue.AdmissionCheckState { return kueuestate.FindCheck(s.wl, s.own[0]) }
 
 func (s *subject) connected(cluster string) bool { return slices.Contains(s.usable, cluster) }
 
-func (s *subject) placed() string { return gate.Placed(s.wl, s.own, s.mk) }
+func (s *subject) placed() string { return kueuestate.PlacedCluster(s.wl, s.own, s.mk) }
 
 // mismatch between the configuration that MultiKueue's check resolves to and the
 // one that the gate keeps; empty = none. The gate's would not protect what runs.
-func (s *subject) mismatch(g gate.Gate) string {
+func (s *subject) mismatch(g registry.Gate) string {
 	mk := g.Spec.MultiKueue
 	if mk == nil || s.mk == "" || mk.ConfigName == s.config {
 		return ""
@@ -63,10 +67,10 @@ func (r *Reconciler) gather(ctx context.Context, wl *kueue.Workload) (*subject, 
 		} else if err != nil {
 			continue
 		}
-		if name, ok := gate.NamedBy(check); ok {
+		if name, ok := kueuestate.GateOf(check); ok {
 			s.own, gates[check.Name] = append(s.own, check.Name), name
 		}
-		if name, ok := gate.ConfigOf(check); ok {
+		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
 			s.mk, s.config = check.Name, name
 		}
 	}
@@ -94,7 +98,7 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 		if err != nil {
 			cluster = nil
 		}
-		if why := gate.Unconnected(config, name, cluster); why != "" {
+		if why := kueuestate.DisconnectedReason(config, name, cluster); why != "" {
 			s.unusable[name] = why
 		} else {
 			s.usable = append(s.usable, name)
@@ -105,8 +109,8 @@ func (r *Reconciler) gatherClusters(ctx context.Context, s *subject) error {
 }
 
 // facts of the workload under a gate.
-func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.PlacementGateSpec) gate.Facts {
-	facts := gate.ShapeOf(s.wl, gate.ShapeOptionsOf(spec, func(name string) map[string]string {
+func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	facts := shape.FactsOf(s.wl, shape.OptionsOf(spec, func(name string) map[string]string {
 		flavor := &kueue.ResourceFlavor{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
 			return nil
@@ -120,11 +124,11 @@ func (r *Reconciler) facts(ctx context.Context, s *subject, spec *v1alpha1.Place
 
 // candidates are the gate's clusters with their answers, judged usable or not
 // by MultiKueue's configuration where the workload has one.
-func candidates(s *subject, g gate.Gate, answers map[string]answer) []gate.Candidate {
+func candidates(s *subject, g registry.Gate, answers map[string]querycache.ClusterResult) []gate.Candidate {
 	list := make([]gate.Candidate, 0, len(g.Clusters))
 	for _, c := range g.Clusters {
 		a := answers[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, Sampled: a.sampled, Shapes: a.shapes, Conditions: a.conditions}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: a.SampledAt, Shapes: a.Shapes, Conditions: a.Conditions}
 		if s.mk != "" && !s.connected(c.Name) {
 			candidate.Unusable = s.unusable[c.Name]
 			if candidate.Unusable == "" {

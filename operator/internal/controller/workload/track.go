@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // track a workload in the ledger: admitted somewhere, or over.
@@ -18,7 +19,7 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 		r.over(former, s.key(), nil)
 		r.tracks.drop(former)
 	}
-	if !gate.HoldsQuota(s.wl) {
+	if !kueuestate.HoldsQuota(s.wl) {
 		r.over(s.wl.UID, s.key(), s.wl)
 		return
 	}
@@ -31,15 +32,15 @@ func (r *Reconciler) track(ctx context.Context, s *subject) {
 	if cluster == "" || len(s.own) == 0 || !ok {
 		return
 	}
-	e := entry(r.facts(ctx, s, &g.Spec), cluster, admittedAt(s.wl, s.mk, r.now()))
+	e := Entry(r.facts(ctx, s, &g.Spec), cluster, admittedAt(s.wl, s.mk, r.now()))
 	if r.tracks.run(s.wl.UID, e) {
-		r.metrics.admitted(s.gateName, cluster, r.tracks.heldFor(s.wl.UID, happened(e.Debited, r.now())))
+		r.metrics.admitted(s.gateName, cluster, r.tracks.heldFor(s.wl.UID, happened(e.DebitedAt, r.now())))
 		if r.holds(e, s.wl) {
-			r.waiting.dirty("")
+			r.waiting.MarkDirty("")
 		}
 	}
-	if since, ok := runningSince(s.wl, e.Debited); ok && r.ledger.Running(e.UID, since) {
-		r.waiting.settling(r.ledger.Settle)
+	if since, ok := runningSince(s.wl, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
+		r.waiting.ExpectChanges(r.ledger.Settle)
 	}
 }
 
@@ -54,31 +55,31 @@ func runningSince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
 
 // holds debits what a workload takes from the cluster that admitted it, and says
 // whether that changed the ledger. What was admitted long ago shows in the metrics.
-func (r *Reconciler) holds(e gate.Entry, wl *kueue.Workload) bool {
-	if r.now().Sub(e.Debited) < r.ledger.TTL {
+func (r *Reconciler) holds(e ledger.Entry, wl *kueue.Workload) bool {
+	if r.now().Sub(e.DebitedAt) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}
-	return r.ledger.Admitted(e.UID, e.Cluster, e.Debited, apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil)
+	return r.ledger.MarkAdmitted(e.UID, e.Cluster, e.DebitedAt, apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil)
 }
 
 // over: the workload holds nothing any longer; nil = it is gone, or nobody saw it so.
 // Waiting workloads are woken if it held something: at once if its pods are done, else
 // as samples come to show it.
 func (r *Reconciler) over(uid types.UID, key types.NamespacedName, wl *kueue.Workload) {
-	r.waiting.leave(key)
+	r.waiting.Remove(key)
 	var held bool
-	if wl != nil && gate.IsFinished(wl) {
+	if wl != nil && kueuestate.IsFinished(wl) {
 		held = r.ledger.Release(string(uid))
 	} else {
-		held = r.ledger.End(string(uid), r.now())
+		held = r.ledger.MarkEnded(string(uid), r.now())
 	}
-	if e := r.tracks.stop(uid, wl != nil && gate.IsEvictedByCheck(wl), r.now()); e != nil {
-		r.ledger.Credit(gate.Credit{Cluster: e.Cluster, PodSets: e.PodSets, Finished: r.now()})
+	if e := r.tracks.stop(uid, wl != nil && kueuestate.IsEvictedByAdmissionCheck(wl), r.now()); e != nil {
+		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: r.now()})
 		held = true
 	}
 	if held {
-		r.waiting.dirty("")
-		r.waiting.settling(2 * r.ledger.Settle)
+		r.waiting.MarkDirty("")
+		r.waiting.ExpectChanges(2 * r.ledger.Settle)
 	}
 }
 
@@ -89,7 +90,7 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 }
 
 func admittedAt(wl *kueue.Workload, check string, otherwise time.Time) time.Time {
-	if c := gate.FindCheck(wl, check); c != nil && c.State == kueue.CheckStateReady {
+	if c := kueuestate.FindCheck(wl, check); c != nil && c.State == kueue.CheckStateReady {
 		return c.LastTransitionTime.Time
 	}
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); check == "" && c != nil {

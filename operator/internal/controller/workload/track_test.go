@@ -9,6 +9,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func condition(wl *kueue.Workload, kind string, at time.Time) {
@@ -41,7 +43,7 @@ func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 		"its pods are awaited for long":       {noon, ago, 5 * settle, 0},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
-		b.ledger.Settle = settle
+		b.Ledger.Settle = settle
 		wl := decided(b.holder(noon), noon)
 		if !tc.admitted.IsZero() {
 			condition(wl, kueue.WorkloadAdmitted, tc.admitted)
@@ -50,9 +52,9 @@ func TestPromisedUntilTheSamplesShowIt(t *testing.T) {
 			condition(wl, kueue.WorkloadPodsReady, tc.podsReady)
 		}
 		r, s := b.operator(t, wl)
-		b.ledger.Debit(entry(b.facts, "cluster1", noon))
+		b.Ledger.Debit(Entry(b.facts, "cluster1", noon))
 		r.track(t.Context(), s)
-		if got := b.ledger.View().Devices("cluster1", noon.Add(tc.at), "other", b.facts.PodSets[0]); got != tc.want {
+		if got := b.Ledger.View().Devices("cluster1", noon.Add(tc.at), "other", b.facts.PodSets[0]); got != tc.want {
 			t.Errorf("%s: %d devices promised beside a sample of %s later, want %d", name, got, tc.at, tc.want)
 		}
 	}
@@ -73,32 +75,32 @@ func TestWhatEndsIsGivenBack(t *testing.T) {
 		}, 2},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
-		b.ledger.Settle = time.Minute
+		b.Ledger.Settle = time.Minute
 		wl := decided(b.holder(noon), noon)
 		condition(wl, kueue.WorkloadAdmitted, noon)
 		r, s := b.operator(t, wl)
 		r.track(t.Context(), s)
-		if got := b.ledger.Size()["cluster1"]; got != 2 {
+		if got := b.Ledger.DevicesByCluster()["cluster1"]; got != 2 {
 			t.Fatalf("%d devices held on cluster1, want 2", got)
 		}
 		rounds := 0
 		b.add(time.Minute)
-		r.waiting.park(shape{gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
-		r.waiting.renew = func(shape, time.Time) { rounds++ }
+		r.waiting.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
+		r.waiting.Refresh = func(querycache.Key, time.Time) { rounds++ }
 		tc.end(s.wl)
 		r.track(t.Context(), s)
-		view, set := b.ledger.View(), b.facts.PodSets[0]
+		view, set := b.Ledger.View(), b.facts.PodSets[0]
 		if got := view.Credited("cluster1", noon, set); got != 2 {
 			t.Errorf("%s: %d devices came free, want 2", name, got)
 		}
-		for after, want := range map[time.Duration]int64{0: tc.held, b.ledger.Settle + time.Second: 0} {
+		for after, want := range map[time.Duration]int64{0: tc.held, b.Ledger.Settle + time.Second: 0} {
 			if got := view.Devices("cluster1", b.clock.now().Add(after), "other", set); got != want {
 				t.Errorf("%s: %d devices held beside a sample of %s later, want %d", name, got, after, want)
 			}
 		}
-		for _, after := range []time.Duration{wakeGap, settleGap} {
+		for _, after := range []time.Duration{timing.MinRoundGap, timing.SettlingRoundGap} {
 			b.add(after)
-			r.waiting.wake()
+			r.waiting.StartRounds()
 		}
 		if rounds != 2 {
 			t.Errorf("%s: %d rounds, want one at once and another while samples come to show it", name, rounds)
@@ -119,12 +121,12 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		r.tracks.behind(s.wl, noon)
 		r.wrote(s.wl, s.wl)
 		if uid == "held" {
-			e := entry(b.facts, "cluster1", noon)
+			e := Entry(b.facts, "cluster1", noon)
 			e.UID = string(uid)
-			b.ledger.Debit(e)
+			b.Ledger.Debit(e)
 		}
 	}
-	if held := b.ledger.View().Entries("cluster1", b.clock.now().Add(time.Hour)); len(held) != 0 {
+	if held := b.Ledger.View().Entries("cluster1", b.clock.now().Add(time.Hour)); len(held) != 0 {
 		t.Errorf("the former of the same name holds %v for ever", held)
 	}
 	r.gone(s.key())

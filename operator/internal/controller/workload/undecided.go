@@ -6,7 +6,10 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
 )
 
 // noGate says so on the workload; a gate that was merely not read yet is no news.
@@ -23,15 +26,15 @@ func (r *Reconciler) noGate(ctx context.Context, s *subject) error {
 func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
 	waits := *s
 	waits.own = slices.DeleteFunc(slices.Clone(s.own), func(name string) bool {
-		return gate.FindCheck(s.wl, name).State != kueue.CheckStatePending
+		return kueuestate.FindCheck(s.wl, name).State != kueue.CheckStatePending
 	})
 	if len(waits.own) == 0 {
-		r.waiting.leave(s.key())
+		r.waiting.Remove(s.key())
 		return nil
 	}
-	r.waiting.park(shape{gate: s.gateName}, s.key(), r.waitsSince(&waits))
-	message := gate.TooMany(s.own)
-	if !slices.ContainsFunc(waits.own, func(name string) bool { return gate.FindCheck(s.wl, name).Message != message }) {
+	r.waiting.Add(querycache.Key{Gate: s.gateName}, s.key(), r.waitsSince(&waits))
+	message := gate.TooManyChecksMessage(s.own)
+	if !slices.ContainsFunc(waits.own, func(name string) bool { return kueuestate.FindCheck(s.wl, name).Message != message }) {
 		return nil
 	}
 	return r.undecided(ctx, &waits, message)
@@ -39,11 +42,11 @@ func (r *Reconciler) tooMany(ctx context.Context, s *subject) error {
 
 // undecided says why no gate decides, which is no time without a place.
 func (r *Reconciler) undecided(ctx context.Context, s *subject, message string) error {
-	dispatch, err := gate.DecodeDispatch(s.wl.Annotations)
+	record, err := dispatch.Decode(s.wl.Annotations)
 	if err != nil {
 		return err
 	}
-	if _, err := r.count(ctx, s, dispatch, false); err != nil {
+	if _, err := r.count(ctx, s, record, false); err != nil {
 		return err
 	}
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}

@@ -8,7 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // checks of a workload as a user reads them.
@@ -60,7 +61,7 @@ func TestWhatNoGateDecides(t *testing.T) {
 		if diff := cmp.Diff(tc.want, checks(live(t, r, s))); diff != "" {
 			t.Errorf("%s: checks (-want +got):\n%s", name, diff)
 		}
-		if diff := cmp.Diff(map[string]gate.Queue{"gpu": {Workloads: 1, Since: noon}}, r.board.Queues()); diff != "" {
+		if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: noon}}, r.board.WaitSummaries()); diff != "" {
 			t.Errorf("%s: queues (-want +got):\n%s", name, diff)
 		}
 		if len(recorder.Events) != 1 {
@@ -80,7 +81,7 @@ func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	r, s := b.operator(t, wl)
 	s.own = []string{"plimsoll", "second"}
 	before := checks(s.wl)
-	r.waiting.park(shape{gate: "gpu"}, s.key(), noon)
+	r.waiting.Add(querycache.Key{Gate: "gpu"}, s.key(), noon)
 	if _, err := r.gated(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 const patience = 15 * time.Second
@@ -109,7 +111,7 @@ func nominated(t *testing.T, wl *kueue.Workload) func() []string {
 
 func check(t *testing.T, wl *kueue.Workload, name string) func() string {
 	return func() string {
-		c := gate.FindCheck(get(t, wl), name)
+		c := kueuestate.FindCheck(get(t, wl), name)
 		return fmt.Sprintf("%s: %s", c.State, c.Message)
 	}
 }
@@ -219,9 +221,9 @@ func TestWaitsForRoomThenIsNominated(t *testing.T) {
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(Equal([]string{"room-2"}))
 	live := get(t, wl)
 	g.Expect(check(t, wl, "room-plimsoll")()).To(HavePrefix("Ready: room-2 can take it"))
-	g.Expect(gate.HoldsQuota(live)).To(BeTrue(), "a nomination must not wipe what Kueue owns")
+	g.Expect(kueuestate.HoldsQuota(live)).To(BeTrue(), "a nomination must not wipe what Kueue owns")
 	g.Expect(live.Status.AdmissionChecks).To(HaveLen(2))
-	d, err := gate.DecodeDispatch(live.Annotations)
+	d, err := dispatch.Decode(live.Annotations)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(d.Attempt).To(Equal(1))
 	g.Expect(d.Nominated).To(Equal([]string{"room-2"}))

@@ -18,7 +18,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 const (
@@ -33,23 +35,23 @@ const (
 
 // writeCheck writes a decision to the workload's check if it changes anything,
 // after what must outlive an eviction, and then an event on a transition.
-func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
+func (r *Reconciler) writeCheck(ctx context.Context, s *subject, d gate.Decision, record dispatch.Record) error {
 	old := *s.check()
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
 		return nil
 	}
 	// Numbers change with nearly every job; many that wait don't all say so each time.
-	every := time.Duration(r.board.WaitingInAll()) * messageCost
+	every := time.Duration(r.board.TotalWaiting()) * timing.MessageInterval
 	transition := string(old.State) != string(d.State) || r.tracks.reason(s.wl.UID) != d.Reason
 	if !r.tracks.says(s.wl.UID, sort(d), every, r.now()) && !transition && old.Message != "" {
 		return nil
 	}
 	if d.State == gate.Retry {
-		return r.yield(ctx, s, d, dispatch)
+		return r.yield(ctx, s, d, record)
 	}
-	if d.State == gate.Ready && (s.mk == "" || !r.nominate) && dispatch.Encode() != (gate.Dispatch{}).Encode() {
+	if d.State == gate.Ready && (s.mk == "" || !r.nominate) && record.Encode() != (dispatch.Record{}).Encode() {
 		// What is kept of the time without a place ends here; elsewhere our nomination ends it.
-		if _, err := r.annotate(ctx, s.wl, gate.Dispatch{}); err != nil {
+		if _, err := r.annotate(ctx, s.wl, dispatch.Record{}); err != nil {
 			return err
 		}
 	}
@@ -71,7 +73,7 @@ func sort(d gate.Decision) string {
 	switch {
 	case d.Reason == gate.ReasonGateNotReady:
 		return d.Message
-	case d.Doubtful:
+	case d.Incomplete:
 		return d.Reason + ", doubtful"
 	}
 	return d.Reason
@@ -146,7 +148,7 @@ func bare(wl client.Object, resourceVersion string) *unstructured.Unstructured {
 
 // annotate the workload and return it as the apiserver has it now, with its
 // managedFields.
-func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d gate.Dispatch) (*unstructured.Unstructured, error) {
+func (r *Reconciler) annotate(ctx context.Context, wl *kueue.Workload, d dispatch.Record) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": wl.ResourceVersion,
 		"annotations":     map[string]string{v1alpha1.DispatchAnnotation: d.Encode()},

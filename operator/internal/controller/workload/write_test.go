@@ -15,7 +15,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // live state of a workload on the operator's hub.
@@ -33,10 +36,10 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 	ctx, d := t.Context(), gate.Decision{State: gate.Pending, Message: "no cluster has room"}
 	for name, write := range map[string]func(*Reconciler, *subject) error{
 		"check":      func(r *Reconciler, s *subject) error { return r.writeChecks(ctx, s, d) },
-		"annotation": func(r *Reconciler, s *subject) error { _, err := r.annotate(ctx, s.wl, gate.Dispatch{}); return err },
-		"yield":      func(r *Reconciler, s *subject) error { return r.yield(ctx, s, d, gate.Dispatch{}) },
+		"annotation": func(r *Reconciler, s *subject) error { _, err := r.annotate(ctx, s.wl, dispatch.Record{}); return err },
+		"yield":      func(r *Reconciler, s *subject) error { return r.yield(ctx, s, d, dispatch.Record{}) },
 		"nomination": func(r *Reconciler, s *subject) error {
-			return r.write(ctx, s, []string{"cluster1"}, &gate.Dispatch{}, "", "")
+			return r.write(ctx, s, []string{"cluster1"}, &dispatch.Record{}, "", "")
 		},
 	} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
@@ -68,16 +71,16 @@ func TestALaggingCacheTakesNothingBack(t *testing.T) {
 	s.usable = []string{"cluster1", "cluster2"}
 	early := *s
 	early.wl = s.wl.DeepCopy()
-	if err := r.write(t.Context(), s, []string{"cluster1"}, &gate.Dispatch{Attempt: 1, NominatedAt: now, Nominated: []string{"cluster1"}}, "Nominated", ""); err != nil {
+	if err := r.write(t.Context(), s, []string{"cluster1"}, &dispatch.Record{Attempt: 1, NominatedAt: now, Nominated: []string{"cluster1"}}, "Nominated", ""); err != nil {
 		t.Fatal(err)
 	}
-	b.ledger.Debit(entry(b.facts, "cluster1", now))
+	b.Ledger.Debit(Entry(b.facts, "cluster1", now))
 	b.source.answers["floor("] = series("cluster2", 9.0)
 	result, err := r.gated(t.Context(), &early)
-	if result.RequeueAfter != staleAfter || err != nil {
+	if result.RequeueAfter != timing.RereadDelay || err != nil {
 		t.Errorf("looks again after %s, %v", result.RequeueAfter, err)
 	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.Size()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("devices held (-want +got):\n%s", diff)
 	}
 }
@@ -92,11 +95,11 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 	}{{1, 9 * time.Second, "1 free"}, {1, 10 * time.Second, "2 free"}, {11, 59 * time.Second, "1 free"}, {11, time.Minute, "2 free"}} {
 		b := newBench(v1alpha1.PlacementGateSpec{})
 		r, s := b.operator(t, b.holder(b.clock.now()))
-		r.board.SetWaiting("gpu", gate.Queue{Workloads: tc.waiting, Since: b.clock.now()})
-		r.board.SetWaiting("tpu", gate.Queue{Workloads: 1, Since: b.clock.now()})
+		r.board.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: b.clock.now()})
+		r.board.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: b.clock.now()})
 		for _, message := range []string{"1 free", "2 free"} {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message}
-			if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+			if err := r.writeCheck(t.Context(), s, d, dispatch.Record{}); err != nil {
 				t.Fatal(err)
 			}
 			b.add(tc.after)
@@ -112,13 +115,13 @@ func TestMessagesOfManyKeepTheirPace(t *testing.T) {
 func TestNewsKeepNoPace(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
 	r, s := b.operator(t, b.holder(b.clock.now()))
-	r.board.SetWaiting("gpu", gate.Queue{Workloads: 100, Since: b.clock.now()})
+	r.board.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: b.clock.now()})
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
 	for _, d := range []gate.Decision{noRoom,
-		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Doubtful: true},
+		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Incomplete: true},
 		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement a does not exist"},
 		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement b does not exist"}, noRoom} {
-		if err := r.writeCheck(t.Context(), s, d, gate.Dispatch{}); err != nil {
+		if err := r.writeCheck(t.Context(), s, d, dispatch.Record{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != d.Message {
@@ -128,7 +131,7 @@ func TestNewsKeepNoPace(t *testing.T) {
 	if err := r.undecided(t.Context(), s, "two checks"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.writeCheck(t.Context(), s, noRoom, gate.Dispatch{}); err != nil {
+	if err := r.writeCheck(t.Context(), s, noRoom, dispatch.Record{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != "1 free" {
@@ -140,7 +143,7 @@ func TestNewsKeepNoPace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wl = evicted
-	if err := r.writeCheck(t.Context(), s, noRoom, gate.Dispatch{}); err != nil {
+	if err := r.writeCheck(t.Context(), s, noRoom, dispatch.Record{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := live(t, r, s).Status.AdmissionChecks[0].Message; got != "1 free" {
@@ -204,19 +207,19 @@ func TestAnEntryThatWasRemovedIsNoError(t *testing.T) {
 // What was counted without a place ends with a place, also where Kueue dispatches.
 func TestAPlaceEndsTheWaitWhereKueueDispatches(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
-	wl := dispatched(nominating(b.holder(b.clock.now())), gate.Dispatch{UnplacedSeconds: 100, Yields: 2})
+	wl := dispatched(nominating(b.holder(b.clock.now())), dispatch.Record{UnplacedSeconds: 100, Yields: 2})
 	wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
 	r, s := b.operator(t, wl)
 	r.nominate = false
-	before, err := gate.DecodeDispatch(s.wl.Annotations)
+	before, err := dispatch.Decode(s.wl.Annotations)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.writeCheck(t.Context(), s, gate.Decision{State: gate.Ready, Order: []string{"cluster1"}, Message: "cluster1 can take it"}, before); err != nil {
 		t.Fatal(err)
 	}
-	after, err := gate.DecodeDispatch(live(t, r, s).Annotations)
-	if diff := cmp.Diff(gate.Dispatch{}, after); diff != "" || err != nil {
+	after, err := dispatch.Decode(live(t, r, s).Annotations)
+	if diff := cmp.Diff(dispatch.Record{}, after); diff != "" || err != nil {
 		t.Errorf("still counted (-want +got):\n%s%v", diff, err)
 	}
 }
@@ -225,13 +228,13 @@ func TestAPlaceEndsTheWaitWhereKueueDispatches(t *testing.T) {
 // put it to sleep again.
 func TestWokenIsSeenAwake(t *testing.T) {
 	b := newBench(v1alpha1.PlacementGateSpec{})
-	wl, asleep := dispatched(b.holder(b.clock.now()), gate.Dispatch{Attempt: 1, SleepsUntil: b.clock.now().Add(-time.Second)}), false
+	wl, asleep := dispatched(b.holder(b.clock.now()), dispatch.Record{Attempt: 1, SleepsUntil: b.clock.now().Add(-time.Second)}), false
 	wl.Spec.Active = &asleep
 	r, s := b.operator(t, wl)
 	if left, err := r.wake(t.Context(), s.wl); left != 0 || err != nil {
 		t.Fatal(left, err)
 	}
-	d, err := gate.DecodeDispatch(s.wl.Annotations)
+	d, err := dispatch.Decode(s.wl.Annotations)
 	if !*s.wl.Spec.Active || !d.SleepsUntil.IsZero() || err != nil {
 		t.Errorf("active %t, sleeps until %s, %v", *s.wl.Spec.Active, d.SleepsUntil, err)
 	}

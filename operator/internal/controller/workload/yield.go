@@ -11,33 +11,35 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // unplaceable applies the gate's onUnplaceable.
-func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g gate.Gate, d gate.Decision, dispatch gate.Dispatch, now time.Time) (gate.Decision, gate.Dispatch, error) {
+func (r *Reconciler) unplaceable(ctx context.Context, s *subject, g registry.Gate, d gate.Decision, record dispatch.Record, now time.Time) (gate.Decision, dispatch.Record, error) {
 	rule, held := g.Spec.WhenUnplaceable, r.waitsSince(s)
-	dispatch, err := r.count(ctx, s, dispatch, d.Full && rule.GiveUpAfterSeconds != nil)
+	record, err := r.count(ctx, s, record, d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil)
 	if err != nil {
-		return d, dispatch, err
+		return d, record, err
 	}
-	next := gate.Unplaceable(d, rule, dispatch, held, now)
+	next := gate.Unplaceable(d, rule, record, held, now)
 	if next.State != gate.Retry {
-		return next, dispatch, nil
+		return next, record, nil
 	}
 	others, err := r.othersPending(ctx, s.wl)
 	if err != nil || !others {
-		return d, dispatch, err
+		return d, record, err
 	}
-	return next, dispatch, nil
+	return next, record, nil
 }
 
 // count the time towards giving up, or stop that. It must outlive a restart: it is
 // written when it starts and when it stops.
-func (r *Reconciler) count(ctx context.Context, s *subject, dispatch gate.Dispatch, on bool) (gate.Dispatch, error) {
-	next := dispatch.Counting(on, r.waitsSince(s), r.now())
-	if next.UnplacedSince.Equal(dispatch.UnplacedSince) {
-		return dispatch, nil
+func (r *Reconciler) count(ctx context.Context, s *subject, record dispatch.Record, on bool) (dispatch.Record, error) {
+	next := record.CountUnplaced(on, r.waitsSince(s), r.now())
+	if next.UnplacedSince.Equal(record.UnplacedSince) {
+		return record, nil
 	}
 	_, err := r.annotate(ctx, s.wl, next)
 	return next, err
@@ -46,8 +48,8 @@ func (r *Reconciler) count(ctx context.Context, s *subject, dispatch gate.Dispat
 // yield gives the workload's quota to others: it sleeps for a moment, deactivated,
 // for one that is merely evicted would be back before Kueue looks at the others.
 // When to wake it stands in the same write, so that no restart forgets it.
-func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dispatch gate.Dispatch) error {
-	if err := r.setActive(ctx, s.wl, false, dispatch.Yielded(r.waitsSince(s), r.now())); err != nil {
+func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, record dispatch.Record) error {
+	if err := r.setActive(ctx, s.wl, false, record.Yielded(r.waitsSince(s), r.now())); err != nil {
 		return err
 	}
 	r.tracks.setReason(s.wl.UID, d.Reason)
@@ -58,21 +60,21 @@ func (r *Reconciler) yield(ctx context.Context, s *subject, d gate.Decision, dis
 // wake a workload that yielded, and say how long it still sleeps. One that
 // somebody else deactivated is left alone, also after somebody else woke it.
 func (r *Reconciler) wake(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
-	dispatch, err := gate.DecodeDispatch(wl.Annotations)
-	if err != nil || dispatch.SleepsUntil.IsZero() || !wl.DeletionTimestamp.IsZero() {
+	record, err := dispatch.Decode(wl.Annotations)
+	if err != nil || record.SleepsUntil.IsZero() || !wl.DeletionTimestamp.IsZero() {
 		return 0, nil // an annotation that cannot be read is mended when a decision needs it
 	}
 	if wl.Spec.Active == nil || *wl.Spec.Active {
-		_, err := r.annotate(ctx, wl, dispatch.Woken())
+		_, err := r.annotate(ctx, wl, record.Woken())
 		return 0, err
 	}
-	if left := dispatch.SleepsUntil.Sub(r.now()); left > 0 {
+	if left := record.SleepsUntil.Sub(r.now()); left > 0 {
 		return left, nil
 	}
-	return 0, r.setActive(ctx, wl, true, dispatch.Woken())
+	return 0, r.setActive(ctx, wl, true, record.Woken())
 }
 
-func (r *Reconciler) setActive(ctx context.Context, wl *kueue.Workload, active bool, d gate.Dispatch) error {
+func (r *Reconciler) setActive(ctx context.Context, wl *kueue.Workload, active bool, d dispatch.Record) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": wl.ResourceVersion,

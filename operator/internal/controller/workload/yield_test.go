@@ -15,7 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 )
 
 func (h *hub) patch(wl *kueue.Workload, merge string) {
@@ -25,8 +25,8 @@ func (h *hub) patch(wl *kueue.Workload, merge string) {
 	}
 }
 
-func dispatched(t *testing.T, wl *kueue.Workload) func() (gate.Dispatch, error) {
-	return func() (gate.Dispatch, error) { return gate.DecodeDispatch(get(t, wl).Annotations) }
+func dispatched(t *testing.T, wl *kueue.Workload) func() (dispatch.Record, error) {
+	return func() (dispatch.Record, error) { return dispatch.Decode(get(t, wl).Annotations) }
 }
 
 func TestWhoIsWokenByHandIsNotWokenAgain(t *testing.T) {

@@ -1,0 +1,164 @@
+package shape
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+func container(name corev1.ResourceName, n string) corev1.Container {
+	return corev1.Container{Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{name: resource.MustParse(n), "cpu": resource.MustParse("4")},
+		Limits:   corev1.ResourceList{name: resource.MustParse(n)}}}
+}
+
+func TestShapeOf(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := container("nvidia.com/gpu", "1")
+	sidecar.RestartPolicy = &always
+	affinity := func(values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "nvidia.com/gpu.product", Operator: corev1.NodeSelectorOpIn, Values: values}}}}}}}
+	}
+	for _, tc := range []struct {
+		name string
+		spec corev1.PodSpec
+		want []PodSet
+	}{
+		{"the flavor names the model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
+		{"the node selector comes first, blanks become dashes", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")},
+			NodeSelector: map[string]string{"nvidia.com/gpu.product": "NVIDIA A100"}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-A100", Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
+		{"required affinity with one value", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200")},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H200", Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
+		{"affinity with a choice names none", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200", "H100")},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
+		{"containers and sidecars together", corev1.PodSpec{InitContainers: []corev1.Container{sidecar, container("nvidia.com/gpu", "2")},
+			Containers: []corev1.Container{container("nvidia.com/gpu", "2"), container("nvidia.com/gpu", "1")}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 4, Pods: 3}}},
+		{"an instance is a model of its own", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
+		{"an instance with the media engines", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb.me", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb.me", Model: h100 + "-MIG-1g.10gbme", DevicesPerPod: 2, Pods: 3}}},
+		{"a label that names the instance", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100 + "-MIG-1g.10gb"}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
+		{"an instance of whatever model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}},
+			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
+		{"no devices", corev1.PodSpec{Containers: []corev1.Container{container("rdma/hca", "1")}}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			three := int32(3)
+			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 4, Template: corev1.PodTemplateSpec{Spec: tc.spec}}}}}
+			wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &three,
+				Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
+			got := FactsOf(wl, Options{ModelFrom: []string{"nvidia.com/gpu.product"}, Aliases: map[string]string{"H200": "NVIDIA-H200"},
+				FlavorLabels: func(string) map[string]string { return map[string]string{"nvidia.com/gpu.product": h100} }})
+			if diff := cmp.Diff(tc.want, got.PodSets, cmpopts.IgnoreFields(PodSet{}, "FlavorLabels", "NodeSelector")); diff != "" {
+				t.Errorf("pod sets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestVarsNameLabelsByTheirKeys(t *testing.T) {
+	wl := reserved(kueue.CheckStatePending)
+	wl.Namespace, wl.Spec.QueueName = "team-a", "lq"
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main",
+		Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers:   []corev1.Container{container("nvidia.com/gpu", "8")},
+		NodeSelector: map[string]string{"topology.kubernetes.io/zone": "eu-1", "a.b": "same", "a-b": "same", "c.d": "one", "c-d": "another"}}}}}
+	f := FactsOf(wl, Options{ModelFrom: []string{"gpu"}, FlavorLabels: func(string) map[string]string { return map[string]string{"gpu": "L4", "tier": "spot"} }})
+	want := map[string]string{
+		"namespace": "team-a", "queue": "lq", "cluster_queue": "cq", "flavor": "h100", "resource": "nvidia.com/gpu", "model": "L4",
+		"devices_per_pod": "8", "pods": "2", "devices_total": "16", "flavor_label_gpu": "L4", "flavor_label_tier": "spot",
+		"node_selector_topology_kubernetes_io_zone": "eu-1", "node_selector_a_b": "same",
+	}
+	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+}
+
+// reserved workload with a MultiKueue check in a state.
+func reserved(state kueue.CheckState) *kueue.Workload {
+	return &kueue.Workload{Status: kueue.WorkloadStatus{
+		Admission:       &kueue.Admission{},
+		Conditions:      []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}},
+		AdmissionChecks: []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: state, LastTransitionTime: metav1.NewTime(t0)}},
+	}}
+}
+
+func TestGuard(t *testing.T) {
+	no := false
+	one := "cluster1"
+	condition := func(kind string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(t0)})
+		}
+	}
+	for _, tc := range []struct {
+		name            string
+		change          func(*kueue.Workload)
+		write, nominate bool
+	}{
+		{"quota reserved", func(*kueue.Workload) {}, true, true},
+		{"evicted", condition(kueue.WorkloadEvicted), false, true},
+		{"finished", condition(kueue.WorkloadFinished), false, true},
+		{"inactive", func(wl *kueue.Workload) { wl.Spec.Active = &no }, false, true},
+		{"being deleted", func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: t0} }, false, true},
+		{"no quota", func(wl *kueue.Workload) { wl.Status.Conditions = nil }, false, true},
+		{"admission taken back", func(wl *kueue.Workload) { wl.Status.Admission = nil }, false, true},
+		{"on a cluster", func(wl *kueue.Workload) { wl.Status.ClusterName = &one }, true, false},
+		{"a component that follows its primary", func(wl *kueue.Workload) { wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"} }, true, false},
+	} {
+		wl := reserved(kueue.CheckStatePending)
+		tc.change(wl)
+		if got := kueuestate.AcceptsCheckUpdate(wl); got != tc.write {
+			t.Errorf("%s: may write %t, want %t", tc.name, got, tc.write)
+		}
+		if got := kueuestate.WantsNomination(wl, "multikueue"); got != tc.nominate {
+			t.Errorf("%s: wants nomination %t, want %t", tc.name, got, tc.nominate)
+		}
+		wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+		if got := kueuestate.AcceptsNomination(wl, "multikueue", t0); got != (tc.write && tc.nominate) {
+			t.Errorf("%s: may nominate %t, want %t", tc.name, got, tc.write && tc.nominate)
+		}
+	}
+	wl := reserved(kueue.CheckStatePending)
+	condition(kueue.WorkloadEvicted)(wl)
+	if stuck, left := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(3*time.Second)); stuck || left != 2*time.Second {
+		t.Errorf("an eviction of 3 s: stuck %t, left %s", stuck, left)
+	}
+	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
+		t.Error("an eviction that waits for 6 s without a cluster is a deadlock")
+	}
+	if kueuestate.AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("Kueue sends nothing while another check is Pending")
+	}
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+	if !kueuestate.AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("a deadlock needs a nomination")
+	}
+	wl.Spec.Active = &no
+	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
+		t.Error("so is that of a workload that was deactivated")
+	}
+	wl.Status.NominatedClusterNames = []string{"cluster1"}
+	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
+		t.Error("nor does a nomination end it that no cluster admits")
+	}
+	cluster := "cluster1"
+	wl.Status.ClusterName = &cluster
+	if stuck, left := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); stuck || left != 0 {
+		t.Error("a cluster that has it ends it")
+	}
+}

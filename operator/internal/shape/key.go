@@ -1,0 +1,38 @@
+package shape
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// ShapeKey is the same for workloads of which a gate's questions see the same:
+// whether they are remote, and all that Vars tells of their pod sets.
+func (f Facts) EquivalenceKey() string {
+	key := make([]byte, 0, 256)
+	for _, s := range []string{f.Namespace, f.Queue, f.ClusterQueue} {
+		key = strconv.AppendQuote(key, s)
+	}
+	key = strconv.AppendBool(key, f.Remote)
+	for _, p := range f.PodSets {
+		key = append(key, '/')
+		for _, s := range []string{p.Flavor, p.Resource, p.Model} {
+			key = strconv.AppendQuote(key, s)
+		}
+		key = strconv.AppendInt(key, p.DevicesPerPod, 10)
+		key = strconv.AppendInt(append(key, 'x'), p.Pods, 10)
+		key = appendLabels(append(key, 'f'), p.FlavorLabels)
+		key = appendLabels(append(key, 'n'), p.NodeSelector)
+	}
+	return string(key)
+}
+
+func appendLabels(key []byte, labels map[string]string) []byte {
+	if len(labels) == 0 {
+		return key
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		key = strconv.AppendQuote(strconv.AppendQuote(key, name), labels[name])
+	}
+	return key
+}
