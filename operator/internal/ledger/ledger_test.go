@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -41,30 +40,6 @@ func TestSlotsOfAnotherShape(t *testing.T) {
 				t.Errorf("one's own entry and other clusters' must not count, got %d", got)
 			}
 		})
-	}
-}
-
-// What a decision's own samples show is not subtracted once more, and what they
-// are too old to show is, however new other decisions' samples are.
-func TestEveryDecisionSubtractsWhatItsOwnSamplesDoNotShow(t *testing.T) {
-	l := New(5*time.Second, 10*time.Minute)
-	l.Debit(Entry{UID: "them", Cluster: "cluster1", PodSets: job("them", 8, 1).PodSets, DebitedAt: t0})
-	l.MarkAdmitted("them", "cluster1", t0.Add(10*time.Second), false)
-	now := t0.Add(30 * time.Second)
-	for _, tc := range []struct {
-		sampled time.Duration
-		fit     float64
-		want    gate.State
-	}{{14 * time.Second, 1, gate.Pending}, {16 * time.Second, 1, gate.Ready}, {14 * time.Second, 2, gate.Ready}} {
-		c := cluster("cluster1", tc.fit, 8*tc.fit, 8, 64)
-		c.SampledAt = t0.Add(tc.sampled)
-		d := gate.Decide(job("us", 8, 1), []gate.Candidate{c}, gate.Fleet{}, l.View(), rules(), 1, now)
-		if d.State != tc.want {
-			t.Errorf("samples of %s with room for %g: %s, want %s", tc.sampled, tc.fit, d.State, tc.want)
-		}
-		if got := len(l.View().Entries("cluster1", c.SampledAt)); (got == 0) != (tc.sampled > 15*time.Second) {
-			t.Errorf("samples of %s: %d entries to explain", tc.sampled, got)
-		}
 	}
 }
 
@@ -221,22 +196,5 @@ func TestReserveReplacesWhatCameToNothing(t *testing.T) {
 		if diff := cmp.Diff(tc.want, l.DevicesByCluster()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
-	}
-}
-
-func TestCreditsCountInRankingAlone(t *testing.T) {
-	l := New(5*time.Second, 10*time.Minute)
-	l.Credit(Credit{Cluster: "cluster1", PodSets: job("x", 8, 1).PodSets, FinishedAt: t0})
-	full := cluster("cluster1", 0, 0, 0, 64)
-	if d := gate.Decide(job("a", 8, 1), []gate.Candidate{full}, gate.Fleet{}, l.View(), rules(), 1, t0); d.State != gate.Pending {
-		t.Errorf("a credit must not make room: %s", d.Message)
-	}
-	d := gate.Decide(job("a", 1, 1), []gate.Candidate{cluster("cluster1", 4, 4, 4, 64), cluster("cluster2", 4, 8, 4, 64)}, gate.Fleet{}, l.View(), rules(), 1, t0)
-	if d.Order[0] != "cluster1" {
-		t.Errorf("4 free and 8 coming free beat 8 free, got %v", d.Order)
-	}
-	l.Expire(map[string]time.Time{"cluster1": t0.Add(6 * time.Second)}, t0.Add(7*time.Second))
-	if got := l.View().Credited("cluster1", t0.Add(-time.Second), job("a", 1, 1).PodSets[0]); got != 0 {
-		t.Errorf("a newer sample shows it: %d still credited", got)
 	}
 }
