@@ -112,7 +112,7 @@ func (b *backtest) run(ctx context.Context, a *app) (*backtestReport, error) {
 	h := newHistory(t.source, exprs, over, len(fleet), a.progress())
 	defer h.progress.clear()
 	totals := newTotals(policy, rank, over, fleet)
-	req := round.Request{Spec: &t.policy.Spec, Policy: policy, Querier: query.Func(h.query), Info: t.info, Clusters: fleet}
+	req := round.Request{Spec: &t.policy.Spec, Policy: policy, Querier: query.QuerierFunc(h.query), Info: t.info, Clusters: fleet}
 	for i := range over.rounds {
 		if err := h.reach(ctx, i); err != nil {
 			return nil, fmt.Errorf("ask for history: %w", err)

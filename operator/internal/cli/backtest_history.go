@@ -57,7 +57,7 @@ type failure struct {
 
 func newHistory(source *query.Client, exprs []expression, over span, clusters int, p progress) *history {
 	return &history{
-		source: source, exprs: exprs, over: over, window: min(query.MaxPoints, max(pointsAtOnce/max(clusters, 1), 1)),
+		source: source, exprs: exprs, over: over, window: min(query.MaxPointsPerSeries, max(pointsAtOnce/max(clusters, 1), 1)),
 		failures: map[string][]failure{}, answered: map[string]bool{}, notes: map[string]bool{}, progress: p,
 	}
 }
@@ -95,7 +95,7 @@ func (h *history) load(ctx context.Context, e expression, into *recorded, i, n i
 			h.notes[e.name+": "+w] = true
 		}
 		return nil
-	case !query.Divisible(err):
+	case !query.CanSplitRange(err):
 		return err
 	case n > 1:
 		h.window = min(h.window, (n+1)/2)
@@ -113,13 +113,13 @@ func (h *history) load(ctx context.Context, e expression, into *recorded, i, n i
 	return nil
 }
 
-// query is a query.Func. Each expression must be asked for later times only.
-func (h *history) query(_ context.Context, expr string, at time.Time) (query.Answer, error) {
+// query is a query.QuerierFunc. Each expression must be asked for later times only.
+func (h *history) query(_ context.Context, expr string, at time.Time) (query.Result, error) {
 	r, ms := h.loaded[expr], at.UnixMilli()
 	if err := r.failed[ms]; err != nil {
-		return query.Answer{}, err
+		return query.Result{}, err
 	}
-	var answer query.Answer
+	var answer query.Result
 	for _, s := range r.series {
 		for s.next < len(s.Points) && s.Points[s.next].At < ms {
 			s.next++

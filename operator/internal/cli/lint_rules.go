@@ -16,7 +16,7 @@ func (l *linter) source(d *document, s *v1alpha1.MetricsSource) {
 	topology := s.Spec.Topology
 	switch {
 	case topology != nil && topology.Type == v1alpha1.TopologyPerCluster:
-		if _, err := query.Endpoint(topology.URLTemplate, "cluster"); err != nil {
+		if _, err := query.ExpandURL(topology.URLTemplate, "cluster"); err != nil {
 			l.add(d, "spec.topology.urlTemplate", "%s", err)
 		}
 	case s.Spec.URL == "":

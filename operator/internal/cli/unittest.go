@@ -167,7 +167,7 @@ func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, ru
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	report := round.Run(ctx, round.Request{
-		Spec: spec, Policy: score.Compile(spec), Querier: query.Func(s.query), Info: query.SourceInfo{ClusterLabel: label},
+		Spec: spec, Policy: score.Compile(spec), Querier: query.QuerierFunc(s.query), Info: query.SourceInfo{ClusterLabel: label},
 		Clusters: named(slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
 	})
 	return t.compare(rowsOf(report.Result)), failures(report)

@@ -120,18 +120,18 @@ func (s series) record(ctx context.Context, r rule, at time.Time, before map[str
 	return now, app.Commit()
 }
 
-// query is a query.Func.
-func (s series) query(ctx context.Context, expr string, at time.Time) (query.Answer, error) {
+// query is a query.QuerierFunc.
+func (s series) query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 	q, err := s.QueryEngine().NewInstantQuery(ctx, s.Queryable(), nil, expr, at)
 	if err != nil {
-		return query.Answer{}, err
+		return query.Result{}, err
 	}
 	defer q.Close()
 	result := q.Exec(ctx)
 	if result.Err != nil {
-		return query.Answer{}, result.Err
+		return query.Result{}, result.Err
 	}
-	var answer query.Answer
+	var answer query.Result
 	answer.Warnings, answer.Infos = result.Warnings.AsStrings(expr, 0, 0)
 	switch v := result.Value.(type) {
 	case promql.Scalar:
@@ -144,7 +144,7 @@ func (s series) query(ctx context.Context, expr string, at time.Time) (query.Ans
 			answer.Samples = append(answer.Samples, query.Sample{Labels: sample.Metric.Map(), Value: sample.F})
 		}
 	default:
-		return query.Answer{}, fmt.Errorf("a %s is no instant vector", v.Type())
+		return query.Result{}, fmt.Errorf("a %s is no instant vector", v.Type())
 	}
 	return answer, nil
 }

@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c, err := r.build(ctx, src)
 	if err != nil {
-		r.Sources.Refuse(src.Name, err)
+		r.Sources.SetError(src.Name, err)
 		return reconcile.Result{RequeueAfter: brokenPeriod}, r.report(ctx, src, unusable(err))
 	}
 	version, err := c.Check(ctx)
@@ -127,7 +127,7 @@ func (r *Reconciler) build(ctx context.Context, src *v1alpha1.MetricsSource) (*q
 	if err != nil {
 		return nil, err
 	}
-	cfg.Metrics, cfg.Clusters, cfg.Failing = r.Metrics, r.clusters, r.wake(src.Name)
+	cfg.Metrics, cfg.Clusters, cfg.OnFailure = r.Metrics, r.clusters, r.wake(src.Name)
 	c, err := query.New(cfg)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (r *Reconciler) forget(name string) {
 	delete(r.built, name)
 	r.mu.Unlock()
 	r.Sources.Delete(name)
-	r.Metrics.Forget(name)
+	r.Metrics.DeleteSource(name)
 }
 
 // clusters that have an endpoint of their own.
