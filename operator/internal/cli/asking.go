@@ -114,12 +114,12 @@ func (q *asking) dial(a *app, t *trial, src *v1alpha1.MetricsSource, secrets map
 	if err := q.access.override(&src.Spec); err != nil {
 		return err
 	}
-	for _, ref := range dial.References(&src.Spec) {
+	for _, ref := range dial.SecretReferences(&src.Spec) {
 		if _, ok := secrets[ref]; !ok {
 			return fmt.Errorf("MetricsSource %s needs key %q of Secret %q: put that Secret into a file for -f, or give the credentials by flags", src.Name, ref.Key, ref.Name)
 		}
 	}
-	cfg, err := dial.Config(src, secrets, "")
+	cfg, err := dial.ClientConfig(src, secrets, "")
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (q *asking) dial(a *app, t *trial, src *v1alpha1.MetricsSource, secrets map
 	if cfg.HTTP.TLSConfig.InsecureSkipVerify {
 		_, _ = fmt.Fprintln(a.ErrOut, "warning: certificates are not verified: whoever stands in between can read credentials and choose scores")
 	}
-	t.spec, t.info = &src.Spec, dial.Info(src)
+	t.spec, t.info = &src.Spec, dial.SourceInfo(src)
 	t.source, err = query.New(cfg)
 	return err
 }
@@ -219,7 +219,7 @@ func (q *asking) fleet(ctx context.Context, a *app, t *trial, answered func() ([
 		return fleet, false, err
 	case len(q.clusters) > 0:
 		return nil, false, fmt.Errorf("find the clusters' %s %q: %w", t.info.Match, t.info.Key, err)
-	case dial.PerCluster(t.spec):
+	case dial.IsPerCluster(t.spec):
 		return nil, false, fmt.Errorf("each cluster has its own endpoint: name them with --clusters: %w", err)
 	}
 	_, _ = fmt.Fprintf(a.ErrOut, "clusters are those that the answers name: %v\n", err)

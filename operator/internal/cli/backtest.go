@@ -211,7 +211,7 @@ func expressionsOf(t *trial) ([]expression, error) {
 
 // where a trial asks.
 func (t *trial) where() string {
-	if dial.PerCluster(t.spec) {
+	if dial.IsPerCluster(t.spec) {
 		return t.spec.Topology.URLTemplate
 	}
 	return t.spec.URL
