@@ -87,7 +87,7 @@ func (t *backtestTotals) report(policy *v1alpha1.ScoringPolicy, withDataOnly boo
 
 func (t *scoreTotals) report(name string, lowest float64, slices int, length time.Duration) backtestScore {
 	s := backtestScore{
-		Name: name, HeldShare: share(t.held, t.rounds), MissingShare: share(t.missing, t.rounds), VetoedShare: share(t.vetoed, t.rounds),
+		Name: name, HeldShare: share(t.heldRounds, t.rounds), MissingShare: share(t.missingRounds, t.rounds), VetoedShare: share(t.vetoedRounds, t.rounds),
 		ChangesPerDay: perDay(t.changes, length), lowest: lowest,
 	}
 	if low, median, high, ok := t.publishedStats(); ok {

@@ -34,13 +34,13 @@ type backtestTotals struct {
 
 // scoreTotals accumulates one score of one cluster.
 type scoreTotals struct {
-	rounds                int
-	published             [2*maxScore + 1]int32 // rounds by published value + maxScore
-	held, vetoed, missing int
-	changes               int
-	lastValue             int32
-	lastPublished         bool
-	trend                 [maxTrendSlices]trendSlice
+	rounds                                  int
+	published                               [2*maxScore + 1]int32 // rounds by published value + maxScore
+	heldRounds, vetoedRounds, missingRounds int
+	changes                                 int
+	lastValue                               int32
+	lastPublished                           bool
+	trend                                   [maxTrendSlices]trendSlice
 }
 
 // clusterTotals accumulates a cluster over all its scores.
@@ -106,11 +106,11 @@ func (t *scoreTotals) addCell(cell *score.Cell, slice int) (changed bool) {
 	trend := &t.trend[slice]
 	switch cell.State {
 	case score.Held:
-		t.held++
+		t.heldRounds++
 	case score.Vetoed:
-		t.vetoed++
+		t.vetoedRounds++
 	case score.Worst, score.Omitted, score.Fixed:
-		t.missing++
+		t.missingRounds++
 	case score.Scored:
 	}
 	if cell.State == score.Scored || cell.State == score.Held {

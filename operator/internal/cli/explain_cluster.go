@@ -23,7 +23,7 @@ type clusterReport struct {
 	Scores  []scoreReport `json:"scores"`
 }
 
-// scoreReport is one score of one cluster. Unknown values are absent.
+// scoreReport is a score of a cluster. Unknown values are absent.
 type scoreReport struct {
 	Name       string     `json:"name"`
 	Raw        *float64   `json:"raw,omitempty"`
@@ -84,8 +84,8 @@ func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name s
 	return list, err
 }
 
-// listPublishedScores returns the AddOnPlacementScores that keep accepts, sorted by
-// cluster and policy.
+// listPublishedScores returns the AddOnPlacementScores accepted by keep, sorted by cluster
+// and policy.
 func listPublishedScores(ctx context.Context, c client.Client, keep func(*clusterv1alpha1.AddOnPlacementScore) bool) ([]clusterReport, error) {
 	list := &clusterv1alpha1.AddOnPlacementScoreList{}
 	if err := c.List(ctx, list); err != nil {
@@ -123,8 +123,8 @@ func reportScores(object *clusterv1alpha1.AddOnPlacementScore) []scoreReport {
 	return scores
 }
 
-// writeScores writes a table of scores. Its first column is the policy if byPolicy is
-// true, otherwise the cluster.
+// writeScores writes a table of scores. The first column is the policy if byPolicy is true,
+// otherwise the cluster.
 func writeScores(w io.Writer, clusters []clusterReport, byPolicy bool, now time.Time) {
 	if len(clusters) == 0 {
 		return

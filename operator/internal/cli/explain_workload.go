@@ -12,14 +12,13 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// workloadReport is the output of explain workload: the explanation of the operator, or
-// the part of it that the hub's objects contain. From says which of the two.
+// workloadReport is the output of explain workload. If From is fromObjects, the explanation
+// contains only information from the hub's objects.
 type workloadReport struct {
 	gate.Explanation
 	Owner string `json:"owner,omitempty"`
 	Queue string `json:"queue,omitempty"`
-	// Waiting is false once the workload needs no further step: it is placed, admitted or
-	// finished.
+	// Waiting is false once the workload is placed, admitted or finished.
 	Waiting bool          `json:"waiting"`
 	Checks  []checkReport `json:"checks,omitempty"`
 	From    string        `json:"from"`
@@ -27,7 +26,7 @@ type workloadReport struct {
 	NotShown []string `json:"notShown,omitempty"`
 }
 
-// checkReport is one admission check of the workload. Ours is true for the check of a
+// checkReport is an admission check of the workload. Ours is true for the check of a
 // PlacementGate.
 type checkReport struct {
 	Name    string `json:"name"`
@@ -100,8 +99,8 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 	return report, nil
 }
 
-// isWaiting reports whether the workload needs a further step. cluster is the cluster that
-// the workload is placed on, or "".
+// isWaiting reports whether the workload needs a further step. cluster is the
+// placement of the workload, or "".
 func isWaiting(wl *kueue.Workload, cluster string) bool {
 	switch {
 	case gate.IsFinished(wl):

@@ -68,18 +68,18 @@ func (a *app) connect() (client.Client, string, error) {
 	return c, namespace, err
 }
 
-// reading wraps an error of reading the objects that what describes, and adds how to fix
-// the error.
-func reading(what string, err error) error {
+// reading adds the name of the objects and a remedy to an error of reading them. objects
+// is a kind and name, or a plural kind.
+func reading(objects string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: %w (bind your user to the ClusterRole plimsoll-explainer)", what, err)
+		return fmt.Errorf("%s: %w (bind your user to the ClusterRole plimsoll-explainer)", objects, err)
 	case apierrors.IsNotFound(err) && noSuchResource(err):
-		return fmt.Errorf("%s: this cluster does not serve this resource: check that the kubeconfig points to the hub", what)
+		return fmt.Errorf("%s: this cluster does not serve this resource: check that the kubeconfig points to the hub", objects)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", objects, err)
 }
 
 // noSuchResource reports whether a NotFound error means that the kind is not served. Only

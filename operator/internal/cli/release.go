@@ -83,9 +83,9 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	return a.deleteObjects(ctx, c, objects, dryRun)
 }
 
-// releaseUnused deletes the unused MultiKueueClusters of a gate. If the gate needs one of
-// them again at the same time, the gate creates the MultiKueueCluster again before its
-// MultiKueueConfig refers to the name.
+// releaseUnused deletes the unused MultiKueueClusters of a gate. A gate can start to use a
+// MultiKueueCluster at the same time. This is safe: the gate creates the object again before
+// its MultiKueueConfig refers to the name.
 func releaseUnused(ctx context.Context, a *app, name string, dryRun bool) error {
 	c, _, err := a.connect()
 	if err != nil {
@@ -128,8 +128,8 @@ func (a *app) deleteObjects(ctx context.Context, c client.Client, objects []clie
 	return nil
 }
 
-// findUsers describes the workloads and objects that still need any of the configs or
-// clusters.
+// findUsers returns a description of each workload and object with a reference to the
+// configs or clusters.
 func findUsers(ctx context.Context, c client.Client, configs []kueue.MultiKueueConfig, clusters []kueue.MultiKueueCluster) ([]string, error) {
 	ownConfigs := map[string]bool{}
 	for _, config := range configs {
@@ -166,8 +166,8 @@ func findUsers(ctx context.Context, c client.Client, configs []kueue.MultiKueueC
 	return users, nil
 }
 
-// findWorkloadUsers describes the unfinished workloads that have one of the checks or run
-// on one of the clusters.
+// findWorkloadUsers returns a description of each unfinished workload with one of the
+// checks or on one of the clusters.
 func findWorkloadUsers(ctx context.Context, c client.Client, checks map[string]bool, clusters []kueue.MultiKueueCluster) ([]string, error) {
 	list := &kueue.WorkloadList{}
 	if err := c.List(ctx, list); err != nil {
@@ -195,10 +195,10 @@ func findWorkloadUsers(ctx context.Context, c client.Client, checks map[string]b
 	return slices.Sorted(maps.Keys(users)), nil
 }
 
-// findUsedClusters returns the MultiKueueClusters that a MultiKueueConfig refers to, or
-// that an unfinished workload runs on or is nominated to.
+// findUsedClusters returns the MultiKueueClusters of all MultiKueueConfigs and those of
+// unfinished workloads, placed or nominated.
 func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, error) {
-	// Workloads are listed first: a workload that is nominated after the list uses a
+	// List workloads before configurations: a nomination after the first list is to a
 	// cluster of a configuration.
 	configs, workloads := &kueue.MultiKueueConfigList{}, &kueue.WorkloadList{}
 	if err := c.List(ctx, workloads); err != nil {

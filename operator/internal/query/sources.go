@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// ErrNoSource is returned for a source that does not exist.
+// ErrNoSource means that no such source exists.
 var ErrNoSource = errors.New("not found")
 
 // SourceInfo describes how to interpret the results of a source.
 type SourceInfo struct {
 	Name string
-	// ClusterLabel is the label of a series that identifies its cluster.
+	// ClusterLabel is the label that identifies the cluster of a series.
 	ClusterLabel string
 	// Match says which property of a ManagedCluster the label holds: Name, Label or
 	// ClusterClaim. Key is the key of that Label or ClusterClaim.
@@ -33,7 +33,7 @@ type Sources struct {
 	entries map[string]sourceEntry
 }
 
-// sourceEntry holds a usable source, or the error that makes it unusable.
+// sourceEntry holds a usable source, or an error if the source is unusable.
 type sourceEntry struct {
 	querier Querier
 	info    SourceInfo
@@ -41,7 +41,7 @@ type sourceEntry struct {
 }
 
 // For returns the named source. The error wraps ErrNoSource if the source does not exist,
-// and otherwise says why it can't be used. Its text is meant for a condition.
+// and otherwise says why it can't be used. The text is meant for a condition.
 func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -55,12 +55,12 @@ func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	return e.querier, e.info, nil
 }
 
-// Set registers a source under info.Name and closes the client that it replaces.
+// Set registers a source under info.Name and closes the replaced client.
 func (s *Sources) Set(info SourceInfo, q Querier) {
 	s.replace(info.Name, sourceEntry{querier: q, info: info})
 }
 
-// SetError registers a source that exists but can't be used because of err.
+// SetError registers a source as unusable because of err.
 func (s *Sources) SetError(name string, err error) { s.replace(name, sourceEntry{err: err}) }
 
 // Delete removes a source and closes its client.
@@ -90,7 +90,7 @@ func (s *Sources) replace(name string, e sourceEntry) {
 	old.closeUnless(e.querier)
 }
 
-// closeUnless closes the client of the entry unless it is the current one.
+// closeUnless closes the client of the entry, unless current is the same client.
 func (e sourceEntry) closeUnless(current Querier) {
 	c, ok := e.querier.(*Client)
 	if inUse, _ := current.(*Client); ok && c != inUse {
