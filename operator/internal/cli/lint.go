@@ -44,7 +44,8 @@ func newLint(a *app) *cobra.Command {
 		Long: `Check MetricsSources, ScoringPolicies and PlacementGates without a cluster.
 
 lint reports the file, line and column of unknown fields, invalid PromQL, unknown variables
-in the queries of a gate, and references to scores that no policy in the files publishes.
+in the queries of a gate, and references to scores that their policy does not publish, if the
+policy is in the files too.
 Objects of other API groups are ignored. The exit code is 1 if there are findings.`,
 		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -",
 		Args:    exactArgs(0, "no arguments besides -f FILE"),
