@@ -50,14 +50,14 @@ type recorded struct {
 	// clock moves on by takes while it finds what fits.
 	clock   *clock
 	takes   time.Duration
-	answers map[string]query.Answer
+	answers map[string]query.Result
 	err     error
 	// fails is what the expressions contain that fail.
 	fails string
 	asked []string
 }
 
-func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, expr)
@@ -65,17 +65,17 @@ func (s *recorded) Query(_ context.Context, expr string, _ time.Time) (query.Ans
 		s.clock.add(s.takes)
 	}
 	if s.err != nil {
-		return query.Answer{}, s.err
+		return query.Result{}, s.err
 	}
 	if s.fails != "" && strings.Contains(expr, s.fails) {
-		return query.Answer{}, errors.New("too heavy")
+		return query.Result{}, errors.New("too heavy")
 	}
 	for key, answer := range s.answers {
 		if strings.Contains(expr, key) {
 			return answer, nil
 		}
 	}
-	return query.Answer{}, nil
+	return query.Result{}, nil
 }
 
 // times that each expression was asked.
@@ -89,8 +89,8 @@ func (s *recorded) times() map[string]int {
 	return n
 }
 
-func series(values ...any) query.Answer {
-	var a query.Answer
+func series(values ...any) query.Result {
+	var a query.Result
 	for i := 0; i < len(values); i += 2 {
 		labels := map[string]string{}
 		if name := values[i].(string); name != "" {
@@ -111,7 +111,7 @@ type bench struct {
 
 func newBench(spec v1alpha1.PlacementGateSpec) *bench {
 	c := &clock{time: noon}
-	b := &bench{source: &recorded{answers: map[string]query.Answer{}, clock: c}, clock: c}
+	b := &bench{source: &recorded{answers: map[string]query.Result{}, clock: c}, clock: c}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
 	b.Cache = New(sources, ledger.New(time.Second, time.Hour), nil, c.now)
@@ -247,7 +247,7 @@ func TestDoubtfulAnswers(t *testing.T) {
 	partly := series("cluster1", 0.0)
 	partly.Partial = true
 	for name, tc := range map[string]struct {
-		fit  query.Answer
+		fit  query.Result
 		err  error
 		want bool
 	}{
@@ -277,8 +277,8 @@ func TestQuotaOfAWorkersQueue(t *testing.T) {
 		`sum by (cluster) (cluster_queue:kueue_unreserved_quota:max{cluster_queue="cq",resource="nvidia.com/gpu"})`
 	for _, tc := range []struct {
 		name    string
-		queue   query.Answer
-		kueue   query.Answer
+		queue   query.Result
+		kueue   query.Result
 		partial bool
 		quota   gate.Number
 		noQuota bool

@@ -94,7 +94,7 @@ func TestFleetTellsSinceWhenItIsAskedInVain(t *testing.T) {
 }
 
 func TestConditionsAnsweredInPart(t *testing.T) {
-	part := func(a query.Answer, failed ...string) query.Answer {
+	part := func(a query.Result, failed ...string) query.Result {
 		a.Partial = failed == nil
 		for _, name := range failed {
 			if a.Failed == nil {
@@ -106,7 +106,7 @@ func TestConditionsAnsweredInPart(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name           string
-		power, freeze  query.Answer
+		power, freeze  query.Result
 		cluster, fleet bool
 	}{
 		{"neither said yes", part(series("cluster2", 1.0)), part(series("cluster2", 0.0)), true, true},

@@ -179,9 +179,9 @@ func TestTheMessagesQuestionMayFail(t *testing.T) {
 
 // A store that is dead for good leaves every answer in part, however often it is asked.
 func TestAnAnswerInPartIsForgivenInTime(t *testing.T) {
-	part := query.Answer{Partial: true}
-	without := func(names ...string) query.Answer {
-		a := query.Answer{Failed: map[string]string{}}
+	part := query.Result{Partial: true}
+	without := func(names ...string) query.Result {
+		a := query.Result{Failed: map[string]string{}}
 		for _, name := range names {
 			a.Failed[name] = "Unauthorized"
 		}

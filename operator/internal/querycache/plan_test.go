@@ -45,7 +45,7 @@ func mixed() string {
 func TestRoomIsOfTheResourceThatThePodsAskFor(t *testing.T) {
 	store := promqltest.LoadedStorage(t, mixed())
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	ask := query.Func(func(ctx context.Context, expr string, _ time.Time) (a query.Answer, err error) {
+	ask := query.QuerierFunc(func(ctx context.Context, expr string, _ time.Time) (a query.Result, err error) {
 		q, err := engine.NewInstantQuery(ctx, store, nil, expr, time.Unix(0, 0))
 		if err != nil {
 			return a, err

@@ -241,13 +241,13 @@ func TestWhatCountsIsRemembered(t *testing.T) {
 // stuck source: it says when it is asked, and answers when it is let.
 type stuck struct{ asked, let chan struct{} }
 
-func (s *stuck) Query(ctx context.Context, _ string, _ time.Time) (query.Answer, error) {
+func (s *stuck) Query(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
 	s.asked <- struct{}{}
 	select {
 	case <-s.let:
 		return series("cluster1", 3.0), nil
 	case <-ctx.Done():
-		return query.Answer{}, ctx.Err()
+		return query.Result{}, ctx.Err()
 	}
 }
 

@@ -19,7 +19,7 @@ type Mapped struct {
 
 // Map gives every cluster its value, or the reason why it has none. Nothing is
 // guessed: no series is Absent, two are Duplicate.
-func Map(answer query.Answer, label string, x *Index) Mapped {
+func Map(answer query.Result, label string, x *Index) Mapped {
 	m := Mapped{Inputs: fill(len(x.names), score.Absent)}
 	for _, s := range answer.Samples {
 		key, ok := s.Labels[label]

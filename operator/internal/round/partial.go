@@ -29,7 +29,7 @@ type ground struct {
 
 // ask asks one expression and, where the source may answer partially, takes out of
 // a partial answer every cluster that is not known to be whole.
-func (c *Contributions) ask(ctx context.Context, req Request, expr string) (query.Answer, error) {
+func (c *Contributions) ask(ctx context.Context, req Request, expr string) (query.Result, error) {
 	answer, err := req.Querier.Query(ctx, expr, req.Now)
 	if c == nil || err != nil {
 		return answer, err

@@ -18,13 +18,13 @@ type thanos struct {
 	counted int
 }
 
-func (th *thanos) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (th *thanos) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	from := th.free
 	if strings.Contains(expr, "count by (cluster) (x)") {
 		from = th.series
 		th.counted++
 	}
-	a := query.Answer{Partial: th.partial}
+	a := query.Result{Partial: th.partial}
 	for c, v := range from {
 		a.Samples = append(a.Samples, sample(c, v))
 	}

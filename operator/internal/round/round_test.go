@@ -69,7 +69,7 @@ func sample(cluster string, v float64) query.Sample {
 
 func TestMap(t *testing.T) {
 	x := NewIndex([]Cluster{{"a", "a"}, {"b", "b"}, {"c", "c"}, {"d", "d"}, {"e", "e"}, {"s1", "same"}, {"s2", "same"}, {"z", ""}})
-	m := Map(query.Answer{Samples: []query.Sample{
+	m := Map(query.Result{Samples: []query.Sample{
 		sample("a", 1), sample("b", math.NaN()), sample("c", math.Inf(1)), sample("d", 1), sample("d", 1),
 		sample("same", 5), sample("elsewhere", 1), {Value: 3}, sample("", 3),
 	}}, "cluster", x)
@@ -93,17 +93,17 @@ type script struct {
 	mu    sync.Mutex
 	asked map[string]int
 	times map[time.Time]bool
-	say   map[string]query.Answer
+	say   map[string]query.Result
 }
 
-func (s *script) Query(_ context.Context, expr string, at time.Time) (query.Answer, error) {
+func (s *script) Query(_ context.Context, expr string, at time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[expr]++
 	s.times[at] = true
 	a, ok := s.say[expr]
 	if !ok {
-		return query.Answer{}, &query.Error{Reason: query.ReasonUnavailable, Message: "down"}
+		return query.Result{}, &query.Error{Reason: query.ReasonUnavailable, Message: "down"}
 	}
 	return a, nil
 }
@@ -127,7 +127,7 @@ func run(s *v1alpha1.ScoringPolicySpec, sc *script, previous *score.Result) *Rep
 }
 
 func TestRunAsksEachExpressionOnceAtOneTime(t *testing.T) {
-	sc := &script{say: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}, "y": {}}}
+	sc := &script{say: map[string]query.Result{"x": {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}, "y": {}}}
 	r := run(spec("x", "x", "y"), sc, nil)
 	if d := cmp.Diff(map[string]int{"x": 1, "y": 1}, sc.asked); d != "" {
 		t.Error(d)
@@ -141,7 +141,7 @@ func TestRunAsksEachExpressionOnceAtOneTime(t *testing.T) {
 }
 
 func TestRunLeavesOtherScoresAloneWhenOneIsWrong(t *testing.T) {
-	sc := &script{say: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
+	sc := &script{say: map[string]query.Result{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
 	r := run(spec("sum(", "x", "unanswered"), sc, nil)
 	row := r.Result.Row(0)
 	if row[0].Outcome != score.Invalid || row[1].Value != 5 || row[2].Outcome != score.Failed {
@@ -162,20 +162,20 @@ func TestRunLeavesOtherScoresAloneWhenOneIsWrong(t *testing.T) {
 func TestRunJudgesFreshness(t *testing.T) {
 	s := spec("x")
 	s.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
-	x := query.Answer{Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}
+	x := query.Result{Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}
 	for _, tc := range []struct {
 		name   string
-		age    *query.Answer
+		age    *query.Result
 		c1, c2 score.Outcome
 	}{
-		{"both young", &query.Answer{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
-		{"one old", &query.Answer{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
-		{"one unknown", &query.Answer{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
-		{"one not a number", &query.Answer{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
+		{"both young", &query.Result{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
+		{"one old", &query.Result{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
+		{"one unknown", &query.Result{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
+		{"one not a number", &query.Result{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
 		{"no answer", nil, score.Failed, score.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			sc := &script{say: map[string]query.Answer{"x": x}}
+			sc := &script{say: map[string]query.Result{"x": x}}
 			if tc.age != nil {
 				sc.say["age"] = *tc.age
 			}
@@ -190,7 +190,7 @@ func TestRunJudgesFreshness(t *testing.T) {
 func TestRunTakesTheSampleTimeFromFreshness(t *testing.T) {
 	s := spec("x")
 	s.Freshness = &v1alpha1.Freshness{Query: "age"}
-	r := run(s, &script{say: map[string]query.Answer{
+	r := run(s, &script{say: map[string]query.Result{
 		"x": {Samples: []query.Sample{sample("c1", 5)}}, "age": {Samples: []query.Sample{sample("c1", 40)}},
 	}}, nil)
 	if got := r.Result.Row(0)[0].SampleTime.Time(); !got.Equal(now.Add(-40 * time.Second)) {
@@ -209,7 +209,7 @@ func FuzzMap(f *testing.F) {
 		if twice {
 			samples = append(samples, samples[0])
 		}
-		m := Map(query.Answer{Samples: samples}, "cluster", x)
+		m := Map(query.Result{Samples: samples}, "cluster", x)
 		for i, in := range m.Inputs {
 			named := label == "cluster" && value == "d" && i == 3
 			if in.Outcome == score.OK && (!named || twice || in.Value != v || math.IsNaN(v) || math.IsInf(v, 0)) {

@@ -100,7 +100,7 @@ func judgeAge(ages []score.Input, scores [][]score.Input, limit time.Duration) [
 
 type reply struct {
 	problems []promql.Problem
-	answer   query.Answer
+	answer   query.Result
 	err      error
 }
 

@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c, err := r.build(ctx, src)
 	if err != nil {
-		r.Sources.Refuse(src.Name, err)
+		r.Sources.SetError(src.Name, err)
 		return reconcile.Result{RequeueAfter: brokenPeriod}, r.report(ctx, src, unusable(err))
 	}
 	version, err := c.Check(ctx)
@@ -120,20 +120,20 @@ func (r *Reconciler) build(ctx context.Context, src *v1alpha1.MetricsSource) (*q
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b := r.built[src.Name]; b != nil && maps.Equal(b.secrets, secrets) && reflect.DeepEqual(b.spec, src.Spec) {
-		r.Sources.Set(dial.Info(src), b.client)
+		r.Sources.Set(dial.SourceInfo(src), b.client)
 		return b.client, nil
 	}
-	cfg, err := dial.Config(src, secrets, r.CredentialsDir)
+	cfg, err := dial.ClientConfig(src, secrets, r.CredentialsDir)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Metrics, cfg.Clusters, cfg.Failing = r.Metrics, r.clusters, r.wake(src.Name)
+	cfg.Metrics, cfg.Clusters, cfg.OnFailure = r.Metrics, r.clusters, r.wake(src.Name)
 	c, err := query.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	r.built[src.Name] = &built{client: c, spec: *src.Spec.DeepCopy(), secrets: secrets}
-	r.Sources.Set(dial.Info(src), c)
+	r.Sources.Set(dial.SourceInfo(src), c)
 	return c, nil
 }
 
@@ -153,7 +153,7 @@ func (r *Reconciler) forget(name string) {
 	delete(r.built, name)
 	r.mu.Unlock()
 	r.Sources.Delete(name)
-	r.Metrics.Forget(name)
+	r.Metrics.DeleteSource(name)
 }
 
 // clusters that have an endpoint of their own.
@@ -173,7 +173,7 @@ func (r *Reconciler) clusters(ctx context.Context) ([]string, error) {
 
 func (r *Reconciler) readSecrets(ctx context.Context, spec *v1alpha1.MetricsSourceSpec) (map[v1alpha1.SecretKeyReference]string, error) {
 	values := map[v1alpha1.SecretKeyReference]string{}
-	for _, ref := range dial.References(spec) {
+	for _, ref := range dial.SecretReferences(spec) {
 		secret := &corev1.Secret{}
 		if err := r.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}, secret); err != nil {
 			if apierrors.IsNotFound(err) {
@@ -200,7 +200,7 @@ func (r *Reconciler) sourcesWithSecret(ctx context.Context, secret client.Object
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		for _, ref := range dial.References(&list.Items[i].Spec) {
+		for _, ref := range dial.SecretReferences(&list.Items[i].Spec) {
 			if ref.Name == secret.GetName() {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 				break

@@ -43,7 +43,7 @@ func reachable(o observed) (metav1.ConditionStatus, string, string) {
 // secure decides the condition Secure.
 func secure(spec *v1alpha1.MetricsSourceSpec) (metav1.ConditionStatus, string, string) {
 	url := spec.URL
-	if dial.PerCluster(spec) {
+	if dial.IsPerCluster(spec) {
 		url = spec.Topology.URLTemplate
 	}
 	switch {

@@ -31,11 +31,11 @@ type world struct {
 	shadow   bool
 }
 
-func (w world) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (w world) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	if err := w.fail[expr]; err != nil {
-		return query.Answer{}, err
+		return query.Result{}, err
 	}
-	var a query.Answer
+	var a query.Result
 	for c, v := range w.say[expr] {
 		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"cluster": c}, Value: v})
 	}

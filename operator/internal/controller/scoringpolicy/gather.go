@@ -96,8 +96,8 @@ func (r *Reconciler) exists(ctx context.Context, source string) bool {
 // unaskable stands in for a source that does not exist or can't be used: every
 // question fails, and what is published is held.
 func unaskable(err error) query.Querier {
-	return query.Func(func(context.Context, string, time.Time) (query.Answer, error) {
-		return query.Answer{}, &query.Error{Reason: query.ReasonUnreachable, Message: err.Error()}
+	return query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
+		return query.Result{}, &query.Error{Reason: query.ReasonUnreachable, Message: err.Error()}
 	})
 }
 

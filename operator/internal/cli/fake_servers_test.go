@@ -28,13 +28,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// serve a script's hub, operator and Prometheus, and say where they are.
-func serve(env *testscript.Env) error {
+// startServers starts the hub, the operator and the Prometheus of a script, and sets their
+// addresses in its environment.
+func startServers(env *testscript.Env) error {
 	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub")}
 	api := httptest.NewServer(hub)
-	operator := httptest.NewTLSServer(http.HandlerFunc(operatorAnswers))
-	prometheus := httptest.NewServer(prometheusAnswers(env.WorkDir))
-	secure := demanding(prometheus.Config.Handler)
+	operator := httptest.NewTLSServer(http.HandlerFunc(serveOperator))
+	prometheus := httptest.NewServer(prometheusHandler(env.WorkDir))
+	secure := newSecureServer(prometheus.Config.Handler)
 	for _, s := range []*httptest.Server{api, operator, prometheus, secure} {
 		env.Defer(s.Close)
 	}
@@ -61,23 +62,23 @@ users: [{name: me, user: {}}]}`, api.URL)
 	return nil
 }
 
-// demanding lets those pass to a Prometheus who name a tenant and have the right token,
-// password or any client certificate. It repeats what it was sent, as some proxies do,
-// and answers below the path of a cluster for that cluster.
-func demanding(next http.Handler) *httptest.Server {
+// newSecureServer starts a proxy in front of a Prometheus. It requires a tenant, and the
+// right token, the right password or any client certificate. It echoes the credentials, as
+// some proxies do, and ignores the part of the path before /api/, which names a cluster.
+func newSecureServer(next http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ := req.BasicAuth()
-		said := "you said " + req.Header.Get("Authorization") + " " + password
+		echo := "you said " + req.Header.Get("Authorization") + " " + password
 		switch {
 		case req.Header.Get("Authorization") != "Bearer right-and-long-token" && (user != "ann" || password != "open-sesame") && len(req.TLS.PeerCertificates) == 0:
-			reply(w, http.StatusUnauthorized, map[string]any{"status": "error", "error": said})
+			writeJSON(w, http.StatusUnauthorized, map[string]any{"status": "error", "error": echo})
 		case req.Header.Get("X-Scope-OrgID") != "team" && (req.Header.Get("THANOS-TENANT") != "team" || req.URL.Query().Get("partial_response") != "false"):
-			reply(w, http.StatusBadRequest, map[string]any{"status": "error", "error": "no tenant"})
+			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "error": "no tenant"})
 		default:
 			if at := strings.Index(req.URL.Path, "/api/"); at > 0 {
 				req.URL.Path = req.URL.Path[at:]
 			}
-			w.Header().Set("X-Warning", said)
+			w.Header().Set("X-Warning", echo)
 			next.ServeHTTP(w, req)
 		}
 	}))
@@ -87,8 +88,8 @@ func demanding(next http.Handler) *httptest.Server {
 	return server
 }
 
-// fakeHub is an API server with the objects of a folder. Resources that the file
-// "forbidden" names are refused, those that "absent" names are not served.
+// fakeHub is an API server with the objects of a folder. It rejects requests for the
+// resources in the file "forbidden", and does not serve those in the file "absent".
 type fakeHub struct {
 	dir     string
 	mu      sync.Mutex
@@ -138,18 +139,18 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	switch resource := rest[0]; {
 	case h.lists("absent", resource):
-		refuse(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource", "")
+		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource", "")
 	case h.lists("forbidden", resource):
-		refuse(w, http.StatusForbidden, "Forbidden", resource+`.`+parts[0]+` is forbidden: User "me" cannot list resource`, "")
+		writeStatus(w, http.StatusForbidden, "Forbidden", resource+`.`+parts[0]+` is forbidden: User "me" cannot list resource`, "")
 	case len(rest) == 1:
-		kind, err := kinds.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
+		kind, err := restMapper.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		h.list(w, req, group, kind.Kind+"List", resource, namespace)
+		h.serveList(w, req, group, kind.Kind+"List", resource, namespace)
 	default:
-		h.one(w, req, resource, namespace, rest[1])
+		h.serveObject(w, req, resource, namespace, rest[1])
 	}
 }
 
@@ -158,23 +159,23 @@ func (h *fakeHub) lists(file, resource string) bool {
 	return err == nil && strings.Contains(string(content), resource)
 }
 
-func (h *fakeHub) one(w http.ResponseWriter, req *http.Request, resource, namespace, name string) {
+func (h *fakeHub) serveObject(w http.ResponseWriter, req *http.Request, resource, namespace, name string) {
 	key := resource + "/" + namespace + "/" + name
 	u, ok := h.objects[key]
 	if !ok {
-		refuse(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", resource, name), name)
+		writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", resource, name), name)
 		return
 	}
 	if req.Method == http.MethodDelete {
 		delete(h.objects, key)
 	}
-	reply(w, http.StatusOK, u.Object)
+	writeJSON(w, http.StatusOK, u.Object)
 }
 
-func (h *fakeHub) list(w http.ResponseWriter, req *http.Request, apiVersion, kind, resource, namespace string) {
+func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion, kind, resource, namespace string) {
 	selector, err := labels.Parse(req.URL.Query().Get("labelSelector"))
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "BadRequest", err.Error(), "")
+		writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error(), "")
 		return
 	}
 	items := []any{}
@@ -183,10 +184,10 @@ func (h *fakeHub) list(w http.ResponseWriter, req *http.Request, apiVersion, kin
 			items = append(items, u.Object)
 		}
 	}
-	reply(w, http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{}, "items": items})
+	writeJSON(w, http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{}, "items": items})
 }
 
-func refuse(w http.ResponseWriter, code int, reason, message, name string) {
+func writeStatus(w http.ResponseWriter, code int, reason, message, name string) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
 		Code: int32(code), Reason: metav1.StatusReason(reason), Message: message,
@@ -194,36 +195,37 @@ func refuse(w http.ResponseWriter, code int, reason, message, name string) {
 	if name != "" {
 		status.Details = &metav1.StatusDetails{Name: name}
 	}
-	reply(w, code, status)
+	writeJSON(w, code, status)
 }
 
-func reply(w http.ResponseWriter, code int, v any) {
+func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client is told by what it reads
+	_ = json.NewEncoder(w).Encode(v) // the client notices a truncated response
 }
 
-// operatorAnswers as the operator's handlers do, to the right token.
-func operatorAnswers(w http.ResponseWriter, req *http.Request) {
+// serveOperator serves explanations like the operator, to clients with the right token.
+func serveOperator(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.Header.Get("Authorization") == "":
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 	case req.Header.Get("Authorization") != "Bearer right":
 		http.Error(w, "Authorization denied", http.StatusForbidden)
 	case req.URL.Path == "/explain/workload/team-a/job-train-1-5c2e1":
-		reply(w, http.StatusOK, decided())
-	case req.URL.Path == "/explain/workload/team-a/asked-of-a-follower":
-		reply(w, http.StatusOK, gate.Explanation{Follower: true, Problem: "this replica does not lead"})
+		writeJSON(w, http.StatusOK, workloadExplanation())
+	case req.URL.Path == "/explain/workload/team-a/served-by-follower":
+		writeJSON(w, http.StatusOK, gate.Explanation{Follower: true, Problem: "this replica is not the leader"})
 	case req.URL.Path == "/explain/policy/fleet":
-		reply(w, http.StatusOK, json.RawMessage(lastRound))
+		writeJSON(w, http.StatusOK, json.RawMessage(lastRound))
 	default:
-		http.Error(w, "no round has spoken of it since this operator leads", http.StatusNotFound)
+		http.Error(w, "no round has evaluated it since this operator became leader", http.StatusNotFound)
 	}
 }
 
-// decided is what the gate's own rules say of a job of 8 devices: cluster1 has
-// room, in cluster2 it is promised to another, cluster3 is stale and lacks power.
-func decided() gate.Explanation {
+// workloadExplanation returns the gate's explanation of a job with 8 devices: cluster1 has
+// room, the room in cluster2 is reserved for another workload, cluster3 has stale samples
+// and does not meet the condition power.
+func workloadExplanation() gate.Explanation {
 	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
 	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
 	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
@@ -233,41 +235,43 @@ func decided() gate.Explanation {
 		}
 	}
 	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
-	ledger := ledger.New(time.Second, time.Hour)
-	ledger.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
-	ledger.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
+	inFlight := ledger.New(time.Second, time.Hour)
+	inFlight.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
+	inFlight.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
 	candidates[2].Conditions = []gate.ConditionResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
 	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
 	e.Conditions = fleet.Conditions
-	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, ledger.View(), rules, 1, now)
+	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, inFlight.View(), rules, 1, now)
 	return e
 }
 
+// lastRound is the operator's explanation of a policy.
 const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMilliseconds":21.5,"freshClusters":1,"knownClusters":2,
 "queries":[{"query":"time() - max by (cluster) (x)","durationMilliseconds":4,"series":2},
- {"score":"headroom","query":"sum by (cluster) (y)","durationMilliseconds":9,"series":1,"warnings":["a store did not answer"]}],
+ {"score":"headroom","query":"sum by (cluster) (y)","durationMilliseconds":9,"series":1,"warnings":["a store did not respond"]}],
 "clusters":[{"cluster":"cluster1","scores":[{"name":"headroom","raw":42.12345,"points":65.8,"value":66,"state":"Fresh","outcome":"Value","sampleTime":"2026-03-01T11:59:45Z"}]},
  {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
 
-// prometheusAnswers what the file prometheus.yaml of expressions and values by labels
-// says, and to others and without it what Prometheus's engine finds in history.txt.
-func prometheusAnswers(dir string) http.Handler {
+// prometheusHandler serves instant queries from the file prometheus.yaml, which maps
+// expressions to samples. Without this file, and for all other requests, it evaluates the
+// series in history.txt.
+func prometheusHandler(dir string) http.Handler {
 	file := filepath.Join(dir, "prometheus.yaml")
-	past := &recordedPast{file: filepath.Join(dir, "history.txt")}
+	history := &fakePrometheus{file: filepath.Join(dir, "history.txt")}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, err := os.Stat(file); req.URL.Path != "/api/v1/query" || err != nil {
-			past.ServeHTTP(w, req)
+			history.ServeHTTP(w, req)
 			return
 		}
-		var answers map[string][]struct {
+		var results map[string][]struct {
 			Metric map[string]string `json:"metric"`
 			Value  string            `json:"value"`
 		}
 		content, err := os.ReadFile(file)
 		if err == nil {
-			err = yaml.Unmarshal(content, &answers)
+			err = yaml.Unmarshal(content, &results)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -275,17 +279,17 @@ func prometheusAnswers(dir string) http.Handler {
 		}
 		expr := req.FormValue("query")
 		result := []any{}
-		for _, s := range answers[expr] {
+		for _, s := range results[expr] {
 			result = append(result, map[string]any{"metric": s.Metric, "value": []any{now.Unix(), s.Value}})
 		}
-		if _, ok := answers[expr]; !ok {
-			reply(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected question " + expr})
+		if _, ok := results[expr]; !ok {
+			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected query " + expr})
 			return
 		}
-		answer := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
-		if said := w.Header().Get("X-Warning"); said != "" {
-			answer["warnings"], answer["infos"] = []string{said}, []string{"metric might not be a counter"}
+		response := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
+		if echo := w.Header().Get("X-Warning"); echo != "" {
+			response["warnings"], response["infos"] = []string{echo}, []string{"metric might not be a counter"}
 		}
-		reply(w, http.StatusOK, answer)
+		writeJSON(w, http.StatusOK, response)
 	})
 }

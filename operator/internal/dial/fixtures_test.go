@@ -1,16 +1,25 @@
 package dial
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // authority issues certificates for one test.
@@ -65,4 +74,54 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) (certifica
 
 func encode(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+type secrets = map[v1alpha1.SecretKeyReference]string
+
+func key(name string) v1alpha1.SecretKeyReference {
+	return v1alpha1.SecretKeyReference{Name: "s", Key: name}
+}
+
+func keyPointer(name string) *v1alpha1.SecretKeyReference { k := key(name); return &k }
+
+const emptyVector = `{"status":"success","data":{"resultType":"vector","result":[]}}`
+
+// requireAuth responds with an empty vector to requests that isAllowed accepts, and with
+// 401 to all others.
+func requireAuth(isAllowed func(*http.Request) bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isAllowed(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, emptyVector)
+	}
+}
+
+func runQuery(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) error {
+	t.Helper()
+	c := newClient(t, spec, s, dir)
+	_, err := c.Query(context.Background(), "up", time.Now())
+	return err
+}
+
+func newClient(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) *query.Client {
+	t.Helper()
+	cfg, err := ClientConfig(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "src"}, Spec: spec}, s, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := query.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
 }

@@ -8,37 +8,35 @@ import (
 	"strings"
 )
 
-// ClusterPlaceholder stands in a URL template where the cluster's name goes.
+// ClusterPlaceholder is replaced by the name of a cluster in a URL template.
 const ClusterPlaceholder = "{cluster}"
 
 var hostPart = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// CheckURL says what is wrong with a base URL.
+// CheckURL returns an error if raw is not a valid base URL. The error never contains the
+// URL, which can hold a password.
 func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return errors.New("url can't be parsed")
 	}
-	return checkURL(u)
-}
-
-func checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("url must begin with http:// or https://")
 	case u.Host == "":
 		return errors.New("url must name a host")
 	case u.User != nil:
-		return errors.New("url must not hold user or password: set spec.auth")
+		return errors.New("url must not contain a user or password: set spec.auth")
 	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("url must end with its path")
+		return errors.New("url must not have a query or fragment")
 	}
 	return nil
 }
 
-// Endpoint sets a cluster's name into a URL template. The name may stand in host
-// name and path, where it is escaped, never in scheme or port.
-func Endpoint(template, cluster string) (string, error) {
+// ExpandURL replaces ClusterPlaceholder in a URL template with the name of a cluster. The
+// placeholder is allowed in the host name and in the path, where the name is escaped, but
+// not in the scheme or the port.
+func ExpandURL(template, cluster string) (string, error) {
 	scheme, rest, ok := strings.Cut(template, "://")
 	if !ok || strings.Contains(scheme, ClusterPlaceholder) {
 		return "", errors.New("urlTemplate must begin with http:// or https://")
@@ -49,15 +47,15 @@ func Endpoint(template, cluster string) (string, error) {
 		name, port = host[:i], host[i:]
 	}
 	if strings.Contains(port, ClusterPlaceholder) {
-		return "", fmt.Errorf("urlTemplate must not hold %s in its port", ClusterPlaceholder)
+		return "", fmt.Errorf("urlTemplate must not contain %s in its port", ClusterPlaceholder)
 	}
 	if !strings.Contains(name, ClusterPlaceholder) && !strings.Contains(path, ClusterPlaceholder) {
-		return "", fmt.Errorf("urlTemplate must hold %s in host name or path", ClusterPlaceholder)
+		return "", fmt.Errorf("urlTemplate must contain %s in its host name or path", ClusterPlaceholder)
 	}
 	if !hostPart.MatchString(cluster) {
-		return "", fmt.Errorf("cluster name %q can't stand in a URL", cluster)
+		return "", fmt.Errorf("cluster name %q can't be part of a URL", cluster)
 	}
-	full := scheme + "://" + strings.ReplaceAll(name, ClusterPlaceholder, cluster) + port +
+	expanded := scheme + "://" + strings.ReplaceAll(name, ClusterPlaceholder, cluster) + port +
 		"/" + strings.ReplaceAll(path, ClusterPlaceholder, url.PathEscape(cluster))
-	return full, CheckURL(full)
+	return expanded, CheckURL(expanded)
 }

@@ -21,8 +21,9 @@ import (
 
 var (
 	scheme = runtime.NewScheme()
-	// kinds that commands read. Naming them here saves the round trips of discovery.
-	kinds = meta.NewDefaultRESTMapper(nil)
+	// restMapper knows the kinds that commands read. A static mapper saves the requests for
+	// discovery.
+	restMapper = meta.NewDefaultRESTMapper(nil)
 )
 
 func init() {
@@ -42,42 +43,47 @@ func init() {
 		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
 	} {
-		kinds.Add(kind, scope)
+		restMapper.Add(kind, scope)
 	}
 }
 
-// connect makes a client and the namespace that flags and kubeconfig name.
+// defaultHost is the API server that client-go assumes without any configuration.
+const defaultHost = "localhost:8080"
+
+// connect returns a client of the hub and the namespace of the command line or kubeconfig.
 func (a *app) connect() (client.Client, string, error) {
 	config, err := a.flags.ToRESTConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
+		return nil, "", fmt.Errorf("can't find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
 	}
 	loader := a.flags.ToRawKubeConfigLoader()
-	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, "localhost:8080") {
+	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, defaultHost) {
 		return nil, "", errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: restMapper})
 	return c, namespace, err
 }
 
-// reading says what could not be read, and what to do about it.
-func reading(what string, err error) error {
+// reading adds the name of the objects and a remedy to an error of reading them. objects
+// is a kind and name, or a plural kind.
+func reading(objects string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: %w (the ClusterRole plimsoll-explainer allows it)", what, err)
+		return fmt.Errorf("%s: %w (bind your user to the ClusterRole plimsoll-explainer)", objects, err)
 	case apierrors.IsNotFound(err) && noSuchResource(err):
-		return fmt.Errorf("%s: this cluster does not serve it: is it the hub?", what)
+		return fmt.Errorf("%s: this cluster does not serve this resource: check that the kubeconfig points to the hub", objects)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", objects, err)
 }
 
-// noSuchResource tells a kind that is not served from an object that does not exist.
+// noSuchResource reports whether a NotFound error means that the kind is not served. Only
+// if an object does not exist, the error names the object.
 func noSuchResource(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")

@@ -12,23 +12,26 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// complete the one argument of a command with the names that a hub knows.
-func (a *app) complete(names func(ctx context.Context, c client.Client, namespace string) ([]string, error)) cobra.CompletionFunc {
+// listNames returns names of objects on the hub. namespace applies to namespaced kinds.
+type listNames func(ctx context.Context, c client.Client, namespace string) ([]string, error)
+
+// completeFromHub completes the only argument of a command with names from the hub.
+func (a *app) completeFromHub(list listNames) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		c, namespace, err := a.connect()
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found, err := names(cmd.Context(), c, namespace)
+		names, err := list(cmd.Context(), c, namespace)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		slices.Sort(found)
-		return slices.Compact(found), cobra.ShellCompDirectiveNoFileComp
+		slices.Sort(names)
+		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func policyNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+func listPolicyNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 	list := &v1alpha1.ScoringPolicyList{}
 	err = c.List(ctx, list)
 	for i := range list.Items {
@@ -37,7 +40,7 @@ func policyNames(ctx context.Context, c client.Client, _ string) (names []string
 	return names, err
 }
 
-func clusterNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+func listClusterNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 	list := &clusterv1.ManagedClusterList{}
 	err = c.List(ctx, list)
 	for i := range list.Items {
@@ -46,8 +49,8 @@ func clusterNames(ctx context.Context, c client.Client, _ string) (names []strin
 	return names, err
 }
 
-// workloadNames are those of the workloads and of what owns them.
-func workloadNames(ctx context.Context, c client.Client, namespace string) (names []string, err error) {
+// listWorkloadNames returns the names of all workloads and of their owners, as KIND/NAME.
+func listWorkloadNames(ctx context.Context, c client.Client, namespace string) (names []string, err error) {
 	list := &kueue.WorkloadList{}
 	err = c.List(ctx, list, client.InNamespace(namespace))
 	for i := range list.Items {
@@ -59,8 +62,8 @@ func workloadNames(ctx context.Context, c client.Client, namespace string) (name
 	return names, err
 }
 
-// releasable are the gates whose objects are still there.
-func releasable(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+// listReleasableGates returns the gates that own a MultiKueueConfig.
+func listReleasableGates(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 	list := &kueue.MultiKueueConfigList{}
 	err = c.List(ctx, list, client.HasLabels{v1alpha1.ManagedByLabel})
 	for i := range list.Items {

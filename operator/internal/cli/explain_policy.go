@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +16,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// policyReport is what explain policy prints: the policy's conditions, and the last
-// round as the operator or as the published scores tell it.
+// policyReport is the output of explain policy: the conditions of the policy and its last
+// round. From says if the round comes from the operator or from the hub's objects.
 type policyReport struct {
 	Policy     string            `json:"policy"`
 	Conditions []conditionReport `json:"conditions,omitempty"`
@@ -26,7 +28,8 @@ type policyReport struct {
 	Queries    []queryReport     `json:"queries,omitempty"`
 	Clusters   []clusterReport   `json:"clusters"`
 	From       string            `json:"from"`
-	NotShown   []string          `json:"notShown,omitempty"`
+	// NotShown lists information that is missing, with the reason.
+	NotShown []string `json:"notShown,omitempty"`
 }
 
 type conditionReport struct {
@@ -37,7 +40,7 @@ type conditionReport struct {
 	Since   time.Time `json:"since"`
 }
 
-// queryReport is one question of a round; the one without a score is freshness.
+// queryReport is one query of a round. Score is empty for the freshness query.
 type queryReport struct {
 	Score      string   `json:"score,omitempty"`
 	Query      string   `json:"query"`
@@ -47,37 +50,15 @@ type queryReport struct {
 	Error      string   `json:"error,omitempty"`
 }
 
-// clusterReport is one cluster's scores by one policy.
-type clusterReport struct {
-	Policy  string        `json:"policy,omitempty"`
-	Cluster string        `json:"cluster"`
-	Scores  []scoreReport `json:"scores"`
-}
-
-// scoreReport is one score of one cluster; fields that are not known are absent.
-type scoreReport struct {
-	Name       string     `json:"name"`
-	Raw        *float64   `json:"raw,omitempty"`
-	Points     *float64   `json:"points,omitempty"`
-	Value      *int32     `json:"value,omitempty"`
-	State      string     `json:"state"`
-	Outcome    string     `json:"outcome,omitempty"`
-	SampleTime *time.Time `json:"sampleTime,omitempty"`
-	HeldUntil  *time.Time `json:"heldUntil,omitempty"`
-	ValidUntil *time.Time `json:"validUntil,omitempty"`
-}
-
-const rawNotShown = "raw values, points and age of samples: the operator knows them (--operator-url; see --help)"
-
 func newExplainPolicy(a *app) *cobra.Command {
-	var out output
+	var out outputFlag
 	var operator operatorFlags
 	cmd := &cobra.Command{
 		Use:               "policy NAME",
-		Short:             "What a policy asked, what was answered, and each cluster's scores",
-		Long:              "What a policy asked in its last round, what was answered, and each cluster's scores.\n\n" + operatorHelp,
-		Args:              exactly(1, "the name of a ScoringPolicy"),
-		ValidArgsFunction: a.complete(policyNames),
+		Short:             "Show the queries of a policy, their results, and the score of each cluster",
+		Long:              "Show the queries of a policy in its last round, their results, and the score of each cluster.\n\n" + operatorHelp,
+		Args:              exactArgs(1, "the name of a ScoringPolicy"),
+		ValidArgsFunction: a.completeFromHub(listPolicyNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -87,7 +68,7 @@ func newExplainPolicy(a *app) *cobra.Command {
 				return err
 			}
 			return out.print(a.Out, report, func(w io.Writer) {
-				report.head(w, a)
+				report.writeSummary(w, a)
 				writeScores(w, report.Clusters, false, a.now())
 			})
 		},
@@ -112,44 +93,66 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 	}
 	if operator.url != "" {
 		err := operator.get(ctx, "/explain/policy/"+name, report)
-		if !errors.Is(err, errUnknown) {
+		if !errors.Is(err, errUnknownToOperator) {
 			return report, err
 		}
 		report.NotShown = append(report.NotShown, "the last round: "+err.Error())
+	} else {
+		report.NotShown = append(report.NotShown, rawNotShown)
 	}
-	report.From = fromObjects
+	return report, report.readObjects(ctx, c, policy)
+}
+
+// readObjects fills the report from the status of the policy and the published scores.
+func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy *v1alpha1.ScoringPolicy) error {
+	r.From = fromObjects
 	if last := policy.Status.LastRound; last != nil {
-		report.Time = last.Time.Time
+		r.Time = last.Time.Time
 	}
 	for _, s := range policy.Status.Scores {
 		q := queryReport{Score: s.Name, Query: s.Query, Series: int(s.Series), Warnings: s.Warnings, Error: s.Error}
 		if s.Duration != nil {
 			q.DurationMS = float64(s.Duration.Milliseconds())
 		}
-		report.Queries = append(report.Queries, q)
+		r.Queries = append(r.Queries, q)
 	}
-	published := cmp.Or(policy.Spec.Publish.Name, name)
-	report.Clusters, err = publishedScores(ctx, c, func(s *clusterv1alpha1.AddOnPlacementScore) bool { return s.Name == published })
-	if operator.url == "" {
-		report.NotShown = append(report.NotShown, rawNotShown)
-	}
-	return report, err
+	published := cmp.Or(policy.Spec.Publish.Name, policy.Name)
+	var err error
+	r.Clusters, err = listPublishedScores(ctx, c, func(s *clusterv1alpha1.AddOnPlacementScore) bool { return s.Name == published })
+	return err
 }
 
-func scoresOf(object *clusterv1alpha1.AddOnPlacementScore) []scoreReport {
-	state := "Published"
-	for _, condition := range object.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionDataFresh && condition.Status != "True" {
-			state = condition.Reason
+// writeSummary writes everything except the table of scores.
+func (r *policyReport) writeSummary(w io.Writer, a *app) {
+	writeRow(w, "Policy:", r.Policy)
+	for _, c := range r.Conditions {
+		text := fmt.Sprintf("%s %s, for %s", a.paint.state(c.Status), c.Reason, formatAge(a.now(), c.Since))
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+		writeRow(w, c.Type+":", text)
+	}
+	if !r.Time.IsZero() {
+		text := formatAge(a.now(), r.Time) + " ago"
+		if r.From == fromOperator {
+			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, r.Known)
+		}
+		if r.Refused {
+			text += ", not published because too few clusters have fresh data; earlier scores are held"
+		}
+		writeRow(w, "Last round:", text)
+	}
+	for _, q := range r.Queries {
+		writeRow(w, "Query:", cmp.Or(q.Score, freshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
+		writeRow(w, "", fmt.Sprintf("%d series in %.0f ms", q.Series, q.DurationMS))
+		for _, warning := range q.Warnings {
+			writeRow(w, "", a.paint.warning("warning: "+warning))
+		}
+		if q.Error != "" {
+			writeRow(w, "", a.paint.bad("error: "+q.Error))
 		}
 	}
-	var scores []scoreReport
-	for _, s := range object.Status.Scores {
-		report := scoreReport{Name: s.Name, Value: &s.Value, State: state}
-		if until := object.Status.ValidUntil; until != nil {
-			report.ValidUntil = &until.Time
-		}
-		scores = append(scores, report)
+	for _, note := range r.NotShown {
+		writeRow(w, "Not shown:", note)
 	}
-	return scores
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// recordedPast is a Prometheus with the series of a file, in promqltest's notation,
-// of the day before the scripts' now. As the engine of promqltest's loader it refuses
-// queries of more than 10,000 samples.
-type recordedPast struct {
+// fakePrometheus serves the series of a file in the notation of promqltest. They start one
+// day before the scripts' now. Like the engine of promqltest's loader, it rejects queries
+// of more than 10,000 samples.
+type fakePrometheus struct {
 	file string
 	mu   sync.Mutex
 	*promqltest.LazyLoader
 }
 
-func (p *recordedPast) load() error {
+func (p *fakePrometheus) load() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.LazyLoader != nil {
@@ -36,7 +36,7 @@ func (p *recordedPast) load() error {
 	}
 	start := now.Add(-24 * time.Hour)
 	loader, err := promqltest.NewLazyLoader(string(content), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true, StartTime: start})
-	for at := start; err == nil && !at.After(now); at = at.Add(time.Minute) { // in order of time, as a head takes them
+	for at := start; err == nil && !at.After(now); at = at.Add(time.Minute) { // a TSDB head accepts samples in order of time
 		loader.WithSamplesTill(at, func(failed error) { err = failed })
 	}
 	if err == nil {
@@ -45,7 +45,7 @@ func (p *recordedPast) load() error {
 	return err
 }
 
-func (p *recordedPast) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (p *fakePrometheus) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	data, code, err := any(nil), http.StatusInternalServerError, p.load()
 	switch {
 	case err != nil:
@@ -57,15 +57,15 @@ func (p *recordedPast) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		data, err = p.labelValues(req)
 	}
 	if err != nil {
-		reply(w, code, map[string]any{"status": "error", "errorType": "execution", "error": err.Error()})
+		writeJSON(w, code, map[string]any{"status": "error", "errorType": "execution", "error": err.Error()})
 		return
 	}
-	reply(w, http.StatusOK, map[string]any{"status": "success", "data": data})
+	writeJSON(w, http.StatusOK, map[string]any{"status": "success", "data": data})
 }
 
-func (p *recordedPast) queryRange(req *http.Request) (any, int, error) {
-	start, end := seconds(req, "start"), seconds(req, "end")
-	step := time.Duration(seconds(req, "step").UnixMilli()) * time.Millisecond
+func (p *fakePrometheus) queryRange(req *http.Request) (any, int, error) {
+	start, end := timeParameter(req, "start"), timeParameter(req, "end")
+	step := time.Duration(timeParameter(req, "step").UnixMilli()) * time.Millisecond
 	if end.Sub(start)/step > 11000 {
 		return nil, http.StatusBadRequest, fmt.Errorf("exceeded maximum resolution of 11,000 points per timeseries")
 	}
@@ -89,19 +89,19 @@ func (p *recordedPast) queryRange(req *http.Request) (any, int, error) {
 	return map[string]any{"resultType": "matrix", "result": found}, http.StatusOK, nil
 }
 
-func (p *recordedPast) queryInstant(req *http.Request) (any, error) {
-	answer, err := series{p.LazyLoader}.query(context.Background(), req.FormValue("query"), seconds(req, "time"))
+func (p *fakePrometheus) queryInstant(req *http.Request) (any, error) {
+	samples, err := testSeries{p.LazyLoader}.query(context.Background(), req.FormValue("query"), timeParameter(req, "time"))
 	result := []any{}
-	for _, s := range answer.Samples {
+	for _, s := range samples.Samples {
 		result = append(result, map[string]any{"metric": s.Labels, "value": []any{now.Unix(), strconv.FormatFloat(s.Value, 'f', -1, 64)}})
 	}
 	return map[string]any{"resultType": "vector", "result": result}, err
 }
 
-// labelValues of the series that the selectors match.
-func (p *recordedPast) labelValues(req *http.Request) (any, error) {
+// labelValues returns the label values of the series that the selectors match.
+func (p *fakePrometheus) labelValues(req *http.Request) (any, error) {
 	label := strings.Split(req.URL.Path, "/")[4]
-	querier, err := p.Storage().Querier(seconds(req, "start").UnixMilli(), seconds(req, "end").UnixMilli())
+	querier, err := p.Storage().Querier(timeParameter(req, "start").UnixMilli(), timeParameter(req, "end").UnixMilli())
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (p *recordedPast) labelValues(req *http.Request) (any, error) {
 	return values, querier.Close()
 }
 
-func seconds(req *http.Request, name string) time.Time {
-	v, _ := strconv.ParseFloat(req.FormValue(name), 64) // what is no number is 1970
+func timeParameter(req *http.Request, name string) time.Time {
+	v, _ := strconv.ParseFloat(req.FormValue(name), 64) // invalid values become the Unix epoch
 	return time.UnixMilli(int64(v * 1000)).UTC()
 }

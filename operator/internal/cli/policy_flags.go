@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+)
+
+const policyFlagsHelp = `The files must contain one ScoringPolicy. They can also contain the MetricsSource that the
+policy refers to, and the Secrets of that MetricsSource; then queries use the same settings
+as the operator. --prometheus queries another URL, such as a forwarded port, and the flags
+for credentials replace the Secrets. Secrets are never printed.
+
+The clusters are those of --clusters. Without --clusters, they are the clusters of the hub
+that the policy selects. Without a hub, they are the clusters in the query results.`
+
+// policyFlags select a policy, the source to query and the clusters to score.
+type policyFlags struct {
+	files      []string
+	clusters   []string
+	connection connectionFlags
+}
+
+func (f *policyFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
+	flags.StringVar(&f.connection.url, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir; {cluster} in it is replaced by the name of each cluster")
+	flags.StringSliceVar(&f.clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
+	flags.DurationVar(&f.connection.timeout, "timeout", f.connection.timeout, "timeout of one query; 0 uses the limits of the source")
+	f.connection.add(flags)
+}
+
+func (f *policyFlags) check() error {
+	if len(f.files) == 0 {
+		return usagef("set the file of a policy with -f")
+	}
+	return f.connection.check()
+}
+
+// evaluation is a policy and the source that its queries go to.
+type evaluation struct {
+	policy *v1alpha1.ScoringPolicy
+	source *metricsSource
+}
+
+// open reads the files and connects to the source. The caller must close the client of
+// the source.
+func (f *policyFlags) open(a *app) (*evaluation, error) {
+	m, err := readManifests(a, f.files)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.policies) != 1 {
+		return nil, fmt.Errorf("%s: must contain one ScoringPolicy, got %d", strings.Join(f.files, ", "), len(m.policies))
+	}
+	policy := m.policies[0]
+	src := m.sources[policy.Spec.SourceRef.Name]
+	if src == nil && f.connection.url == "" {
+		return nil, usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", policy.Spec.SourceRef.Name)
+	}
+	source, err := f.connection.connectSource(a, src, m.secrets)
+	if err != nil {
+		return nil, err
+	}
+	return &evaluation{policy: policy, source: source}, nil
+}
+
+// selectClusters returns the clusters of the command line, of the hub, or of the query
+// results, in this order. listResults returns the names in the query results; fromResults
+// is true if they were used. If the source identifies clusters by another property than
+// their name, the hub is needed for the clusters of the command line too.
+func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation, listResults func() ([]string, error)) (clusters []round.Cluster, fromResults bool, err error) {
+	info := e.source.info
+	if len(f.clusters) > 0 && info.Match == string(v1alpha1.MatchName) {
+		return clustersByName(f.clusters), false, nil
+	}
+	managed, err := listManagedClusters(ctx, a)
+	switch {
+	case err == nil:
+		clusters, err = f.filterClusters(managed, e)
+		return clusters, false, err
+	case len(f.clusters) > 0:
+		return nil, false, fmt.Errorf("can't read %s %q of the clusters: %w", info.Match, info.Key, err)
+	case dial.IsPerCluster(e.source.spec):
+		return nil, false, fmt.Errorf("each cluster has its own endpoint: set the names of the clusters with --clusters: %w", err)
+	}
+	_, _ = fmt.Fprintf(a.ErrOut, "scoring the clusters in the query results, because the hub can't be read: %v\n", err)
+	names, err := listResults()
+	return clustersByName(names), true, err
+}
+
+// filterClusters returns the managed clusters of the command line, or those that the
+// policy selects.
+func (f *policyFlags) filterClusters(managed []clusterv1.ManagedCluster, e *evaluation) ([]round.Cluster, error) {
+	selector := e.policy.Spec.ClusterSelector
+	if len(f.clusters) > 0 {
+		selector = nil
+		managed = slices.DeleteFunc(managed, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(f.clusters, c.Name) })
+	}
+	clusters, err := round.Fleet(managed, selector, e.source.info)
+	if err == nil && len(clusters) == 0 {
+		return nil, errors.New("no cluster of the hub matches: check clusterSelector, or set other names with --clusters")
+	}
+	return clusters, err
+}
+
+func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluster, error) {
+	c, _, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	list := &clusterv1.ManagedClusterList{}
+	err = c.List(ctx, list)
+	return list.Items, reading("ManagedClusters", err)
+}
+
+// clustersByName returns clusters whose label value is their name, sorted and without
+// duplicates.
+func clustersByName(names []string) []round.Cluster {
+	unique := map[string]bool{}
+	for _, name := range names {
+		unique[name] = true
+	}
+	var clusters []round.Cluster
+	for _, name := range slices.Sorted(maps.Keys(unique)) {
+		clusters = append(clusters, round.Cluster{Name: name, Key: name})
+	}
+	return clusters
+}
