@@ -40,6 +40,10 @@ const (
 	// DispatchAnnotation on a Workload keeps what must outlive an eviction
 	// (attempt, nominated at, ever nominated, widened at, last yield, reason), as JSON.
 	DispatchAnnotation = "plimsoll.dev/dispatch"
+	// ClusterAnnotation in the podSetUpdates of a Ready check names the cluster that the
+	// gate chose. The gate sets it where a Ready check is its last decision: without
+	// MultiKueue, or if Kueue's built-in dispatcher nominates clusters.
+	ClusterAnnotation = "plimsoll.dev/cluster"
 	// ManagedByLabel marks MultiKueueConfigs and MultiKueueClusters that a gate
 	// created; its value is the gate's name. No ownerReference does: collecting
 	// these objects would evict what runs on the clusters they name.
