@@ -12,8 +12,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// with components added to a folder's own kustomization, as its comment says.
-func with(t *testing.T, folder string, components ...string) string {
+// withComponents returns a new folder with a kustomization of the folder and the
+// components.
+func withComponents(t *testing.T, folder string, components ...string) string {
 	t.Helper()
 	here, err := filepath.Abs(".")
 	if err != nil {
@@ -40,64 +41,68 @@ func with(t *testing.T, folder string, components ...string) string {
 	return overlay
 }
 
-// reach is what a folder's exporter may ask of others, and what it is told to.
-type reach struct {
-	roles       int
-	token       bool
-	args, ports []string
+// access describes which services an exporter uses and may use.
+type access struct {
+	roles int  // number of ClusterRoles and their bindings
+	token bool // a service account token is mounted
+	args  []string
+	ports []string // allowed by the network policy
 }
 
-func reachOf(t *testing.T, folder string) reach {
+func exporterAccess(t *testing.T, folder string) access {
 	t.Helper()
 	template := podTemplate(t, folder)
-	r := reach{args: template.Spec.Containers[0].Args}
-	r.token = template.Spec.AutomountServiceAccountToken != nil && *template.Spec.AutomountServiceAccountToken
-	objects, _ := build(t, folder)
+	a := access{args: template.Spec.Containers[0].Args}
+	a.token = template.Spec.AutomountServiceAccountToken != nil && *template.Spec.AutomountServiceAccountToken
+	objects, _ := buildFolder(t, folder)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
-			r.roles++
+			a.roles++
 		case *networkingv1.NetworkPolicy:
 			for _, e := range o.Spec.Egress {
 				for _, p := range e.Ports {
-					r.ports = append(r.ports, p.Port.String())
+					a.ports = append(a.ports, p.Port.String())
 				}
 			}
 		}
 	}
-	return r
+	return a
 }
 
-// By itself the exporter asks nothing of the API server, and has no right to; with
-// the component it asks for owners, may, and gets there.
-func TestOwnersOfPodsAreForThoseWhoAsk(t *testing.T) {
+// Without the component pod-owners the exporter does not use the API server and has no
+// access. With the component it reads pod owners and has access.
+func TestPodOwnersNeedAPIServerAccess(t *testing.T) {
 	for _, folder := range []string{"exporter", "exporter-tpu"} {
-		r := reachOf(t, folder)
-		if r.roles > 0 || r.token || slices.Contains(r.args, "--kubernetes-pod-owners") || slices.Contains(r.ports, "443") {
-			t.Errorf("%s by itself reaches the API server: %+v", folder, r)
-		}
-		r = reachOf(t, with(t, folder, "exporter/pod-owners"))
-		if r.roles != 2 || !r.token || !slices.Contains(r.args, "--kubernetes-pod-owners") || !slices.Contains(r.ports, "443") {
-			t.Errorf("%s with pod-owners does not reach the API server: %+v", folder, r)
-		}
+		t.Run(folder, func(t *testing.T) {
+			a := exporterAccess(t, folder)
+			if a.roles > 0 || a.token || slices.Contains(a.args, "--kubernetes-pod-owners") || slices.Contains(a.ports, "443") {
+				t.Errorf("access to the API server without pod-owners: %+v", a)
+			}
+			a = exporterAccess(t, withComponents(t, folder, "exporter/pod-owners"))
+			if a.roles != 2 || !a.token || !slices.Contains(a.args, "--kubernetes-pod-owners") || !slices.Contains(a.ports, "443") {
+				t.Errorf("no access to the API server with pod-owners: %+v", a)
+			}
+		})
 	}
 }
 
-// The TPU device plugin's port is open where it is asked, and nowhere else.
-func TestThePluginOfTPUsIsForThoseWhoAsk(t *testing.T) {
-	asks := func(arg string) bool { return strings.HasPrefix(arg, "--tpu-plugin-metrics=") }
-	if r := reachOf(t, "exporter-tpu"); slices.ContainsFunc(r.args, asks) || slices.Contains(r.ports, "2112") {
-		t.Errorf("by itself it asks the plugin: %+v", r)
+// Only with the component plugin-metrics the exporter scrapes the TPU device plugin and
+// the network policy allows it.
+func TestTPUPluginMetricsNeedPluginAccess(t *testing.T) {
+	isPluginFlag := func(arg string) bool { return strings.HasPrefix(arg, "--tpu-plugin-metrics=") }
+	if a := exporterAccess(t, "exporter-tpu"); slices.ContainsFunc(a.args, isPluginFlag) || slices.Contains(a.ports, "2112") {
+		t.Errorf("access to the plugin without plugin-metrics: %+v", a)
 	}
-	folder := with(t, "exporter-tpu", "exporter-tpu/plugin-metrics")
-	r := reachOf(t, folder)
-	if !slices.Contains(r.args, "--tpu-plugin-metrics=http://$(HOST_IP):2112/metrics") || !slices.Contains(r.ports, "2112") {
-		t.Errorf("it does not ask the plugin: %+v", r)
+	folder := withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics")
+	a := exporterAccess(t, folder)
+	if !slices.Contains(a.args, "--tpu-plugin-metrics=http://$(HOST_IP):2112/metrics") || !slices.Contains(a.ports, "2112") {
+		t.Errorf("no access to the plugin with plugin-metrics: %+v", a)
 	}
 	for _, e := range containers(t, folder)[0].Env {
 		if e.Name == "HOST_IP" && e.ValueFrom.FieldRef.FieldPath == "status.hostIP" {
 			return
 		}
 	}
-	t.Error("the node's address is not in the environment")
+	t.Error("HOST_IP is not set to the address of the node")
 }

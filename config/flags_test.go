@@ -12,11 +12,10 @@ import (
 
 var flagName = regexp.MustCompile(`"([a-z][a-z0-9.-]+)"`)
 
-// Flags that a library adds, and which the command's own source does not name.
-var toolkit = []string{"web.listen-address", "web.config.file"}
+// toolkitFlags are flags of exporter-toolkit, which the command's source does not name.
+var toolkitFlags = []string{"web.listen-address", "web.config.file"}
 
-// What the manifests say on a command line, the command knows.
-func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
+func TestArgumentsAreKnownFlags(t *testing.T) {
 	for folder, source := range map[string]string{
 		"operator":     "../operator/cmd/plimsoll-operator/options.go",
 		"exporter":     "../exporter/cmd/plimsoll-exporter/run.go",
@@ -27,7 +26,7 @@ func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := map[string]bool{}
-		for _, name := range toolkit {
+		for _, name := range toolkitFlags {
 			known[name] = folder != "operator"
 		}
 		for _, m := range flagName.FindAllStringSubmatch(string(content), -1) {
@@ -40,14 +39,13 @@ func TestArgumentsAreFlagsOfTheCommand(t *testing.T) {
 		for _, arg := range args {
 			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 			if !known[name] {
-				t.Errorf("%s: %s is no flag of the command", folder, arg)
+				t.Errorf("%s: the command has no flag %s", folder, arg)
 			}
 		}
 	}
 }
 
-// Ports that probes, services and annotations name exist.
-func TestProbesNamePorts(t *testing.T) {
+func TestProbesReferenceNamedPorts(t *testing.T) {
 	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
 		for _, c := range containers(t, folder) {
 			ports := map[string]bool{}
@@ -56,7 +54,7 @@ func TestProbesNamePorts(t *testing.T) {
 			}
 			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 				if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.String()] {
-					t.Errorf("%s: a probe of %s is missing or names no port: %v", folder, c.Name, probe)
+					t.Errorf("%s: a probe of %s is missing or references no named port: %v", folder, c.Name, probe)
 				}
 			}
 		}
@@ -68,10 +66,10 @@ func containers(t *testing.T, folder string) []corev1.Container {
 	return podTemplate(t, folder).Spec.Containers
 }
 
-// podTemplate of the one workload in a folder.
+// podTemplate returns the pod template of the folder's Deployment or DaemonSet.
 func podTemplate(t *testing.T, folder string) *corev1.PodTemplateSpec {
 	t.Helper()
-	objects, _ := build(t, folder)
+	objects, _ := buildFolder(t, folder)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.Deployment:
@@ -80,6 +78,6 @@ func podTemplate(t *testing.T, folder string) *corev1.PodTemplateSpec {
 			return &o.Spec.Template
 		}
 	}
-	t.Fatalf("%s runs nothing", folder)
+	t.Fatalf("%s has no Deployment or DaemonSet", folder)
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package config_test checks the manifests that users apply.
+// Package config_test tests the manifests for users.
 package config_test
 
 import (
@@ -27,12 +27,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write addon/template.yaml anew from exporter/ and exporter-tpu/")
+var update = flag.Bool("update", false, "generate addon/template.yaml from exporter/ and exporter-tpu/")
 
 var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
 
-// build a folder as kubectl apply -k does, and decode each object strictly.
-func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
+// buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
+func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
@@ -61,18 +61,19 @@ func build(t *testing.T, folder string) (objects []runtime.Object, documents [][
 	return objects, documents
 }
 
-func TestEveryFolderBuildsAndDecodes(t *testing.T) {
+func TestFoldersBuildAndDecode(t *testing.T) {
 	for _, folder := range folders {
-		if objects, _ := build(t, folder); len(objects) == 0 {
-			t.Errorf("%s builds nothing", folder)
-		}
+		t.Run(folder, func(t *testing.T) {
+			if objects, _ := buildFolder(t, folder); len(objects) == 0 {
+				t.Error("the folder has no objects")
+			}
+		})
 	}
 }
 
-// Nobody, not even the operator, gets everything.
-func TestNoRoleHasAWildcard(t *testing.T) {
+func TestRolesHaveNoWildcards(t *testing.T) {
 	for _, folder := range folders {
-		objects, _ := build(t, folder)
+		objects, _ := buildFolder(t, folder)
 		for _, object := range objects {
 			var rules []rbacv1.PolicyRule
 			switch role := object.(type) {
@@ -83,45 +84,43 @@ func TestNoRoleHasAWildcard(t *testing.T) {
 			}
 			for _, r := range rules {
 				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
-					t.Errorf("%s: a rule with *: %v", folder, r)
+					t.Errorf("%s: a rule has a wildcard: %v", folder, r)
 				}
 			}
 		}
 	}
 }
 
-// Secrets are read in the operator's own namespace and nowhere else.
-func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
-	objects, _ := build(t, "default")
-	seen := false
+func TestSecretsAreReadableOnlyInOperatorNamespace(t *testing.T) {
+	objects, _ := buildFolder(t, "default")
+	readable := false
 	for _, object := range objects {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
 			for _, r := range role.Rules {
 				if slices.Contains(r.Resources, "secrets") {
-					t.Errorf("ClusterRole %s may read Secrets everywhere", role.Name)
+					t.Errorf("ClusterRole %s grants access to Secrets of all namespaces", role.Name)
 				}
 			}
 		case *rbacv1.Role:
 			for _, r := range role.Rules {
 				if slices.Contains(r.Resources, "secrets") {
-					seen = seen || role.Namespace == "plimsoll-system"
+					readable = readable || role.Namespace == "plimsoll-system"
 					if want := []string{"get", "list", "watch"}; !cmp.Equal(want, r.Verbs) {
-						t.Errorf("Role %s may %v Secrets, want %v", role.Name, r.Verbs, want)
+						t.Errorf("Role %s grants %v on Secrets, want %v", role.Name, r.Verbs, want)
 					}
 				}
 			}
 		}
 	}
-	if !seen {
-		t.Error("the operator can't read Secrets in plimsoll-system")
+	if !readable {
+		t.Error("no Role grants access to Secrets in plimsoll-system")
 	}
 }
 
-// Each binding names a role that exists beside it.
-func TestBindingsNameRolesThatExist(t *testing.T) {
-	objects, _ := build(t, "rbac")
-	owners, _ := build(t, "exporter/pod-owners")
+func TestBindingsReferenceExistingRoles(t *testing.T) {
+	objects, _ := buildFolder(t, "rbac")
+	owners, _ := buildFolder(t, "exporter/pod-owners")
 	objects = append(objects, owners...)
 	roles := map[string]bool{}
 	for _, object := range objects {
@@ -136,22 +135,22 @@ func TestBindingsNameRolesThatExist(t *testing.T) {
 		switch binding := object.(type) {
 		case *rbacv1.ClusterRoleBinding:
 			if ref := binding.RoleRef; !roles[ref.Kind+"/"+ref.Name] {
-				t.Errorf("ClusterRoleBinding %s: no %s %s", binding.Name, ref.Kind, ref.Name)
+				t.Errorf("ClusterRoleBinding %s references a missing %s %s", binding.Name, ref.Kind, ref.Name)
 			}
 		case *rbacv1.RoleBinding:
 			if ref := binding.RoleRef; !roles[ref.Kind+"/"+ref.Name] {
-				t.Errorf("RoleBinding %s: no %s %s", binding.Name, ref.Kind, ref.Name)
+				t.Errorf("RoleBinding %s references a missing %s %s", binding.Name, ref.Kind, ref.Name)
 			}
 		}
 	}
 }
 
-// The add-on installs exactly what config/exporter and config/exporter-tpu do, but for
-// the network policies, which are the worker's administrator's to decide.
-func TestAddOnCarriesTheExporter(t *testing.T) {
-	_, documents := build(t, "exporter")
-	_, tpu := build(t, "exporter-tpu")
-	want := template(t, append(documents, tpu...))
+// The add-on contains the objects of config/exporter and config/exporter-tpu, without
+// the network policies: the administrator of a worker decides about these.
+func TestAddOnTemplateIsGenerated(t *testing.T) {
+	_, documents := buildFolder(t, "exporter")
+	_, tpu := buildFolder(t, "exporter-tpu")
+	want := addOnTemplate(t, append(documents, tpu...))
 	path := filepath.Join("addon", "template.yaml")
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -163,11 +162,12 @@ func TestAddOnCarriesTheExporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("run go test ./config -update (-want +got):\n%s", diff)
+		t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
 	}
 }
 
-func template(t *testing.T, documents [][]byte) string {
+// addOnTemplate returns an AddOnTemplate with the manifests.
+func addOnTemplate(t *testing.T, documents [][]byte) string {
 	var manifests []any
 	for _, document := range documents {
 		var manifest map[string]any
@@ -191,7 +191,7 @@ func template(t *testing.T, documents [][]byte) string {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), "{{") {
-		t.Error("the add-on framework would fill {{…}}")
+		t.Error("the manifests contain {{…}}, which the add-on framework would replace")
 	}
 	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
 }

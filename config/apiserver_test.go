@@ -22,26 +22,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A real API server takes what users apply: schemas, pod security, authorization.
-func TestManifestsOnAnAPIServer(t *testing.T) {
+// A real API server accepts the manifests: their schemas, the pod security of their
+// namespaces, and the permissions of the operator.
+func TestAPIServerAcceptsManifests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	_, hub := serve(t, ocmCRDs(t)...)
+	_, hub := startAPIServer(t, ocmCRDs(t)...)
 	runtimeClass := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}, Handler: "nvidia"}
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"default", "exporter", "exporter-tpu", with(t, "exporter", "exporter/pod-owners"), with(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
-		apply(ctx, t, hub, folder)
+	for _, folder := range []string{"default", "exporter", "exporter-tpu", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
+		applyFolder(ctx, t, hub, folder)
 	}
-	admitted(ctx, t, hub, "operator", "plimsoll-system")
-	admitted(ctx, t, hub, "exporter", "plimsoll-exporter")
-	admitted(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
-	allowed(ctx, t, hub)
+	checkPodSecurity(ctx, t, hub, "operator", "plimsoll-system")
+	checkPodSecurity(ctx, t, hub, "exporter", "plimsoll-exporter")
+	checkPodSecurity(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
+	checkOperatorPermissions(ctx, t, hub)
 }
 
-// serve an apiserver with the CRDs of these folders.
-func serve(t *testing.T, crds ...string) (*rest.Config, client.Client) {
+// startAPIServer runs a kube-apiserver with the CRDs of the folders.
+func startAPIServer(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}
 	config, err := env.Start()
@@ -56,7 +57,7 @@ func serve(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	return config, hub
 }
 
-// ocmCRDs are the folders of OCM's API that the add-on's objects need.
+// ocmCRDs returns the folders with the OCM CRDs that the add-on needs.
 func ocmCRDs(t *testing.T) []string {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
 	if err != nil {
@@ -70,9 +71,10 @@ func ocmCRDs(t *testing.T) []string {
 	return paths
 }
 
-// apply a folder as kubectl apply --server-side -k does; namespaces come first.
-func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) {
-	_, documents := build(t, folder)
+// applyFolder does the same as `kubectl apply --server-side -k`. Kustomize puts
+// namespaces first.
+func applyFolder(ctx context.Context, t *testing.T, hub client.Client, folder string) {
+	_, documents := buildFolder(t, folder)
 	for _, document := range documents {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &u.Object); err != nil {
@@ -84,8 +86,9 @@ func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) 
 	}
 }
 
-// admitted: the namespace's pod security lets the pod in.
-func admitted(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
+// checkPodSecurity checks that the namespace admits the folder's pod. The operator's
+// namespace must refuse a privileged pod.
+func checkPodSecurity(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
 	template := podTemplate(t, folder)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial-" + folder, Namespace: namespace}, Spec: template.Spec}
 	if err := hub.Create(ctx, pod); err != nil {
@@ -103,10 +106,10 @@ func admitted(ctx context.Context, t *testing.T, hub client.Client, folder, name
 	}
 }
 
-// allowed asks the API server what the operator's service account may do.
-func allowed(ctx context.Context, t *testing.T, hub client.Client) {
-	type ask struct{ verb, group, resource, sub, namespace string }
-	for a, want := range map[ask]bool{
+// checkOperatorPermissions checks the permissions of the operator's service account.
+func checkOperatorPermissions(ctx context.Context, t *testing.T, hub client.Client) {
+	type access struct{ verb, group, resource, sub, namespace string }
+	for a, want := range map[access]bool{
 		{"patch", "kueue.x-k8s.io", "workloads", "status", "team-a"}:                                true,
 		{"patch", "kueue.x-k8s.io", "admissionchecks", "status", ""}:                                true,
 		{"create", "kueue.x-k8s.io", "multikueueconfigs", "", ""}:                                   true,
@@ -133,7 +136,7 @@ func allowed(ctx context.Context, t *testing.T, hub client.Client) {
 			t.Fatal(err)
 		}
 		if review.Status.Allowed != want {
-			t.Errorf("may the operator %s %s/%s in %q: %v, want %v", a.verb, a.group, a.resource, a.namespace, review.Status.Allowed, want)
+			t.Errorf("permission of the operator to %s %s/%s in %q: %v, want %v", a.verb, a.group, a.resource, a.namespace, review.Status.Allowed, want)
 		}
 	}
 }
