@@ -81,18 +81,18 @@ func checkAudit() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	log, err := audit.Read(file)
+	auditLog, err := audit.Read(file)
 	if err != nil {
 		return err
 	}
-	writes, refused := log.Writes[fleet.OperatorUser], log.Refused[fleet.OperatorUser]
+	writes, refused := auditLog.Writes[fleet.OperatorUser], auditLog.Refused[fleet.OperatorUser]
 	if writes == 0 {
 		return fmt.Errorf("the audit log %s contains no write of the operator", lab.AuditLog())
 	}
 	rules := audit.Rules{User: fleet.OperatorUser, IsGateCheck: isGateCheck, IsMultiKueueCheck: isMultiKueueCheck}
-	violations := append(log.ForbiddenWrites(rules), log.MovedWorkloads()...)
+	violations := append(auditLog.ForbiddenWrites(rules), auditLog.MovedWorkloads()...)
 	fmt.Printf("audit: %d workloads, %d writes of the operator, refused writes by status: %v, %d violations\n",
-		log.WorkloadCount(), writes, refused, len(violations))
+		auditLog.WorkloadCount(), writes, refused, len(violations))
 	if len(violations) > 0 {
 		return fmt.Errorf("the audit log contains violations:\n%s", strings.Join(violations, "\n"))
 	}
