@@ -60,6 +60,9 @@ func (d *demo) runSteps(ctx context.Context) error {
 		start := time.Now()
 		stepCtx, cancel := context.WithTimeout(ctx, s.limit)
 		outcome, err := s.run(stepCtx)
+		if d.screen.table != "" {
+			d.drawTable(stepCtx)
+		}
 		cancel()
 		d.screen.settle()
 		d.results = append(d.results, stepResult{s.title, outcome, time.Since(start), err})

@@ -14,17 +14,22 @@ func (d *demo) await(ctx context.Context, what string, done func(context.Context
 	drawn := time.Time{}
 	return fleet.Await(ctx, what, func(ctx context.Context) error {
 		if time.Since(drawn) > time.Second {
-			table, err := d.table(ctx)
-			if err != nil && ctx.Err() == nil {
-				table = fmt.Sprintf("      no table: %v\n", err)
-			}
-			if ctx.Err() == nil {
-				d.screen.draw(table)
-			}
+			d.drawTable(ctx)
 			drawn = time.Now()
 		}
 		return done(ctx)
 	})
+}
+
+func (d *demo) drawTable(ctx context.Context) {
+	table, err := d.table(ctx)
+	if ctx.Err() != nil { // keep the last table
+		return
+	}
+	if err != nil {
+		table = fmt.Sprintf("      no table: %v\n", err)
+	}
+	d.screen.draw(table)
 }
 
 func (d *demo) submitAndAwait(ctx context.Context, j fleet.Job) (string, error) {
