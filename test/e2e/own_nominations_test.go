@@ -13,40 +13,42 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// With --nominate-as=own the list of clusters is not Kueue's to clear: the policy
-// of config/nomination does it, when a cluster admits, on an eviction and after it.
-func TestNominationsOfOurOwnAreClearedByThePolicy(t *testing.T) {
+// With --nominate-as=own Kueue does not clear the nominated clusters. The
+// MutatingAdmissionPolicy of config/nomination does, when a cluster admits the
+// workload and when the workload is evicted.
+func TestNominationPolicyClearsOwnNominations(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
-	ownNominations(ctx, t)
+	startOwnNominations(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "own", Model: fleet.H100, GPUs: 1})
-	first := runs(ctx, t, "own")
+	first := awaitRunning(ctx, t, "own")
 	settled := func(name string) {
 		t.Helper()
-		sees(ctx, t, name, "to have no nomination left", func(v fleet.JobView) bool { return v.Cluster != "" && v.Admitted && len(v.Nominated) == 0 })
+		awaitView(ctx, t, name, "to be admitted without nominations", func(v fleet.JobView) bool { return v.Cluster != "" && v.Admitted && len(v.Nominated) == 0 })
 	}
 	settled("own")
-	fields, err := lab.Hub.Kubectl(ctx, "", "get", "workload/"+workload(ctx, t, "own"), "-n", fleet.Namespace, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+	fields, err := lab.Hub.Kubectl(ctx, "", "get", "workload/"+workloadName(ctx, t, "own"), "-n", fleet.Namespace, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, fields, "plimsoll-gate")
-	lose(ctx, t, "own", first)
-	runs(ctx, t, "own")
+	checkContains(t, fields, "plimsoll-gate")
+	loseCopy(ctx, t, "own", first)
+	awaitRunning(ctx, t, "own")
 	settled("own")
 
 	submit(ctx, t, fleet.Job{Name: "own-short", Model: fleet.H100, GPUs: 1, Duration: time.Second})
-	finishes(ctx, t, "own-short")
-	plainQueue(ctx, t)
+	awaitFinished(ctx, t, "own-short")
+	createPlainQueue(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "own-plain", Model: fleet.H100, GPUs: 1, Queue: "plain"})
-	runs(ctx, t, "own-plain")
+	awaitRunning(ctx, t, "own-plain")
 	settled("own-plain")
 }
 
-// ownNominations by an operator in the place of the fleet's, until the test ends.
-func ownNominations(ctx context.Context, t *testing.T) {
+// startOwnNominations replaces the operator by one with --nominate-as=own until the
+// end of the test.
+func startOwnNominations(ctx context.Context, t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		after(t, func(ctx context.Context) error {
+		cleanUp(t, func(ctx context.Context) error {
 			if err := lab.Programs().End("operator-own", syscall.SIGTERM); err != nil {
 				return err
 			}

@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestManifestsOnAPIServer applies the manifests to a real API server, which checks
-// schemas, pod security and authorization.
-func TestManifestsOnAPIServer(t *testing.T) {
+// A real API server accepts the manifests: their schemas, the pod security of their
+// namespaces, and the permissions of the operator.
+func TestAPIServerAcceptsManifests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, hub := startAPIServer(t, ocmCRDs(t)...)
@@ -33,16 +33,15 @@ func TestManifestsOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{"default", "exporter", "exporter-tpu", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
-		apply(ctx, t, hub, folder)
+		applyFolder(ctx, t, hub, folder)
 	}
-	for folder, namespace := range map[string]string{"operator": "plimsoll-system", "exporter": "plimsoll-exporter", "exporter-tpu": "plimsoll-exporter"} {
-		t.Run("pod of "+folder, func(t *testing.T) { checkPodSecurity(ctx, t, hub, folder, namespace) })
-	}
-	t.Run("permissions of the operator", func(t *testing.T) { checkPermissions(ctx, t, hub) })
+	checkPodSecurity(ctx, t, hub, "operator", "plimsoll-system")
+	checkPodSecurity(ctx, t, hub, "exporter", "plimsoll-exporter")
+	checkPodSecurity(ctx, t, hub, "exporter-tpu", "plimsoll-exporter")
+	checkOperatorPermissions(ctx, t, hub)
 }
 
-// startAPIServer starts a kube-apiserver with the CRDs of the given folders. The test's
-// cleanup stops it.
+// startAPIServer runs a kube-apiserver with the CRDs of the folders.
 func startAPIServer(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}
@@ -58,7 +57,7 @@ func startAPIServer(t *testing.T, crds ...string) (*rest.Config, client.Client) 
 	return config, hub
 }
 
-// ocmCRDs returns the folders with the OCM CRDs that the add-on's objects need.
+// ocmCRDs returns the folders with the OCM CRDs that the add-on needs.
 func ocmCRDs(t *testing.T) []string {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
 	if err != nil {
@@ -72,10 +71,10 @@ func ocmCRDs(t *testing.T) []string {
 	return paths
 }
 
-// apply applies a folder like kubectl apply --server-side -k. Kustomize puts namespaces
-// first.
-func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) {
-	_, documents := build(t, folder)
+// applyFolder does the same as `kubectl apply --server-side -k`. Kustomize puts
+// namespaces first.
+func applyFolder(ctx context.Context, t *testing.T, hub client.Client, folder string) {
+	_, documents := buildFolder(t, folder)
 	for _, document := range documents {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &u.Object); err != nil {
@@ -87,8 +86,8 @@ func apply(ctx context.Context, t *testing.T, hub client.Client, folder string) 
 	}
 }
 
-// checkPodSecurity creates a pod of the folder's workload in the namespace. In
-// plimsoll-system it also expects that a privileged pod is rejected.
+// checkPodSecurity checks that the namespace admits the folder's pod. The operator's
+// namespace must refuse a privileged pod.
 func checkPodSecurity(ctx context.Context, t *testing.T, hub client.Client, folder, namespace string) {
 	template := podTemplate(t, folder)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial-" + folder, Namespace: namespace}, Spec: template.Spec}
@@ -103,15 +102,14 @@ func checkPodSecurity(ctx context.Context, t *testing.T, hub client.Client, fold
 	pod.Spec.Containers[0].SecurityContext.Privileged = &privileged
 	pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = &privileged
 	if err := hub.Create(ctx, pod); !apierrors.IsForbidden(err) {
-		t.Errorf("a privileged pod in %s: got %v, want it to be forbidden", namespace, err)
+		t.Errorf("a privileged pod in %s: want it refused, got %v", namespace, err)
 	}
 }
 
-// checkPermissions compares the permissions of the operator's service account with the
-// expected ones, by SubjectAccessReviews.
-func checkPermissions(ctx context.Context, t *testing.T, hub client.Client) {
-	type permission struct{ verb, group, resource, sub, namespace string }
-	for p, want := range map[permission]bool{
+// checkOperatorPermissions checks the permissions of the operator's service account.
+func checkOperatorPermissions(ctx context.Context, t *testing.T, hub client.Client) {
+	type access struct{ verb, group, resource, sub, namespace string }
+	for a, want := range map[access]bool{
 		{"patch", "kueue.x-k8s.io", "workloads", "status", "team-a"}:                                true,
 		{"patch", "kueue.x-k8s.io", "admissionchecks", "status", ""}:                                true,
 		{"create", "kueue.x-k8s.io", "multikueueconfigs", "", ""}:                                   true,
@@ -131,14 +129,14 @@ func checkPermissions(ctx context.Context, t *testing.T, hub client.Client) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:plimsoll-system:plimsoll-operator",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.sub, Namespace: p.namespace,
+				Verb: a.verb, Group: a.group, Resource: a.resource, Subresource: a.sub, Namespace: a.namespace,
 			},
 		}}
 		if err := hub.Create(ctx, review); err != nil {
 			t.Fatal(err)
 		}
 		if review.Status.Allowed != want {
-			t.Errorf("permission of the operator to %s %s/%s in namespace %q: %v, want %v", p.verb, p.group, p.resource, p.namespace, review.Status.Allowed, want)
+			t.Errorf("permission of the operator to %s %s/%s in %q: %v, want %v", a.verb, a.group, a.resource, a.namespace, review.Status.Allowed, want)
 		}
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-func TestHighPriorityPreemptsOnTheHub(t *testing.T) {
+func TestPreemptionOnHub(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
-	priorities(ctx, t)
-	queue{name: "hub-prio", hub: 8, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.make(ctx, t)
+	createPriorities(ctx, t)
+	queue{name: "hub-prio", hub: 8, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "low", Model: fleet.H100, GPUs: 8, Queue: "hub-prio", Priority: "low"})
-	runs(ctx, t, "low")
+	awaitRunning(ctx, t, "low")
 	submit(ctx, t, fleet.Job{Name: "high", Model: fleet.H100, GPUs: 8, Queue: "hub-prio", Priority: "high", Duration: 3 * time.Second})
-	sees(ctx, t, "low", "to be preempted", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
-	finishes(ctx, t, "high")
-	runs(ctx, t, "low")
+	awaitView(ctx, t, "low", "to be preempted", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
+	awaitFinished(ctx, t, "high")
+	awaitRunning(ctx, t, "low")
 }
 
-// A gate whose fit counts all devices, not the free ones, lets a workload through
-// to where it preempts: preemption stays the worker's Kueue's.
+// urgentYAML contains a gate whose fit query counts all devices instead of the free
+// ones. A workload passes the gate, and Kueue on the worker preempts others for it.
 const urgentYAML = `
 apiVersion: cluster.open-cluster-management.io/v1beta1
 kind: Placement
@@ -56,26 +56,26 @@ spec:
   parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: plimsoll-urgent}
 `
 
-func TestHighPriorityPreemptsOnAWorker(t *testing.T) {
+func TestPreemptionOnWorker(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
-	priorities(ctx, t)
+	createPriorities(ctx, t)
 	if _, err := lab.Hub.Kubectl(ctx, "", "label", "managedcluster/cluster1", "urgent=true", "--overwrite"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removed(t, "placementgate/urgent", "multikueueconfig/plimsoll-urgent") })
+	t.Cleanup(func() { deleteObjects(t, "placementgate/urgent", "multikueueconfig/plimsoll-urgent") })
 	if err := lab.Hub.Apply(ctx, urgentYAML); err != nil {
 		t.Fatal(err)
 	}
-	queue{name: "worker-prio", hub: 256, worker: 8, checks: []string{"plimsoll-urgent", "multikueue-urgent"}, preempt: true}.make(ctx, t)
+	queue{name: "worker-prio", hub: 256, worker: 8, checks: []string{"plimsoll-urgent", "multikueue-urgent"}, preempt: true}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "modest", Model: fleet.H100, GPUs: 8, Queue: "worker-prio", Priority: "low"})
-	runs(ctx, t, "modest")
+	awaitRunning(ctx, t, "modest")
 	submit(ctx, t, fleet.Job{Name: "urgent", Model: fleet.H100, GPUs: 8, Queue: "worker-prio", Priority: "high", Duration: 5 * time.Second})
-	if got := runs(ctx, t, "urgent"); got != "cluster1" {
+	if got := awaitRunning(ctx, t, "urgent"); got != "cluster1" {
 		t.Fatalf("urgent runs on %s, want cluster1", got)
 	}
 	if v, err := lab.View(ctx, "modest"); err != nil || len(v.Running) > 0 {
-		t.Fatalf("modest still runs: %+v, %v", v, err)
+		t.Fatalf("modest was not preempted: %+v, %v", v, err)
 	}
-	finishes(ctx, t, "urgent")
-	runs(ctx, t, "modest")
+	awaitFinished(ctx, t, "urgent")
+	awaitRunning(ctx, t, "modest")
 }

@@ -9,13 +9,12 @@ import (
 	"testing"
 )
 
-// queue of H100s in the namespace of the samples, on hub and workers.
+// queue is a queue for H100 GPUs in the namespace of the jobs, on hub and workers.
 type queue struct {
 	name        string
-	hub, worker int      // devices of quota
-	checks      []string // on the hub
-	// preempt lower priorities, on hub and workers.
-	preempt bool
+	hub, worker int      // quota in GPUs
+	checks      []string // admission checks on the hub
+	preempt     bool     // preempts lower priorities, on hub and workers
 }
 
 const queueYAML = `
@@ -35,7 +34,7 @@ metadata: {name: %[1]s, namespace: team-a}
 spec: {clusterQueue: %[1]s}
 `
 
-func (q queue) make(ctx context.Context, t *testing.T) {
+func (q queue) create(ctx context.Context, t *testing.T) {
 	t.Helper()
 	preemption := "Never"
 	if q.preempt {
@@ -50,11 +49,11 @@ func (q queue) make(ctx context.Context, t *testing.T) {
 	if err := lab.Hub.Apply(ctx, fmt.Sprintf(queueYAML, q.name, q.hub, preemption, checks)); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(ctx, t, "clusterqueue/"+q.name, "Active", "True")
+	awaitCondition(ctx, t, "clusterqueue/"+q.name, conditionActive, "True")
 }
 
-// priorities high and low, on hub and workers.
-func priorities(ctx context.Context, t *testing.T) {
+// createPriorities creates the priorities high and low, on hub and workers.
+func createPriorities(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const yaml = `
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -77,11 +76,12 @@ value: 1
 	}
 }
 
-// check and configuration of MultiKueue over all workers; the latter, which keeps Kueue
-// connected to them, for as long as the test lasts.
-func multikueue(ctx context.Context, t *testing.T, name string) {
+// createMultiKueueCheck creates an admission check and a MultiKueueConfig with all
+// workers. The cleanup deletes the MultiKueueConfig, because it keeps Kueue connected
+// to the workers.
+func createMultiKueueCheck(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	t.Cleanup(func() { removed(t, "multikueueconfig/"+name) })
+	t.Cleanup(func() { deleteObjects(t, "multikueueconfig/"+name) })
 	if err := lab.Hub.Apply(ctx, fmt.Sprintf(`
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: MultiKueueConfig
@@ -99,17 +99,17 @@ spec:
 	}
 }
 
-// plainQueue is a queue of MultiKueue without a gate of ours.
-func plainQueue(ctx context.Context, t *testing.T) {
+// createPlainQueue creates the queue "plain" with MultiKueue and without a gate.
+func createPlainQueue(ctx context.Context, t *testing.T) {
 	t.Helper()
-	multikueue(ctx, t, "plain")
-	queue{name: "plain", hub: 8, worker: 8, checks: []string{"plain"}}.make(ctx, t)
+	createMultiKueueCheck(ctx, t, "plain")
+	queue{name: "plain", hub: 8, worker: 8, checks: []string{"plain"}}.create(ctx, t)
 }
 
-// removed objects of a test that others might trip over.
-func removed(t *testing.T, objects ...string) {
+// deleteObjects deletes objects on the hub that would affect later tests.
+func deleteObjects(t *testing.T, objects ...string) {
 	t.Helper()
-	after(t, func(ctx context.Context) error {
+	cleanUp(t, func(ctx context.Context) error {
 		_, err := lab.Hub.Kubectl(ctx, "", append([]string{"delete", "--ignore-not-found"}, objects...)...)
 		return err
 	})

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,14 +33,14 @@ spec:
   parameters: {apiGroup: plimsoll.dev, kind: PlacementGate, name: virtual}
 `
 
-// Clusters are virtual nodes of the hub: Kueue starts the job there with the node
-// selector and the tolerations that the gate states.
-func TestPodsArePinnedToTheVirtualNodeOfTheChosenCluster(t *testing.T) {
+// Clusters may be virtual nodes of the hub. Kueue then starts the job on the hub with
+// the node selector and the tolerations of the gate.
+func TestVirtualNodePodsGetNodeSelector(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
 	if err := lab.Hub.Apply(ctx, virtualGate); err != nil {
 		t.Fatal(err)
 	}
-	queue{name: "virtual", hub: 64, worker: 64, checks: []string{"plimsoll-virtual"}}.make(ctx, t)
+	queue{name: "virtual", hub: 64, worker: 64, checks: []string{"plimsoll-virtual"}}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "pinned", Model: fleet.H100, GPUs: 1, Queue: "virtual"})
 	await(ctx, t, "the job to be started on a virtual node", func(ctx context.Context) error {
 		const pods = `jsonpath={.spec.suspend} {.spec.template.spec.nodeSelector.example\.com/cluster} {.spec.template.spec.tolerations[*].key}`
@@ -48,12 +49,20 @@ func TestPodsArePinnedToTheVirtualNodeOfTheChosenCluster(t *testing.T) {
 			return err
 		}
 		wl, err := lab.Workload(ctx, "pinned")
-		if err != nil || wl == nil || len(wl.Status.AdmissionChecks) == 0 {
-			return fmt.Errorf("the job has no workload with a check (%v)", err)
+		if err != nil {
+			return err
 		}
-		said := wl.Status.AdmissionChecks[0].Message
-		if cluster, _, _ := strings.Cut(said, " "); got != "false vk-"+cluster+" example.com/virtual" {
-			return fmt.Errorf("its pods are %q, the gate says %q", got, said)
+		if wl == nil || len(wl.Status.AdmissionChecks) == 0 || len(wl.Status.AdmissionChecks[0].PodSetUpdates) != 1 {
+			return errors.New("the job has no workload with pod set updates")
+		}
+		check := wl.Status.AdmissionChecks[0]
+		node := check.PodSetUpdates[0].NodeSelector["example.com/cluster"]
+		cluster := strings.TrimPrefix(node, "vk-")
+		if lab.Worker(cluster) == nil || !strings.HasPrefix(check.Message, cluster+" ") {
+			return fmt.Errorf("the node selector is %q, but the message of the check is %q", node, check.Message)
+		}
+		if want := "false vk-" + cluster + " example.com/virtual"; got != want {
+			return fmt.Errorf("suspend, node selector and tolerations are %q, want %q", got, want)
 		}
 		return nil
 	})

@@ -21,18 +21,19 @@ import (
 
 const (
 	dispatchJobs  = 200
-	dispatchLimit = 4 * time.Minute // of one dispatcher: jobs that can't start never end
+	dispatchLimit = 4 * time.Minute // per dispatcher: misplaced jobs may never finish
 )
 
-// dispatchers to compare; plain ones serve a queue that no gate stands before.
+// dispatchers lists the dispatchers to compare. Only with gated the queue has a
+// PlacementGate.
 var dispatchers = []struct {
 	name, dispatcher string
-	more             []string
+	extraConfig      []string
 	gated            bool
 }{
 	{"all at once", "kueue.x-k8s.io/multikueue-dispatcher-all-at-once", nil, false},
 	{"incremental, step 1", "kueue.x-k8s.io/multikueue-dispatcher-incremental", []string{"  incrementalDispatcherConfig: {stepSize: 1}"}, false},
-	{"plimsoll", "plimsoll.dev/dispatcher", nil, true},
+	{"plimsoll", fleet.OperatorDispatcher, nil, true},
 }
 
 const dispatchChecks = `
@@ -49,12 +50,13 @@ spec:
   parameters: {apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: bench}
 `
 
-// TestDispatch prints what becomes of jobs of all sizes, 10 to 30 s long, all there
-// at once: the fleet's 44 devices could serve them in five minutes.
+// TestDispatch prints the results of each dispatcher for the same jobs, which all wait
+// at the start: 1 to 8 GPUs, 10 to 30 s. The 44 H100 GPUs of the fleet can run all jobs
+// in five minutes.
 func TestDispatch(t *testing.T) {
-	lab := boot(t, "")
+	lab := startFleet(t)
 	fmt.Printf("%d jobs, %s each: %14s  %10s  %8s  %8s  %14s  %s\n", dispatchJobs, dispatchLimit,
-		"dispatcher", "admitted/s", "admitted", "finished", "copies per job", "could not start")
+		"dispatcher", "admitted/s", "admitted", "finished", "copies per job", "unschedulable")
 	for i, d := range dispatchers {
 		if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -69,37 +71,38 @@ func TestDispatch(t *testing.T) {
 		if err := lab.Hub.Apply(t.Context(), dispatchChecks); err != nil {
 			t.Fatal(err)
 		}
-		// A patch that replaces the list: an apply would add to it.
+		// A merge patch replaces the list. An apply would add to the list.
 		if _, err := lab.Hub.Kubectl(t.Context(), "", "patch", "clusterqueue/gpu", "--type=merge", "-p",
 			`{"spec":{"admissionChecksStrategy":{"admissionChecks":[`+checks+`]}}}`); err != nil {
 			t.Fatal(err)
 		}
-		if err := lab.SetDispatcher(t.Context(), d.dispatcher, d.more...); err != nil {
+		if err := lab.SetDispatcher(t.Context(), d.dispatcher, d.extraConfig...); err != nil {
 			t.Fatal(err)
 		}
-		r := dispatch(t, lab, fmt.Sprintf("run%d", i))
-		fmt.Printf("%35s  %10.2f  %8d  %8d  %14.2f  %15d\n", d.name, r.rate, r.admitted, r.finished, r.copies, r.misfits)
+		r := runDispatcher(t, lab, fmt.Sprintf("run%d", i))
+		fmt.Printf("%35s  %10.2f  %8d  %8d  %14.2f  %13d\n", d.name, r.rate, r.admitted, r.finished, r.copies, r.misplaced)
 	}
 }
 
-// result of one dispatcher.
-type result struct {
-	rate, copies                float64
-	admitted, finished, misfits int
+// dispatchResult is the result of a dispatcher.
+type dispatchResult struct {
+	rate, copies                  float64 // admissions per second, copies per admitted job
+	admitted, finished, misplaced int
 }
 
-// dispatch the same jobs for everybody: the queue is held until all are there.
-func dispatch(t *testing.T, lab *fleet.Fleet, prefix string) result {
+// runDispatcher submits the jobs to a stopped queue, starts the queue and waits until
+// all jobs have finished or dispatchLimit has passed.
+func runDispatcher(t *testing.T, lab *fleet.Fleet, prefix string) dispatchResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	seen, err := lab.Watch(ctx)
+	watcher, err := lab.WatchJobs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := seen.Copies()
+	before := watcher.CopyCount()
 	random := rand.New(rand.NewPCG(1, 1))
-	stop(ctx, t, lab, fleet.Queue, "Hold")
+	setStopPolicy(ctx, t, lab, fleet.Queue, "Hold")
 	names := make([]string, dispatchJobs)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%d", prefix, i)
@@ -110,60 +113,61 @@ func dispatch(t *testing.T, lab *fleet.Fleet, prefix string) result {
 	}
 	count := func(condition string) (n int) {
 		for _, name := range names {
-			if seen.Is(name, condition) {
+			if watcher.HasCondition(name, condition) {
 				n++
 			}
 		}
 		return n
 	}
-	began := time.Now()
-	stop(ctx, t, lab, fleet.Queue, "None")
+	start := time.Now()
+	setStopPolicy(ctx, t, lab, fleet.Queue, "None")
 	limit := time.After(dispatchLimit)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	admitted, last := 0, began
-	for over := false; !over && count(kueue.WorkloadFinished) < dispatchJobs; {
+	admitted, last := 0, start
+	for timedOut := false; !timedOut && count(kueue.WorkloadFinished) < dispatchJobs; {
 		select {
 		case <-limit:
-			over = true
+			timedOut = true
 		case <-tick.C:
 		}
 		if n := count(kueue.WorkloadAdmitted); n > admitted {
 			admitted, last = n, time.Now()
 		}
 	}
-	r := result{rate: float64(admitted) / last.Sub(began).Seconds(), admitted: admitted, finished: count(kueue.WorkloadFinished), misfits: len(seen.Misfits())}
+	r := dispatchResult{rate: float64(admitted) / last.Sub(start).Seconds(), admitted: admitted, finished: count(kueue.WorkloadFinished), misplaced: len(watcher.Misplaced())}
 	if admitted > 0 {
-		r.copies = float64(seen.Copies()-before) / float64(admitted)
+		r.copies = float64(watcher.CopyCount()-before) / float64(admitted)
 	}
 	for _, name := range names {
 		if err := lab.DeleteJob(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := fleet.Await(ctx, "no worker to hold anything of the jobs", func(ctx context.Context) error { return idle(ctx, lab) }); err != nil {
+	if err := fleet.Await(ctx, "the deletion of all workloads and pods", func(ctx context.Context) error { return checkNoJobs(ctx, lab) }); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// idle says what of the jobs is left on the hub or the workers: copies go one by one,
-// and what waits for a node there would count against the next dispatcher.
-func idle(ctx context.Context, lab *fleet.Fleet) error {
+// checkNoJobs returns an error while workloads or pods exist on the hub or a worker.
+// Remaining pods would affect the results of the next dispatcher.
+func checkNoJobs(ctx context.Context, lab *fleet.Fleet) error {
 	for _, c := range append([]*fleet.Cluster{lab.Hub}, lab.Workers...) {
 		for _, list := range []client.ObjectList{&kueue.WorkloadList{}, &corev1.PodList{}} {
 			if err := c.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
 				return err
 			}
 			if n := meta.LenList(list); n > 0 {
-				return fmt.Errorf("%d left of %T on %s", n, list, c.Name)
+				return fmt.Errorf("%s has %d items of %T", c.Name, n, list)
 			}
 		}
 	}
 	return nil
 }
 
-// shortDir is a folder with a path short enough for Unix sockets below it.
+// shortDir creates a folder whose path is short enough for Unix sockets. It is removed
+// if the test passes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "plm")

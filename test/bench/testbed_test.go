@@ -37,34 +37,37 @@ import (
 
 const root = "../.."
 
-// sizes of fleets; the clusters of a smaller one belong to the larger ones, too.
+// sizes are the numbers of clusters to measure. A larger fleet contains the clusters
+// of the smaller ones.
 var sizes = []int{100, 1000, 10000}
 
-// concurrency of writes: the operator's default, and the bare client's.
+// concurrency is the number of concurrent writes of the operator (its default) and of
+// the bare client.
 const concurrency = 16
 
-// world is all that a round needs.
-type world struct {
+// testbed runs an API server, a Prometheus with series of all fleets, and the
+// operator.
+type testbed struct {
 	api        client.Client
 	kubeconfig string
 	prometheus string
-	operator   string // address of its metrics
+	operator   string // address of the operator's metrics
 	process    *os.Process
-	tick       atomic.Int64 // every cluster's score moves with it
-	turn       int          // of the bare client
-	questions  atomic.Int64 // to Prometheus, but for the source's own of a constant
+	tick       atomic.Int64 // a change changes the scores of all clusters
+	turn       int          // number of the bare client's runs
+	queries    atomic.Int64 // the operator's queries, without the probes of the source
 }
 
-func newWorld(t *testing.T) *world {
+func newTestbed(t *testing.T) *testbed {
 	t.Helper()
-	w := &world{}
-	w.startHub(t)
-	w.startPrometheus(t)
-	w.startOperator(t)
-	return w
+	b := &testbed{}
+	b.startHub(t)
+	b.startPrometheus(t)
+	b.startOperator(t)
+	return b
 }
 
-func (w *world) startHub(t *testing.T) {
+func (b *testbed) startHub(t *testing.T) {
 	t.Helper()
 	ocm := output(t, "go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api")
 	env := &envtest.Environment{ErrorIfCRDPathMissing: true, CRDDirectoryPaths: []string{
@@ -82,22 +85,22 @@ func (w *world) startHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w.api, err = client.New(cfg, client.Options{Scheme: s}); err != nil {
+	if b.api, err = client.New(cfg, client.Options{Scheme: s}); err != nil {
 		t.Fatal(err)
 	}
-	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(w.kubeconfig, env.KubeConfig, 0o600); err != nil {
+	b.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(b.kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// startPrometheus has a real one scrape a page of every fleet's series, and another
-// of the tick, which is small and scraped often.
-func (w *world) startPrometheus(t *testing.T) {
+// startPrometheus runs a Prometheus that scrapes the series of all fleets every 30 s,
+// and the tick every second.
+func (b *testbed) startPrometheus(t *testing.T) {
 	t.Helper()
 	target := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/tick" {
-			_, _ = fmt.Fprintf(rw, "tick %d\n", w.tick.Load())
+			_, _ = fmt.Fprintf(rw, "tick %d\n", b.tick.Load())
 			return
 		}
 		page := bufio.NewWriter(rw)
@@ -119,29 +122,44 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	address := freeAddress(t)
-	w.prometheus = "http://" + address
+	b.prometheus = "http://" + address
 	start(t, output(t, "go", "run", "./test/lab", "path", "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	want := fmt.Sprintf(`,"%d"]`, sizes[len(sizes)-1])
-	until(t, 3*time.Minute, func() bool {
-		return strings.Contains(get(w.prometheus+"/api/v1/query?query=count(age%7Bfleet=%22"+strconv.Itoa(sizes[len(sizes)-1])+"%22%7D)"), want) &&
-			strings.Contains(get(w.prometheus+"/api/v1/query?query=tick"), `"tick"`)
+	largest := sizes[len(sizes)-1]
+	query := b.prometheus + "/api/v1/query?query="
+	waitUntil(t, "the scrape of the largest fleet", 3*time.Minute, func() bool {
+		count, err := fetch(query + url.QueryEscape(fmt.Sprintf(`count(age{fleet="%d"})`, largest)))
+		return err == nil && strings.Contains(count, fmt.Sprintf(`,"%d"]`, largest))
+	})
+	waitUntil(t, "the scrape of the tick", time.Minute, func() bool {
+		tick, err := fetch(query + "tick")
+		return err == nil && strings.Contains(tick, `"tick"`)
 	})
 }
 
-// counted is an address of Prometheus that counts the questions.
-func (w *world) counted(t *testing.T) string {
+// startCountingProxy runs a proxy of Prometheus that counts queries. It returns the
+// proxy's URL.
+func (b *testbed) startCountingProxy(t *testing.T) string {
 	t.Helper()
-	target, err := url.Parse(w.prometheus)
+	target, err := url.Parse(b.prometheus)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := httputil.NewSingleHostReverseProxy(target)
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if form, _ := url.ParseQuery(string(body)); r.URL.Path == "/api/v1/query" && form.Get("query") != "vector(1)" {
-			w.questions.Add(1)
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if r.URL.Path == "/api/v1/query" && form.Get("query") != sourceProbe {
+			b.queries.Add(1)
 		}
 		next.ServeHTTP(rw, r)
 	}))
@@ -149,47 +167,60 @@ func (w *world) counted(t *testing.T) string {
 	return proxy.URL
 }
 
-func (w *world) startOperator(t *testing.T) {
+func (b *testbed) startOperator(t *testing.T) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "plimsoll-operator")
 	output(t, "go", "build", "-o", binary, "./operator/cmd/plimsoll-operator")
-	w.operator = freeAddress(t)
-	w.process = start(t, binary, "--kubeconfig="+w.kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0",
-		"--metrics-secure=false", "--metrics-bind-address="+w.operator, "--score-write-concurrency="+strconv.Itoa(concurrency))
-	until(t, time.Minute, func() bool { return get("http://"+w.operator+"/metrics") != "" })
+	b.operator = freeAddress(t)
+	b.process = start(t, binary, "--kubeconfig="+b.kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0",
+		"--metrics-secure=false", "--metrics-bind-address="+b.operator, "--score-write-concurrency="+strconv.Itoa(concurrency))
+	waitUntil(t, "the operator's metrics", time.Minute, func() bool {
+		_, err := fetch("http://" + b.operator + "/metrics")
+		return err == nil
+	})
 }
 
-// grow joins clusters until there are n.
-func (w *world) grow(t *testing.T, from, n int) {
+// sourceProbe is the query that checks whether a MetricsSource is reachable.
+const sourceProbe = "vector(1)"
+
+// addClusters creates the clusters from, from+1, … n-1.
+func (b *testbed) addClusters(t *testing.T, from, n int) {
 	t.Helper()
-	each(t, from, n, func(ctx context.Context, i int) error {
-		if err := w.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterName(i)}}); err != nil {
+	forEach(t, from, n, func(ctx context.Context, i int) error {
+		if err := b.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterName(i)}}); err != nil {
 			return err
 		}
 		c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName(i)}}
 		c.Spec.HubAcceptsClient = true
-		return w.api.Create(ctx, c)
+		return b.api.Create(ctx, c)
 	})
 }
 
-// metric sums the operator's series whose text begins so.
-func (w *world) metric(prefix string) float64 {
+// metric returns the sum of the operator's series with this prefix.
+func (b *testbed) metric(t *testing.T, prefix string) float64 {
+	t.Helper()
+	metrics, err := fetch("http://" + b.operator + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var sum float64
-	for line := range strings.Lines(get("http://" + w.operator + "/metrics")) {
+	for line := range strings.Lines(metrics) {
 		if !strings.HasPrefix(line, prefix) {
 			continue
 		}
 		v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
-		if err == nil {
-			sum += v
+		if err != nil {
+			t.Fatalf("metric %q: %v", line, err)
 		}
+		sum += v
 	}
 	return sum
 }
 
 func clusterName(i int) string { return fmt.Sprintf("cluster-%05d", i) }
 
-func each(t *testing.T, from, to int, do func(ctx context.Context, i int) error) {
+// forEach calls do concurrently for from, from+1, … to-1.
+func forEach(t *testing.T, from, to int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(concurrency)
@@ -235,27 +266,27 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// get is the body of a good answer, else nothing.
-func get(address string) string {
+// fetch returns the body of a response with status 200.
+func fetch(address string) (string, error) {
 	resp, err := http.Get(address)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return ""
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("GET %s: %s", address, resp.Status)
 	}
-	return string(body)
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
 }
 
-// until waits for a state of the world.
-func until(t *testing.T, limit time.Duration, what func() bool) {
+// waitUntil waits until done returns true.
+func waitUntil(t *testing.T, what string, limit time.Duration, done func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
-	for !what() {
+	for !done() {
 		if time.Now().After(deadline) {
-			t.Fatal("waited too long")
+			t.Fatalf("gave up waiting for %s after %s", what, limit)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

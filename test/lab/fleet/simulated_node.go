@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	dto "github.com/prometheus/client_model/go"
@@ -21,17 +22,18 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// DeviceState is how a simulated device behaves.
+// DeviceState is the state of a simulated device.
 type DeviceState string
 
-// States of a device.
+// The states of a device. A lost device is missing; queries of a hung device do not
+// return.
 const (
 	DeviceOK   DeviceState = "ok"
 	DeviceLost DeviceState = "lost"
 	DeviceHung DeviceState = "hung"
 )
 
-// simDevice and simState are the exporter's --sim-state file.
+// simDevice is a device in the exporter's --sim-state file.
 type simDevice struct {
 	UUID       string      `json:"uuid"`
 	Model      string      `json:"model"`
@@ -41,13 +43,15 @@ type simDevice struct {
 	NVSwitch   bool        `json:"nvswitch,omitempty"`
 }
 
+// simState is the content of the exporter's --sim-state file.
 type simState struct {
 	Seed    int64       `json:"seed"`
 	Devices []simDevice `json:"devices"`
 }
 
-// siliconNode plays the kubelet's device manager and the devices of one node.
-type siliconNode struct {
+// simulatedNode simulates the devices of one node and the device manager of its
+// kubelet.
+type simulatedNode struct {
 	podresources.UnimplementedPodResourcesListerServer
 	cluster, node string
 	exporterAddr  string
@@ -56,29 +60,32 @@ type siliconNode struct {
 	mu    sync.Mutex
 	state simState
 	pods  map[types.UID]*devicePod
-	order []types.UID
+	order []types.UID // of pods, in the order of their binding
 }
 
-// devicePod holds devices of a node from its binding to its end.
+// devicePod is a pod with devices. It has them from its binding until it ends.
 type devicePod struct {
 	namespace, name string
-	containers      map[string][]string // container -> device UUIDs
-	names           []string            // containers, in the pod's order
+	containers      []string            // in the pod's order
+	devices         map[string][]string // container -> UUIDs
 }
 
-func (f *Fleet) newSiliconNode(cluster string, n Node) (*siliconNode, error) {
+// maxSocketPath is the maximal length of the path of a Unix socket, in bytes.
+const maxSocketPath = 104
+
+func (f *Fleet) newSimulatedNode(cluster string, n Node) (*simulatedNode, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	s := &siliconNode{
+	s := &simulatedNode{
 		cluster: cluster, node: n.Name, exporterAddr: fmt.Sprintf("127.0.0.1:%d", port),
 		socket: filepath.Join(f.opts.Dir, "sockets", n.Name+".sock"),
-		file:   filepath.Join(f.opts.Dir, "silicon", n.Name+".json"),
+		file:   filepath.Join(f.opts.Dir, "devices", n.Name+".json"),
 		state:  simState{Seed: f.opts.Seed}, pods: map[types.UID]*devicePod{},
 	}
-	if len(s.socket) > 104 {
-		return nil, fmt.Errorf("the path of a socket would be %d bytes, more than a Unix socket may have (104): give the lab a folder with a shorter path (--dir)", len(s.socket))
+	if len(s.socket) > maxSocketPath {
+		return nil, fmt.Errorf("the path of a socket has %d bytes, but a Unix socket may have at most %d: use a folder with a shorter path (--dir)", len(s.socket), maxSocketPath)
 	}
 	for i := range n.GPUs {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%d", f.opts.Seed, n.Name, i))
@@ -86,14 +93,21 @@ func (f *Fleet) newSiliconNode(cluster string, n Node) (*siliconNode, error) {
 			UUID:  fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
 			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK, NVSwitch: n.Model.NVSwitch})
 	}
-	f.sidecarMu.Lock()
+	f.mu.Lock()
 	f.nodes[n.Name] = s
-	f.sidecarMu.Unlock()
+	f.mu.Unlock()
 	return s, s.write()
 }
 
-// write the devices' state for the exporter, atomically.
-func (s *siliconNode) write() error {
+// node returns the simulated node of that name, or nil.
+func (f *Fleet) node(name string) *simulatedNode {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[name]
+}
+
+// write replaces the exporter's --sim-state file atomically.
+func (s *simulatedNode) write() error {
 	content, err := json.Marshal(s.state)
 	if err != nil {
 		return err
@@ -105,8 +119,9 @@ func (s *siliconNode) write() error {
 	return errors.Join(os.WriteFile(tmp, content, 0o600), os.Rename(tmp, s.file))
 }
 
-// serve answers PodResources on the node's socket until life ends.
-func (s *siliconNode) serve(life context.Context, servers *sync.WaitGroup) error {
+// serve serves the kubelet's PodResources API on the node's socket until lifetime
+// ends.
+func (s *simulatedNode) serve(lifetime context.Context, servers *sync.WaitGroup) error {
 	if err := os.MkdirAll(filepath.Dir(s.socket), 0o700); err != nil {
 		return err
 	}
@@ -117,62 +132,58 @@ func (s *siliconNode) serve(life context.Context, servers *sync.WaitGroup) error
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, s)
 	servers.Add(2)
-	go func() { defer servers.Done(); _ = server.Serve(listener) }() // ends with Stop
-	go func() { defer servers.Done(); <-life.Done(); server.Stop() }()
+	go func() { defer servers.Done(); _ = server.Serve(listener) }() // returns after Stop
+	go func() { defer servers.Done(); <-lifetime.Done(); server.Stop() }()
 	return nil
 }
 
-// observe a pod as the API server shows it: it takes devices when it is bound
-// and gives them back when it ends.
-func (s *siliconNode) observe(pod *corev1.Pod, deleted bool) {
+// observe updates the devices of a pod: they are allocated once the pod is bound to
+// the node, and free once the pod has ended.
+func (s *simulatedNode) observe(pod *corev1.Pod, deleted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	_, held := s.pods[pod.UID]
+	ended := deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	_, allocated := s.pods[pod.UID]
 	switch {
-	case over && held:
+	case ended && allocated:
 		delete(s.pods, pod.UID)
-		for i, uid := range s.order {
-			if uid == pod.UID {
-				s.order = append(s.order[:i:i], s.order[i+1:]...)
-				break
-			}
-		}
-	case !over && !held:
+		s.order = slices.DeleteFunc(s.order, func(uid types.UID) bool { return uid == pod.UID })
+	case !ended && !allocated:
 		s.pods[pod.UID] = s.allocate(pod)
 		s.order = append(s.order, pod.UID)
 	}
 }
 
-// allocate the first free devices, as the NVIDIA device plugin does without topology.
-func (s *siliconNode) allocate(pod *corev1.Pod) *devicePod {
+// allocate assigns the first free devices to a pod, like the NVIDIA device plugin
+// without topology.
+func (s *simulatedNode) allocate(pod *corev1.Pod) *devicePod {
 	taken := map[string]bool{}
 	for _, p := range s.pods {
-		for _, devices := range p.containers {
-			for _, uuid := range devices {
+		for _, uuids := range p.devices {
+			for _, uuid := range uuids {
 				taken[uuid] = true
 			}
 		}
 	}
-	p := &devicePod{namespace: pod.Namespace, name: pod.Name, containers: map[string][]string{}}
+	p := &devicePod{namespace: pod.Namespace, name: pod.Name, devices: map[string][]string{}}
 	for _, container := range pod.Spec.Containers {
-		p.names = append(p.names, container.Name)
+		p.containers = append(p.containers, container.Name)
 		wanted := container.Resources.Limits[GPUResource]
 		for _, device := range s.state.Devices {
-			if int64(len(p.containers[container.Name])) == wanted.Value() {
+			if int64(len(p.devices[container.Name])) == wanted.Value() {
 				break
 			}
 			if !taken[device.UUID] {
 				taken[device.UUID] = true
-				p.containers[container.Name] = append(p.containers[container.Name], device.UUID)
+				p.devices[container.Name] = append(p.devices[container.Name], device.UUID)
 			}
 		}
 	}
 	return p
 }
 
-// List answers which pod holds which devices.
-func (s *siliconNode) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+// List returns all pods of the node with their devices.
+func (s *simulatedNode) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	response := &podresources.ListPodResourcesResponse{}
@@ -182,8 +193,8 @@ func (s *siliconNode) List(context.Context, *podresources.ListPodResourcesReques
 	return response, nil
 }
 
-// Get answers for one pod.
-func (s *siliconNode) Get(_ context.Context, request *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+// Get returns one pod of the node with its devices.
+func (s *simulatedNode) Get(_ context.Context, request *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pods {
@@ -191,12 +202,12 @@ func (s *siliconNode) Get(_ context.Context, request *podresources.GetPodResourc
 			return &podresources.GetPodResourcesResponse{PodResources: p.resources()}, nil
 		}
 	}
-	return nil, fmt.Errorf("pod %s/%s does not run here", request.PodNamespace, request.PodName)
+	return nil, fmt.Errorf("pod %s/%s does not run on this node", request.PodNamespace, request.PodName)
 }
 
-// GetAllocatableResources answers with every device: the kubelet's allocatable
-// does not shrink when a device dies.
-func (s *siliconNode) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+// GetAllocatableResources returns all devices of the node, including lost ones, as
+// the kubelet does.
+func (s *simulatedNode) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices := &podresources.ContainerDevices{ResourceName: GPUResource}
@@ -208,19 +219,19 @@ func (s *siliconNode) GetAllocatableResources(context.Context, *podresources.All
 
 func (p *devicePod) resources() *podresources.PodResources {
 	out := &podresources.PodResources{Name: p.name, Namespace: p.namespace}
-	for _, name := range p.names {
+	for _, name := range p.containers {
 		container := &podresources.ContainerResources{Name: name}
-		if devices := p.containers[name]; len(devices) > 0 {
-			container.Devices = []*podresources.ContainerDevices{{ResourceName: GPUResource, DeviceIds: devices}}
+		if uuids := p.devices[name]; len(uuids) > 0 {
+			container.Devices = []*podresources.ContainerDevices{{ResourceName: GPUResource, DeviceIds: uuids}}
 		}
 		out.Containers = append(out.Containers, container)
 	}
 	return out
 }
 
-// SetDevice makes one device of a node ok, lost or hung.
+// SetDevice sets the state of one device of a node.
 func (f *Fleet) SetDevice(node string, index int, state DeviceState) error {
-	return f.changeSilicon(node, func(s *simState) error {
+	return f.updateDevices(node, func(s *simState) error {
 		if index < 0 || index >= len(s.Devices) {
 			return fmt.Errorf("node %s has devices 0 to %d, not %d", node, len(s.Devices)-1, index)
 		}
@@ -229,12 +240,13 @@ func (f *Fleet) SetDevice(node string, index int, state DeviceState) error {
 	})
 }
 
-// SetBackground sets the utilization, 0..1, that others cause on a node's devices.
+// SetBackground sets the utilization (0 to 1) of a node's devices that is not
+// caused by jobs.
 func (f *Fleet) SetBackground(node string, utilization float64) error {
 	if utilization < 0 || utilization > 1 {
-		return fmt.Errorf("utilization must be within 0..1, not %g", utilization)
+		return fmt.Errorf("utilization must be between 0 and 1, not %g", utilization)
 	}
-	return f.changeSilicon(node, func(s *simState) error {
+	return f.updateDevices(node, func(s *simState) error {
 		for i := range s.Devices {
 			s.Devices[i].Background = utilization
 		}
@@ -242,8 +254,8 @@ func (f *Fleet) SetBackground(node string, utilization float64) error {
 	})
 }
 
-func (f *Fleet) changeSilicon(node string, change func(*simState) error) error {
-	s := f.nodes[node]
+func (f *Fleet) updateDevices(node string, change func(*simState) error) error {
+	s := f.node(node)
 	if s == nil {
 		return fmt.Errorf("the lab has no node %q", node)
 	}
@@ -255,9 +267,9 @@ func (f *Fleet) changeSilicon(node string, change func(*simState) error) error {
 	return s.write()
 }
 
-// SetLoad sets the utilization, 0..1, that others cause on all nodes of a cluster.
+// SetLoad calls SetBackground for all nodes of a cluster.
 func (f *Fleet) SetLoad(cluster string, utilization float64) error {
-	for _, s := range f.siliconOf([]string{cluster}) {
+	for _, s := range f.simulatedNodes([]string{cluster}) {
 		if err := f.SetBackground(s.node, utilization); err != nil {
 			return err
 		}
@@ -265,10 +277,10 @@ func (f *Fleet) SetLoad(cluster string, utilization float64) error {
 	return nil
 }
 
-// ExporterShowsLoad is true once every device of a cluster shows at least so
-// much utilization, in percent, on its node's own exporter.
+// ExporterShowsLoad returns whether the exporters of a cluster report at least this
+// utilization, in percent, for all devices.
 func (f *Fleet) ExporterShowsLoad(ctx context.Context, cluster string, percent float64) (bool, error) {
-	for _, s := range f.siliconOf([]string{cluster}) {
+	for _, s := range f.simulatedNodes([]string{cluster}) {
 		families, err := scrape(ctx, s.exporterAddr)
 		if err != nil {
 			return false, err
@@ -286,7 +298,7 @@ func (f *Fleet) ExporterShowsLoad(ctx context.Context, cluster string, percent f
 	return true, nil
 }
 
-// scrape an exporter.
+// scrape returns the metrics of the exporter at addr by name.
 func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -297,6 +309,9 @@ func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, err
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("scrape %s: %s", addr, resp.Status)
+	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	return parser.TextToMetricFamilies(resp.Body)
 }
