@@ -35,7 +35,7 @@ test-unit: ## Tests that need nothing but Go (and gcc for the fake of NVIDIA's l
 
 .PHONY: test-gpu
 test-gpu: ## This machine's own NVIDIA library: invariants, and the same numbers as nvidia-smi
-	CGO_ENABLED=1 PLIMSOLL_NVML=real $(GO) test -count=1 -v -run TestTheLibrary ./exporter/internal/nvml
+	CGO_ENABLED=1 PLIMSOLL_NVML=real $(GO) test -count=1 -v -run "TestDriver(Conforms|AgreesWithNvidiaSMI)" ./exporter/internal/nvml
 
 test-rules: ## Recording rules and alerts, checked and unit-tested by promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml

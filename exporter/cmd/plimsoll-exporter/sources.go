@@ -41,7 +41,7 @@ func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) 
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.Named, error) {
 	driver := nvml.New(o.library, log)
 	if o.attribution == string(collector.ByProcess) {
-		driver.TellProcesses()
+		driver.EnableProcesses()
 	}
 	nvidia := collector.Named{Name: "nvml", Source: driver}
 	google := collector.Named{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
