@@ -8,6 +8,7 @@
  * -DOLD_DRIVER compiles a driver without the newer calls, -DWITHOUT_UUID a driver without
  * a call required by the exporter.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -60,20 +61,22 @@ static _Atomic uint64_t *device_words(int n) { return words + DEVICES + n * DEVI
 
 #include "mig.c"
 
-/* Blocks until the test closes the release pipe, at most 30 seconds. */
+/* Blocks until the test closes the release pipe, at most 30 seconds. The Go runtime sends
+ * signals to preempt threads, so an interrupted call is repeated. */
 static void stall(void)
 {
 	struct pollfd release = { .fd = (int)words[RELEASE_FD], .events = POLLIN };
 	words[STALLED]++;
-	poll(&release, 1, 30000);
+	while (poll(&release, 1, 30000) < 0 && errno == EINTR)
+		;
 	words[STALLED]--;
 }
 
 static void add_latency(void)
 {
 	struct timespec t = { 0, (long)words[LATENCY_US] * 1000 };
-	if (t.tv_nsec)
-		nanosleep(&t, NULL);
+	while (t.tv_nsec && nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
 }
 
 /* Common part of all device calls: counts the call, adds LATENCY_US and applies the
