@@ -1,8 +1,10 @@
 package nvml
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -32,7 +34,7 @@ func (s *Source) identify(index int) (found identification) {
 		if ret == nvml.SUCCESS {
 			found.device.Driver = version
 		}
-		s.logUnreadable(found.device.UUID, "driver version", ret)
+		s.logUnreadable(slog.LevelWarn, found.device.UUID, "driver version", ret)
 	}
 	found.device.Links = s.linkPeers(found.handle, found.device.UUID)
 	found.device.Facts = s.readFacts(found.handle, found.device.UUID)
@@ -52,7 +54,7 @@ func (s *Source) describeDevice(handle nvml.Device, index int) (device.Device, e
 	}
 	minor, ret := handle.GetMinorNumber()
 	if ret != nvml.SUCCESS {
-		s.logUnreadable(d.UUID, "minor number", ret)
+		s.logUnreadable(slog.LevelWarn, d.UUID, "minor number", ret)
 		minor = index
 	}
 	d.Minor = fmt.Sprintf("nvidia%d", minor)
@@ -60,20 +62,20 @@ func (s *Source) describeDevice(handle nvml.Device, index int) (device.Device, e
 	if ret == nvml.SUCCESS {
 		d.PCIBusID = busID(pci)
 	}
-	s.logUnreadable(d.UUID, "PCI bus ID", ret)
+	s.logUnreadable(slog.LevelWarn, d.UUID, "PCI bus ID", ret)
 	memory, ret := handle.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
 		d.MemoryMiB = int64(memory.Total >> 20)
 	}
-	s.logUnreadable(d.UUID, "memory size", ret)
+	s.logUnreadable(slog.LevelWarn, d.UUID, "memory size", ret)
 	return d, nil
 }
 
 // logUnreadable logs the error of reading a device property. Many models do not support
 // every property, so ERROR_NOT_SUPPORTED is not logged.
-func (s *Source) logUnreadable(uuid, property string, ret nvml.Return) {
+func (s *Source) logUnreadable(level slog.Level, uuid, property string, ret nvml.Return) {
 	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
-		s.log.Warn("reading a device property failed", "uuid", uuid, "property", property, "err", message(ret))
+		s.log.Log(context.Background(), level, "reading a device property failed", "uuid", uuid, "property", property, "err", message(ret))
 	}
 }
 
@@ -102,7 +104,7 @@ func (s *Source) readFacts(handle nvml.Device, uuid string) (facts device.Facts)
 		if ret == nvml.SUCCESS {
 			*fact.target = text
 		}
-		s.logUnreadable(uuid, fact.symbol, ret)
+		s.logUnreadable(slog.LevelInfo, uuid, fact.symbol, ret)
 	}
 	return facts
 }
@@ -119,7 +121,7 @@ func (s *Source) linkPeers(handle nvml.Device, uuid string) []string {
 		if ret == nvml.ERROR_INVALID_ARGUMENT || ret == nvml.ERROR_NOT_SUPPORTED {
 			break // the device has no more links
 		}
-		s.logUnreadable(uuid, "NVLink state", ret)
+		s.logUnreadable(slog.LevelInfo, uuid, "NVLink state", ret)
 		if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
 			continue
 		}
@@ -131,7 +133,7 @@ func (s *Source) linkPeers(handle nvml.Device, uuid string) []string {
 		if ret == nvml.SUCCESS {
 			peers = append(peers, busID(pci))
 		}
-		s.logUnreadable(uuid, "NVLink peer", ret)
+		s.logUnreadable(slog.LevelInfo, uuid, "NVLink peer", ret)
 	}
 	slices.Sort(peers)
 	return slices.Compact(peers)
