@@ -36,7 +36,7 @@ test-unit: ## Run unit tests with the race detector
 
 .PHONY: test-gpu
 test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compare with nvidia-smi
-	CGO_ENABLED=1 PLIMSOLL_NVML=real $(GO) test -count=1 -v -run TestTheLibrary ./exporter/internal/nvml
+	CGO_ENABLED=1 PLIMSOLL_NVML=real $(GO) test -count=1 -v -run "TestDriver(Conforms|AgreesWithNvidiaSMI)" ./exporter/internal/nvml
 
 test-rules: ## Check and unit-test recording rules and alerts with promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml

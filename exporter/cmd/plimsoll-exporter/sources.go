@@ -30,7 +30,7 @@ func (o *tpuOptions) add(app *kingpin.Application) {
 
 func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) *tpu.Source {
 	options := tpu.Options{Node: node, Sysfs: o.sysfs, Procfs: o.procfs, Dev: o.dev, Ports: os.Getenv("TPU_RUNTIME_METRICS_PORTS"), Plugin: o.plugin,
-		Model: o.model, Topology: o.topology, Held: pods.Holds, Log: log}
+		Model: o.model, Topology: o.topology, IsAllocated: pods.Holds, Log: log}
 	if o.runtimes != "" {
 		options.Runtimes = strings.Split(o.runtimes, ",")
 	}
@@ -41,7 +41,7 @@ func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) 
 func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.Named, error) {
 	driver := nvml.New(o.library, log)
 	if o.attribution == string(collector.ByProcess) {
-		driver.TellProcesses()
+		driver.EnableProcesses()
 	}
 	nvidia := collector.Named{Name: "nvml", Source: driver}
 	google := collector.Named{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
