@@ -42,7 +42,7 @@ func inspectGroups(devices []seen, has func(symbol string) bool) []finding {
 	for _, g := range groups {
 		findings = append(findings, toldBy(g.what, devices, g.reason(has), g.told))
 	}
-	events := toldBy("events (XIDs)", devices, "the driver does not let us watch for them", func(s seen) bool { return s.device.TellsXIDs })
+	events := toldBy("events (XIDs)", devices, "the driver does not let us watch for them", func(s seen) bool { return s.device.ReportsXIDs })
 	instances := 0
 	mig := toldBy("MIG", devices, "no device is in MIG mode", func(s seen) bool { instances += len(s.reading.Instances); return s.reading.MIG })
 	if mig.without == "" {

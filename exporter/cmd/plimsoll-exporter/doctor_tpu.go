@@ -21,7 +21,7 @@ func inspectTPUs(ctx context.Context, what string, source collector.Named, devic
 		}
 		findings = append(findings, f)
 	}
-	reporter, ok := source.Source.(device.Reporter)
+	reporter, ok := source.Source.(device.ServiceReporter)
 	if !ok {
 		return findings
 	}

@@ -48,7 +48,7 @@ func (r *rack) Devices(context.Context) ([]device.Device, error) {
 	out := make([]device.Device, rackSize)
 	for i := range out {
 		out[i] = device.Device{UUID: rackUUID(i), Index: i, Minor: fmt.Sprintf("nvidia%d", i), PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i),
-			Model: "NVIDIA H100 80GB HBM3", Driver: "580.95.05", MemoryMiB: 81559, TellsXIDs: true, Links: []string{device.NVSwitch}}
+			Model: "NVIDIA H100 80GB HBM3", Driver: "580.95.05", MemoryMiB: 81559, ReportsXIDs: true, Links: []string{device.NVSwitch}}
 	}
 	return out, nil
 }
@@ -56,7 +56,7 @@ func (r *rack) Devices(context.Context) ([]device.Device, error) {
 func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	r.call()
 	out := device.Reading{Time: time.Now()}
-	for f := range device.NVIDIAs {
+	for f := range device.FirstTPUField {
 		out.Set(f, 1+float64(d.Index)/10000) // plausible as whatever it is
 	}
 	out.Set(device.RowRemapFailure, 0)

@@ -63,7 +63,7 @@ func (b *box) Devices(context.Context) ([]device.Device, error) {
 	var devices []device.Device
 	for i := range 8 {
 		devices = append(devices, device.Device{UUID: uuid(i), Index: i, Minor: "nvidia" + string(rune('0'+i)),
-			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Links: []string{device.NVSwitch}, Driver: "580.1", TellsXIDs: !b.noXIDs, Facts: b.facts})
+			PCIBusID: "00000000:1B:00.0", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Links: []string{device.NVSwitch}, Driver: "580.1", ReportsXIDs: !b.noXIDs, Facts: b.facts})
 	}
 	return devices, b.err
 }

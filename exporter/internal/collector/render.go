@@ -117,7 +117,7 @@ func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, 
 	if inParts {
 		return // events, too, are told by the instances
 	}
-	if s.xid != nil && k.device.TellsXIDs {
+	if s.xid != nil && k.device.ReportsXIDs {
 		last := k.whole().lastXID
 		for _, labels := range sets(seats, nil, xidAttributes(last)) {
 			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(last))

@@ -32,7 +32,7 @@ func (s *sluggish) Read(ctx context.Context, d device.Device) (device.Reading, e
 	r.Set(device.GPUUtil, float64(s.reads))
 	for i, took := range s.calls {
 		time.Sleep(took)
-		device.Beat(ctx)
+		device.ReportProgress(ctx)
 		r.Calls = append(r.Calls, device.Call{Name: []string{"a", "b"}[i%2], Took: took})
 	}
 	return r, nil

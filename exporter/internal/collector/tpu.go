@@ -132,7 +132,7 @@ func (c *Collector) renderTPUNode(p page, pods podmap.Map) {
 		p.own(acceleratorRequest, given[h], h.Container, h.Namespace, h.Pod, tpuResource)
 	}
 	for _, v := range c.vendors {
-		r, ok := v.Source.(device.Reporter)
+		r, ok := v.Source.(device.ServiceReporter)
 		if !ok {
 			continue
 		}

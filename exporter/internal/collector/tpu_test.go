@@ -130,7 +130,7 @@ func TestALostTPUIsNotFree(t *testing.T) {
 // GKE's names break Prometheus' conventions; ours don't.
 func TestOurTPUMetricsPassPrometheusLinter(t *testing.T) {
 	all := map[device.Field]float64{}
-	for field := device.NVIDIAs; field < device.NumFields; field++ {
+	for field := device.FirstTPUField; field < device.NumFields; field++ {
 		all[field] = 1
 	}
 	_, text := onTPUs(t, &chips{readings: [4]map[device.Field]float64{all, all}, services: []device.Service{{Name: "plugin", State: device.ServiceIdle}}}).collect(t)

@@ -179,7 +179,7 @@ func (c *Collector) list(ctx context.Context, v *vendor) listed {
 }
 
 func undescribedOf(s device.Source) int {
-	if counter, ok := s.(device.Counter); ok {
+	if counter, ok := s.(device.UndescribedCounter); ok {
 		return counter.Undescribed()
 	}
 	return 0
@@ -228,7 +228,7 @@ func (c *Collector) read(ctx context.Context, v *vendor, k *known) {
 // begin a reading, of which each call that returns is a beat.
 func begin(ctx context.Context, v *vendor, d device.Device) (chan outcome, <-chan struct{}) {
 	pending, beats := make(chan outcome, 1), make(chan struct{}, 1)
-	ctx = device.WithBeat(ctx, func() {
+	ctx = device.WithProgress(ctx, func() {
 		select {
 		case beats <- struct{}{}:
 		default: // the last one was not heard yet
@@ -313,7 +313,7 @@ func (c *Collector) oldest() time.Time {
 func (c *Collector) renderUndescribed(p page) {
 	n, counted := 0, false
 	for _, v := range c.vendors {
-		_, counts := v.Source.(device.Counter)
+		_, counts := v.Source.(device.UndescribedCounter)
 		counted = counted || counts && !v.at.IsZero()
 		n += v.silent
 	}

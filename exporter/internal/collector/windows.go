@@ -42,7 +42,7 @@ var countedEvents = []counted{
 		field:  field{name: "DCGM_EXP_XID_ERRORS_COUNT", kind: gauge, unit: "1", help: "XID events within the window, by code.", route: "event set"},
 		label:  "xid",
 		window: func(c *Config) *time.Duration { return &c.XIDWindow },
-		of:     func(k *known) (*recent, bool) { return &k.recentXIDs, k.device.TellsXIDs },
+		of:     func(k *known) (*recent, bool) { return &k.recentXIDs, k.device.ReportsXIDs },
 		names:  func(code uint64) []string { return []string{strconv.FormatUint(code, 10)} },
 	},
 	{

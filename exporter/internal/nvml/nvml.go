@@ -96,7 +96,7 @@ func (s *Source) add(in introduction) error {
 	if in.err != nil {
 		return in.err
 	}
-	d.TellsXIDs = s.register(in.handle)
+	d.ReportsXIDs = s.register(in.handle)
 	s.devices = append(s.devices, d)
 	s.units[d.UUID] = &unit{Device: in.handle, lib: s.lib, fields: fieldsOf(d.Driver), memoryMiB: d.MemoryMiB, cuts: map[cut]*gpm{}, placed: s.hasAll(placementSymbols)}
 	s.uuids[in.handle] = d.UUID

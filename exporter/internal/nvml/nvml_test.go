@@ -72,7 +72,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 		t.Fatalf("%d devices", len(devices))
 	}
 	d := devices[2]
-	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.TellsXIDs {
+	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.ReportsXIDs {
 		t.Fatalf("%+v", d)
 	}
 	read := s.clocked(t, d)
@@ -103,7 +103,7 @@ func TestEveryFieldHasItsValueAndUnit(t *testing.T) {
 	} {
 		want(t, r, field, v)
 	}
-	for field := range device.NVIDIAs {
+	for field := range device.FirstTPUField {
 		if _, ok := r.Get(field); !ok {
 			t.Errorf("field %d is absent although this driver tells all", field)
 		}
@@ -134,7 +134,7 @@ func TestLinksNameTheirFarEnds(t *testing.T) {
 	f.device(2, devSwitchless, 1)
 	f.unsupported(3, 1<<13|1<<12)
 	devices := list(t, f.open())
-	if devices[3].TellsXIDs {
+	if devices[3].ReportsXIDs {
 		t.Error("a device without events is said to tell XIDs")
 	}
 	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {

@@ -37,7 +37,7 @@ type unit struct {
 func (u *unit) tell(ctx context.Context, getters []getter, now time.Time) (r device.Reading, told int, failure nvml.Return) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.beat = func() { device.Beat(ctx) }
+	u.beat = func() { device.ReportProgress(ctx) }
 	r, failure = device.Reading{Time: now, Calls: make([]device.Call, 0, len(getters))}, nvml.SUCCESS
 	for _, g := range getters {
 		start := time.Now()

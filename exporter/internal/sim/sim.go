@@ -132,9 +132,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	devices := make([]device.Device, len(s.state.Devices))
 	for i, d := range s.state.Devices {
 		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB, TellsXIDs: true}
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB, ReportsXIDs: true}
 		if d.Topology != "" {
-			devices[i].Minor, devices[i].TellsXIDs, devices[i].TPU = fmt.Sprintf("tpu%d", i), false, &device.TPU{Topology: d.Topology}
+			devices[i].Minor, devices[i].ReportsXIDs, devices[i].TPU = fmt.Sprintf("tpu%d", i), false, &device.TPU{Topology: d.Topology}
 		}
 		if d.NVSwitch {
 			devices[i].Links = []string{device.NVSwitch}
