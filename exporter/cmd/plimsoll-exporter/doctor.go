@@ -76,7 +76,7 @@ func (o *options) holders(ctx context.Context, pods *podmap.Poller) finding {
 }
 
 // inspect every source. Where there are devices of one vendor, another's are not missing.
-func inspect(ctx context.Context, sources []collector.Named) []finding {
+func inspect(ctx context.Context, sources []collector.NamedSource) []finding {
 	var findings []finding
 	there := false
 	for _, s := range sources {
@@ -93,7 +93,7 @@ func inspect(ctx context.Context, sources []collector.Named) []finding {
 }
 
 // inspectOne lists and reads every device.
-func inspectOne(ctx context.Context, source collector.Named) []finding {
+func inspectOne(ctx context.Context, source collector.NamedSource) []finding {
 	what := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "sim": "simulated devices"}[source.Name]
 	devices, err := source.Devices(ctx)
 	if err == nil && len(devices) == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // inspectTPUs says what the chips and the services beside them tell.
-func inspectTPUs(ctx context.Context, what string, source collector.Named, devices []device.Device) []finding {
+func inspectTPUs(ctx context.Context, what string, source collector.NamedSource, devices []device.Device) []finding {
 	findings := []finding{{what: what, more: fmt.Sprintf("%d, found in sysfs", len(devices))}}
 	for _, d := range devices {
 		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}

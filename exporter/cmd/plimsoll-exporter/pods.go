@@ -31,7 +31,7 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 		return func() {}, nil
 	}
 	if o.pods.labels {
-		if config.Labels.PodLabel, err = collector.Allowlist(strings.Split(strings.Join(o.pods.allowed, ","), ",")); err != nil {
+		if config.Labels.PodLabel, err = collector.ParseLabelAllowlist(strings.Split(strings.Join(o.pods.allowed, ","), ",")); err != nil {
 			return nil, fmt.Errorf("--kubernetes-pod-label-allowlist-regex: %w", err)
 		}
 	}

@@ -143,7 +143,7 @@ func (o *options) run(ctx context.Context) error {
 const farewell = 2 * time.Second
 
 // end gives the libraries back, but does not wait for a driver whose lock is held.
-func end(sources []collector.Named, pods *podmap.Poller, log *slog.Logger) {
+func end(sources []collector.NamedSource, pods *podmap.Poller, log *slog.Logger) {
 	done := make(chan error, 1)
 	go func() { done <- errors.Join(closeAll(sources), pods.Close()) }()
 	select {
@@ -175,7 +175,7 @@ func (o *options) logger() *slog.Logger {
 }
 
 // prepare checks the options and opens what they name.
-func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.Named, error) {
+func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.NamedSource, error) {
 	if o.node == "" {
 		return nil, nil, errors.New("the node has no name: set --node-name or NODE_NAME")
 	}
@@ -191,7 +191,7 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.Named, 
 		o.socket = ""
 	}
 	var err error
-	if o.labels.Devices, err = collector.ParseDevices(o.shown); err != nil {
+	if o.labels.Devices, err = collector.ParseDeviceFilter(o.shown); err != nil {
 		return nil, nil, fmt.Errorf("--devices %w", err)
 	}
 	pods, err := podmap.New(o.socket, strings.Split(strings.Join(o.resources, ","), ","))

@@ -38,28 +38,28 @@ func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) 
 }
 
 // open the sources that --source asks for.
-func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.Named, error) {
+func (o *options) open(pods *podmap.Poller, log *slog.Logger) ([]collector.NamedSource, error) {
 	driver := nvml.New(o.library, log)
 	if o.attribution == string(collector.ByProcess) {
 		driver.TellProcesses()
 	}
-	nvidia := collector.Named{Name: "nvml", Source: driver}
-	google := collector.Named{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
+	nvidia := collector.NamedSource{Name: "nvml", Source: driver}
+	google := collector.NamedSource{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
 	switch {
 	case o.source == "sim" && o.state != "":
-		return []collector.Named{{Name: "sim", Source: sim.FromFile(o.state, pods.Holds, log)}}, nil
+		return []collector.NamedSource{{Name: "sim", Source: sim.FromFile(o.state, pods.Holds, log)}}, nil
 	case o.source == "sim":
 		simulated, err := sim.FromScenario(o.scenario, o.seed, pods.Holds, log)
-		return []collector.Named{{Name: "sim", Source: simulated}}, err
+		return []collector.NamedSource{{Name: "sim", Source: simulated}}, err
 	case o.source == "tpu":
-		return []collector.Named{google}, nil
+		return []collector.NamedSource{google}, nil
 	case o.source == "nvml":
-		return []collector.Named{nvidia}, nil
+		return []collector.NamedSource{nvidia}, nil
 	}
-	return []collector.Named{nvidia, google}, nil
+	return []collector.NamedSource{nvidia, google}, nil
 }
 
-func closeAll(sources []collector.Named) error {
+func closeAll(sources []collector.NamedSource) error {
 	var failures []error
 	for _, s := range sources {
 		failures = append(failures, s.Close())
