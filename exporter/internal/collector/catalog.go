@@ -49,19 +49,11 @@ func writeDCGMCatalog(b *strings.Builder) {
 	for _, l := range labelFields[1:] {
 		optional = append(optional, l.name)
 	}
-	fmt.Fprintf(b, `## dcgm-exporter's metrics
-
-Labels:
-
-- `+"`%s`"+`, and `+"`GPU_I_PROFILE` `GPU_I_ID`"+` for a MIG instance
-- `+"`%s`"+`, the version of the driver
-- `+"`container` `namespace` `pod`"+` if a container holds the device, and `+"`dra_*`"+` if a resource claim allocated it
-- with options: `+"`pod_uid`, `vgpu`, `hpc_job`"+` and labels of the pod
-- with a counter file: `+"`%s`"+`
-
-Labels after the driver version are sorted. A metric is absent if the device does not report the value.
-
-`, strings.Join(dcgmLabelNames, "` `"), labelFields[0].name, strings.Join(optional, "` `"))
+	b.WriteString("## dcgm-exporter's metrics\n\n")
+	// Readers of the catalog expect the labels of the table in one line.
+	fmt.Fprintf(b, "Labels: `%s`; `GPU_I_PROFILE` and `GPU_I_ID` for a MIG instance; the driver version as `%s`; `container` `namespace` `pod` if a container holds the device, and `dra_*` if a resource claim allocated it; with options `pod_uid`, `vgpu`, `hpc_job` and the labels of the pod; with a counter file also `%s`.\n\n",
+		strings.Join(dcgmLabelNames, "` `"), labelFields[0].name, strings.Join(optional, "` `"))
+	b.WriteString("The labels of the counter file, which include the driver version, precede those of the holder. Each of the two groups is sorted. A metric is absent if the device does not report the value.\n\n")
 	b.WriteString(sharingNotes)
 	b.WriteString("| metric | type | unit | shared | description | NVML source |\n|---|---|---|---|---|---|\n")
 	for _, f := range dcgmFields {

@@ -199,7 +199,7 @@ func TestADriverWhoseLockIsHeld(t *testing.T) {
 	}
 	e.tick(t)
 	f.set(wordStallCount, 1)
-	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not answer") {
+	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not respond") {
 		t.Errorf("%v", err)
 	}
 	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 1\n") || !strings.Contains(text, "\nDCGM_FI_DEV_GPU_TEMP{") {
