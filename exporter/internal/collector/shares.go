@@ -7,7 +7,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// share is the part of a device that one series describes: a holder, a replica and a job.
+// share is the part of a device that a series describes: a holder, a replica and a job.
 // Each is empty if the device has none.
 type share struct {
 	holder    *podmap.Holder
@@ -48,8 +48,8 @@ func (r *renderer) sharesOf(d *deviceSnapshot, holders []podmap.Holder) []share 
 	return withJobs
 }
 
-// commonShare returns what all shares of a device have in common. It describes the
-// series of metrics that the shares use up together.
+// commonShare returns the fields that all shares of a device have in common. Additive
+// metrics have a single series with this share.
 func commonShare(shares []share) share {
 	common := shares[0]
 	for _, s := range shares[1:] {

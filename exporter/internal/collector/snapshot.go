@@ -154,7 +154,7 @@ func (c *Collector) addPodMeta(s *snapshot) {
 	}
 }
 
-// addSources adds what sources report beside their devices.
+// addSources adds the services and the undescribed devices of all sources.
 func (c *Collector) addSources(s *snapshot) {
 	undescribed := 0
 	for _, v := range c.vendors {

@@ -19,7 +19,7 @@ var counters = []device.Field{
 }
 
 // positive are the fields that are above 0 on every working device. A 0 would mean that
-// the source failed to read the field and did not leave it out.
+// the source reported an unreadable field instead of leaving the field out.
 var positive = []device.Field{
 	device.SMClock, device.MemClock, device.GPUTemp, device.MemoryTemp, device.PowerUsage, device.PowerLimit, device.PowerManagementLimit,
 	device.PowerMax, device.PowerDefault, device.FBTotal, device.SlowdownTemp,
