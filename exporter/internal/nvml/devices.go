@@ -113,7 +113,7 @@ func awaitIdentification(limit context.Context, result <-chan identification) (i
 // addDevice lists an identified device and opens its handle.
 func (s *Source) addDevice(found identification) {
 	d := found.device
-	d.TellsXIDs = s.registerEvents(found.handle, d.UUID)
+	d.ReportsXIDs = s.registerEvents(found.handle, d.UUID)
 	s.devices = append(s.devices, d)
 	s.uuidByHandle[found.handle] = d.UUID
 	s.handles[d.UUID] = &deviceHandle{

@@ -19,7 +19,7 @@ func TestReadSetsEveryFieldWithItsUnit(t *testing.T) {
 		t.Fatalf("%d devices, want 8", len(devices))
 	}
 	d := devices[2]
-	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.TellsXIDs {
+	if d.UUID != f.uuid(2) || d.Minor != "nvidia2" || d.PCIBusID != "00000000:1D:00.0" || d.Model != "NVIDIA H100 80GB HBM3" || d.MemoryMiB != 81559 || d.Driver != "580.1.fake" || !d.ReportsXIDs {
 		t.Fatalf("device is %+v", d)
 	}
 	readAt := s.readerAt(t, d)
@@ -50,7 +50,7 @@ func TestReadSetsEveryFieldWithItsUnit(t *testing.T) {
 	} {
 		expectValue(t, r, field, v)
 	}
-	for field := range device.NVIDIAs {
+	for field := range device.FirstTPUField {
 		if _, ok := r.Get(field); !ok {
 			t.Errorf("field %d is absent although the driver supports all fields", field)
 		}

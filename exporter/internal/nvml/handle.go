@@ -45,7 +45,7 @@ type deviceHandle struct {
 func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time) (r device.Reading, succeeded int, failure nvml.Return) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.beat = func() { device.Beat(ctx) }
+	h.beat = func() { device.ReportProgress(ctx) }
 	r, failure = device.Reading{Time: now, Calls: make([]device.Call, 0, len(getters))}, nvml.SUCCESS
 	for _, g := range getters {
 		start := time.Now()

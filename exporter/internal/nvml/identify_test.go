@@ -31,7 +31,7 @@ func TestLinkPeers(t *testing.T) {
 	f.setDevice(2, devSwitchless, 1)
 	f.setUnsupported(3, 1<<13|1<<12)
 	devices := listDevices(t, f.open())
-	if devices[3].TellsXIDs {
+	if devices[3].ReportsXIDs {
 		t.Error("XIDs are read from a device without events")
 	}
 	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {

@@ -116,7 +116,7 @@ func TestScenarioMIGReconfig(t *testing.T) {
 		`plimsoll_node_free_mig_instances{node="n",model="NVIDIA-H100-80GB-HBM3",profile="3g.40gb"} 1`,
 		`plimsoll_device_owner_info{node="n",uuid="`+small[0]+`",gpu="0",model="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",namespace="ml",pod="uuid",container="main"} 1`,
 		`plimsoll_exporter_mapped_devices{node="n"} 11`,
-		`plimsoll_exporter_unmapped_devices{node="n",reason="not allocatable by the kubelet"} 4`)
+		`plimsoll_exporter_unmapped_devices{node="n",reason="not_allocatable"} 4`)
 	for _, line := range linesWith(text, `gpu="0"`) {
 		if strings.Contains(line, "UTIL{") || strings.Contains(line, "PROF_") {
 			t.Errorf("the device has utilization in MIG mode: %s", line)
@@ -142,7 +142,7 @@ func TestScenarioMIGReconfig(t *testing.T) {
 	expectSeries(t, text,
 		`DCGM_FI_DEV_FB_TOTAL`+labels(1, 1, "2g.20gb", "")+" 19968",
 		`plimsoll_node_free_mig_instances{node="n",model="NVIDIA-H100-80GB-HBM3",profile="2g.20gb"} 3`,
-		`plimsoll_exporter_unmapped_devices{node="n",reason="held, but not there"} 1`)
+		`plimsoll_exporter_unmapped_devices{node="n",reason="allocated_not_listed"} 1`)
 	if found := linesWith(text, "3g.40gb"); len(found) > 0 {
 		t.Errorf("a removed instance is exported: %s", found[0])
 	}

@@ -84,9 +84,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 
 func (d DeviceState) device(index int) device.Device {
 	out := device.Device{UUID: d.UUID, Index: index, Minor: fmt.Sprintf("nvidia%d", index),
-		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+index), Model: d.Model, MemoryMiB: d.MemoryMiB, TellsXIDs: true}
+		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+index), Model: d.Model, MemoryMiB: d.MemoryMiB, ReportsXIDs: true}
 	if d.Topology != "" {
-		out.Minor, out.TellsXIDs, out.TPU = fmt.Sprintf("tpu%d", index), false, &device.TPU{Topology: d.Topology}
+		out.Minor, out.ReportsXIDs, out.TPU = fmt.Sprintf("tpu%d", index), false, &device.TPU{Topology: d.Topology}
 	}
 	if d.NVSwitch {
 		out.Links = []string{device.NVSwitch}
