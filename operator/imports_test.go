@@ -44,6 +44,7 @@ var table = []row{
 	{pkg: "operator/internal/query", may: []string{"operator/internal/promql"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/hubstate"},
+	{pkg: "operator/internal/condition"},
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
@@ -52,12 +53,12 @@ var table = []row{
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/normalize", "operator/internal/score",
 		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish", "operator/internal/dial",
-		"operator/internal/clustermap", "operator/internal/hubstate",
+		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/round",
 		"operator/internal/score", "operator/internal/gate", "operator/internal/dial", "operator/internal/cli/",
-		"operator/internal/clustermap", "operator/internal/hubstate",
+		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }

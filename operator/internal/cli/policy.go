@@ -123,9 +123,7 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 	}
 	for _, s := range policy.Status.Scores {
 		q := queryReport{Score: s.Name, Query: s.Query, Series: int(s.Series), Warnings: s.Warnings, Error: s.Error}
-		if s.Duration != nil {
-			q.DurationMS = float64(s.Duration.Milliseconds())
-		}
+		q.DurationMS = float64(s.DurationMilliseconds)
 		report.Queries = append(report.Queries, q)
 	}
 	published := cmp.Or(policy.Spec.Publish.Name, name)

@@ -173,9 +173,9 @@ func TestTenantAndHeaders(t *testing.T) {
 func TestThanosParameters(t *testing.T) {
 	var got url.Values
 	base := serve(t, demanding(func(r *http.Request) bool { got = r.URL.Query(); return true }))
-	no := false
+	no, resolution := false, int32(300)
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Type: v1alpha1.SourceThanos, Thanos: &v1alpha1.ThanosOptions{
-		Dedup: &no, MaxSourceResolution: &metav1.Duration{Duration: 5 * time.Minute}, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
+		Dedup: &no, MaxSourceResolutionSeconds: &resolution, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
 	}}
 	if err := ask(t, spec, nil, ""); err != nil {
 		t.Fatal(err)

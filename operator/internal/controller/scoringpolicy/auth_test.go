@@ -128,7 +128,7 @@ func TestEveryFormOfAuthFollowsItsSecret(t *testing.T) {
 				t.Helper()
 				eventually(t, func(g gomega.Gomega) {
 					g.Expect(values(g, name, name)).To(gomega.HaveKeyWithValue("free", free))
-					g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+					g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 				})
 			}
 			published(30)

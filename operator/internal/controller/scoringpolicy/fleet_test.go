@@ -90,7 +90,7 @@ func TestEachClusterMayHaveItsOwnEndpoint(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "own-1", name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 		g.Expect(values(g, "own-2", name)).To(gomega.Equal(scores{"free": -100, "total": -100}))
-		g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+		g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 		p := &v1alpha1.ScoringPolicy{}
 		g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, p)).To(gomega.Succeed())
 		g.Expect(p.Status.Scores[0].Warnings).To(gomega.ContainElement(gomega.ContainSubstring("the endpoints of 1 clusters failed, first own-2: Unavailable")))

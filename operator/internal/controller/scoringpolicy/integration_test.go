@@ -318,12 +318,12 @@ func TestSourceWaitsForItsSecret(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		status, message := reachable(g)
 		g.Expect(status).To(gomega.Equal("False/InvalidConfiguration"))
-		g.Expect(message).To(gomega.Equal(`create Secret plimsoll-system/token with the key "token"`))
+		g.Expect(message).To(gomega.Equal(`Secret plimsoll-system/token does not exist: create it with the key "token"`))
 	})
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "token"}, StringData: map[string]string{"token": "x"}})
 	eventually(t, func(g gomega.Gomega) {
 		status, _ := reachable(g)
-		g.Expect(status).To(gomega.Equal("True/Answered"))
+		g.Expect(status).To(gomega.Equal("True/QuerySucceeded"))
 	})
 }
 

@@ -148,7 +148,7 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 		t.Helper()
 		eventually(t, func(g gomega.Gomega) {
 			g.Expect(values(g, "guarded-1", name)).To(gomega.HaveKeyWithValue("free", free))
-			g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+			g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 		})
 	}
 	bad := func(reason string) {

@@ -31,7 +31,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPo
 	}
 	policy.Status.ObservedGeneration = policy.Generation
 	summary := count(done.report.Result).RoundStatus
-	summary.Time, summary.Duration = metav1.NewTime(done.in.request.Now), metav1.Duration{Duration: done.took}
+	summary.Time, summary.DurationMilliseconds = metav1.NewTime(done.in.request.Now), done.took.Milliseconds()
 	policy.Status.LastRound = &summary
 	policy.Status.Scores = scoreStatus(done.report)
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
@@ -92,7 +92,7 @@ func scoreStatus(report *round.Report) []v1alpha1.ScoreStatus {
 
 func statusOf(a *round.QueryReport) v1alpha1.ScoreStatus {
 	s := v1alpha1.ScoreStatus{
-		Name: label(a), Query: a.Query, Series: int32(a.Series), Duration: &metav1.Duration{Duration: a.Duration},
+		Name: label(a), Query: a.Query, Series: int32(a.Series), DurationMilliseconds: a.Duration.Milliseconds(),
 	}
 	for i, w := range a.Warnings {
 		if i == 7 && len(a.Warnings) > 8 {
