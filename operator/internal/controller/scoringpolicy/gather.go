@@ -112,7 +112,7 @@ func (r *Reconciler) previous(ctx context.Context, policy *v1alpha1.ScoringPolic
 	if m != nil && m.uid == policy.UID {
 		last := m.last.report.Result
 		if m.generation != policy.Generation {
-			last = last.Restart()
+			last = last.SkipDamping()
 		}
 		return last, nil
 	}
