@@ -13,8 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// TestInvalidObjectsAreRefused shows what a user reads who applies one.
-func TestInvalidObjectsAreRefused(t *testing.T) {
+// TestInvalidObjectsAreRejected checks the messages of the API server.
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	src := func(change func(*v1alpha1.MetricsSourceSpec)) client.Object {
 		s := source("invalid", "http://127.0.0.1:1")
 		change(&s.Spec)
@@ -69,17 +69,19 @@ func TestInvalidObjectsAreRefused(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Damping.Deadband = 101 }), "spec.scores[0].damping.deadband"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Publish.Name = "Not a name" }), "spec.publish.name"},
 	} {
-		err := api.Create(context.Background(), tc.obj)
-		if err == nil {
-			_ = api.Delete(context.Background(), tc.obj)
-		}
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("want %q, got %v", tc.want, err)
-		}
+		t.Run(tc.want, func(t *testing.T) {
+			err := api.Create(context.Background(), tc.obj)
+			if err == nil {
+				_ = api.Delete(context.Background(), tc.obj)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("want %q, got %v", tc.want, err)
+			}
+		})
 	}
 }
 
-// TestDefaultsAreWritten: what a user leaves out can be read from the object.
+// TestDefaultsAreWritten checks that the API server writes the defaults into objects.
 func TestDefaultsAreWritten(t *testing.T) {
 	s, p := source("defaults", "http://127.0.0.1:1"), policy("defaults")
 	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Total = 0, 0, &v1alpha1.TotalSpec{}
