@@ -139,7 +139,7 @@ func (w *world) next(t *testing.T, p *v1alpha1.ScoringPolicy, n int, enough func
 		}
 		return true
 	})
-	return last.Duration.Duration
+	return time.Duration(last.DurationMilliseconds) * time.Millisecond
 }
 
 func (w *world) round(t *testing.T, p *v1alpha1.ScoringPolicy) v1alpha1.RoundStatus {

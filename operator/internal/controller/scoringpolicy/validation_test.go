@@ -25,7 +25,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		change(&p.Spec)
 		return p
 	}
-	five := int32(5)
+	five, negative := int32(5), int32(-1)
 	for _, tc := range []struct {
 		obj  client.Object
 		want string
@@ -52,6 +52,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		}), "Authorization must be set by spec.auth"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Headers = []v1alpha1.Header{{Name: "X"}} }), "exactly one of value, secret must be set"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Thanos = &v1alpha1.ThanosOptions{} }), "thanos must be set only when type is Thanos"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) {
+			s.Type, s.Thanos = "Thanos", &v1alpha1.ThanosOptions{MaxSourceResolutionSeconds: &negative}
+		}), "spec.thanos.maxSourceResolutionSeconds"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxConcurrency = 65 }), "spec.limits.maxConcurrency"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxResponseBytes = 5 }), "spec.limits.maxResponseBytes"},
 
