@@ -34,8 +34,8 @@ metadata: {name: thanos}
 spec: {type: Thanos, url: "http://thanos-query.monitoring.svc:9090"}
 status:
   lastSuccessTime: %[1]q
-  conditions: [{type: Reachable, status: "False", reason: Unreachable, message: no route, lastTransitionTime: %[1]q}]`,
-		[]string{"Name", "Type", "URL", "Reachable", "Reason", "Last success", "Age"},
+  conditions: [{type: Ready, status: "False", reason: Unreachable, message: no route, lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Type", "URL", "Ready", "Reason", "Last success", "Age"},
 		[]string{"thanos", "Thanos", "http://thanos-query.monitoring.svc:9090", "False", "Unreachable", "3h", "<age>"},
 	},
 	{
@@ -47,7 +47,7 @@ spec:
   sourceRef: {name: thanos}
   scores: [{name: free, query: free, normalize: {type: Identity}}]
 status:
-  lastRound: {time: %[1]q, duration: 21ms, clusters: 5, scored: 3, held: 2, worst: 0, omitted: 0}
+  lastRound: {time: %[1]q, durationMilliseconds: 21, clusters: 5, scored: 3, held: 2, worst: 0, omitted: 0}
   conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %[1]q}]`,
 		[]string{"Name", "Source", "Mode", "Ready", "Reason", "Scored", "Held", "Last round", "Age"},
 		[]string{"fleet", "thanos", "Publish", "True", "Published", "3", "2", "3h", "<age>"},

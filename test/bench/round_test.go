@@ -143,7 +143,7 @@ func (b *testbed) awaitRound(t *testing.T, p *v1alpha1.ScoringPolicy, n int, acc
 		}
 		return true
 	})
-	return last.Duration.Duration
+	return time.Duration(last.DurationMilliseconds) * time.Millisecond
 }
 
 // lastRound returns the last round in the policy's status.

@@ -107,11 +107,11 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 	if err != nil {
 		return nil, err
 	}
-	ctx = query.ForClusters(ctx, round.NewIndex(clusters).Names())
-	history := newRangeCache(e.source.client, exprs, grid, len(clusters), a.progress())
+	ctx = query.ForClusters(ctx, clusters.Names())
+	history := newRangeCache(e.source.client, exprs, grid, clusters.Len(), a.progress())
 	defer history.progress.clear()
-	totals := newTotals(policy, rank, grid, clusters)
-	req := round.Request{Spec: &e.policy.Spec, Policy: policy, Querier: query.QuerierFunc(history.query), Info: e.source.info, Clusters: clusters}
+	totals := newTotals(policy, rank, grid, clusters.Names())
+	req := round.Request{Spec: &e.policy.Spec, Policy: policy, Querier: query.QuerierFunc(history.query), Clusters: clusters}
 	for i := range grid.rounds {
 		if err := history.load(ctx, i); err != nil {
 			return nil, fmt.Errorf("query recorded metrics: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
@@ -213,16 +214,16 @@ func compareWithInstantQueries(t *testing.T, url string) {
 	}
 	req := round.Request{
 		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: source.client,
-		Info: source.info, Clusters: clustersByName([]string{"c1", "c2", "c3", "c4"}),
+		Clusters: clustermap.FromNames(source.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {
 		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)
 		req.Previous = round.Run(context.Background(), req).Result
-		for c := range req.Clusters {
+		for c, cluster := range req.Clusters.Names() {
 			cell, mean := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
 			usable := cell.State == score.Scored || cell.State == score.Held
 			if usable != (mean != nil) || usable && float64(cell.Value) != *mean {
-				t.Errorf("round %d of %s: an instant query gives %d %s, the backtest %v", i, req.Clusters[c].Name, cell.Value, cell.State, mean)
+				t.Errorf("round %d of %s: an instant query gives %d %s, the backtest %v", i, cluster, cell.Value, cell.State, mean)
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func (t *backtestTotals) report(policy *v1alpha1.ScoringPolicy, withDataOnly boo
 			continue
 		}
 		changes += totals.changedRounds
-		row := backtestCluster{Cluster: cluster.Name, BestShare: share(totals.bestRounds, rounds), ChangesPerDay: perDay(totals.changedRounds, length)}
+		row := backtestCluster{Cluster: cluster, BestShare: share(totals.bestRounds, rounds), ChangesPerDay: perDay(totals.changedRounds, length)}
 		for s, name := range t.policy.Names {
 			row.Scores = append(row.Scores, t.scores[c*len(t.policy.Names)+s].report(name, lowestValue(&policy.Spec, s), min(maxTrendSlices, rounds), length))
 		}

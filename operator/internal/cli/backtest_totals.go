@@ -20,7 +20,7 @@ type backtestTotals struct {
 	policy   *score.Policy
 	rank     int // index of the score that ranks the clusters
 	grid     timeGrid
-	clusters []round.Cluster
+	clusters []string
 
 	started       bool // a round had fresh data
 	firstRound    int
@@ -56,7 +56,7 @@ type trendSlice struct {
 	usable, notUsable int // rounds with and without a usable score
 }
 
-func newTotals(p *score.Policy, rank int, grid timeGrid, clusters []round.Cluster) *backtestTotals {
+func newTotals(p *score.Policy, rank int, grid timeGrid, clusters []string) *backtestTotals {
 	return &backtestTotals{
 		policy: p, rank: rank, grid: grid, clusters: clusters, best: -1,
 		scores: make([]scoreTotals, len(clusters)*len(p.Names)), clusterTotals: make([]clusterTotals, len(clusters)),

@@ -111,9 +111,7 @@ func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy 
 	}
 	for _, s := range policy.Status.Scores {
 		q := queryReport{Score: s.Name, Query: s.Query, Series: int(s.Series), Warnings: s.Warnings, Error: s.Error}
-		if s.Duration != nil {
-			q.DurationMS = float64(s.Duration.Milliseconds())
-		}
+		q.DurationMS = float64(s.DurationMilliseconds)
 		r.Queries = append(r.Queries, q)
 	}
 	published := cmp.Or(policy.Spec.Publish.Name, policy.Name)

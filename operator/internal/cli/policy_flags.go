@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
-	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
 
 const policyFlagsHelp = `The files must contain one ScoringPolicy. They can also contain the MetricsSource that the
@@ -78,10 +77,10 @@ func (f *policyFlags) open(a *app) (*evaluation, error) {
 // results, in this order. listResults returns the names in the query results; fromResults
 // is true if they were used. If the source identifies clusters by another property than
 // their name, the hub is needed for the clusters of the command line too.
-func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation, listResults func() ([]string, error)) (clusters []round.Cluster, fromResults bool, err error) {
+func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation, listResults func() ([]string, error)) (clusters *clustermap.Mapping, fromResults bool, err error) {
 	info := e.source.info
 	if len(f.clusters) > 0 && info.Match == string(v1alpha1.MatchName) {
-		return clustersByName(f.clusters), false, nil
+		return clustermap.FromNames(info.ClusterLabel, f.clusters), false, nil
 	}
 	managed, err := listManagedClusters(ctx, a)
 	switch {
@@ -95,22 +94,24 @@ func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation,
 	}
 	_, _ = fmt.Fprintf(a.ErrOut, "scoring the clusters in the query results, because the hub can't be read: %v\n", err)
 	names, err := listResults()
-	return clustersByName(names), true, err
+	return clustermap.FromNames(info.ClusterLabel, names), true, err
 }
 
 // filterClusters returns the managed clusters of the command line, or those that the
 // policy selects.
-func (f *policyFlags) filterClusters(managed []clusterv1.ManagedCluster, e *evaluation) ([]round.Cluster, error) {
-	selector := e.policy.Spec.ClusterSelector
-	if len(f.clusters) > 0 {
-		selector = nil
-		managed = slices.DeleteFunc(managed, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(f.clusters, c.Name) })
+func (f *policyFlags) filterClusters(managed []clusterv1.ManagedCluster, e *evaluation) (*clustermap.Mapping, error) {
+	names := f.clusters
+	if len(names) == 0 {
+		var err error
+		if names, err = hubstate.SelectNames(managed, e.policy.Spec.ClusterSelector); err != nil {
+			return nil, fmt.Errorf("clusterSelector: %w", err)
+		}
 	}
-	clusters, err := round.Fleet(managed, selector, e.source.info)
-	if err == nil && len(clusters) == 0 {
+	clusters := clustermap.New(managed, e.source.info).Select(names)
+	if clusters.Len() == 0 {
 		return nil, errors.New("no cluster of the hub matches: check clusterSelector, or set other names with --clusters")
 	}
-	return clusters, err
+	return clusters, nil
 }
 
 func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluster, error) {
@@ -118,21 +119,6 @@ func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluste
 	if err != nil {
 		return nil, err
 	}
-	list := &clusterv1.ManagedClusterList{}
-	err = c.List(ctx, list)
-	return list.Items, reading("ManagedClusters", err)
-}
-
-// clustersByName returns clusters whose label value is their name, sorted and without
-// duplicates.
-func clustersByName(names []string) []round.Cluster {
-	unique := map[string]bool{}
-	for _, name := range names {
-		unique[name] = true
-	}
-	var clusters []round.Cluster
-	for _, name := range slices.Sorted(maps.Keys(unique)) {
-		clusters = append(clusters, round.Cluster{Name: name, Key: name})
-	}
-	return clusters
+	clusters, err := hubstate.ManagedClusters(ctx, c)
+	return clusters, reading("ManagedClusters", err)
 }

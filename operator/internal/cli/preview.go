@@ -66,8 +66,8 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	}
 	defer e.source.client.Close()
 	spec := &e.policy.Spec
-	req := round.Request{Spec: spec, Policy: score.Compile(spec), Querier: e.source.client, Info: e.source.info, Now: a.now()}
-	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req), nil })
+	req := round.Request{Spec: spec, Policy: score.Compile(spec), Querier: e.source.client, Now: a.now()}
+	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 
 // listResultClusters returns the clusters in the results of the queries of all scores. It
 // ignores failed queries: the round runs them again and reports the error.
-func listResultClusters(ctx context.Context, req round.Request) []string {
+func listResultClusters(ctx context.Context, req round.Request, label string) []string {
 	var names []string
 	for i := range req.Spec.Scores {
 		expr := req.Spec.Scores[i].Query
@@ -95,7 +95,7 @@ func listResultClusters(ctx context.Context, req round.Request) []string {
 			continue
 		}
 		for _, s := range result.Samples {
-			if name := s.Labels[req.Info.ClusterLabel]; name != "" {
+			if name := s.Labels[label]; name != "" {
 				names = append(names, name)
 			}
 		}
@@ -155,7 +155,7 @@ func writeAnnotations(w io.Writer, report *round.Report) {
 }
 
 // roundQueries returns the queries of all scores and of freshness, under freshnessName.
-func roundQueries(report *round.Report) []round.Asked {
+func roundQueries(report *round.Report) []round.QueryReport {
 	queries := slices.Clone(report.Scores)
 	if report.Freshness != nil {
 		freshness := *report.Freshness

@@ -83,7 +83,7 @@ func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) 
 	}
 	scores, err := readScores(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, reading("read hub", err)
 	}
 	devices := clusterDevices{}
 	if flags.url != "" {

@@ -113,8 +113,8 @@ func thanosParameters(spec *v1alpha1.MetricsSourceSpec) url.Values {
 		if t.Dedup != nil && !*t.Dedup {
 			values.Set("dedup", "false")
 		}
-		if t.MaxSourceResolution != nil {
-			values.Set("max_source_resolution", t.MaxSourceResolution.Duration.String())
+		if t.MaxSourceResolutionSeconds != nil {
+			values.Set("max_source_resolution", (time.Duration(*t.MaxSourceResolutionSeconds) * time.Second).String())
 		}
 		for _, m := range t.StoreMatch {
 			values.Add("storeMatch[]", m)

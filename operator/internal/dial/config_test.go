@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -128,9 +127,9 @@ func TestTenantAndHeaders(t *testing.T) {
 func TestThanosParameters(t *testing.T) {
 	var got url.Values
 	base := serve(t, requireAuth(func(r *http.Request) bool { got = r.URL.Query(); return true }))
-	no := false
+	no, resolution := false, int32(300)
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Type: v1alpha1.SourceThanos, Thanos: &v1alpha1.ThanosOptions{
-		Dedup: &no, MaxSourceResolution: &metav1.Duration{Duration: 5 * time.Minute}, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
+		Dedup: &no, MaxSourceResolutionSeconds: &resolution, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
 	}}
 	if err := runQuery(t, spec, nil, ""); err != nil {
 		t.Fatal(err)
