@@ -17,87 +17,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-var t0 = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-
-const h100 = "NVIDIA-H100-80GB-HBM3"
-
-func job(uid string, devices, pods int64) shape.Facts {
-	return shape.Facts{UID: uid, Namespace: "team-a", Name: uid, Queue: "gpu",
-		PodSets: []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: devices, Pods: pods}}}
-}
-
-// cluster with room for fit pods, free devices in all, largest on one node, of total.
-func cluster(name string, fit, free, largest, total float64) Candidate {
-	return Candidate{Name: name, SampledAt: t0.Add(-5 * time.Second),
-		Shapes: []ShapeMetrics{{Fit: Known(fit), Headroom: Known(free), Largest: Known(largest), Capacity: Known(total)}}}
-}
-
-func remote(f shape.Facts) shape.Facts {
-	f.Remote, f.ClusterQueue = true, "cq"
-	return f
-}
-
-func preempting(f shape.Facts) shape.Facts {
-	f = remote(f)
-	f.Preempts = true
-	return f
-}
-
-func alsoAsking(f shape.Facts, names ...string) shape.Facts {
-	f.Unmeasured = names
-	return f
-}
-
-func withQuota(c Candidate, devices float64) Candidate {
-	c.Shapes[0].Quota = Known(devices)
-	return c
-}
-
-func withLargest(c Candidate, n Number) Candidate {
-	c.Shapes[0].Largest = n
-	return c
-}
-
-func quotaUnanswered(c Candidate) Candidate {
-	c.Shapes[0].QuotaFailed = true
-	return c
-}
-
-func noQuota(c Candidate) Candidate {
-	c.Shapes[0].QueueMissing = true
-	return c
-}
-
-func rules() Rules {
-	return Rules{Placement: "plimsoll-system/gpu", TierPoints: 20, MaxSampleAge: 120 * time.Second, UnknownAfter: 300 * time.Second, OnStale: v1alpha1.StaleClosed}
-}
-
-// says what was answered to a condition just now; NaN = an empty answer.
-func says(condition string, value float64) ConditionResult {
-	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: t0}
-}
-
-func sometime(condition string, value float64, at time.Time) ConditionResult {
-	c := says(condition, value)
-	c.EvaluatedAt = at
-	return c
-}
-
-func fleetSays(conditions ...ConditionResult) Fleet { return Fleet{Conditions: conditions} }
-
-func scored(c Candidate, total int32) Candidate {
-	c.Scores = map[string]Score{"fleet/total": {Value: total, ValidUntil: t0.Add(time.Minute)}}
-	return c
-}
-
-func prefer(minimum *int32) []v1alpha1.GatePolicy {
-	p := []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
-	if minimum != nil {
-		p = append(p, v1alpha1.GatePolicy{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
-	}
-	return p
-}
-
 func TestDecide(t *testing.T) {
 	minimum := int32(30)
 	stale := cluster("cluster3", 4, 32, 8, 64)
@@ -275,11 +194,11 @@ func TestDecide(t *testing.T) {
 }
 
 // burst sends n equal jobs, each seeing what the ledger holds of the ones before.
-func burst(ledger *ledger.Ledger, n int, candidates []Candidate) map[string]int {
+func burst(l *ledger.Ledger, n int, candidates []Candidate) map[string]int {
 	sent := map[string]int{}
 	for i := range n {
 		f := job(fmt.Sprintf("uid-%d", i), 8, 1)
-		ledger.Reserve(f.UID, nil, func(view ledger.View) []ledger.Entry {
+		l.Reserve(f.UID, nil, func(view ledger.View) []ledger.Entry {
 			d := Decide(f, candidates, Fleet{}, view, rules(), 1, t0)
 			if d.State != Ready {
 				sent["waits: "+d.Message]++
@@ -306,8 +225,8 @@ func TestBurstFillsBothClusters(t *testing.T) {
 
 func TestSaysWhatIsPromised(t *testing.T) {
 	const promised = " (16 devices there promised to workloads on their way)"
-	ledger := ledger.New(time.Second, time.Hour)
-	ledger.Debit(ledger.Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, DebitedAt: t0})
+	l := ledger.New(time.Second, time.Hour)
+	l.Debit(ledger.Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, DebitedAt: t0})
 	for name, tc := range map[string]struct {
 		facts     shape.Facts
 		candidate Candidate
@@ -320,7 +239,7 @@ func TestSaysWhatIsPromised(t *testing.T) {
 		"no node with eight, none known":     {job("a", 8, 1), withLargest(cluster("c1", 0, 20, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 4 in all"},
 		"a queue without quota":              {remote(job("a", 8, 2)), withQuota(cluster("c1", 4, 32, 8, 64), 8), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1, whose queue has quota for 1"},
 	} {
-		d := Decide(tc.facts, []Candidate{tc.candidate}, Fleet{}, ledger.View(), rules(), 1, t0)
+		d := Decide(tc.facts, []Candidate{tc.candidate}, Fleet{}, l.View(), rules(), 1, t0)
 		if want := tc.want + promised; d.Message != want {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, d.Message, want)
 		}
@@ -375,7 +294,7 @@ func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
 	for round := range 2000 {
 		f := job(fmt.Sprint("uid", round), 1+random.Int64N(8), 1+random.Int64N(4))
 		var list []Candidate
-		ledger := ledger.New(time.Second, time.Hour)
+		l := ledger.New(time.Second, time.Hour)
 		for i := range random.IntN(12) {
 			c := scored(cluster(fmt.Sprint("c", i), float64(random.IntN(6)), float64(random.IntN(64)), 8, float64(random.IntN(64))), int32(random.IntN(201)-100))
 			if random.IntN(4) == 0 {
@@ -385,13 +304,13 @@ func TestNeverNominatesWhatIsNoCandidate(t *testing.T) {
 				c.SampledAt = t0.Add(-time.Duration(random.IntN(600)) * time.Second)
 			}
 			if random.IntN(3) == 0 {
-				ledger.Debit(ledger.Entry{UID: "other", Cluster: c.Name, PodSets: job("other", 4, random.Int64N(4)+1).PodSets, DebitedAt: t0})
+				l.Debit(ledger.Entry{UID: "other", Cluster: c.Name, PodSets: job("other", 4, random.Int64N(4)+1).PodSets, DebitedAt: t0})
 			}
 			list = append(list, c)
 		}
 		r := rules()
 		r.Policies = prefer(nil)
-		view := ledger.View()
+		view := l.View()
 		d := Decide(f, list, Fleet{}, view, r, round%3, t0)
 		if again := Decide(f, list, Fleet{}, view, r, round%3, t0); !slices.Equal(d.Order, again.Order) {
 			t.Fatalf("the same question was answered %v and %v", d.Order, again.Order)

@@ -21,12 +21,12 @@ func TestExplainNamesEveryRuleThatIsBroken(t *testing.T) {
 	out.Conditions = []ConditionResult{says("power", 0), says("cooling", 2), {Name: "network"}}
 	in := scored(cluster("cluster2", 2, 16, 8, 64), 80)
 	in.Scores["health/total"] = Score{Value: 1}
-	ledger := ledger.New(time.Second, time.Hour)
+	l := ledger.New(time.Second, time.Hour)
 	promised := ledger.Entry{UID: "b", Workload: "team-a/b", Cluster: "cluster1", PodSets: job("b", 8, 1).PodSets, DebitedAt: t0}
-	ledger.Debit(promised)
-	ledger.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
+	l.Debit(promised)
+	l.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
 
-	d, got := Explain(job("a", 8, 1), []Candidate{out, in}, Fleet{}, ledger.View(), r, 1, t0)
+	d, got := Explain(job("a", 8, 1), []Candidate{out, in}, Fleet{}, l.View(), r, 1, t0)
 	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" {
 		t.Errorf("decision: %+v", d)
 	}

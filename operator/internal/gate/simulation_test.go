@@ -99,7 +99,7 @@ type chooser func(j *simJob, candidates []Candidate, now time.Time) []string
 // outcome of a simulation: mean wait in seconds, and copies made per job.
 type simOutcome struct{ wait, copies float64 }
 
-func simulate(fleet []*simCluster, jobs []*simJob, ledger *ledger.Ledger, choose chooser) simOutcome {
+func simulate(fleet []*simCluster, jobs []*simJob, l *ledger.Ledger, choose chooser) simOutcome {
 	sampled := map[string]time.Time{}
 	sizes := map[*simCluster]map[int64]ShapeMetrics{}
 	var waiting, sent, running []*simJob
@@ -110,7 +110,7 @@ func simulate(fleet []*simCluster, jobs []*simJob, ledger *ledger.Ledger, choose
 			for _, c := range fleet {
 				sampled[c.name], sizes[c] = now, map[int64]ShapeMetrics{1: c.measure(1), 2: c.measure(2), 4: c.measure(4), 8: c.measure(8)}
 			}
-			ledger.Expire(sampled, now)
+			l.Expire(sampled, now)
 		}
 		seen := func(j *simJob) []Candidate {
 			var list []Candidate
@@ -120,7 +120,7 @@ func simulate(fleet []*simCluster, jobs []*simJob, ledger *ledger.Ledger, choose
 			return list
 		}
 		before := finished
-		running = slices.DeleteFunc(running, func(j *simJob) bool { return end(fleet, ledger, j, second, now, &finished) })
+		running = slices.DeleteFunc(running, func(j *simJob) bool { return end(fleet, l, j, second, now, &finished) })
 		for ; next < len(jobs) && jobs[next].arrives <= second; next++ {
 			waiting = append(waiting, jobs[next])
 		}
@@ -149,7 +149,7 @@ func simulate(fleet []*simCluster, jobs []*simJob, ledger *ledger.Ledger, choose
 			}
 		}
 		for _, c := range fleet {
-			running = append(running, start(c, ledger, second, now)...)
+			running = append(running, start(c, l, second, now)...)
 		}
 		sent = slices.DeleteFunc(sent, func(j *simJob) bool { return j.started >= 0 })
 	}
@@ -171,7 +171,7 @@ func nominate(fleet []*simCluster, j *simJob, clusters []string) {
 }
 
 // start what fits, in order, the small ones passing those that do not fit.
-func start(c *simCluster, ledger *ledger.Ledger, second int, now time.Time) (started []*simJob) {
+func start(c *simCluster, l *ledger.Ledger, second int, now time.Time) (started []*simJob) {
 	c.queue = slices.DeleteFunc(c.queue, func(j *simJob) bool {
 		if j.started >= 0 {
 			return true
@@ -183,24 +183,24 @@ func start(c *simCluster, ledger *ledger.Ledger, second int, now time.Time) (sta
 		}
 		c.nodes[node] -= devices
 		j.started, j.on = second, fmt.Sprint(c.name, "/", node)
-		ledger.MarkAdmitted(j.facts.UID, c.name, now, false)
+		l.MarkAdmitted(j.facts.UID, c.name, now, false)
 		started = append(started, j)
 		return true
 	})
 	return started
 }
 
-func end(fleet []*simCluster, ledger *ledger.Ledger, j *simJob, second int, now time.Time, finished *int) bool {
+func end(fleet []*simCluster, l *ledger.Ledger, j *simJob, second int, now time.Time, finished *int) bool {
 	if second < j.started+j.duration {
 		return false
 	}
 	*finished++
-	ledger.Release(j.facts.UID)
+	l.Release(j.facts.UID)
 	for _, c := range fleet {
 		for node := range c.nodes {
 			if j.on == fmt.Sprint(c.name, "/", node) {
 				c.nodes[node] += j.facts.PodSets[0].DevicesPerPod
-				ledger.Credit(ledger.Credit{Cluster: c.name, PodSets: j.facts.PodSets, FinishedAt: now})
+				l.Credit(ledger.Credit{Cluster: c.name, PodSets: j.facts.PodSets, FinishedAt: now})
 			}
 		}
 	}
@@ -208,9 +208,9 @@ func end(fleet []*simCluster, ledger *ledger.Ledger, j *simJob, second int, now 
 }
 
 // ours is the product: it sees what it has sent, and draws two.
-func ours(ledger *ledger.Ledger) chooser {
+func ours(l *ledger.Ledger) chooser {
 	return func(j *simJob, candidates []Candidate, now time.Time) (order []string) {
-		ledger.Reserve(j.facts.UID, j.dispatch.Nominated, func(view ledger.View) []ledger.Entry {
+		l.Reserve(j.facts.UID, j.dispatch.Nominated, func(view ledger.View) []ledger.Entry {
 			order = Decide(j.facts, candidates, Fleet{}, view, rules(), j.dispatch.Attempt+1, now).Order
 			if len(order) == 0 || len(j.dispatch.Nominated) > 0 {
 				return nil
@@ -243,10 +243,10 @@ func forgetful(j *simJob, candidates []Candidate, now time.Time) []string {
 func TestDecisionsBeatPlainRankingOnLaggedMetrics(t *testing.T) {
 	sizes := []int{2, 2, 4, 8, 16, 32, 32, 32}
 	const n, devices = 3000, perNode * 128
-	ledger := ledger.New(0, 10*time.Minute)
-	got := simulate(fleetOf(sizes...), load(n, devices), ledger, ours(ledger))
-	if len(ledger.DevicesByCluster()) > 0 {
-		t.Errorf("the ledger still holds %v after the last job", ledger.DevicesByCluster())
+	l := ledger.New(0, 10*time.Minute)
+	got := simulate(fleetOf(sizes...), load(n, devices), l, ours(l))
+	if len(l.DevicesByCluster()) > 0 {
+		t.Errorf("the ledger still holds %v after the last job", l.DevicesByCluster())
 	}
 	for name, other := range map[string]chooser{"plain ranking": plain, "without the ledger": forgetful} {
 		than := simulate(fleetOf(sizes...), load(n, devices), ledger.New(0, 0), other)

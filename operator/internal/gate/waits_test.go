@@ -7,22 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
-
-// waiting workload that holds quota, with the gate's and MultiKueue's check Pending.
-func waiting() Snapshot {
-	wl := &kueue.Workload{}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
-	holds(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "reserved")
-	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: kueue.CheckStatePending}}
-	return Snapshot{Workload: wl, Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu", Connected: []string{"cluster1"}}
-}
-
-func holds(wl *kueue.Workload, condition string, status metav1.ConditionStatus, message string) {
-	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: status, Message: message})
-}
 
 func TestWaitsFor(t *testing.T) {
 	no := false
@@ -112,32 +98,6 @@ func TestWaitsFor(t *testing.T) {
 		tc.change(&s)
 		if got := s.WaitsFor(t0); got != tc.want {
 			t.Errorf("%s: waits for %q, want %q", tc.name, got, tc.want)
-		}
-	}
-}
-
-func TestWhoDecidesACheck(t *testing.T) {
-	check := func(controller, group, kind string) *kueue.AdmissionCheck {
-		return &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: controller,
-			Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: "gpu"}}}
-	}
-	for _, tc := range []struct {
-		name         string
-		check        *kueue.AdmissionCheck
-		gate, config string
-	}{
-		{"a gate's", check(v1alpha1.ControllerName, "plimsoll.dev", "PlacementGate"), "gpu", ""},
-		{"of another group", check(v1alpha1.ControllerName, "example.com", "PlacementGate"), "", ""},
-		{"of another kind", check(v1alpha1.ControllerName, "plimsoll.dev", "ScoringPolicy"), "", ""},
-		{"of another controller", check("example.com/x", "plimsoll.dev", "PlacementGate"), "", ""},
-		{"MultiKueue's", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueConfig"), "", "gpu"},
-		{"MultiKueue's of another kind", check(kueue.MultiKueueControllerName, "kueue.x-k8s.io", "MultiKueueCluster"), "", ""},
-		{"without parameters", &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.ControllerName}}, "", ""},
-	} {
-		gate, _ := kueuestate.GateOf(tc.check)
-		config, _ := kueuestate.MultiKueueConfigOf(tc.check)
-		if gate != tc.gate || config != tc.config {
-			t.Errorf("%s: gate %q, configuration %q", tc.name, gate, config)
 		}
 	}
 }

@@ -18,10 +18,12 @@ func TestSinceWhenNobodyNominates(t *testing.T) {
 		"it got its quota after that": {func(wl *kueue.Workload) {
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(t0.Add(time.Minute))
 		}, t0.Add(time.Minute)},
-		"another check is to come":          {func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, time.Time{}},
-		"it is nominated":                   {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, time.Time{}},
-		"Kueue chooses its cluster":         {func(wl *kueue.Workload) { wl.Annotations = map[string]string{ComponentAnnotation: "1"} }, time.Time{}},
-		"it is being evicted":               {func(wl *kueue.Workload) { holds(wl, kueue.WorkloadEvicted, "True", "") }, time.Time{}},
+		"another check is to come":  {func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, time.Time{}},
+		"it is nominated":           {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, time.Time{}},
+		"Kueue chooses its cluster": {func(wl *kueue.Workload) { wl.Annotations = map[string]string{ComponentAnnotation: "1"} }, time.Time{}},
+		"it is being evicted": {func(wl *kueue.Workload) {
+			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: "True"})
+		}, time.Time{}},
 		"a cluster admitted it":             {func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster }, time.Time{}},
 		"its queue has no MultiKueue check": {func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[:2] }, time.Time{}},
 	} {

@@ -1,3 +1,10 @@
+// Package ledger records in-flight reservations: devices of workloads that were sent to a
+// cluster and that the cluster's metrics do not show yet. Without the ledger every decision
+// within one scrape interval would see the same free devices and pick the same cluster.
+//
+// Decisions are optimistic transactions. View returns an immutable copy, the caller decides
+// without a lock, and Commit writes the reservation only if the ledger has not changed since.
+// If Commit returns false, the caller takes a new View and decides again.
 package ledger
 
 import (
@@ -6,190 +13,62 @@ import (
 	"time"
 )
 
-// Ledger remembers what was sent somewhere and is not yet visible in metrics.
-// It is safe for concurrent use. A restarted process rebuilds it with Debit.
+// Ledger holds reservations and credits in memory. It is safe for concurrent use. After a
+// restart the controller rebuilds the ledger with Debit.
 type Ledger struct {
-	// Settle is how long after a remote admission a sample must be taken to show it,
-	// where nobody tells that the pods run; where somebody does, four times as long.
+	// Settle is the delay after a remote admission from which samples show the workload's
+	// pods. If Kueue on the worker reports PodsReady, the ledger waits
+	// timing.AdmissionSettlePeriods times as long, or until PodsReady.
 	Settle time.Duration
-	// TTL after which an entry that nothing released is dropped.
+	// TTL is the age at which the ledger drops an entry that nothing else released.
 	TTL time.Duration
 
-	mu      sync.Mutex
-	entries map[string]map[string]Entry
+	mu sync.Mutex
+	// generation increases with every change. Commit compares it with the view's.
+	generation uint64
+	// current holds the reservations of each workload's current attempt.
+	current entrySet
+	// ended holds reservations of attempts that ended before samples showed them. The
+	// workload's next attempt does not replace these.
+	ended   entrySet
 	credits []Credit
-	view    *View
+	// view is the copy of the current generation; nil after a change.
+	view *View
 }
 
-// NewLedger with the given settling time and time to live.
+// entrySet holds entries by workload UID and cluster.
+type entrySet map[string]map[string]Entry
+
+func (s entrySet) put(e Entry) {
+	if s[e.UID] == nil {
+		s[e.UID] = map[string]Entry{}
+	}
+	s[e.UID][e.Cluster] = e
+}
+
+func (s entrySet) remove(uid, cluster string) {
+	delete(s[uid], cluster)
+	if len(s[uid]) == 0 {
+		delete(s, uid)
+	}
+}
+
+// New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}}
+	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}}
 }
 
-// Reserve lets decide look at the ledger and debits what it returns before anybody
-// else may look. Of the workload's other entries those of the kept clusters stay,
-// to which it is sent already; the rest came to nothing.
-func (l *Ledger) Reserve(uid string, kept []string, decide func(View) []Entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := decide(l.snapshot())
-	for cluster := range l.entries[uid] {
-		if !slices.Contains(kept, cluster) && !slices.ContainsFunc(next, func(e Entry) bool { return e.Cluster == cluster }) {
-			l.drop(uid, cluster)
-		}
-	}
-	for _, e := range next {
-		l.debit(e)
-	}
-}
-
-// Debit adds an entry; one of the same workload and cluster is kept as it is.
-func (l *Ledger) Debit(e Entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.debit(e)
-}
-
-func (l *Ledger) debit(e Entry) {
-	if len(e.PodSets) == 0 {
-		return
-	}
-	byCluster := l.entries[e.UID]
-	if byCluster == nil {
-		byCluster = map[string]Entry{}
-		l.entries[e.UID] = byCluster
-	}
-	if _, ok := byCluster[e.Cluster]; ok {
-		return
-	}
-	byCluster[e.Cluster] = e
-	l.drop(endedKey(e.UID), e.Cluster) // a copy that is left there is adopted
-}
-
-func (l *Ledger) drop(uid, cluster string) {
-	delete(l.entries[uid], cluster)
-	if len(l.entries[uid]) == 0 {
-		delete(l.entries, uid)
-	}
-	l.view = nil
-}
-
-// Admitted keeps only the entry of the cluster that admitted the workload, and
-// says whether that was new. told says that somebody will tell when its pods are ready.
-func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, told bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, ok := l.entries[uid][cluster]
-	if !ok || !e.AdmittedAt.IsZero() {
-		return false
-	}
-	e.AdmittedAt, e.ReportsPodsReady = at, told
-	l.entries[uid] = map[string]Entry{cluster: e}
-	l.view = nil
-	return true
-}
-
-// Running says since when the pods of an admitted workload are all ready, and
-// whether that was new.
-func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for cluster, e := range l.entries[uid] {
-		if !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() {
-			e.PodsReadyAt = since
-			l.entries[uid][cluster] = e
-			l.view = nil
-			return true
-		}
-	}
-	return false
-}
-
-// ended is the key of what a workload held before it ended: a new attempt of its
-// does not touch that.
-func endedKey(uid string) string { return uid + "/ended" }
-
-// Release drops every entry of a workload whose pods are done, and says whether
-// there was one.
-func (l *Ledger) Release(uid string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.release(uid) != nil
-}
-
-// End says that a workload lost its quota, or is gone, and whether it had entries.
-// They stay until samples of a settling time later: copies outlive that for a moment.
-func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	held := l.release(uid)
-	for cluster, e := range held {
-		e.EndedAt = now
-		if l.entries[endedKey(uid)] == nil {
-			l.entries[endedKey(uid)] = map[string]Entry{}
-		}
-		l.entries[endedKey(uid)][cluster] = e
-	}
-	return held != nil
-}
-
-func (l *Ledger) release(uid string) map[string]Entry {
-	held := l.entries[uid]
-	if held != nil {
-		delete(l.entries, uid)
-		l.view = nil
-	}
-	return held
-}
-
-// Credit a finished workload's devices, in ranking only.
-func (l *Ledger) Credit(c Credit) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.credits = append(l.credits, c)
-	l.view = nil
-}
-
-// Expire drops admitted entries that the oldest sample of their cluster that a
-// decision may still rest upon shows, and whatever is older than the TTL. It says
-// how many went.
-func (l *Ledger) Expire(sampled map[string]time.Time, now time.Time) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	gone := 0
-	for uid, byCluster := range l.entries {
-		for cluster, e := range byCluster {
-			if e.isMeasured(sampled[cluster], l.Settle) || now.Sub(e.DebitedAt) > l.TTL {
-				l.drop(uid, cluster)
-				gone++
-			}
-		}
-	}
-	kept := l.credits[:0:0]
-	for _, c := range l.credits {
-		if now.Sub(c.FinishedAt) <= l.TTL && !sampled[c.Cluster].After(c.FinishedAt.Add(l.Settle)) {
-			kept = append(kept, c)
-		}
-	}
-	if gone > 0 || len(kept) != len(l.credits) {
-		l.credits, l.view = kept, nil
-	}
-	return gone
-}
-
-// View of the ledger now.
+// View returns an immutable copy of the ledger.
 func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.snapshot()
-}
-
-func (l *Ledger) snapshot() View {
 	if l.view == nil {
-		v := View{settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
-		for _, byCluster := range l.entries {
-			for cluster, e := range byCluster {
-				v.byCluster[cluster] = append(v.byCluster[cluster], e)
+		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
+		for _, set := range []entrySet{l.current, l.ended} {
+			for _, byCluster := range set {
+				for cluster, e := range byCluster {
+					v.byCluster[cluster] = append(v.byCluster[cluster], e)
+				}
 			}
 		}
 		for _, c := range l.credits {
@@ -200,13 +79,173 @@ func (l *Ledger) snapshot() View {
 	return *l.view
 }
 
-// Size is the devices held per cluster.
+// DevicesByCluster returns the number of reserved devices per cluster, including entries
+// that samples already show.
 func (l *Ledger) DevicesByCluster() map[string]int64 {
-	sizes := map[string]int64{}
+	devices := map[string]int64{}
 	for cluster, entries := range l.View().byCluster {
 		for _, e := range entries {
-			sizes[cluster] += e.Devices()
+			devices[cluster] += e.Devices()
 		}
 	}
-	return sizes
+	return devices
+}
+
+// Commit replaces a workload's reservations with entries, all of which must have this uid.
+// It returns false and changes nothing if the ledger has changed since v was taken.
+//
+// Existing entries of the kept clusters stay: the workload is nominated there already.
+// Existing entries of other clusters are dropped, because their nomination was not written.
+// If an ended entry exists for the workload on a cluster in entries, the new entry replaces it:
+// the new nomination adopts the copy that still exists there.
+func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v.generation != l.generation {
+		return false
+	}
+	for cluster := range l.current[uid] {
+		isReserved := slices.ContainsFunc(entries, func(e Entry) bool { return e.Cluster == cluster })
+		if !isReserved && !slices.Contains(kept, cluster) {
+			l.current.remove(uid, cluster)
+			l.invalidate()
+		}
+	}
+	for _, e := range entries {
+		l.debit(e)
+	}
+	return true
+}
+
+// Reserve calls decide with a view until Commit accepts the result. It is used by the
+// controller until the controller commits itself. decide may run more than once.
+func (l *Ledger) Reserve(uid string, kept []string, decide func(View) []Entry) {
+	for {
+		v := l.View()
+		if l.Commit(v, uid, kept, decide(v)) {
+			return
+		}
+	}
+}
+
+// Debit adds an entry. If the workload already has an entry on the cluster, that entry
+// stays unchanged.
+func (l *Ledger) Debit(e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.debit(e)
+}
+
+func (l *Ledger) debit(e Entry) {
+	if _, exists := l.current[e.UID][e.Cluster]; exists || len(e.PodSets) == 0 {
+		return
+	}
+	l.current.put(e)
+	l.ended.remove(e.UID, e.Cluster)
+	l.invalidate()
+}
+
+// invalidate must follow every change of entries or credits.
+func (l *Ledger) invalidate() {
+	l.generation++
+	l.view = nil
+}
+
+// MarkAdmitted records that the cluster admitted the workload, and drops the workload's
+// entries on other clusters. reportsPodsReady states whether Kueue on the worker sets
+// PodsReady. It returns false if the admission was recorded before or the workload has no
+// entry there.
+func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsReady bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.current[uid][cluster]
+	if !ok || !e.AdmittedAt.IsZero() {
+		return false
+	}
+	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
+	l.current[uid] = map[string]Entry{cluster: e}
+	l.invalidate()
+	return true
+}
+
+// MarkPodsReady records since when all pods of an admitted workload are ready. It returns
+// false if that was recorded before or the workload has no admitted entry.
+func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for cluster, e := range l.current[uid] {
+		if !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() {
+			e.PodsReadyAt = since
+			l.current[uid][cluster] = e
+			l.invalidate()
+			return true
+		}
+	}
+	return false
+}
+
+// MarkEnded records that a workload lost its quota or was deleted. Its entries stay until
+// samples taken a settling time after now show the devices as free, because workers remove
+// copies with a delay. It returns false if the workload has no current entries.
+func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entries := l.release(uid)
+	for _, e := range entries {
+		e.EndedAt = now
+		l.ended.put(e)
+	}
+	return len(entries) > 0
+}
+
+// Release drops the current entries of a workload whose pods have finished. It returns
+// false if there were none.
+func (l *Ledger) Release(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.release(uid)) > 0
+}
+
+func (l *Ledger) release(uid string) map[string]Entry {
+	entries := l.current[uid]
+	if len(entries) > 0 {
+		delete(l.current, uid)
+		l.invalidate()
+	}
+	return entries
+}
+
+// Credit adds the devices of a finished workload. They count in ranking only.
+func (l *Ledger) Credit(c Credit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.credits = append(l.credits, c)
+	l.invalidate()
+}
+
+// Expire drops entries and credits that samples show or that are older than TTL.
+// sampledAt is, per cluster, the oldest sample that a decision may still use. Expire
+// returns the number of dropped entries.
+func (l *Ledger) Expire(sampledAt map[string]time.Time, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	dropped := 0
+	for _, set := range []entrySet{l.current, l.ended} {
+		for uid, byCluster := range set {
+			for cluster, e := range byCluster {
+				if e.isMeasured(sampledAt[cluster], l.Settle) || now.Sub(e.DebitedAt) > l.TTL {
+					set.remove(uid, cluster)
+					dropped++
+				}
+			}
+		}
+	}
+	credits := slices.DeleteFunc(slices.Clone(l.credits), func(c Credit) bool {
+		return now.Sub(c.FinishedAt) > l.TTL || sampledAt[c.Cluster].After(c.FinishedAt.Add(l.Settle))
+	})
+	if dropped > 0 || len(credits) != len(l.credits) {
+		l.credits = credits
+		l.invalidate()
+	}
+	return dropped
 }

@@ -1,242 +1,236 @@
 package ledger
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-func TestSlotsOfAnotherShape(t *testing.T) {
+func TestEntriesAreDropped(t *testing.T) {
+	sampled := func(seconds int) map[string]time.Time {
+		return map[string]time.Time{"cluster1": after(seconds), "cluster2": after(seconds)}
+	}
 	for _, tc := range []struct {
-		name             string
-		theirs, pods     int64
-		ours             int64
-		theirModel       string
-		wantSlots, wantD int64
+		name   string
+		change func(*Ledger)
+		want   map[string]int64
 	}{
-		{"the same shape", 8, 3, 8, h100, 3, 24},
-		{"larger pods take several of our slots", 8, 1, 4, h100, 2, 8},
-		{"and the odd rest of one more", 8, 1, 3, h100, 3, 8},
-		{"smaller pods may each spoil one slot", 1, 4, 8, h100, 4, 4},
-		{"another model takes nothing", 8, 3, 8, "NVIDIA-A100-SXM4-80GB", 0, 0},
-		{"an unknown model may be ours", 8, 3, 8, "", 3, 24},
+		{"without admission an entry outlives newer samples", func(l *Ledger) { l.Expire(sampled(3600), after(60)) },
+			map[string]int64{"cluster1": 8, "cluster2": 8}},
+		{"admission drops the entries on other clusters", func(l *Ledger) { l.MarkAdmitted("a", "cluster2", after(10), false) },
+			map[string]int64{"cluster2": 8}},
+		{"a sample within the settling time does not show the pods", func(l *Ledger) {
+			l.MarkAdmitted("a", "cluster2", after(10), false)
+			l.Expire(sampled(14), after(20))
+		}, map[string]int64{"cluster2": 8}},
+		{"a sample after the settling time does", func(l *Ledger) {
+			l.MarkAdmitted("a", "cluster2", after(10), false)
+			l.Expire(sampled(16), after(20))
+		}, map[string]int64{}},
+		{"the TTL drops everything", func(l *Ledger) { l.Expire(nil, after(660)) }, map[string]int64{}},
+		{"release drops everything", func(l *Ledger) { l.Release("a") }, map[string]int64{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := New(time.Second, time.Hour)
-			l.Debit(Entry{UID: "them", Cluster: "cluster1", DebitedAt: t0,
-				PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", Model: tc.theirModel, DevicesPerPod: tc.theirs, Pods: tc.pods}}})
-			p := shape.PodSet{Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: tc.ours, Pods: 1}
-			v := l.View()
-			if got := v.Slots("cluster1", time.Time{}, "us", p); got != tc.wantSlots {
-				t.Errorf("slots: got %d, want %d", got, tc.wantSlots)
-			}
-			if got := v.Devices("cluster1", time.Time{}, "us", p); got != tc.wantD {
-				t.Errorf("devices: got %d, want %d", got, tc.wantD)
-			}
-			if got := v.Slots("cluster1", time.Time{}, "them", p) + v.Slots("cluster2", time.Time{}, "us", p); got != 0 {
-				t.Errorf("one's own entry and other clusters' must not count, got %d", got)
+			l := New(5*time.Second, 10*time.Minute)
+			l.Debit(entry("a", "cluster1"))
+			l.Debit(entry("a", "cluster2"))
+			tc.change(l)
+			if diff := cmp.Diff(tc.want, l.DevicesByCluster()); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// What a decision's own samples show is not subtracted once more, and what they
-// are too old to show is, however new other decisions' samples are.
-func TestEveryDecisionSubtractsWhatItsOwnSamplesDoNotShow(t *testing.T) {
+func TestReleaseReportsEntriesOnce(t *testing.T) {
 	l := New(5*time.Second, 10*time.Minute)
-	l.Debit(Entry{UID: "them", Cluster: "cluster1", PodSets: job("them", 8, 1).PodSets, DebitedAt: t0})
-	l.MarkAdmitted("them", "cluster1", t0.Add(10*time.Second), false)
-	now := t0.Add(30 * time.Second)
-	for _, tc := range []struct {
-		sampled time.Duration
-		fit     float64
-		want    gate.State
-	}{{14 * time.Second, 1, gate.Pending}, {16 * time.Second, 1, gate.Ready}, {14 * time.Second, 2, gate.Ready}} {
-		c := cluster("cluster1", tc.fit, 8*tc.fit, 8, 64)
-		c.SampledAt = t0.Add(tc.sampled)
-		d := gate.Decide(job("us", 8, 1), []gate.Candidate{c}, gate.Fleet{}, l.View(), rules(), 1, now)
-		if d.State != tc.want {
-			t.Errorf("samples of %s with room for %g: %s, want %s", tc.sampled, tc.fit, d.State, tc.want)
-		}
-		if got := len(l.View().Entries("cluster1", c.SampledAt)); (got == 0) != (tc.sampled > 15*time.Second) {
-			t.Errorf("samples of %s: %d entries to explain", tc.sampled, got)
-		}
+	l.Debit(entry("a", "cluster1"))
+	if !l.Release("a") || l.Release("a") {
+		t.Error("Release must return true exactly once")
 	}
 }
 
-// Once Kueue tells that the pods run, a sample that is hardly newer shows them.
-func TestLedgerShowsWhatRuns(t *testing.T) {
-	p := job("a", 8, 1).PodSets
-	l := New(time.Minute, 10*time.Minute)
-	l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, DebitedAt: t0})
-	if l.MarkPodsReady("a", t0) {
-		t.Error("nobody has admitted it")
-	}
-	l.MarkAdmitted("a", "cluster1", t0.Add(10*time.Second), false)
-	promised := func(sampled time.Duration) int64 {
-		return l.View().Devices("cluster1", t0.Add(sampled), "other", p[0])
-	}
-	if got := promised(40 * time.Second); got != 8 {
-		t.Errorf("within the settling time %d devices are promised, want 8", got)
-	}
-	if !l.MarkPodsReady("a", t0.Add(20*time.Second)) || l.MarkPodsReady("a", t0.Add(25*time.Second)) {
-		t.Error("that it runs is news once")
-	}
-	if before, after := promised(21*time.Second), promised(22*time.Second); before != 8 || after != 0 {
-		t.Errorf("promised are %d devices in the second that its pods became ready in, and %d after it; want 8 and 0", before, after)
-	}
-}
-
-func TestLedgerRelease(t *testing.T) {
-	p := job("a", 8, 1).PodSets
-	fill := func() *Ledger {
-		l := New(5*time.Second, 10*time.Minute)
-		for _, c := range []string{"cluster1", "cluster2"} {
-			l.Debit(Entry{UID: "a", Cluster: c, PodSets: p, DebitedAt: t0})
-		}
-		return l
-	}
-	held := func(l *Ledger) [2]int64 {
-		return [2]int64{l.DevicesByCluster()["cluster1"], l.DevicesByCluster()["cluster2"]}
-	}
-	sampled := func(at time.Duration) map[string]time.Time {
-		return map[string]time.Time{"cluster1": t0.Add(at), "cluster2": t0.Add(at)}
-	}
-
-	l := fill()
-	if l.Expire(sampled(time.Hour), t0.Add(time.Minute)); held(l) != [2]int64{8, 8} {
-		t.Errorf("what nobody admitted stays, however new the sample: %v", held(l))
-	}
-	if l.MarkAdmitted("a", "cluster2", t0.Add(10*time.Second), false); held(l) != [2]int64{0, 8} {
-		t.Errorf("admission releases the others: %v", held(l))
-	}
-	if l.Expire(sampled(14*time.Second), t0.Add(20*time.Second)); held(l) != [2]int64{0, 8} {
-		t.Errorf("a sample within the settling time shows nothing yet: %v", held(l))
-	}
-	if l.Expire(sampled(16*time.Second), t0.Add(20*time.Second)); held(l) != [2]int64{0, 0} {
-		t.Errorf("a newer sample shows it: %v", held(l))
-	}
-	if l = fill(); !l.Release("a") || held(l) != [2]int64{0, 0} || l.Release("a") {
-		t.Errorf("the workload's end releases everything once: %v", held(l))
-	}
-	l = fill()
-	if l.Expire(nil, t0.Add(11*time.Minute)); held(l) != [2]int64{0, 0} {
-		t.Errorf("the TTL releases what nothing else did: %v", held(l))
-	}
-}
-
-// What was cut short may run on for a moment where it was sent: others count on that,
-// its own next attempt does not, and takes nothing of it back.
-func TestLedgerKeepsWhatWasCutShort(t *testing.T) {
-	p := job("a", 8, 1).PodSets
+// The copy of an ended attempt may run for a moment longer. It counts for other workloads,
+// but not for the workload's own next attempt, which must not remove it either.
+func TestEndedEntriesOutliveTheNextAttempt(t *testing.T) {
 	l := New(5*time.Second, 10*time.Minute)
-	l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, DebitedAt: t0})
-	if !l.MarkEnded("a", t0.Add(time.Second)) || l.MarkEnded("a", t0.Add(time.Minute)) {
-		t.Error("it ends once")
+	l.Debit(entry("a", "cluster1"))
+	if !l.MarkEnded("a", after(1)) || l.MarkEnded("a", after(60)) {
+		t.Error("MarkEnded must return true exactly once")
 	}
-	l.Reserve("a", nil, func(View) []Entry {
-		return []Entry{{UID: "a", Cluster: "cluster2", PodSets: p, DebitedAt: t0.Add(2 * time.Second)}}
-	})
+	next := entry("a", "cluster2")
+	next.DebitedAt = after(2)
+	if !l.Commit(l.View(), "a", nil, []Entry{next}) {
+		t.Fatal("commit failed")
+	}
 	for _, tc := range []struct {
+		name    string
 		uid     string
-		sampled time.Duration
+		sampled int
 		want    int64
-	}{{"b", 6 * time.Second, 8}, {"b", 7 * time.Second, 0}, {"a", 6 * time.Second, 0}} {
-		if got := l.View().Devices("cluster1", t0.Add(tc.sampled), tc.uid, p[0]); got != tc.want {
-			t.Errorf("%d devices of others than %s on cluster1 beside a sample of %s, want %d", got, tc.uid, tc.sampled, tc.want)
-		}
-	}
-	l.MarkEnded("a", t0.Add(2*time.Second))
-	l.Debit(Entry{UID: "a", Cluster: "cluster2", PodSets: p, DebitedAt: t0.Add(2 * time.Second)})
-	if got := l.DevicesByCluster()["cluster2"]; got != 8 {
-		t.Errorf("%d devices held where it is sent again, want 8", got)
-	}
-	l.Expire(map[string]time.Time{"cluster1": t0.Add(7 * time.Second), "cluster2": t0.Add(7 * time.Second)}, t0.Add(8*time.Second))
-	if diff := cmp.Diff(map[string]int64{"cluster2": 8}, l.DevicesByCluster()); diff != "" {
-		t.Errorf("held in the end (-want +got):\n%s", diff)
-	}
-}
-
-// What samples showed before the end they show after it, too.
-func TestLedgerForgetsWhatWasShownBeforeItWasCutShort(t *testing.T) {
-	p := job("a", 8, 1).PodSets
-	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
-	for _, tc := range []struct {
-		name          string
-		told          bool
-		running       time.Time
-		ends, sampled int
-		want          int64
 	}{
-		{"its pods were ready", true, at(10), 20, 15, 0},
-		{"its pods were not ready", true, time.Time{}, 20, 16, 8},
-		{"its pods were not ready for long", true, time.Time{}, 31, 31, 0},
-		{"admitted long ago", false, time.Time{}, 20, 16, 0},
-		{"just admitted", false, time.Time{}, 12, 16, 8},
-		{"just admitted, a sample later", false, time.Time{}, 12, 18, 0},
+		{"another workload within the settling time", "b", 6, 8},
+		{"another workload after the settling time", "b", 7, 0},
+		{"the workload itself", "a", 6, 0},
 	} {
-		l := New(5*time.Second, 10*time.Minute)
-		l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: p, DebitedAt: t0})
-		l.MarkAdmitted("a", "cluster1", at(10), tc.told)
-		if !tc.running.IsZero() {
-			l.MarkPodsReady("a", tc.running)
-		}
-		l.MarkEnded("a", at(tc.ends))
-		if got := l.View().Devices("cluster1", at(tc.sampled), "b", p[0]); got != tc.want {
-			t.Errorf("%s: %d devices held beside a sample of %d s, want %d", tc.name, got, tc.sampled, tc.want)
-		}
-	}
-}
-
-// A workload holds what it is sent to: neither what came to nothing, nor less.
-func TestReserveReplacesWhatCameToNothing(t *testing.T) {
-	p := job("a", 8, 1).PodSets
-	l := New(5*time.Second, 10*time.Minute)
-	reserve := func(kept []string, clusters ...string) {
-		l.Reserve("a", kept, func(View) (next []Entry) {
-			for _, c := range clusters {
-				next = append(next, Entry{UID: "a", Cluster: c, PodSets: p, DebitedAt: t0})
+		t.Run(tc.name, func(t *testing.T) {
+			if got := l.View().Devices("cluster1", after(tc.sampled), tc.uid, podSet(8, 1)); got != tc.want {
+				t.Errorf("%d devices reserved, want %d", got, tc.want)
 			}
-			return next
 		})
 	}
-	l.Debit(Entry{UID: "b", Cluster: "cluster1", PodSets: p, DebitedAt: t0})
+
+	l.MarkEnded("a", after(2))
+	l.Debit(next)
+	if got := l.DevicesByCluster()["cluster2"]; got != 8 {
+		t.Errorf("%d devices reserved after a nomination to the cluster of an ended attempt, want 8", got)
+	}
+	l.Expire(map[string]time.Time{"cluster1": after(7), "cluster2": after(7)}, after(8))
+	if diff := cmp.Diff(map[string]int64{"cluster2": 8}, l.DevicesByCluster()); diff != "" {
+		t.Errorf("devices at the end (-want +got):\n%s", diff)
+	}
+}
+
+func TestCommitReplacesTheWorkloadsEntries(t *testing.T) {
+	l := New(5*time.Second, 10*time.Minute)
+	l.Debit(entry("b", "cluster1"))
+	// The steps build on each other.
 	for _, tc := range []struct {
 		name     string
 		kept     []string
 		clusters []string
 		want     map[string]int64
 	}{
-		{"chosen", nil, []string{"cluster1"}, map[string]int64{"cluster1": 16}},
-		{"chosen again, for the write failed", nil, []string{"cluster2"}, map[string]int64{"cluster1": 8, "cluster2": 8}},
-		{"widened", []string{"cluster2"}, []string{"cluster1"}, map[string]int64{"cluster1": 16, "cluster2": 8}},
-		{"a write whose answer was lost", []string{"cluster2", "cluster1"}, nil, map[string]int64{"cluster1": 16, "cluster2": 8}},
-		{"no room any more", nil, nil, map[string]int64{"cluster1": 8}},
+		{"first choice", nil, []string{"cluster1"}, map[string]int64{"cluster1": 16}},
+		{"second choice after a failed write", nil, []string{"cluster2"}, map[string]int64{"cluster1": 8, "cluster2": 8}},
+		{"nomination widened", []string{"cluster2"}, []string{"cluster1"}, map[string]int64{"cluster1": 16, "cluster2": 8}},
+		{"response to the write lost", []string{"cluster2", "cluster1"}, nil, map[string]int64{"cluster1": 16, "cluster2": 8}},
+		{"no room left", nil, nil, map[string]int64{"cluster1": 8}},
 	} {
-		reserve(tc.kept, tc.clusters...)
-		if diff := cmp.Diff(tc.want, l.DevicesByCluster()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			var entries []Entry
+			for _, c := range tc.clusters {
+				entries = append(entries, entry("a", c))
+			}
+			if !l.Commit(l.View(), "a", tc.kept, entries) {
+				t.Fatal("commit failed")
+			}
+			if diff := cmp.Diff(tc.want, l.DevicesByCluster()); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestCreditsCountInRankingAlone(t *testing.T) {
-	l := New(5*time.Second, 10*time.Minute)
-	l.Credit(Credit{Cluster: "cluster1", PodSets: job("x", 8, 1).PodSets, FinishedAt: t0})
-	full := cluster("cluster1", 0, 0, 0, 64)
-	if d := gate.Decide(job("a", 8, 1), []gate.Candidate{full}, gate.Fleet{}, l.View(), rules(), 1, t0); d.State != gate.Pending {
-		t.Errorf("a credit must not make room: %s", d.Message)
+func TestCommitFailsAfterAnyChange(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Ledger)
+		want   bool
+	}{
+		{"no change", func(*Ledger) {}, true},
+		{"a debit that exists already", func(l *Ledger) { l.Debit(entry("b", "cluster1")) }, true},
+		{"release of an unknown workload", func(l *Ledger) { l.Release("c") }, true},
+		{"nothing to expire", func(l *Ledger) { l.Expire(nil, after(1)) }, true},
+		{"commit without effect", func(l *Ledger) { l.Commit(l.View(), "c", nil, nil) }, true},
+		{"commit of another workload", func(l *Ledger) { l.Commit(l.View(), "c", nil, []Entry{entry("c", "cluster1")}) }, false},
+		{"debit", func(l *Ledger) { l.Debit(entry("c", "cluster1")) }, false},
+		{"admission", func(l *Ledger) { l.MarkAdmitted("b", "cluster1", after(1), true) }, false},
+		{"pods ready", func(l *Ledger) { l.MarkAdmitted("b", "cluster1", after(1), true); l.MarkPodsReady("b", after(1)) }, false},
+		{"end", func(l *Ledger) { l.MarkEnded("b", after(1)) }, false},
+		{"release", func(l *Ledger) { l.Release("b") }, false},
+		{"credit", func(l *Ledger) { l.Credit(Credit{Cluster: "cluster1", FinishedAt: t0}) }, false},
+		{"expiry", func(l *Ledger) { l.Expire(nil, after(3601)) }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(5*time.Second, time.Hour)
+			l.Debit(entry("b", "cluster1"))
+			v := l.View()
+			tc.change(l)
+			before := l.DevicesByCluster()
+			if got := l.Commit(v, "a", nil, []Entry{entry("a", "cluster1")}); got != tc.want {
+				t.Fatalf("commit returned %t, want %t", got, tc.want)
+			}
+			if tc.want {
+				before["cluster1"] += 8
+			}
+			if diff := cmp.Diff(before, l.DevicesByCluster()); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		})
 	}
-	d := gate.Decide(job("a", 1, 1), []gate.Candidate{cluster("cluster1", 4, 4, 4, 64), cluster("cluster2", 4, 8, 4, 64)}, gate.Fleet{}, l.View(), rules(), 1, t0)
-	if d.Order[0] != "cluster1" {
-		t.Errorf("4 free and 8 coming free beat 8 free, got %v", d.Order)
+}
+
+// Many workloads compete for ten slots. Whatever the interleaving, the reservations never
+// exceed the capacity, and no slot stays unused while a workload waits.
+func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
+	const workloads, capacity, rounds = 64, 10, 50
+	l := New(time.Second, time.Hour)
+	p := podSet(8, 1)
+	reserve := func(uid string) bool {
+		for {
+			v := l.View()
+			if v.Slots("cluster1", time.Time{}, uid, p) >= capacity {
+				return false
+			}
+			if l.Commit(v, uid, nil, []Entry{entry(uid, "cluster1")}) {
+				return true
+			}
+		}
 	}
-	l.Expire(map[string]time.Time{"cluster1": t0.Add(6 * time.Second)}, t0.Add(7*time.Second))
-	if got := l.View().Credited("cluster1", t0.Add(-time.Second), job("a", 1, 1).PodSets[0]); got != 0 {
-		t.Errorf("a newer sample shows it: %d still credited", got)
+	var finished atomic.Bool
+	var checker, workers sync.WaitGroup
+	checker.Go(func() {
+		for !finished.Load() {
+			if got := l.View().Slots("cluster1", time.Time{}, "", p); got > capacity {
+				t.Errorf("%d slots reserved, capacity is %d", got, capacity)
+				return
+			}
+		}
+	})
+	var reserved atomic.Int64
+	for w := range workloads {
+		workers.Go(func() {
+			uid := fmt.Sprint("workload-", w)
+			for range rounds {
+				if reserve(uid) {
+					reserved.Add(1)
+					l.Release(uid)
+				}
+			}
+			reserve(uid)
+		})
+	}
+	workers.Wait()
+	finished.Store(true)
+	checker.Wait()
+	if reserved.Load() == 0 {
+		t.Error("no workload ever reserved a slot")
+	}
+	if got := l.View().Slots("cluster1", time.Time{}, "", p); got != capacity {
+		t.Errorf("%d slots reserved at the end, want %d", got, capacity)
+	}
+}
+
+func TestReserveRetriesUntilCommitted(t *testing.T) {
+	l := New(time.Second, time.Hour)
+	calls := 0
+	l.Reserve("a", nil, func(v View) []Entry {
+		if calls++; calls == 1 {
+			l.Debit(entry("b", "cluster1"))
+		}
+		return []Entry{{UID: "a", Cluster: "cluster2", PodSets: []shape.PodSet{podSet(8, 1)}, DebitedAt: t0}}
+	})
+	if calls != 2 {
+		t.Errorf("decided %d times, want 2", calls)
+	}
+	if diff := cmp.Diff(map[string]int64{"cluster1": 8, "cluster2": 8}, l.DevicesByCluster()); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 }

@@ -2,16 +2,12 @@ package shape
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 func container(name corev1.ResourceName, n string) corev1.Container {
@@ -70,7 +66,7 @@ func TestShapeOf(t *testing.T) {
 }
 
 func TestVarsNameLabelsByTheirKeys(t *testing.T) {
-	wl := reserved(kueue.CheckStatePending)
+	wl := &kueue.Workload{}
 	wl.Namespace, wl.Spec.QueueName = "team-a", "lq"
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main",
 		Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
@@ -85,80 +81,5 @@ func TestVarsNameLabelsByTheirKeys(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
-	}
-}
-
-// reserved workload with a MultiKueue check in a state.
-func reserved(state kueue.CheckState) *kueue.Workload {
-	return &kueue.Workload{Status: kueue.WorkloadStatus{
-		Admission:       &kueue.Admission{},
-		Conditions:      []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}},
-		AdmissionChecks: []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: state, LastTransitionTime: metav1.NewTime(t0)}},
-	}}
-}
-
-func TestGuard(t *testing.T) {
-	no := false
-	one := "cluster1"
-	condition := func(kind string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(t0)})
-		}
-	}
-	for _, tc := range []struct {
-		name            string
-		change          func(*kueue.Workload)
-		write, nominate bool
-	}{
-		{"quota reserved", func(*kueue.Workload) {}, true, true},
-		{"evicted", condition(kueue.WorkloadEvicted), false, true},
-		{"finished", condition(kueue.WorkloadFinished), false, true},
-		{"inactive", func(wl *kueue.Workload) { wl.Spec.Active = &no }, false, true},
-		{"being deleted", func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: t0} }, false, true},
-		{"no quota", func(wl *kueue.Workload) { wl.Status.Conditions = nil }, false, true},
-		{"admission taken back", func(wl *kueue.Workload) { wl.Status.Admission = nil }, false, true},
-		{"on a cluster", func(wl *kueue.Workload) { wl.Status.ClusterName = &one }, true, false},
-		{"a component that follows its primary", func(wl *kueue.Workload) { wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"} }, true, false},
-	} {
-		wl := reserved(kueue.CheckStatePending)
-		tc.change(wl)
-		if got := kueuestate.AcceptsCheckUpdate(wl); got != tc.write {
-			t.Errorf("%s: may write %t, want %t", tc.name, got, tc.write)
-		}
-		if got := kueuestate.WantsNomination(wl, "multikueue"); got != tc.nominate {
-			t.Errorf("%s: wants nomination %t, want %t", tc.name, got, tc.nominate)
-		}
-		wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
-		if got := kueuestate.AcceptsNomination(wl, "multikueue", t0); got != (tc.write && tc.nominate) {
-			t.Errorf("%s: may nominate %t, want %t", tc.name, got, tc.write && tc.nominate)
-		}
-	}
-	wl := reserved(kueue.CheckStatePending)
-	condition(kueue.WorkloadEvicted)(wl)
-	if stuck, left := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(3*time.Second)); stuck || left != 2*time.Second {
-		t.Errorf("an eviction of 3 s: stuck %t, left %s", stuck, left)
-	}
-	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
-		t.Error("an eviction that waits for 6 s without a cluster is a deadlock")
-	}
-	if kueuestate.AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
-		t.Error("Kueue sends nothing while another check is Pending")
-	}
-	wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
-	if !kueuestate.AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
-		t.Error("a deadlock needs a nomination")
-	}
-	wl.Spec.Active = &no
-	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
-		t.Error("so is that of a workload that was deactivated")
-	}
-	wl.Status.NominatedClusterNames = []string{"cluster1"}
-	if stuck, _ := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); !stuck {
-		t.Error("nor does a nomination end it that no cluster admits")
-	}
-	cluster := "cluster1"
-	wl.Status.ClusterName = &cluster
-	if stuck, left := kueuestate.IsEvictionStuck(wl, "multikueue", t0.Add(6*time.Second)); stuck || left != 0 {
-		t.Error("a cluster that has it ends it")
 	}
 }

@@ -1,5 +1,10 @@
-// Package workload decides the gate's check of each Workload and, as Kueue's
-// external dispatcher, nominates the clusters that MultiKueue copies it to.
+// Package workload takes Kueue Workloads through the gate. It decides the gate's admission
+// check of each Workload and, as Kueue's external dispatcher, nominates the clusters that
+// MultiKueue copies it to.
+//
+// reconcile.go is the state machine: phaseOf names the state of an observation, next computes
+// the step that the state calls for, apply carries the step out. operator/docs/admission.md
+// has its diagram.
 package workload
 
 import (
@@ -8,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -16,35 +20,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // Options of the controller.
 type Options struct {
-	// Board that the gates' controller fills.
-	Board *registry.Registry
-	// Ledger of what was sent and is not yet measured.
+	// Registry that the gates' controller fills.
+	Registry *registry.Registry
+	// Ledger of the devices that were sent somewhere and that samples do not show yet.
 	Ledger *ledger.Ledger
-	// Sources to ask.
+	// Sources to query.
 	Sources *query.Sources
-	// Nominate as Kueue's external dispatcher, for every MultiKueue workload.
+	// Nominate: the operator is Kueue's external dispatcher, for every MultiKueue workload.
 	Nominate bool
-	// OwnNominations are written as a field manager of our own, for the policy of
-	// config/nomination to clear; else as Kueue's.
-	OwnNominations bool
+	// NominateAsOwn writes nominations with the operator's own field manager, for the policy
+	// of config/nomination to clear. Otherwise the operator writes as Kueue's manager.
+	NominateAsOwn bool
 	// Registerer of the controller's metrics; nil = not registered.
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
@@ -53,20 +55,20 @@ type Options struct {
 
 // Reconciler of Workloads.
 type Reconciler struct {
-	client   client.Client
-	live     client.Reader
-	recorder events.EventRecorder
-	board    *registry.Registry
-	ledger   *ledger.Ledger
-	nominate bool
-	// ownNominations: see Options.
-	ownNominations bool
-	now            func() time.Time
-	ask            *querycache.Cache
+	client client.Client
+	// live reads from the API server, with managedFields.
+	live           client.Reader
+	recorder       events.EventRecorder
+	registry       *registry.Registry
+	ledger         *ledger.Ledger
+	cache          *querycache.Cache
 	waiting        *waitqueue.Queue
-	tracks         *tracks
-	others         others
+	histories      *histories
+	pending        pendingWorkloads
 	metrics        *metrics
+	nominates      bool
+	nominatesAsOwn bool
+	now            func() time.Time
 	rebuild        sync.Mutex
 	rebuilt        bool
 	// elected is closed once this process leads.
@@ -86,15 +88,15 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		board: opts.Board, ledger: opts.Ledger, nominate: opts.Nominate, ownNominations: opts.OwnNominations, now: opts.Now,
-		ask:     querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
-		waiting: waitqueue.New(opts.Board, opts.Now), tracks: newTracks(),
+		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominatesAsOwn: opts.NominateAsOwn, now: opts.Now,
+		cache:   querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
+		waiting: waitqueue.New(opts.Registry, opts.Now), histories: newHistories(),
 		elected: mgr.Elected(),
-		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Board, opts.Now),
+		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, opts.Now),
 	}
-	r.waiting.Refresh, r.ask.OnRefreshed, r.ask.ReportFailing = r.ask.Refresh, r.waiting.Refreshed, opts.Board.SetFailingQueries
-	r.board.OnChange(r.waiting.MarkDirty)
-	for _, runnable := range []manager.Runnable{r.ask, r.waiting} {
+	r.waiting.Refresh, r.cache.OnRefreshed, r.cache.ReportFailing = r.cache.Refresh, r.waiting.Refreshed, opts.Registry.SetFailingQueries
+	r.registry.OnChange(r.waiting.MarkDirty)
+	for _, runnable := range []manager.Runnable{r.cache, r.waiting} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -102,8 +104,8 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").
 		For(&kueue.Workload{}).
-		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
-		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unsettled)).
+		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
+		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
@@ -112,43 +114,11 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		Complete(r)
 }
 
-// Reconcile one workload.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if err := r.rebuildOnce(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
-	wl := &kueue.Workload{}
-	if err := r.client.Get(ctx, req.NamespacedName, wl); apierrors.IsNotFound(err) {
-		r.gone(req.NamespacedName)
-		return reconcile.Result{}, nil
-	} else if err != nil {
-		return reconcile.Result{}, err
-	}
-	s, err := r.gather(ctx, wl)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	r.track(ctx, s)
-	var result reconcile.Result
-	left, err := r.wake(ctx, wl)
-	switch {
-	case left > 0 || err != nil:
-		result.RequeueAfter = left
-	case len(s.own) > 0:
-		result, err = r.gated(ctx, s)
-	case s.mk != "" && r.nominate:
-		result, err = r.ungated(ctx, s)
-	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
-	}
-	return result, err
-}
-
-// unsettled are the workloads that a change of MultiKueue's clusters may concern.
-func (r *Reconciler) unsettled(ctx context.Context, _ client.Object) []reconcile.Request {
+// unplacedWorkloads are the workloads that a change of MultiKueue's clusters may concern.
+func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Object) []reconcile.Request {
 	list := &kueue.WorkloadList{}
 	if err := r.client.List(ctx, list); err != nil {
+		log.FromContext(ctx).Error(err, "Listing workloads failed; waiting workloads see the change in their next round", "changed", changed.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -160,40 +130,3 @@ func (r *Reconciler) unsettled(ctx context.Context, _ client.Object) []reconcile
 	}
 	return requests
 }
-
-// ungated serves a MultiKueue workload that no gate of ours decides, as stock
-// Kueue would: every active cluster of its configuration is nominated.
-func (r *Reconciler) ungated(ctx context.Context, s *subject) (reconcile.Result, error) {
-	if result, err := r.repair(ctx, s); result.RequeueAfter > 0 || err != nil {
-		return result, err
-	}
-	if !kueuestate.AcceptsCheckUpdate(s.wl) || !kueuestate.WantsNomination(s.wl, s.mk) || !kueuestate.OtherChecksReady(s.wl, s.mk) {
-		return reconcile.Result{}, nil
-	}
-	nominated := s.wl.Status.NominatedClusterNames
-	wider := dispatch.Record{}.WidenedList(dispatch.StageAll, nominated, nil, s.usable, v1alpha1.Widen{})
-	if len(wider) == len(nominated) {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{}, r.write(ctx, s, wider, nil, "NominatedAll", "no gate decides this queue: every active cluster is nominated")
-}
-
-func (r *Reconciler) event(wl *kueue.Workload, warning bool, reason, message string) {
-	kind := "Normal"
-	if warning {
-		kind = "Warning"
-	}
-	r.recorder.Eventf(wl, nil, kind, reason, "Gate", "%s", message)
-}
-
-// gateOf the board, or false when its controller has not looked at it yet. A
-// workload whose checks contradict the gate sees that as the gate's problem.
-func (r *Reconciler) gateOf(s *subject) (registry.Gate, bool) {
-	g, ok := r.board.Get(s.gateName)
-	if g.Problem == "" {
-		g.Problem = s.mismatch(g)
-	}
-	return g, ok
-}
-
-func widen(g registry.Gate) v1alpha1.Widen { return g.Spec.Widen }

@@ -3,61 +3,63 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
-// Explain decides anew, writes nothing, and says why.
+// errNotFound is returned for a workload that does not exist.
+type errNotFound struct{ key client.ObjectKey }
+
+func (e errNotFound) Error() string { return fmt.Sprintf("workload %s does not exist", e.key) }
+
+// Explain decides about a workload as the next reconciliation would, and writes nothing.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
-	wl := &kueue.Workload{}
-	if err := r.client.Get(ctx, key, wl); err != nil {
-		return nil, err
-	}
-	s, err := r.gather(ctx, wl)
+	o, err := r.observe(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	e := &gate.Explanation{Workload: key.String(), Gate: s.gateName, Nominated: wl.Status.NominatedClusterNames}
-	e.Cluster = s.placed()
-	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
-		e.Problem = err.Error()
+	if o.wl == nil {
+		return nil, errNotFound{key}
 	}
-	if len(s.own) > 0 {
-		e.State, e.Message = string(s.check().State), s.check().Message
+	e := &gate.Explanation{Workload: key.String(), Gate: o.gateName, Nominated: o.wl.Status.NominatedClusterNames,
+		Cluster: o.placedOn(), Dispatch: o.record}
+	if o.recordErr != nil {
+		e.Problem = o.recordErr.Error()
 	}
-	stand := gate.Snapshot{Workload: wl, Own: s.own, MultiKueue: s.mk, Config: s.config, Connected: s.usable,
-		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominate}
-	g, known := r.gateOf(s)
+	if len(o.checks) > 0 {
+		e.State, e.Message = string(o.check().State), o.check().Message
+	}
+	snapshot := gate.Snapshot{Workload: o.wl, Own: o.checks, MultiKueue: o.multiKueue, Config: o.workers.config, Connected: o.workers.connected,
+		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominates}
 	switch {
-	case !r.leads():
+	case !r.isLeader():
 		e.Follower = true
-		e.Problem = "this replica of the operator does not lead, and the leader alone knows what the gate would decide: ask again, or the leader"
-	case len(s.own) == 0:
-	case !known:
-		stand.Fault = r.absent(ctx, s)
-	case g.Problem != "":
-		stand.Fault = "PlacementGate " + s.gateName + " to be mended: " + g.Problem
+		e.Problem = "this replica of the operator is not the leader, and only the leader knows what the gate would decide; query the leader"
+	case len(o.checks) == 0:
+	case !o.gateKnown && o.gateExists:
+		snapshot.Fault = "PlacementGate " + o.gateName + " to be read by the operator"
+	case !o.gateKnown:
+		snapshot.Fault = "PlacementGate " + o.gateName + ", which does not exist"
+	case o.gate.Problem != "":
+		snapshot.Fault = "PlacementGate " + o.gateName + " to be repaired: " + o.gate.Problem
 	default:
-		r.explainDecision(ctx, s, g, e)
-		stand.Decision = &e.Decision
+		r.explainDecision(ctx, o, e)
+		snapshot.Decision = &e.Decision
 	}
-	e.WaitsFor = stand.WaitsFor(r.now())
+	e.WaitsFor = snapshot.WaitsFor(o.now)
 	return e, nil
 }
 
-// leads says whether this process decides: another has no gates on its board and
-// nothing in its ledger.
-func (r *Reconciler) leads() bool {
+// isLeader reports whether this process decides. The others have an empty registry and ledger.
+func (r *Reconciler) isLeader() bool {
 	select {
 	case <-r.elected:
 		return true
@@ -66,23 +68,12 @@ func (r *Reconciler) leads() bool {
 	}
 }
 
-// absent gate: one that does not exist, or that its controller is yet to read.
-func (r *Reconciler) absent(ctx context.Context, s *subject) string {
-	if _, exists := r.specOf(ctx, s.gateName); exists {
-		return "PlacementGate " + s.gateName + " to be read"
-	}
-	return "PlacementGate " + s.gateName + ", which does not exist"
-}
-
-func (r *Reconciler) explainDecision(ctx context.Context, s *subject, g registry.Gate, e *gate.Explanation) {
-	e.Facts = r.facts(ctx, s, &g.Spec)
-	answers, fleet := r.ask.Results(ctx, g, e.Facts)
-	list := candidates(s, g, answers)
-	view := r.ledger.View()
-	rules := gate.RulesOf(&g.Spec)
-	rules.Incumbents = r.sentTo(s)
+func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) {
+	e.Facts = o.facts
+	results, fleet := r.cache.Results(ctx, o.gate, o.facts)
+	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
-	e.Decision, e.Clusters = gate.Explain(e.Facts, list, fleet, view, rules, e.Dispatch.Attempt+1+kueuestate.CountEvictions(s.wl), r.now())
+	e.Decision, e.Clusters = gate.Explain(o.facts, o.candidatesWith(results), fleet, r.ledger.View(), o.rules(), attempt, o.now)
 }
 
 // Prefix of the handler's paths.
@@ -97,8 +88,8 @@ func (r *Reconciler) Handler() http.Handler {
 			return
 		}
 		e, err := r.Explain(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
-		if apierrors.IsNotFound(err) {
-			http.Error(w, fmt.Sprintf("workload %s/%s does not exist", namespace, name), http.StatusNotFound)
+		if errors.As(err, &errNotFound{}) {
+			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
 		if err != nil {
@@ -108,6 +99,8 @@ func (r *Reconciler) Handler() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(e)
+		if err := encoder.Encode(e); err != nil {
+			log.FromContext(req.Context()).V(1).Info("Sending an explanation failed", "workload", e.Workload, "error", err.Error())
+		}
 	})
 }

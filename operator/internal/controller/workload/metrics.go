@@ -1,7 +1,9 @@
 package workload
 
 import (
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -23,28 +25,28 @@ type metrics struct {
 
 var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, board *registry.Registry, now func() time.Time) *metrics {
+func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registry.Registry, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gate_decisions_total", Help: "Decisions about workloads, by gate, state and reason.",
+			Name: "plimsoll_gate_decisions_total", Help: "Decisions of the gate, by state of the admission check and reason.",
 		}, []string{"gate", "state", "reason"}),
 		nominations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gate_nominations_total", Help: "Clusters nominated, by cluster and why.",
+			Name: "plimsoll_gate_nominations_total", Help: "Nominations of clusters, by cluster and reason.",
 		}, []string{"cluster", "reason"}),
 		mispredicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gate_mispredictions_total", Help: "Nominations that no cluster admitted in time.",
+			Name: "plimsoll_gate_mispredictions_total", Help: "Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.",
 		}, []string{"gate"}),
 		readySeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "plimsoll_gate_ready_seconds", Help: "Seconds from when the operator saw quota reserved, or at most a second after it was, to the gate's check Ready.", Buckets: buckets,
+			Name: "plimsoll_gate_ready_seconds", Help: "Time from quota reservation to the gate's check becoming Ready, in seconds. Kueue records the reservation with a resolution of one second.", Buckets: buckets,
 		}, []string{"gate"}),
 		admitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "plimsoll_gate_admitted_seconds", Help: "Seconds from quota reserved on the hub to admission by a cluster, each as the operator saw it, or at most a second after it was.", Buckets: buckets,
+			Name: "plimsoll_gate_admitted_seconds", Help: "Time from quota reservation on the hub to admission by a cluster, in seconds. Both are recorded with a resolution of one second.", Buckets: buckets,
 		}, []string{"gate", "cluster"}),
 		ledgerDevices: &ledgerCollector{ledger: ledger, desc: prometheus.NewDesc("plimsoll_gate_ledger_devices",
-			"Devices sent to a cluster and not yet seen in its metrics.", []string{"cluster"}, nil)},
+			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil)},
 	}
 	if reg != nil {
-		reg.MustRegister(newQueueCollector(board, now), m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+		reg.MustRegister(newQueueCollector(gates, now), m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
 	}
 	return m
 }
@@ -65,53 +67,53 @@ func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 
 // queueCollector reads the gates' queues when it is scraped.
 type queueCollector struct {
-	board           *registry.Registry
+	gates           *registry.Registry
 	now             func() time.Time
 	waiting, oldest *prometheus.Desc
-	unanswered      *prometheus.Desc
+	failing         *prometheus.Desc
 }
 
-func newQueueCollector(board *registry.Registry, now func() time.Time) *queueCollector {
+func newQueueCollector(gates *registry.Registry, now func() time.Time) *queueCollector {
 	desc := func(opts prometheus.GaugeOpts) *prometheus.Desc {
 		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
 	}
-	return &queueCollector{board: board, now: now,
-		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Workloads that hold quota and that a gate keeps waiting, whether or not it exists."}),
-		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Seconds since the longest waiting workload got its quota; 0 when none waits."}),
-		unanswered: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_failing",
-			Help: "1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why."}),
+	return &queueCollector{gates: gates, now: now,
+		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Number of workloads that hold quota and wait for the gate, including gates that do not exist."}),
+		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Time since the longest waiting workload of the gate reserved quota, in seconds; 0 if no workload waits."}),
+		failing: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_failing",
+			Help: "1 while the last attempt of a query that the gate recently needed failed, or returned no result for some clusters. The gate's condition QueriesSucceeding names the query and the error."}),
 	}
 }
 
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.oldest
-	ch <- c.unanswered
+	ch <- c.failing
 }
 
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
-	for name, q := range c.board.WaitSummaries() {
+	for name, q := range c.gates.WaitSummaries() {
 		age := 0.0
 		if !q.Since.IsZero() {
 			age = c.now().Sub(q.Since).Seconds()
 		}
 		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(q.Workloads), name)
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
-		unanswered := 0.0
-		if c.board.FailingQueries(name) != "" {
-			unanswered = 1
+		failing := 0.0
+		if c.gates.FailingQueries(name) != "" {
+			failing = 1
 		}
-		ch <- prometheus.MustNewConstMetric(c.unanswered, prometheus.GaugeValue, unanswered, name)
+		ch <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, failing, name)
 	}
 }
 
 func (m *metrics) decided(gateName string, d gate.Decision) {
-	m.decisions.WithLabelValues(gateName, string(d.State), d.Reason).Inc()
+	m.decisions.WithLabelValues(gateName, snakeCase(string(d.State)), snakeCase(d.Reason)).Inc()
 }
 
 func (m *metrics) nominated(clusters []string, reason string) {
 	for _, c := range clusters {
-		m.nominations.WithLabelValues(c, reason).Inc()
+		m.nominations.WithLabelValues(c, snakeCase(reason)).Inc()
 	}
 }
 
@@ -125,10 +127,17 @@ func (m *metrics) admitted(gateName, cluster string, after time.Duration) {
 	m.admitSeconds.WithLabelValues(gateName, cluster).Observe(after.Seconds())
 }
 
-func reservedAt(wl *kueue.Workload) (time.Time, bool) {
-	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if c == nil {
-		return time.Time{}, false
+// snakeCase turns a condition reason in CamelCase into a label value.
+func snakeCase(reason string) string {
+	var b strings.Builder
+	for i, c := range reason {
+		if unicode.IsUpper(c) {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c = unicode.ToLower(c)
+		}
+		b.WriteRune(c)
 	}
-	return c.LastTransitionTime.Time, true
+	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,56 +14,57 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// write a nomination: the annotation first (nil = none), then the list of
-// clusters, on the state that the apiserver has now. A conflict drops it.
-func (r *Reconciler) write(ctx context.Context, s *subject, clusters []string, d *dispatch.Record, reason, message string) error {
-	var live *unstructured.Unstructured
-	var err error
-	if d != nil {
-		live, err = r.annotate(ctx, s.wl, *d)
-	} else {
-		live = bare(s.wl, "")
-		err = r.live.Get(ctx, s.key(), live)
+// writeNomination sets the nominated clusters on the workload as the API server has it now;
+// live = that object, nil = read it. If Kueue's state does not accept a nomination, or the
+// list has changed since the decision, the write is a conflict.
+func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nominationWrite, live *unstructured.Unstructured) error {
+	if live == nil {
+		live = workloadPatch(o.wl, "")
+		if err := r.live.Get(ctx, o.key, live); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	wl := &kueue.Workload{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, wl); err != nil {
+		return fmt.Errorf("read workload %s: %w", o.key, err)
 	}
-	now := &kueue.Workload{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, now); err != nil {
-		return fmt.Errorf("read workload: %w", err)
+	before := o.wl.Status.NominatedClusterNames
+	if !kueuestate.AcceptsNomination(wl, o.multiKueue, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
+		return newConflict(o.wl)
 	}
-	if !kueuestate.AcceptsNomination(now, s.mk, r.now()) || !slices.Equal(now.Status.NominatedClusterNames, s.wl.Status.NominatedClusterNames) {
-		return conflict(s.wl)
-	}
-	u, err := nomination(live, clusters)
-	owner := admissionOwner
-	if r.ownNominations {
-		u, owner = bare(live, live.GetResourceVersion()), dispatchOwner
-		err = unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
-	}
+	u, owner, err := r.nominationPatch(live, w.clusters)
 	if err != nil {
 		return err
 	}
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("nominate: %w", err)
+		return fmt.Errorf("nominate clusters for workload %s: %w", o.key, err)
 	}
-	r.wrote(s.wl, u)
-	added := slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(s.wl.Status.NominatedClusterNames, c) })
-	r.metrics.nominated(added, reason)
-	r.event(s.wl, false, reason, gate.Truncate(fmt.Sprintf("%v: %s", clusters, message)))
+	r.rememberWrite(o, u)
+	added := slices.DeleteFunc(slices.Clone(w.clusters), func(c string) bool { return slices.Contains(before, c) })
+	r.metrics.nominated(added, w.reason)
 	return nil
 }
 
-// nomination is the apply of Kueue's own manager with every field that it owns
-// in the live object, and our list of clusters. Left out, a field would be
-// removed: with the list alone the workload would lose its quota.
+// nominationPatch is the apply of a nomination and its field manager: Kueue's own or, with
+// --nominate-as=own, the operator's.
+func (r *Reconciler) nominationPatch(live *unstructured.Unstructured, clusters []string) (*unstructured.Unstructured, client.FieldOwner, error) {
+	if !r.nominatesAsOwn {
+		u, err := nomination(live, clusters)
+		return u, admissionOwner, err
+	}
+	u := workloadPatch(live, live.GetResourceVersion())
+	err := unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
+	return u, dispatchOwner, err
+}
+
+// nomination is the apply of Kueue's own field manager: every field that the manager owns in
+// the live object, and the list of clusters. An apply removes the fields that it leaves out:
+// with the list alone the workload would lose its quota.
 func nomination(live *unstructured.Unstructured, clusters []string) (*unstructured.Unstructured, error) {
-	u := bare(live, live.GetResourceVersion())
+	u := workloadPatch(live, live.GetResourceVersion())
 	status := map[string]any{}
 	for _, m := range live.GetManagedFields() {
 		if m.Manager != string(admissionOwner) || m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil {
@@ -88,9 +90,9 @@ func nomination(live *unstructured.Unstructured, clusters []string) (*unstructur
 	return u, nil
 }
 
-// extract the owned part of a value. fields is FieldsV1: "f:name" is a field,
-// "k:{…}" a list item by its keys, "v:…" a member of a set, "." the value itself.
-// Fields without children are owned whole.
+// extract returns the owned part of a value. fields is FieldsV1: "f:name" is a field, "k:{…}"
+// a list item by its keys, "v:…" a member of a set, "." the value itself. A field without
+// children is owned as a whole.
 func extract(value any, fields map[string]any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -109,7 +111,7 @@ func extractMap(value, fields map[string]any) any {
 			continue
 		}
 		whole = false
-		name, ok := cut(key, "f:")
+		name, ok := strings.CutPrefix(key, "f:")
 		if !ok {
 			continue
 		}
@@ -132,13 +134,13 @@ func extractList(list []any, fields map[string]any) any {
 	for _, item := range list {
 		for key, sub := range fields {
 			children, _ := sub.(map[string]any)
-			if raw, ok := cut(key, "k:"); ok {
+			if raw, ok := strings.CutPrefix(key, "k:"); ok {
 				if keys, ok := matches(item, raw); ok {
 					picked, _ := extract(item, children).(map[string]any)
 					maps.Copy(picked, keys)
 					part = append(part, picked)
 				}
-			} else if raw, ok := cut(key, "v:"); ok && equalJSON(item, raw) {
+			} else if raw, ok := strings.CutPrefix(key, "v:"); ok && equalJSON(item, raw) {
 				part = append(part, item)
 			}
 		}
@@ -146,7 +148,7 @@ func extractList(list []any, fields map[string]any) any {
 	return part
 }
 
-// matches says whether a list item has the keys, and returns them.
+// matches reports whether a list item has the keys, and returns them.
 func matches(item any, raw string) (map[string]any, bool) {
 	object, ok := item.(map[string]any)
 	var keys map[string]any
@@ -170,11 +172,4 @@ func matches(item any, raw string) (map[string]any, bool) {
 func equalJSON(item any, raw string) bool {
 	var want any
 	return json.Unmarshal([]byte(raw), &want) == nil && fmt.Sprint(item) == fmt.Sprint(want)
-}
-
-func cut(key, prefix string) (string, bool) {
-	if len(key) < len(prefix) || key[:len(prefix)] != prefix {
-		return "", false
-	}
-	return key[len(prefix):], true
 }

@@ -2,15 +2,19 @@ package workload
 
 import (
 	"context"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
-// rebuildOnce debits what was nominated before this process started.
+// rebuildOnce fills ledger and histories with what the hub shows of earlier nominations and
+// admissions, before the process decides for the first time. An error ends the
+// reconciliation: a decision on half a ledger would overcommit clusters.
 func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 	r.rebuild.Lock()
 	defer r.rebuild.Unlock()
@@ -22,49 +26,46 @@ func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 		return err
 	}
 	for i := range list.Items {
-		r.rebuildFrom(ctx, &list.Items[i])
+		if err := r.rebuildFrom(ctx, &list.Items[i]); err != nil {
+			return fmt.Errorf("workload %s/%s: %w", list.Items[i].Namespace, list.Items[i].Name, err)
+		}
 	}
 	r.rebuilt = true
 	return nil
 }
 
-func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) {
+func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error {
 	if !kueuestate.HoldsQuota(wl) {
-		return
+		return nil
 	}
-	s, err := r.gather(ctx, wl)
-	record, bad := dispatch.Decode(wl.Annotations)
-	if err != nil || bad != nil || len(s.own) == 0 {
-		return
+	o := &observation{key: types.NamespacedName(client.ObjectKeyFromObject(wl)), now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
+	if err := r.observeWorkload(ctx, o, wl); err != nil {
+		return err
 	}
-	// The models' keys stand in the gate, which the board may not hold yet.
-	g := registry.Gate{}
-	if known, ok := r.gateOf(s); ok {
-		g = known
-	} else if spec, ok := r.specOf(ctx, s.gateName); ok {
-		g.Spec = spec
+	if len(o.checks) == 0 || o.recordErr != nil { // PhaseRecordUnreadable resets the record
+		return nil
 	}
-	reserved, _ := reservedAt(wl)
-	r.tracks.meet(s.key(), wl.UID)
-	r.tracks.holds(wl.UID, reserved, r.now())
-	facts, since := r.facts(ctx, s, &g.Spec), record.NominatedAt
-	if phase, _ := record.Stage(g.Spec.Widen, r.now()); phase != dispatch.StageWait || !record.WidenedAt.IsZero() {
-		r.tracks.late(wl.UID, record.Attempt) // counted by the process before
+	r.histories.rename(o.key, wl.UID)
+	o.history = o.history.withQuota(o.quotaReservedAt(), o.now)
+	if stage, _ := o.record.Stage(o.gate.Spec.Widen, o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
+		o.history.lateAttempt = o.record.Attempt // the process before counted it
 	}
-	if cluster := s.placed(); cluster != "" {
-		e := Entry(facts, cluster, admittedAt(wl, s.mk, since))
-		r.tracks.run(wl.UID, e)
-		r.holds(e, wl)
-		return
+	defer func() { r.histories.put(wl.UID, o.history) }()
+	if cluster := o.placedOn(); cluster != "" {
+		e := o.entry(cluster, o.admittedAt(o.record.NominatedAt))
+		o.history.running = &e
+		r.holdAdmitted(o, e)
+		return nil
 	}
-	sent := wl.Status.NominatedClusterNames
-	if chosen := r.sent(s); chosen != "" {
-		sent, since = []string{chosen}, s.check().LastTransitionTime.Time
+	sent, since := wl.Status.NominatedClusterNames, o.record.NominatedAt
+	if chosen := o.sentByCheck(); chosen != "" {
+		sent, since = []string{chosen}, o.check().LastTransitionTime.Time
 	}
-	if since.Before(reserved) || r.now().Sub(since) > r.ledger.TTL {
-		return
+	if since.Before(o.quotaReservedAt()) || o.now.Sub(since) > r.ledger.TTL {
+		return nil
 	}
 	for _, c := range sent {
-		r.ledger.Debit(Entry(facts, c, since))
+		r.ledger.Debit(o.entry(c, since))
 	}
+	return nil
 }

@@ -1,0 +1,142 @@
+package workload
+
+import (
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+)
+
+// account brings ledger and history up to date with what the observation shows: quota lost
+// or reserved again, admission by a cluster, pods ready.
+func (r *Reconciler) account(o *observation) {
+	if o.wl == nil {
+		uid := r.histories.remove(o.key)
+		r.endAttempt(uid, o, endedUnseen)
+		r.histories.drop(uid)
+		return
+	}
+	uid := o.wl.UID
+	if former := r.histories.rename(o.key, uid); former != "" { // deleted and created again between two looks
+		r.endAttempt(former, o, endedUnseen)
+		r.histories.drop(former)
+	}
+	if !kueuestate.HoldsQuota(o.wl) {
+		how := endedWithoutQuota
+		switch {
+		case kueuestate.IsFinished(o.wl):
+			how = endedFinished
+		case kueuestate.IsEvictedByAdmissionCheck(o.wl):
+			how = endedByWorker
+		}
+		o.history = r.endAttempt(uid, o, how)
+		return
+	}
+	if reserved := o.quotaReservedAt(); !o.history.reservedAt.Equal(reserved) {
+		if !o.history.reservedAt.IsZero() { // Kueue released and reserved the quota between two looks
+			o.history = r.endAttempt(uid, o, endedUnseen)
+		}
+		o.history = o.history.withQuota(reserved, o.now)
+	}
+	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() {
+		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
+	}
+	if cluster := o.placedOn(); cluster != "" && o.gateKnown {
+		r.accountAdmission(o, cluster)
+	}
+	r.histories.put(uid, o.history)
+}
+
+// ending is how an attempt ended.
+type ending int
+
+const (
+	// endedUnseen: the workload was deleted, or its quota changed between two looks.
+	endedUnseen ending = iota
+	// endedWithoutQuota: the workload lost its quota; its copies outlive that for a moment.
+	endedWithoutQuota
+	// endedByWorker: the worker ended the workload.
+	endedByWorker
+	// endedFinished: the workload's pods are done.
+	endedFinished
+)
+
+// endAttempt releases what the workload held. Waiting workloads are decided again if it held
+// something: at once, and as the samples come to show the change.
+func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) history {
+	h := r.histories.get(uid)
+	r.waiting.Remove(o.key)
+	var held bool
+	if how == endedFinished {
+		held = r.ledger.Release(string(uid))
+	} else {
+		held = r.ledger.MarkEnded(string(uid), o.now)
+	}
+	if e := h.running; e != nil {
+		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: o.now})
+		held = true
+	}
+	if held {
+		r.waiting.MarkDirty("")
+		r.waiting.ExpectChanges(2 * r.ledger.Settle)
+	}
+	if h.running != nil || len(h.nominatedSeen) > 0 {
+		h = h.withoutQuota(how == endedByWorker, o.now)
+		r.histories.put(uid, h)
+	}
+	return h
+}
+
+// accountAdmission records the cluster that admitted the workload, and since when its pods
+// are ready.
+func (r *Reconciler) accountAdmission(o *observation, cluster string) {
+	e := o.entry(cluster, o.admittedAt(o.now))
+	isNews := o.history.running == nil || o.history.running.Cluster != cluster
+	o.history.running = &e
+	if isNews {
+		took := max(0, latestPossible(e.DebitedAt, o.now).Sub(o.history.quotaSeenAt))
+		r.metrics.admitted(o.gateName, cluster, took)
+		if r.holdAdmitted(o, e) {
+			r.waiting.MarkDirty("")
+		}
+	}
+	if since, ok := podsReadySince(o.wl, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
+		r.waiting.ExpectChanges(r.ledger.Settle)
+	}
+}
+
+// holdAdmitted debits what the workload takes from the cluster that admitted it, and reports
+// whether that changed the ledger. The samples already show an admission older than the TTL.
+func (r *Reconciler) holdAdmitted(o *observation, e ledger.Entry) bool {
+	if o.now.Sub(e.DebitedAt) < r.ledger.TTL {
+		r.ledger.Debit(e)
+	}
+	reportsPodsReady := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadPodsReady) != nil
+	return r.ledger.MarkAdmitted(e.UID, e.Cluster, e.DebitedAt, reportsPodsReady)
+}
+
+// admittedAt is when a cluster admitted the workload: the transition of MultiKueue's check to
+// Ready or, without MultiKueue, of the condition Admitted.
+func (o *observation) admittedAt(otherwise time.Time) time.Time {
+	if c := kueuestate.FindCheck(o.wl, o.multiKueue); c != nil && c.State == kueue.CheckStateReady {
+		return c.LastTransitionTime.Time
+	}
+	if c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadAdmitted); o.multiKueue == "" && c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return otherwise
+}
+
+// podsReadySince is when all pods of a workload were ready that was admitted at a given time.
+func podsReadySince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted) {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}

@@ -1,0 +1,115 @@
+package workload
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// apply carries a step out: the wait queue, the writes in order with their events, then
+// metrics and the log. The first write that fails ends the step.
+func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
+	if s.queue.add != nil && !s.queue.remove {
+		r.waiting.Add(*s.queue.add, o.key, s.queue.since)
+	} else if s.queue.remove {
+		r.waiting.Remove(o.key)
+	}
+	if s.conflict != nil {
+		r.registry.ReportConflict(o.gateName, s.conflict.evidence, s.conflict.at)
+	}
+	if s.decision != nil {
+		r.metrics.decided(o.gateName, *s.decision)
+	}
+	if s.mispredicted {
+		r.metrics.mispredicted(o.gateName)
+	}
+	if o.wl == nil {
+		return nil
+	}
+	if s.lateAttempt > 0 {
+		o.history.lateAttempt = s.lateAttempt
+	}
+	logStep(ctx, o, s)
+	r.remember(o)
+	if s.event != nil {
+		r.record(o, *s.event)
+	}
+	var live *unstructured.Unstructured
+	for _, w := range s.writes {
+		var err error
+		if live, err = r.write(ctx, o, w, live); err != nil {
+			return err
+		}
+		if w.event != nil {
+			r.record(o, *w.event)
+		}
+	}
+	return nil
+}
+
+// write sends one request. It returns the workload as the API server has it afterwards, with
+// managedFields, if the request was for the record.
+func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch {
+	case w.record != nil:
+		return r.writeRecord(ctx, o, *w.record)
+	case w.nomination != nil:
+		return nil, r.writeNomination(ctx, o, *w.nomination, live)
+	}
+	if err := r.writeCheck(ctx, o, *w.check); err != nil {
+		return nil, err
+	}
+	if w.check.rememberReason {
+		o.history.lastReason = w.check.decision.Reason
+	}
+	if w.check.messageKind != "" {
+		o.history.lastMessage.kind, o.history.lastMessage.at = w.check.messageKind, o.now
+	}
+	r.remember(o)
+	if w.check.decision.State == gate.Ready && w.check.rememberReason {
+		r.metrics.ready(o.gateName, max(0, r.now().Sub(o.history.quotaSeenAt)))
+	}
+	return nil, nil
+}
+
+// remember stores the observation's history.
+func (r *Reconciler) remember(o *observation) { r.histories.put(o.wl.UID, o.history) }
+
+func (r *Reconciler) record(o *observation, e event) {
+	kind := "Normal"
+	if e.warning {
+		kind = "Warning"
+	}
+	r.recorder.Eventf(o.wl, nil, kind, e.reason, "Gate", "%s", e.message)
+}
+
+// logStep writes one info line for a step with an event. A step without one is debug.
+func logStep(ctx context.Context, o *observation, s step) {
+	logger := log.FromContext(ctx).WithValues("workload", o.key, "gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
+	events := make([]event, 0, len(s.writes)+1)
+	if s.event != nil {
+		events = append(events, *s.event)
+	}
+	var clusters []string
+	for _, w := range s.writes {
+		if w.event != nil {
+			events = append(events, *w.event)
+		}
+		if w.nomination != nil {
+			clusters = w.nomination.clusters
+		}
+	}
+	if len(events) == 0 {
+		logger.V(1).Info("Workload observed", "writes", len(s.writes), "requeueAfter", s.requeueAfter)
+		return
+	}
+	var reasons, messages []string
+	for _, e := range events {
+		reasons, messages = append(reasons, e.reason), append(messages, e.message)
+	}
+	logger.Info("Workload transition", "reason", strings.Join(reasons, ","), "clusters", clusters, "message", strings.Join(messages, "; "))
+}

@@ -1,0 +1,349 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// observation is everything that one reconciliation knows of a workload. observe fills it,
+// measure adds what a decision needs, and nothing after that reads a client or a clock.
+type observation struct {
+	key types.NamespacedName
+	// wl is nil if the Workload does not exist.
+	wl  *kueue.Workload
+	now time.Time
+	// phase that phaseOf computed.
+	phase Phase
+
+	// checks are the names of the gate's entries, sorted. More than one is a mistake.
+	checks   []string
+	gateName string
+	// gate as the registry knows it. gateKnown is false while its controller has not read it,
+	// gateExists if the API server has it.
+	gate       registry.Gate
+	gateKnown  bool
+	gateExists bool
+
+	// multiKueue is the name of MultiKueue's check; empty = none.
+	multiKueue string
+	workers    workers
+	// nominates: the operator is Kueue's dispatcher.
+	nominates bool
+
+	record    dispatch.Record
+	recordErr error
+	history   history
+
+	// flavorLabels are the nodeLabels of the assigned ResourceFlavors.
+	flavorLabels map[string]map[string]string
+	// nodeRequirements of a workload that MultiKueue does not copy.
+	nodeRequirements []nodeRequirement
+	// canPreempt: the workload's ClusterQueue may take quota from others.
+	canPreempt bool
+	facts      shape.Facts
+
+	// totalWaiting is the number of waiting workloads at all gates.
+	totalWaiting int32
+	// conflictEvidence is what the registry knows of a conflicting dispatcher.
+	conflictEvidence string
+	// settings of the ledger.
+	ledgerTTL time.Duration
+
+	// What measure adds.
+	queryKey   querycache.Key
+	candidates []gate.Candidate
+	fleet      gate.Fleet
+	view       ledger.View
+	// othersPending: another workload waits for the quota that this one holds.
+	othersPending bool
+}
+
+// workers are the clusters of the MultiKueueConfig that MultiKueue's check names.
+type workers struct {
+	config string
+	// connected clusters, in the order of the configuration, and since when.
+	connected      []string
+	connectedSince map[string]time.Time
+	// disconnected clusters with the reason.
+	disconnected map[string]string
+}
+
+func (w workers) isConnected(cluster string) bool { return slices.Contains(w.connected, cluster) }
+
+// observe reads the workload and every object that its phase depends on.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
+	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
+	wl := &kueue.Workload{}
+	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
+		return o, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return o, r.observeWorkload(ctx, o, wl)
+}
+
+func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *kueue.Workload) error {
+	o.wl = wl
+	o.history = r.histories.get(wl.UID)
+	o.record, o.recordErr = dispatch.Decode(wl.Annotations)
+	if err := r.observeChecks(ctx, o); err != nil {
+		return err
+	}
+	if err := r.observeFlavors(ctx, o); err != nil {
+		return err
+	}
+	if o.multiKueue == "" {
+		o.nodeRequirements = o.requirementsOnNodes()
+	} else if err := r.observeWorkers(ctx, o); err != nil {
+		return err
+	}
+	if len(o.checks) > 0 {
+		if err := r.observeGate(ctx, o); err != nil {
+			return err
+		}
+	}
+	o.facts = o.factsUnder(&o.gate.Spec)
+	o.totalWaiting = r.registry.TotalWaiting()
+	o.conflictEvidence = r.registry.Conflict(o.gateName, o.now)
+	return nil
+}
+
+func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
+	gates := map[string]string{}
+	for _, entry := range o.wl.Status.AdmissionChecks {
+		check := &kueue.AdmissionCheck{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: string(entry.Name)}, check); apierrors.IsNotFound(err) {
+			continue // Kueue removes the entry of a deleted check
+		} else if err != nil {
+			return err
+		}
+		if name, ok := kueuestate.GateOf(check); ok {
+			o.checks, gates[check.Name] = append(o.checks, check.Name), name
+		}
+		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
+			o.multiKueue, o.workers.config = check.Name, name
+		}
+	}
+	slices.Sort(o.checks)
+	if len(o.checks) > 0 {
+		o.gateName = gates[o.checks[0]]
+	}
+	return nil
+}
+
+// observeFlavors reads the flavors that Kueue assigned. A flavor that does not exist has no
+// labels; any other error ends the reconciliation, because a missing label would widen the
+// workload to every device model.
+func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
+	o.flavorLabels = map[string]map[string]string{}
+	if o.wl.Status.Admission == nil {
+		return nil
+	}
+	for _, assigned := range o.wl.Status.Admission.PodSetAssignments {
+		for _, name := range assigned.Flavors {
+			flavor := &kueue.ResourceFlavor{}
+			if err := r.client.Get(ctx, client.ObjectKey{Name: string(name)}, flavor); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			o.flavorLabels[string(name)] = flavor.Spec.NodeLabels
+		}
+	}
+	queue := &kueue.ClusterQueue{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	o.canPreempt = canPreempt(queue)
+	return nil
+}
+
+// canPreempt reports whether a ClusterQueue may take quota from others. The queues of the
+// same name on the workers are assumed to have the same policy.
+func canPreempt(queue *kueue.ClusterQueue) bool {
+	if queue.Spec.Preemption == nil {
+		return false
+	}
+	for _, policy := range []kueue.PreemptionPolicy{queue.Spec.Preemption.WithinClusterQueue, queue.Spec.Preemption.ReclaimWithinCohort} {
+		if policy != "" && policy != kueue.PreemptionPolicyNever {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {
+	o.workers.connectedSince, o.workers.disconnected = map[string]time.Time{}, map[string]string{}
+	config := &kueue.MultiKueueConfig{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: o.workers.config}, config); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, name := range config.Spec.Clusters {
+		cluster := &kueue.MultiKueueCluster{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil {
+			cluster = nil
+		}
+		if why := kueuestate.DisconnectedReason(config, name, cluster); why != "" {
+			o.workers.disconnected[name] = why
+			continue
+		}
+		o.workers.connected = append(o.workers.connected, name)
+		active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
+		o.workers.connectedSince[name] = active.LastTransitionTime.Time
+	}
+	return nil
+}
+
+// observeGate takes the gate from the registry. If the registry does not have it, the API
+// server's spec at least provides the widening times and the model's labels.
+func (r *Reconciler) observeGate(ctx context.Context, o *observation) error {
+	o.gate, o.gateKnown = r.registry.Get(o.gateName)
+	o.gateExists = o.gateKnown
+	if !o.gateKnown {
+		pg := &v1alpha1.PlacementGate{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: o.gateName}, pg)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		o.gateExists, o.gate.Spec = err == nil, pg.Spec
+		return nil
+	}
+	if mk := o.gate.Spec.MultiKueue; o.gate.Problem == "" && mk != nil && o.multiKueue != "" && mk.ConfigName != o.workers.config {
+		o.gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", o.multiKueue, o.workers.config, mk.ConfigName)
+	}
+	return nil
+}
+
+// factsUnder reads the workload's facts as a gate's settings ask for.
+func (o *observation) factsUnder(spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	facts := shape.FactsOf(o.wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
+	facts.Remote = o.multiKueue != ""
+	facts.Preempts = facts.Remote && o.canPreempt
+	return facts
+}
+
+// measure adds what a decision needs: query results, the ledger's view and the pending
+// workloads. Other phases need none of it.
+func (r *Reconciler) measure(ctx context.Context, o *observation) error {
+	if !o.decides() {
+		return nil
+	}
+	o.queryKey = r.cache.KeyOf(o.gate, o.facts)
+	results, fleet := r.cache.Results(ctx, o.gate, o.facts)
+	o.fleet = fleet
+	o.candidates = o.candidatesWith(results)
+	o.view = r.ledger.View()
+	if o.gate.Spec.WhenUnplaceable.Mode != v1alpha1.UnplaceableYield || o.wl.Status.Admission == nil {
+		return nil
+	}
+	var err error
+	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
+	return err
+}
+
+// decides reports whether the step of this phase rests on a decision of the gate.
+func (o *observation) decides() bool {
+	switch o.phase {
+	case PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck:
+		return o.gateKnown && o.gate.Problem == "" && len(o.checks) == 1
+	}
+	return false
+}
+
+// candidatesWith pairs the gate's clusters with their query results. MultiKueue's
+// configuration and the pods' own node selectors rule clusters out.
+func (o *observation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
+	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
+	for _, c := range o.gate.Clusters {
+		result := results[c.Name]
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions}
+		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
+			candidate.Unusable = o.workers.disconnected[c.Name]
+			if candidate.Unusable == "" {
+				candidate.Unusable = "is not in MultiKueueConfig " + o.workers.config
+			}
+		}
+		if o.pinsPods() {
+			candidate.Unusable = o.contradiction(c.Name)
+		}
+		list = append(list, candidate)
+	}
+	return list
+}
+
+// check is the gate's entry.
+func (o *observation) check() *kueue.AdmissionCheckState { return kueuestate.FindCheck(o.wl, o.checks[0]) }
+
+// pendingChecks are the gate's entries that are Pending.
+func (o *observation) pendingChecks() []string {
+	return slices.DeleteFunc(slices.Clone(o.checks), func(name string) bool {
+		return kueuestate.FindCheck(o.wl, name).State != kueue.CheckStatePending
+	})
+}
+
+func (o *observation) isActive() bool { return o.wl.Spec.Active == nil || *o.wl.Spec.Active }
+
+// hasYielded reports whether the gate deactivated the workload. A workload that another
+// client deactivated has no such record and is left alone.
+func (o *observation) hasYielded() bool {
+	return o.recordErr == nil && !o.record.SleepsUntil.IsZero() && o.wl.DeletionTimestamp.IsZero()
+}
+
+// mayNominate reports whether the nomination is the gate's turn: every other check except
+// MultiKueue's is Ready.
+func (o *observation) mayNominate() bool {
+	return o.nominates && o.multiKueue != "" && kueuestate.WantsNomination(o.wl, o.multiKueue) &&
+		kueuestate.OtherChecksReady(o.wl, o.checks[0], o.multiKueue)
+}
+
+// readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
+// ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
+func (o *observation) readyDecidesPlacement() bool {
+	return o.multiKueue == "" || !o.nominates && !kueuestate.IsPinnedByKueue(o.wl)
+}
+
+// quotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
+func (o *observation) quotaReservedAt() time.Time {
+	if c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// waitingSince is when the workload began to wait at the gate. Kueue adds the check long
+// before it reserves quota, or to a workload that already holds quota.
+func (o *observation) waitingSince(checks ...string) time.Time {
+	since := o.quotaReservedAt()
+	check := kueuestate.FindCheck(o.wl, checks[0])
+	if since.IsZero() || check.State != kueue.CheckStatePending {
+		return o.now
+	}
+	if check.LastTransitionTime.After(since) {
+		return check.LastTransitionTime.Time
+	}
+	return since
+}
+
+// placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
+func (o *observation) placedOn() string {
+	return kueuestate.PlacedCluster(o.wl, o.checks, o.multiKueue)
+}

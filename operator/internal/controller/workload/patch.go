@@ -1,0 +1,142 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// Field managers of the controller.
+const (
+	// checkOwner owns the gate's check entry, the annotation and spec.active.
+	checkOwner = client.FieldOwner("plimsoll-gate")
+	// admissionOwner is Kueue's manager of admission. Kueue can't clear nominations of any
+	// other manager, unless config/nomination's policy does.
+	admissionOwner = client.FieldOwner("kueue-admission")
+	// dispatchOwner owns nominations with --nominate-as=own.
+	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
+)
+
+// patchOperation is an operation of a JSON patch, RFC 6902.
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// writeCheck patches the gate's fields of its own entries at the resourceVersion that the
+// decision rests on. A conflict means that the decision is out of date. A JSON patch costs the
+// API server a fraction of a server-side apply.
+func (r *Reconciler) writeCheck(ctx context.Context, o *observation, w checkWrite) error {
+	text, err := json.Marshal(checkPatch(o.wl, w, metav1.NewTime(r.now())))
+	if err != nil {
+		return err
+	}
+	patched := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: o.wl.Namespace, Name: o.wl.Name}}
+	err = r.client.Status().Patch(ctx, patched, client.RawPatch(types.JSONPatchType, text), checkOwner)
+	if apierrors.IsInvalid(err) {
+		err = r.conflictIfChanged(ctx, o.wl, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.names, ", "), o.key, err)
+	}
+	r.rememberWrite(o, patched)
+	o.wl.Status.AdmissionChecks = patched.Status.AdmissionChecks
+	return nil
+}
+
+func checkPatch(wl *kueue.Workload, w checkWrite, now metav1.Time) []patchOperation {
+	patch := []patchOperation{{"replace", "/metadata/resourceVersion", wl.ResourceVersion}}
+	for _, name := range w.names {
+		i := slices.IndexFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
+		entry, path := wl.Status.AdmissionChecks[i], fmt.Sprintf("/status/admissionChecks/%d/", i)
+		if string(entry.State) != string(w.decision.State) {
+			patch = append(patch, patchOperation{"add", path + "state", w.decision.State}, patchOperation{"add", path + "lastTransitionTime", now})
+		}
+		patch = append(patch, patchOperation{"add", path + "message", w.decision.Message})
+		switch {
+		case w.decision.State == gate.Ready && len(w.podSetUpdates) > 0:
+			patch = append(patch, patchOperation{"add", path + "podSetUpdates", w.podSetUpdates})
+		case len(entry.PodSetUpdates) > 0:
+			patch = append(patch, patchOperation{Op: "remove", Path: path + "podSetUpdates"})
+		}
+	}
+	return patch
+}
+
+// conflictIfChanged turns an error into a conflict if the workload is no longer as it was
+// decided upon. The API server refuses a patch of a removed entry before it compares the
+// resourceVersion.
+func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, invalid error) error {
+	live := workloadPatch(wl, "")
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(wl), live)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.GetResourceVersion() != wl.ResourceVersion:
+		return newConflict(wl)
+	case err != nil:
+		return errors.Join(invalid, err)
+	}
+	return invalid
+}
+
+// writeRecord patches the annotation and, if active is set, spec.active. It returns the
+// workload as the API server has it afterwards, with managedFields.
+func (r *Reconciler) writeRecord(ctx context.Context, o *observation, w recordWrite) (*unstructured.Unstructured, error) {
+	body := map[string]any{"metadata": map[string]any{
+		"resourceVersion": o.wl.ResourceVersion,
+		"annotations":     map[string]string{v1alpha1.DispatchAnnotation: w.record.Encode()},
+	}}
+	if w.active != nil {
+		body["spec"] = map[string]any{"active": *w.active}
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	live := workloadPatch(o.wl, "")
+	if err := r.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
+		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, o.key, err)
+	}
+	o.wl.Annotations = live.GetAnnotations()
+	if w.active != nil {
+		o.wl.Spec.Active = w.active
+	}
+	r.rememberWrite(o, live)
+	return live, nil
+}
+
+// rememberWrite keeps the version of a write, until the cache shows it.
+func (r *Reconciler) rememberWrite(o *observation, written client.Object) {
+	o.wl.ResourceVersion = written.GetResourceVersion()
+	o.history.lastWrite.version, o.history.lastWrite.at = o.wl.ResourceVersion, r.now()
+	r.remember(o)
+}
+
+// workloadPatch is an object with the identity that a patch or an apply needs.
+func workloadPatch(wl client.Object, resourceVersion string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
+	u.SetNamespace(wl.GetNamespace())
+	u.SetName(wl.GetName())
+	u.SetResourceVersion(resourceVersion)
+	return u
+}
+
+func newConflict(wl *kueue.Workload) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "workloads"}, wl.Name,
+		errors.New("the workload changed since the decision"))
+}

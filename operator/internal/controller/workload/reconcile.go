@@ -1,0 +1,197 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Phase is where a workload stands on its way through the gate. phaseOf computes it from
+// an observation; nothing stores it.
+type Phase string
+
+// Phases in the order in which phaseOf checks them.
+const (
+	// PhaseDeleted: the Workload does not exist.
+	PhaseDeleted Phase = "Deleted"
+	// PhaseCacheStale: the cache lacks the controller's own last write.
+	PhaseCacheStale Phase = "CacheStale"
+	// PhaseYielded: the gate deactivated the workload for a moment, so that others get its quota.
+	PhaseYielded Phase = "Yielded"
+	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
+	PhaseReturning Phase = "Returning"
+	// PhaseEvicting: Kueue has time left to complete an eviction.
+	PhaseEvicting Phase = "Evicting"
+	// PhaseEvictionStuck: the eviction waits for a cluster that no other component nominates.
+	PhaseEvictionStuck Phase = "EvictionStuck"
+	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
+	PhaseUngated Phase = "Ungated"
+	// PhaseIdle: Kueue, a worker or another controller acts next.
+	PhaseIdle Phase = "Idle"
+	// PhaseRecordUnreadable: the annotation plimsoll.dev/dispatch does not parse.
+	PhaseRecordUnreadable Phase = "RecordUnreadable"
+	// PhaseTooManyChecks: several checks of ours stand on one queue.
+	PhaseTooManyChecks Phase = "TooManyChecks"
+	// PhasePlacedByKueue: Kueue chose the cluster itself, as for a new slice of an elastic job.
+	PhasePlacedByKueue Phase = "PlacedByKueue"
+	// PhaseGateUnknown: the gate does not exist, or its controller has not read it yet.
+	PhaseGateUnknown Phase = "GateUnknown"
+	// PhaseWaiting: the check is Pending and the gate decides.
+	PhaseWaiting Phase = "Waiting"
+	// PhaseBuiltinDispatch: the check is Ready and Kueue's own dispatcher nominates.
+	PhaseBuiltinDispatch Phase = "BuiltinDispatch"
+	// PhaseReady: the check is Ready and another check, or Kueue, acts next.
+	PhaseReady Phase = "Ready"
+	// PhaseRevoked: another component removed a nomination that the gate had made.
+	PhaseRevoked Phase = "Revoked"
+	// PhaseNominating: the check is Ready and no cluster is nominated.
+	PhaseNominating Phase = "Nominating"
+	// PhaseNominated: clusters are nominated and none has admitted the workload yet.
+	PhaseNominated Phase = "Nominated"
+)
+
+// Reconcile takes one workload one step further: observe, account, phaseOf, measure,
+// reserve (which calls next), apply. Nothing is remembered, debited or written before the
+// check for a stale cache has passed.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.rebuildOnce(ctx); err != nil {
+		return reconcile.Result{}, fmt.Errorf("rebuild the ledger: %w", err)
+	}
+	o, err := r.observe(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if phaseOf(o) == PhaseCacheStale {
+		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
+	}
+	r.account(o)
+	o.phase = phaseOf(o)
+	if err := r.measure(ctx, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	s := r.reserve(o)
+	err = r.apply(ctx, o, s)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
+	}
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, err
+}
+
+// reserve computes the next step and debits the ledger with what the step sends. It
+// computes the step again if another workload debited the ledger in between, so that a
+// burst does not send every workload to one cluster.
+func (r *Reconciler) reserve(o *observation) step {
+	for {
+		s := next(o)
+		if s.reservation == nil || r.ledger.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries) {
+			return s
+		}
+		o.view = r.ledger.View()
+	}
+}
+
+// phaseOf names the state that an observation shows.
+func phaseOf(o *observation) Phase {
+	switch {
+	case o.wl == nil:
+		return PhaseDeleted
+	case o.history.isBehindOwnWrite(o.wl, o.now):
+		return PhaseCacheStale
+	case o.hasYielded() && !o.isActive() && o.now.Before(o.record.SleepsUntil):
+		return PhaseYielded
+	case o.hasYielded():
+		return PhaseReturning
+	}
+	if o.nominates && o.multiKueue != "" {
+		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.now); {
+		case isStuck:
+			return PhaseEvictionStuck
+		case remaining > 0:
+			return PhaseEvicting
+		}
+	}
+	switch {
+	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates:
+		return PhaseUngated
+	case len(o.checks) == 0 || !kueuestate.AcceptsCheckUpdate(o.wl):
+		return PhaseIdle
+	case o.recordErr != nil && o.wl.Status.ClusterName == nil:
+		return PhaseRecordUnreadable
+	case o.wl.Status.ClusterName != nil && len(o.pendingChecks()) == 0:
+		return PhaseIdle
+	case len(o.checks) > 1:
+		return PhaseTooManyChecks
+	case o.wl.Status.ClusterName != nil:
+		return PhasePlacedByKueue
+	}
+	return checkPhaseOf(o)
+}
+
+// checkPhaseOf names the state of a workload whose check the gate may write.
+func checkPhaseOf(o *observation) Phase {
+	state := o.check().State
+	switch {
+	case state == kueue.CheckStatePending && !o.gateKnown:
+		return PhaseGateUnknown
+	case state == kueue.CheckStatePending:
+		return PhaseWaiting
+	case state != kueue.CheckStateReady:
+		return PhaseIdle
+	case !o.nominates:
+		return PhaseBuiltinDispatch
+	case !o.mayNominate():
+		return PhaseReady
+	case len(o.renominationList()) > len(o.wl.Status.NominatedClusterNames):
+		return PhaseRevoked
+	case len(o.wl.Status.NominatedClusterNames) > 0:
+		return PhaseNominated
+	case !o.gateKnown:
+		return PhaseGateUnknown
+	}
+	return PhaseNominating
+}
+
+// next computes the step that a phase calls for. It is pure.
+func next(o *observation) step {
+	s := step{}
+	switch o.phase {
+	case PhaseDeleted, PhaseCacheStale:
+		return s
+	case PhaseYielded:
+		s = o.stepSleep()
+	case PhaseReturning:
+		s = o.stepReturn()
+	case PhaseEvicting:
+		s = o.stepAwaitEviction()
+	case PhaseEvictionStuck:
+		s = o.stepRepairEviction()
+	case PhaseUngated:
+		s = o.stepNominateAll()
+	case PhaseIdle, PhaseReady:
+		s = step{queue: queueChange{remove: true}}
+	case PhaseRecordUnreadable:
+		s = o.stepResetRecord()
+	case PhaseTooManyChecks:
+		s = o.stepReportTooManyChecks()
+	case PhasePlacedByKueue:
+		s = o.stepFollowKueue()
+	case PhaseGateUnknown:
+		s = o.stepReportGateUnknown()
+	case PhaseWaiting, PhaseNominating:
+		s = o.stepDecide()
+	case PhaseBuiltinDispatch:
+		s = o.stepWatchBuiltinDispatcher()
+	case PhaseRevoked:
+		s = o.stepRenominate()
+	case PhaseNominated:
+		s = o.stepWiden()
+	}
+	s.conflict = o.conflict(s.conflict)
+	return s
+}

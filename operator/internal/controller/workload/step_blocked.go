@@ -1,0 +1,135 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// stepSleep waits until the pause of a yielded workload is over.
+func (o *observation) stepSleep() step {
+	return step{requeueAfter: o.record.SleepsUntil.Sub(o.now)}
+}
+
+// stepReturn activates a yielded workload. If a user activated it already, only the record
+// changes.
+func (o *observation) stepReturn() step {
+	w := recordWrite{record: o.record.Woken()}
+	if !o.isActive() {
+		active := true
+		w.active = &active
+	}
+	return step{writes: []write{{record: &w}}}
+}
+
+// stepResetRecord replaces an annotation that does not parse. What is nominated begins a new
+// attempt.
+func (o *observation) stepResetRecord() step {
+	const reason = "BadAnnotation"
+	record := dispatch.Record{}
+	if nominated := o.wl.Status.NominatedClusterNames; len(nominated) > 0 {
+		record = record.Begin(nominated, reason, o.now)
+	}
+	return step{writes: []write{{
+		record: &recordWrite{record: record},
+		event:  &event{warning: true, reason: reason, message: gate.Truncate(o.recordErr.Error() + "; the annotation was reset")},
+	}}}
+}
+
+// stepReportTooManyChecks blocks the Pending checks of a queue with several checks of ours.
+// A check that was Ready before the others were added stays Ready.
+func (o *observation) stepReportTooManyChecks() step {
+	pending := o.pendingChecks()
+	if len(pending) == 0 {
+		return step{queue: queueChange{remove: true}}
+	}
+	message := gate.TooManyChecksMessage(o.checks)
+	s := step{queue: queueChange{add: &querycache.Key{Gate: o.gateName}, since: o.waitingSince(pending...)}}
+	if slices.ContainsFunc(pending, func(name string) bool { return kueuestate.FindCheck(o.wl, name).Message != message }) {
+		s.writes = o.block(pending, message)
+	}
+	return s
+}
+
+// stepReportGateUnknown blocks a workload whose gate does not exist. A gate that merely was
+// not read yet is no news.
+func (o *observation) stepReportGateUnknown() step {
+	s := step{queue: queueChange{add: &querycache.Key{Gate: o.gateName}, since: o.waitingSince(o.checks...)}}
+	message := "PlacementGate " + o.gateName + " does not exist"
+	if !o.gateExists && o.check().Message != message {
+		s.writes = o.block(o.checks, message)
+	}
+	return s
+}
+
+// block sets checks Pending because no gate decides. That time does not count as time
+// without room.
+func (o *observation) block(checks []string, message string) []write {
+	var writes []write
+	if record := o.record.CountUnplaced(false, o.waitingSince(checks...), o.now); !record.UnplacedSince.Equal(o.record.UnplacedSince) {
+		writes = append(writes, write{record: &recordWrite{record: record}})
+	}
+	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
+	return append(writes, write{
+		check: &checkWrite{names: checks, decision: d, rememberReason: true},
+		event: &event{warning: true, reason: d.Reason, message: message},
+	})
+}
+
+// stepWatchBuiltinDispatcher reports, on the gate and once on the workload, that Kueue's
+// dispatcher nominates nothing although the operator leaves nominations to it.
+func (o *observation) stepWatchBuiltinDispatcher() step {
+	s := step{queue: queueChange{remove: true}}
+	since := kueuestate.UnnominatedSince(o.wl, o.multiKueue)
+	if len(o.workers.connected) == 0 || since.IsZero() {
+		return s
+	}
+	if remaining := timing.DispatchGrace - o.now.Sub(since); remaining > 0 {
+		s.requeueAfter = remaining
+		return s
+	}
+	s.requeueAfter = timing.DispatchGrace
+	at := since.UTC().Format(time.TimeOnly) + " UTC"
+	// The evidence of one workload stands for all: each change is a write of the gate's status.
+	evidence := o.conflictEvidence
+	if evidence == "" {
+		evidence = fmt.Sprintf("%s has had no nominated cluster since %s", o.key, at)
+	}
+	s.conflict = &conflict{evidence: evidence, at: o.now}
+	if attempt := 1 + kueuestate.CountEvictions(o.wl); o.history.lateAttempt < attempt {
+		s.lateAttempt = attempt
+		s.event = &event{warning: true, reason: "NotNominated", message: "no dispatcher has nominated a cluster since " + at +
+			"; check that multiKueue.dispatcherName in Kueue's configuration names one of Kueue's own dispatchers"}
+	}
+	return s
+}
+
+// conflict returns evidence that another dispatcher nominated clusters. The evidence of the
+// step itself comes first. Nominations from before the gate's decision are no evidence: the
+// check may be new on the queue.
+func (o *observation) conflict(ofStep *conflict) *conflict {
+	if ofStep != nil || len(o.checks) == 0 || !o.nominates || o.multiKueue == "" || o.recordErr != nil {
+		return ofStep
+	}
+	if o.check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(o.wl) {
+		return nil
+	}
+	clusters, at := o.wl.Status.NominatedClusterNames, o.now
+	if o.wl.Status.ClusterName != nil {
+		clusters, at = []string{*o.wl.Status.ClusterName}, o.admittedAt(o.now)
+	}
+	foreign := o.record.Foreign(clusters)
+	if len(foreign) == 0 {
+		return nil
+	}
+	return &conflict{evidence: fmt.Sprintf("%s was nominated to %s by another dispatcher", o.key, strings.Join(foreign, ", ")), at: at}
+}

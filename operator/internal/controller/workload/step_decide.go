@@ -1,0 +1,265 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// stepDecide lets the gate decide, writes its check and, if the nomination is the gate's
+// turn, nominates.
+func (o *observation) stepDecide() step {
+	s := step{}
+	key := querycache.Key{Gate: o.gate.Name}
+	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + o.gate.Name + " is not ready: " + o.gate.Problem}
+	var clusters []string
+	if o.gate.Problem == "" {
+		key = o.queryKey
+		d, clusters, s.requeueAfter = o.decide()
+		s.reservation = o.reserve(clusters, d.Order)
+	}
+	record := o.record
+	if d.State == gate.Pending {
+		d, record = o.whenUnplaceable(d)
+	}
+	s.decision = &d
+	s.writes = o.writeDecision(d, record)
+	if d.State != gate.Ready {
+		s.queue = queueChange{add: &key, since: o.waitingSince(o.checks...), remove: d.State != gate.Pending}
+		return s
+	}
+	s.queue.remove = true
+	if !o.mayNominate() {
+		return s
+	}
+	message := d.Message + o.orphanNote(clusters, d.Order[0])
+	record = record.Begin(clusters, message, o.now)
+	s.writes = append(s.writes, o.nominate(record.Nominated, &record, "Nominated", message)...)
+	s.requeueAfter = o.widenAfter()
+	return s
+}
+
+// decide asks the gate which clusters can take the workload. The clusters are those to
+// nominate; without MultiKueue, or with Kueue's built-in dispatcher, the chosen one. wait is
+// the time for which a possible orphaned copy keeps the workload from going elsewhere.
+func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Duration) {
+	d = o.decision(o.record.Attempt + 1)
+	switch {
+	case d.State != gate.Ready:
+	case o.mayNominate():
+		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
+			clusters = o.nominationList(d)
+		}
+	case o.readyDecidesPlacement():
+		clusters = d.Order[:1]
+	}
+	return d, clusters, wait
+}
+
+// decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is
+// known of where the workload fits.
+func (o *observation) decision(attempt int) gate.Decision {
+	if !o.decides() {
+		return gate.Decision{}
+	}
+	return gate.Decide(o.facts, o.candidates, o.fleet, o.view, o.rules(), attempt+kueuestate.CountEvictions(o.wl), o.now)
+}
+
+func (o *observation) rules() gate.Rules {
+	rules := gate.RulesOf(&o.gate.Spec)
+	rules.Incumbents = o.sentTo()
+	return rules
+}
+
+// sentTo are the clusters that the workload was already sent to: another one would mean one
+// more copy.
+//  1. Without MultiKueue, the cluster that a Ready check names.
+//  2. The nominated clusters.
+//  3. If the operator stopped between the annotation and the nomination, those of the annotation.
+//  4. Else the clusters that may hold a copy of the last attempt.
+func (o *observation) sentTo() []string {
+	if sent := o.sentByCheck(); sent != "" {
+		return []string{sent}
+	}
+	switch {
+	case len(o.wl.Status.NominatedClusterNames) > 0 || o.recordErr != nil || kueuestate.IsEvicted(o.wl):
+		return o.wl.Status.NominatedClusterNames
+	case o.record.IsCurrent(o.quotaReservedAt()):
+		return o.record.Nominated
+	}
+	return o.possibleCopies()
+}
+
+// sentByCheck is the cluster that a Ready check chose. With Kueue's built-in dispatcher it is
+// the best guess at where the workload goes. Empty = none yet.
+func (o *observation) sentByCheck() string {
+	if !o.readyDecidesPlacement() {
+		return ""
+	}
+	return kueuestate.SentCluster(o.wl, o.checks, "")
+}
+
+// nominationList is what is nominated already, which may have admitted the workload, then
+// the choice, then the clusters that may hold a copy of the last attempt if only room speaks
+// against them: the copy itself may take that room.
+func (o *observation) nominationList(d gate.Decision) []string {
+	clusters := slices.Clone(o.wl.Status.NominatedClusterNames)
+	if !slices.Contains(clusters, d.Order[0]) {
+		clusters = append(clusters, d.Order[0])
+	}
+	for _, c := range o.possibleCopies() {
+		mayHoldCopy := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool { return v.Cluster == c && v.Rejection.MayHoldCopy() })
+		if mayHoldCopy && !slices.Contains(clusters, c) && len(clusters) < dispatch.MaxNominated {
+			clusters = append(clusters, c)
+		}
+	}
+	return clusters
+}
+
+// orphanNote names the clusters that are nominated only because they may hold a copy.
+func (o *observation) orphanNote(clusters []string, choice string) string {
+	orphans := clusters[max(len(o.wl.Status.NominatedClusterNames), slices.Index(clusters, choice)+1):]
+	if len(orphans) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(orphans, ", ") + " may still hold a copy of the last attempt"
+}
+
+// reserve debits the chosen clusters that have room. Where a cluster has none, the workload
+// may never take anything. Clusters whose nomination outlived the ledger's TTL are not
+// debited again.
+func (o *observation) reserve(clusters, withRoom []string) *reservation {
+	res := &reservation{kept: o.wl.Status.NominatedClusterNames}
+	var expired []string
+	if o.record.IsCurrent(o.quotaReservedAt()) && !o.record.NominatedAt.After(o.now.Add(-o.ledgerTTL)) && o.recordErr == nil {
+		expired = o.wl.Status.NominatedClusterNames
+	}
+	for _, c := range clusters {
+		if slices.Contains(withRoom, c) && !slices.Contains(expired, c) {
+			res.entries = append(res.entries, o.entry(c, o.now))
+		}
+	}
+	return res
+}
+
+// entry of the ledger for the workload on a cluster.
+func (o *observation) entry(cluster string, debitedAt time.Time) ledger.Entry {
+	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, PodSets: o.facts.PodSets, DebitedAt: debitedAt}
+}
+
+// whenUnplaceable applies the gate's whenUnplaceable to a Pending decision, and counts the
+// time without room towards giving up. A workload yields only to another pending one.
+func (o *observation) whenUnplaceable(d gate.Decision) (gate.Decision, dispatch.Record) {
+	rule, since := o.gate.Spec.WhenUnplaceable, o.waitingSince(o.checks...)
+	record := o.record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil, since, o.now)
+	unplaceable := gate.Unplaceable(d, rule, record, since, o.now)
+	if unplaceable.State == gate.Retry && !o.othersPending {
+		return d, record
+	}
+	return unplaceable, record
+}
+
+// writeDecision returns the writes of a decision: the record if the clock of giving up
+// started or stopped, then the check if it changes.
+func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []write {
+	var writes []write
+	if d.State != gate.Ready && !record.UnplacedSince.Equal(o.record.UnplacedSince) {
+		writes = append(writes, write{record: &recordWrite{record: record}})
+	}
+	old := *o.check()
+	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
+		return writes
+	}
+	isTransition := string(old.State) != string(d.State) || o.history.lastReason != d.Reason
+	kind := messageKind(d)
+	// Numbers change with nearly every job. Together the waiting workloads write one such
+	// message per MessageInterval.
+	interval := time.Duration(o.totalWaiting) * timing.MessageInterval
+	if !o.history.mayWriteMessage(kind, interval, o.now) {
+		if !isTransition && old.Message != "" {
+			return writes
+		}
+		kind = ""
+	}
+	if d.State == gate.Retry {
+		return append(writes, o.writeYield(d, record))
+	}
+	if d.State == gate.Ready && !o.mayNominate() && o.readyDecidesPlacement() && record.Encode() != (dispatch.Record{}).Encode() {
+		// The time without room ends here; elsewhere the nomination ends it.
+		writes = append(writes, write{record: &recordWrite{}})
+	}
+	w := write{check: &checkWrite{names: o.checks, decision: d, podSetUpdates: o.podSetUpdates(d), messageKind: kind, rememberReason: true}}
+	if isTransition {
+		w.event = &event{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message}
+	}
+	return append(writes, w)
+}
+
+// writeYield deactivates the workload for a moment. A workload that is merely evicted would
+// reserve its quota again before Kueue looks at the others. The time to activate it is part
+// of the same request, so that a restart does not lose it.
+func (o *observation) writeYield(d gate.Decision, record dispatch.Record) write {
+	inactive := false
+	return write{
+		record: &recordWrite{record: record.Yielded(o.waitingSince(o.checks...), o.now), active: &inactive},
+		event:  &event{reason: d.Reason, message: d.Message},
+	}
+}
+
+// messageKind of a decision. Two messages of one kind differ only in what was measured.
+func messageKind(d gate.Decision) string {
+	switch {
+	case d.Reason == gate.ReasonGateNotReady:
+		return d.Message
+	case d.Incomplete:
+		return d.Reason + ", incomplete"
+	}
+	return d.Reason
+}
+
+func (o *observation) widenAfter() time.Duration {
+	return timing.Seconds(o.gate.Spec.Widen.AfterSeconds, timing.DefaultWidenAfter)
+}
+
+// stepFollowKueue sets the check Ready for a workload whose cluster Kueue chose itself. The
+// new slice of an elastic job arrives with status.clusterName set, and MultiKueue waits for
+// every other check before it updates the running copy.
+func (o *observation) stepFollowKueue() step {
+	d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on " + *o.wl.Status.ClusterName + ", where the job already runs"}
+	return step{queue: queueChange{remove: true}, decision: &d, writes: []write{{
+		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
+		event: &event{reason: d.Reason, message: d.Message},
+	}}}
+}
+
+// podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
+// carry it as an annotation; the gate's own updates pin them to it.
+func (o *observation) podSetUpdates(d gate.Decision) []kueue.PodSetUpdate {
+	if d.State != gate.Ready || len(d.Order) == 0 || !o.readyDecidesPlacement() {
+		return nil
+	}
+	var updates []kueue.PodSetUpdate
+	for i := range o.wl.Spec.PodSets {
+		update := kueue.PodSetUpdate{Name: o.wl.Spec.PodSets[i].Name, Annotations: map[string]string{v1alpha1.ClusterAnnotation: d.Order[0]}}
+		if o.pinsPods() {
+			update.NodeSelector, update.Tolerations = o.nodeSelectorFor(d.Order[0]), o.gate.Spec.PodSetUpdates.Tolerations
+		}
+		updates = append(updates, update)
+	}
+	return updates
+}
+
+func nominationMessage(clusters []string, message string) string {
+	return gate.Truncate(fmt.Sprintf("nominated %s: %s", strings.Join(clusters, ", "), message))
+}

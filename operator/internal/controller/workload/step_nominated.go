@@ -1,0 +1,151 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// renominationList is the list of nominations with those restored that another component
+// removed. A cluster that was revoked after it admitted the workload runs the copy, and
+// Kueue can't record that until the cluster is nominated again.
+func (o *observation) renominationList() []string {
+	nominated := o.wl.Status.NominatedClusterNames
+	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, nil, o.workers.connected, v1alpha1.Widen{})
+}
+
+// stepRenominate restores the nominations that another component removed.
+func (o *observation) stepRenominate() step {
+	clusters, nominated := o.renominationList(), o.wl.Status.NominatedClusterNames
+	message := "another component removed the nomination of " + strings.Join(clusters[len(nominated):], ", ")
+	record := o.record.Widen(clusters, message, o.now)
+	return step{
+		queue:        queueChange{remove: true},
+		writes:       o.nominate(clusters, &record, "NominatedAgain", message),
+		conflict:     &conflict{evidence: fmt.Sprintf("%s: %s", o.key, message), at: o.now},
+		requeueAfter: timing.DefaultWidenAfter,
+	}
+}
+
+// stepWiden looks after a nomination that no cluster has admitted yet. Without a gate the
+// default times apply, and where the workload fits is not known.
+func (o *observation) stepWiden() step {
+	s := step{queue: queueChange{remove: true}}
+	if o.gateExists && !o.gateKnown {
+		s.requeueAfter = timing.DefaultWidenAfter
+		return s
+	}
+	nominated := o.wl.Status.NominatedClusterNames
+	if !o.record.IsCurrent(o.quotaReservedAt()) || len(o.record.Foreign(nominated)) > 0 {
+		return o.stepAdopt()
+	}
+	stage, after := o.record.Stage(o.gate.Spec.Widen, o.now)
+	s.requeueAfter = after
+	if stage == dispatch.StageWait {
+		return s
+	}
+	isNews := o.history.lateAttempt < o.record.Attempt
+	if isNews {
+		s.lateAttempt, s.mispredicted = o.record.Attempt, o.gateKnown
+	}
+	d := o.decision(o.record.Attempt)
+	widened := o.record.WidenedList(stage, nominated, d.Order, o.workers.connected, o.gate.Spec.Widen)
+	if o.decides() {
+		s.reservation = o.reserve(widened, d.Order)
+	}
+	message := fmt.Sprintf("%s has not admitted it within %s; check that the worker has the queue and quota",
+		strings.Join(nominated, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
+	if len(widened) == len(nominated) {
+		if isNews {
+			s.event = &event{warning: true, reason: "NotAdmitted", message: gate.Truncate(message + "; no other cluster is known to have room")}
+		}
+		return s
+	}
+	message += "; now also " + strings.Join(widened[len(nominated):], ", ")
+	record := o.record.Widen(widened, message, o.now)
+	s.writes = o.nominate(widened, &record, string(stage), message)
+	return s
+}
+
+// stepAdopt records nominations that the present attempt did not make. They may be another
+// component's, or remain from before an eviction.
+func (o *observation) stepAdopt() step {
+	nominated := o.wl.Status.NominatedClusterNames
+	record := o.record.Adopt(nominated, o.quotaReservedAt(), o.now)
+	s := step{queue: queueChange{remove: true}, writes: []write{{record: &recordWrite{record: record}}}, requeueAfter: o.widenAfter()}
+	if o.decides() {
+		s.reservation = o.reserve(nominated, o.decision(record.Attempt).Order)
+	}
+	return s
+}
+
+// stepNominateAll serves a MultiKueue workload without a check of ours as Kueue's default
+// dispatcher would: it nominates every connected cluster of the configuration.
+func (o *observation) stepNominateAll() step {
+	nominated := o.wl.Status.NominatedClusterNames
+	if !kueuestate.AcceptsCheckUpdate(o.wl) || !kueuestate.WantsNomination(o.wl, o.multiKueue) || !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
+		return step{}
+	}
+	clusters := dispatch.Record{}.WidenedList(dispatch.StageAll, nominated, nil, o.workers.connected, v1alpha1.Widen{})
+	if len(clusters) == len(nominated) {
+		return step{}
+	}
+	return step{writes: o.nominate(clusters, nil, string(dispatch.StageAll), "no gate decides this queue, so every connected cluster is nominated")}
+}
+
+// stepAwaitEviction looks again when Kueue should have completed the eviction.
+func (o *observation) stepAwaitEviction() step {
+	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.now)
+	return step{requeueAfter: remaining}
+}
+
+// stepRepairEviction completes an eviction that waits for a cluster.
+//  1. The remote copy vanished while the job ran.
+//  2. Kueue evicts the workload but keeps its quota until a cluster admits another copy.
+//  3. MultiKueue creates a copy only after every other check is Ready and a cluster is nominated.
+//  4. The gate sets its check Ready, then nominates.
+func (o *observation) stepRepairEviction() step {
+	s := step{requeueAfter: timing.EvictionGrace}
+	if len(o.workers.connected) == 0 || !kueuestate.OtherChecksReady(o.wl, append(slices.Clone(o.checks), o.multiKueue)...) {
+		return s
+	}
+	const reason = "EvictionRepair"
+	const message = "the remote copy is gone and the eviction can't complete without a nomination"
+	if !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
+		s.writes = []write{{check: &checkWrite{names: o.checks, decision: gate.Decision{State: gate.Ready, Reason: reason, Message: message}}}}
+		return s
+	}
+	if len(o.wl.Status.NominatedClusterNames) > 0 {
+		return o.stepWiden()
+	}
+	d := o.decision(o.record.Attempt + 1)
+	clusters := o.repairList(d.Order)
+	if o.decides() {
+		s.reservation = o.reserve(clusters, d.Order)
+	}
+	record := o.record.Begin(clusters, message, o.now)
+	s.writes = o.nominate(clusters, &record, reason, message)
+	return s
+}
+
+// repairList is where a repair nominates. The nomination outlives the eviction, so the best
+// cluster with room comes first. Otherwise room does not matter, because the quota must not
+// depend on it: every cluster that was ever nominated, or else every connected one.
+func (o *observation) repairList(withRoom []string) []string {
+	if len(withRoom) > 0 {
+		return withRoom[:1]
+	}
+	known := slices.DeleteFunc(slices.Clone(o.record.EverNominated), func(c string) bool { return !o.workers.isConnected(c) })
+	if len(known) > 0 {
+		return known
+	}
+	return dispatch.Record{}.WidenedList(dispatch.StageAll, nil, nil, o.workers.connected, v1alpha1.Widen{})
+}

@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Entry is the reservation of one workload on one cluster. It counts against the
+// cluster's free devices until the cluster's samples show the workload's pods.
+type Entry struct {
+	UID string `json:"uid"`
+	// Workload is the workload's namespace/name.
+	Workload string `json:"workload"`
+	Cluster  string `json:"cluster"`
+	// PodSets are the pods that the workload will start there.
+	PodSets   []shape.PodSet `json:"podSets"`
+	DebitedAt time.Time      `json:"debitedAt"`
+	// AdmittedAt is when the cluster admitted the workload. Zero means not yet.
+	AdmittedAt time.Time `json:"admittedAt,omitzero"`
+	// ReportsPodsReady is true if Kueue on the worker sets the workload's PodsReady condition.
+	ReportsPodsReady bool `json:"reportsPodsReady,omitempty"`
+	// PodsReadyAt is when all pods became ready. Zero means not yet, or not reported.
+	PodsReadyAt time.Time `json:"podsReadyAt,omitzero"`
+	// EndedAt is when the workload lost its quota or was deleted before samples showed its
+	// pods. The worker may still run its copy for a moment. Zero means not ended.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+}
+
+// Devices returns the number of devices that the entry reserves.
+func (e Entry) Devices() int64 {
+	var n int64
+	for _, p := range e.PodSets {
+		n += p.Devices()
+	}
+	return n
+}
+
+// isMeasured reports whether a sample taken at sampledAt already includes the entry's
+// effect: either the pods hold their devices, or an ended workload has returned them.
+// Subtracting such an entry again would count its devices twice.
+func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
+	isAfter := func(event time.Time, delay time.Duration) bool {
+		return !event.IsZero() && sampledAt.After(event.Add(delay))
+	}
+	startup := settle
+	if e.ReportsPodsReady {
+		startup *= timing.AdmissionSettlePeriods
+	}
+	// If the workload ended before its pods had time to start, an admission proves nothing.
+	startedBeforeEnd := e.EndedAt.IsZero() || !e.AdmittedAt.Add(startup).After(e.EndedAt)
+	return isAfter(e.PodsReadyAt, timing.PodsReadySettle) ||
+		isAfter(e.AdmittedAt, startup) && startedBeforeEnd ||
+		isAfter(e.EndedAt, settle)
+}
+
+// Credit records the devices that a finished workload returned. Credits improve a
+// cluster's rank until its samples show the devices. They never make room.
+type Credit struct {
+	Cluster    string
+	PodSets    []shape.PodSet
+	FinishedAt time.Time
+}
+
+// SlotsTaken returns how many pods of shape p the pods of other displace:
+// pods × max(1, ceil(devices per pod of other / devices per pod of p)).
+// It returns 0 if the two cannot use the same devices.
+func SlotsTaken(other, p shape.PodSet) int64 {
+	if p.DevicesPerPod == 0 || !mayShareDevices(other, p) {
+		return 0
+	}
+	return other.Pods * max(1, (other.DevicesPerPod+p.DevicesPerPod-1)/p.DevicesPerPod)
+}
+
+// sharedDevices returns the number of devices in sets that p might use as well.
+func sharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
+	var n int64
+	for _, other := range sets {
+		if mayShareDevices(other, p) {
+			n += other.Devices()
+		}
+	}
+	return n
+}
+
+// mayShareDevices reports whether two pod sets may use the same devices. An empty model
+// matches every model.
+func mayShareDevices(a, b shape.PodSet) bool {
+	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
+}
