@@ -42,18 +42,22 @@ var table = []row{
 	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: impure[1:]},
 	{pkg: "operator/internal/gate", may: []string{"operator/api/v1alpha1"}, deny: impure[1:]},
 	{pkg: "operator/internal/query", may: []string{"operator/internal/promql"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
+	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
+	{pkg: "operator/internal/hubstate"},
 	{pkg: "operator/internal/round", may: []string{
-		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/normalize", "operator/internal/score",
 		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish", "operator/internal/dial",
+		"operator/internal/clustermap", "operator/internal/hubstate",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/round",
 		"operator/internal/score", "operator/internal/gate", "operator/internal/dial", "operator/internal/cli/",
+		"operator/internal/clustermap", "operator/internal/hubstate",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }
@@ -87,7 +91,7 @@ func violations(p listed) []string {
 }
 
 // timeless are the packages that take the time as an argument.
-var timeless = []string{"promql", "normalize", "score", "gate", "round"}
+var timeless = []string{"promql", "normalize", "score", "gate", "clustermap", "hubstate", "round"}
 
 // clocks are the places where a package that must not look at the clock does.
 func clocks(t *testing.T, p listed) []string {

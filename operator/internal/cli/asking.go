@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,9 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
 )
 
 const askingHelp = `The files hold one ScoringPolicy and, if you like, the MetricsSource that it names and
@@ -196,24 +195,26 @@ func policyIn(document []byte) (*v1alpha1.ScoringPolicy, error) {
 
 // fleet of the command line, of the hub, or of what the answers name. A source that
 // names clusters otherwise than by name needs the hub for those of the command line.
-func (q *asking) fleet(ctx context.Context, a *app, t *trial, answered func() ([]string, error)) (fleet []round.Cluster, fromAnswers bool, err error) {
+func (q *asking) fleet(ctx context.Context, a *app, t *trial, answered func() ([]string, error)) (fleet *clustermap.Mapping, fromAnswers bool, err error) {
 	byName := t.info.Match == string(v1alpha1.MatchName)
 	if len(q.clusters) > 0 && byName {
-		return named(q.clusters), false, nil
+		return clustermap.FromNames(t.info.ClusterLabel, q.clusters), false, nil
 	}
-	list := &clusterv1.ManagedClusterList{}
+	var clusters []clusterv1.ManagedCluster
 	c, _, err := a.connect()
 	if err == nil {
-		err = reading("ManagedClusters", c.List(ctx, list))
+		clusters, err = hubstate.ManagedClusters(ctx, c)
+		err = reading("read hub", err)
 	}
 	switch {
 	case err == nil:
-		selector := t.policy.Spec.ClusterSelector
-		if len(q.clusters) > 0 {
-			selector = nil
-			list.Items = slices.DeleteFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(q.clusters, c.Name) })
+		names := q.clusters
+		if len(names) == 0 {
+			if names, err = hubstate.SelectNames(clusters, t.policy.Spec.ClusterSelector); err != nil {
+				return nil, false, fmt.Errorf("clusterSelector: %w", err)
+			}
 		}
-		if fleet, err = round.Fleet(list.Items, selector, t.info); err == nil && len(fleet) == 0 {
+		if fleet = clustermap.New(clusters, t.info).Select(names); fleet.Len() == 0 {
 			err = errors.New("the hub has no such cluster: name others with --clusters, or look at clusterSelector")
 		}
 		return fleet, false, err
@@ -224,17 +225,5 @@ func (q *asking) fleet(ctx context.Context, a *app, t *trial, answered func() ([
 	}
 	_, _ = fmt.Fprintf(a.ErrOut, "clusters are those that the answers name: %v\n", err)
 	names, err := answered()
-	return named(names), true, err
-}
-
-func named(names []string) []round.Cluster {
-	set := map[string]bool{}
-	for _, n := range names {
-		set[n] = true
-	}
-	var fleet []round.Cluster
-	for _, n := range slices.Sorted(maps.Keys(set)) {
-		fleet = append(fleet, round.Cluster{Name: n, Key: n})
-	}
-	return fleet
+	return clustermap.FromNames(t.info.ClusterLabel, names), true, err
 }

@@ -108,11 +108,11 @@ func (b *backtest) run(ctx context.Context, a *app) (*backtestReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx = query.ForClusters(ctx, round.NewIndex(fleet).Names())
-	h := newHistory(t.source, exprs, over, len(fleet), a.progress())
+	ctx = query.ForClusters(ctx, fleet.Names())
+	h := newHistory(t.source, exprs, over, fleet.Len(), a.progress())
 	defer h.progress.clear()
-	totals := newTotals(policy, rank, over, fleet)
-	req := round.Request{Spec: &t.policy.Spec, Policy: policy, Querier: query.Func(h.query), Info: t.info, Clusters: fleet}
+	totals := newTotals(policy, rank, over, fleet.Names())
+	req := round.Request{Spec: &t.policy.Spec, Policy: policy, Querier: query.Func(h.query), Clusters: fleet}
 	for i := range over.rounds {
 		if err := h.reach(ctx, i); err != nil {
 			return nil, fmt.Errorf("ask for history: %w", err)

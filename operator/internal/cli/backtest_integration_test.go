@@ -19,6 +19,7 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
@@ -210,16 +211,16 @@ func sameAsInstants(t *testing.T, url string) {
 	}
 	req := round.Request{
 		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: now.source,
-		Info: now.info, Clusters: named([]string{"c1", "c2", "c3", "c4"}),
+		Clusters: clustermap.FromNames(now.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {
 		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)
 		req.Previous = round.Run(context.Background(), req).Result
-		for c := range req.Clusters {
+		for c, cluster := range req.Clusters.Names() {
 			cell, mark := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
 			usable := cell.State == score.Scored || cell.State == score.Held
 			if usable != (mark != nil) || usable && float64(cell.Value) != *mark {
-				t.Errorf("round %d of %s: %d %s by an instant query, backtest has %v", i, req.Clusters[c].Name, cell.Value, cell.State, mark)
+				t.Errorf("round %d of %s: %d %s by an instant query, backtest has %v", i, cluster, cell.Value, cell.State, mark)
 			}
 		}
 	}

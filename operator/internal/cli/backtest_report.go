@@ -73,7 +73,7 @@ func (t *totals) report(policy *v1alpha1.ScoringPolicy, onlySeen bool) *backtest
 			continue
 		}
 		changes += tally.changes
-		row := backtestedCluster{Cluster: cluster.Name, Best: share(tally.best, rounds), ChangesPerDay: perDay(tally.changes, length)}
+		row := backtestedCluster{Cluster: cluster, Best: share(tally.best, rounds), ChangesPerDay: perDay(tally.changes, length)}
 		for s, name := range t.policy.Names {
 			row.Scores = append(row.Scores, t.cells[c*len(t.policy.Names)+s].report(name, lowest(&policy.Spec, s), min(trendWidth, rounds), length))
 		}

@@ -17,7 +17,7 @@ type totals struct {
 	policy *score.Policy
 	rank   int
 	over   span
-	fleet  []round.Cluster
+	fleet  []string
 
 	begun          bool
 	first          int // the round that began
@@ -55,7 +55,7 @@ type slice struct {
 // reach of published values: -100 to 100.
 const reach = 100
 
-func newTotals(p *score.Policy, rank int, over span, fleet []round.Cluster) *totals {
+func newTotals(p *score.Policy, rank int, over span, fleet []string) *totals {
 	return &totals{
 		policy: p, rank: rank, over: over, fleet: fleet, best: -1,
 		cells: make([]tally, len(fleet)*len(p.Names)), clusters: make([]clusterTally, len(fleet)),

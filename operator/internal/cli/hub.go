@@ -8,42 +8,47 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
-	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// hub tells what stands on its objects. What can't be read is noted, and the rest told.
-type hub struct {
+// hubExplainer explains a workload from the objects on the hub. Facts that it can't
+// read are listed in the report's NotShown, and the explanation goes on without them.
+type hubExplainer struct {
 	client client.Client
 	report *workloadReport
 	stand  gate.Snapshot
-	config *kueue.MultiKueueConfig // that the workload's check names; nil = none
+	// config is the MultiKueueConfig of the workload's MultiKueue check. It is nil if
+	// the workload has no such check, or if the config can't be read.
+	config *kueue.MultiKueueConfig
 }
 
-func (h *hub) note(err error) bool {
+// noteFailure lists a failed read of the hub in the report. It returns true if err is
+// not nil.
+func (h *hubExplainer) noteFailure(err error) bool {
 	if err != nil {
-		h.report.NotShown = append(h.report.NotShown, err.Error())
+		h.report.NotShown = append(h.report.NotShown, reading("read hub", err).Error())
 	}
-	return err == nil
+	return err != nil
 }
 
-// checks of the workload, and which of them is ours.
-func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
+// readChecks lists the admission checks of the workload and finds the checks of
+// PlacementGates and of MultiKueue among them.
+func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) error {
 	for _, state := range wl.Status.AdmissionChecks {
 		entry := checkReport{Name: string(state.Name), State: string(state.State), Message: state.Message}
 		check := &kueue.AdmissionCheck{}
-		err := h.client.Get(ctx, client.ObjectKey{Name: entry.Name}, check)
-		if client.IgnoreNotFound(err) != nil {
-			return reading("AdmissionCheck "+entry.Name, err)
+		if _, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: entry.Name}, check); err != nil {
+			return reading("read hub", err)
 		}
 		if name, ok := kueuestate.GateOf(check); ok {
 			entry.Ours = true
@@ -58,27 +63,30 @@ func (h *hub) checks(ctx context.Context, wl *kueue.Workload) error {
 	return nil
 }
 
-// multiKueue's configuration, and those of its clusters that Kueue is connected to.
-func (h *hub) multiKueue(ctx context.Context) {
+// readMultiKueue reads the MultiKueueConfig of the workload's MultiKueue check and
+// finds the clusters that Kueue is connected to. A config that does not exist counts
+// as empty.
+func (h *hubExplainer) readMultiKueue(ctx context.Context) {
 	if h.stand.MultiKueue == "" {
 		return
 	}
-	config := &kueue.MultiKueueConfig{}
-	err := h.client.Get(ctx, client.ObjectKey{Name: h.stand.Config}, config)
-	if client.IgnoreNotFound(err) != nil {
-		h.note(reading("MultiKueueConfig "+h.stand.Config, err))
+	config, err := hubstate.MultiKueueConfig(ctx, h.client, h.stand.Config)
+	if h.noteFailure(err) {
 		return
 	}
-	config.Name, h.config = h.stand.Config, config
+	if config == nil {
+		config = &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: h.stand.Config}}
+	}
+	h.config = config
 	for _, name := range config.Spec.Clusters {
-		if h.unusable(ctx, name) == "" {
+		if h.connectionProblem(ctx, name) == "" {
 			h.stand.Connected = append(h.stand.Connected, name)
 		}
 	}
 }
 
-// explain as much as objects tell.
-func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
+// explain fills in the report's explanation as far as the hub's objects allow.
+func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
 	e.Cluster = kueuestate.PlacedCluster(wl, h.stand.Own, h.stand.MultiKueue)
@@ -86,129 +94,125 @@ func (h *hub) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
 	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
-	h.multiKueue(ctx)
+	h.readMultiKueue(ctx)
 	h.stand.Workload, h.stand.Cluster, h.stand.Dispatch = wl, e.Cluster, e.Dispatch
 	e.WaitsFor = h.stand.WaitsFor(now)
 	scores, err := readScores(ctx, h.client)
-	h.note(err)
-	h.candidates(ctx, wl, scores, now)
+	h.noteFailure(err)
+	if g := h.readGate(ctx); g != nil {
+		h.explainClusters(ctx, wl, g, scores, now)
+	}
 	if e.Cluster == "" && !kueuestate.IsFinished(wl) {
 		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: the operator knows them (--operator-url; see --help)")
 	}
 }
 
-// candidates of the gate's Placement, and what ruled out those that need no metrics
-// to be ruled out; then the clusters that have scores and are not eligible.
-func (h *hub) candidates(ctx context.Context, wl *kueue.Workload, scores map[string]map[string]gate.Score, now time.Time) {
-	e := &h.report.Explanation
-	placed := map[string]bool{}
-	if g := h.gate(ctx); g != nil {
-		e.Facts = shape.FactsOf(wl, shape.OptionsOf(&g.Spec, h.flavorLabels(ctx)))
-		var list []gate.Candidate
-		for _, name := range h.decided(ctx, g.Spec.PlacementRef) {
-			list = append(list, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.unusable(ctx, name)})
+// explainClusters explains the candidates of the gate's Placement, and then the
+// clusters that have scores but are not among its decisions. It applies only those
+// rules of the gate that need no metrics.
+func (h *hubExplainer) explainClusters(ctx context.Context, wl *kueue.Workload, g *v1alpha1.PlacementGate, scores map[string]map[string]gate.Score, now time.Time) {
+	e, rules := &h.report.Explanation, gate.RulesOf(&g.Spec)
+	e.Facts = shape.FactsOf(wl, shape.OptionsOf(&g.Spec, h.flavorLabels(ctx)))
+	candidates, known := h.readCandidates(ctx, g, scores)
+	// Without pod sets, Explain skips the rules about room and sample age, which only
+	// the operator can apply.
+	facts := e.Facts
+	facts.PodSets = nil
+	_, e.Clusters = gate.Explain(facts, candidates, gate.Fleet{}, ledger.View{}, rules, 0, now)
+	decided := map[string]bool{}
+	for i := range e.Clusters {
+		decided[e.Clusters[i].Cluster] = true
+		if e.Clusters[i].Rejection == gate.RejectNone {
+			e.Clusters[i].Why = "is eligible"
 		}
-		rules, known := gate.RulesOf(&g.Spec), e.Facts
-		known.PodSets = nil // room, age of samples and whom an attempt draws are the operator's to tell
-		_, e.Clusters = gate.Explain(known, list, gate.Fleet{}, ledger.View{}, rules, 0, now)
-		for i := range e.Clusters {
-			placed[e.Clusters[i].Cluster] = true
-			if e.Clusters[i].Rejection == gate.RejectNone {
-				e.Clusters[i].Why = "is eligible"
-			}
-		}
-		if len(list) == 0 {
-			e.Problem = "Placement " + rules.Placement + " has decided no cluster"
-		}
-		for _, name := range slices.Sorted(maps.Keys(scores)) {
-			if !placed[name] {
-				why := "is not among the decisions of Placement " + rules.Placement
-				e.Clusters = append(e.Clusters, gate.ClusterExplanation{
-					Verdict: gate.Verdict{Cluster: name, Rejection: gate.RejectUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
-				})
-			}
+	}
+	if known && len(candidates) == 0 {
+		e.Problem = "Placement " + rules.Placement + " has decided no cluster"
+	}
+	for _, name := range slices.Sorted(maps.Keys(scores)) {
+		if !decided[name] {
+			why := "is not among the decisions of Placement " + rules.Placement
+			e.Clusters = append(e.Clusters, gate.ClusterExplanation{
+				Verdict: gate.Verdict{Cluster: name, Rejection: gate.RejectUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
+			})
 		}
 	}
 }
 
-func (h *hub) gate(ctx context.Context) *v1alpha1.PlacementGate {
+// readCandidates returns the clusters that the gate's Placement decided, by name.
+// known is false if the decisions can't be read.
+func (h *hubExplainer) readCandidates(ctx context.Context, g *v1alpha1.PlacementGate, scores map[string]map[string]gate.Score) (candidates []gate.Candidate, known bool) {
+	placement := client.ObjectKey{Namespace: g.Spec.PlacementRef.Namespace, Name: g.Spec.PlacementRef.Name}
+	names, err := hubstate.DecidedClusters(ctx, h.client, placement)
+	if h.noteFailure(err) {
+		return nil, false
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		candidates = append(candidates, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.connectionProblem(ctx, name)})
+	}
+	return candidates, true
+}
+
+// readGate reads the PlacementGate of the workload's check and reports why the gate is
+// not ready. It returns nil if there is no gate, or if the gate can't be read.
+func (h *hubExplainer) readGate(ctx context.Context) *v1alpha1.PlacementGate {
 	if h.report.Gate == "" {
 		return nil
 	}
 	g := &v1alpha1.PlacementGate{}
-	err := h.client.Get(ctx, client.ObjectKey{Name: h.report.Gate}, g)
-	if client.IgnoreNotFound(err) == nil && err != nil {
+	found, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: h.report.Gate}, g)
+	switch {
+	case h.noteFailure(err):
+		return nil
+	case !found:
 		h.report.Problem = "PlacementGate " + h.report.Gate + " does not exist"
 		return nil
 	}
-	if !h.note(reading("PlacementGate "+h.report.Gate, err)) {
-		return nil
-	}
-	if c := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != "True" {
+	if c := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
 		h.report.Problem = fmt.Sprintf("PlacementGate %s is not ready: %s", g.Name, c.Message)
 	}
 	return g
 }
 
-// decided is the union of the Placement's decisions.
-func (h *hub) decided(ctx context.Context, placement v1alpha1.NamespacedReference) []string {
-	list := &clusterv1beta1.PlacementDecisionList{}
-	err := h.client.List(ctx, list, client.InNamespace(placement.Namespace), client.MatchingLabels{clusterv1beta1.PlacementLabel: placement.Name})
-	if !h.note(reading("PlacementDecisions of "+placement.Namespace+"/"+placement.Name, err)) {
-		return nil
-	}
-	var names []string
-	for _, d := range list.Items {
-		for _, c := range d.Status.Decisions {
-			names = append(names, c.ClusterName)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// unusable says why nothing can be sent to a cluster; empty where all is well or
-// can't be told.
-func (h *hub) unusable(ctx context.Context, name string) string {
+// connectionProblem returns why MultiKueue can't send a workload to the cluster. It is
+// empty if MultiKueue can, or if the state of the connection is unknown.
+func (h *hubExplainer) connectionProblem(ctx context.Context, name string) string {
 	if h.config == nil {
 		return ""
 	}
-	cluster := &kueue.MultiKueueCluster{}
-	err := h.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		h.note(reading("MultiKueueCluster "+name, err))
+	cluster, err := hubstate.MultiKueueCluster(ctx, h.client, name)
+	if h.noteFailure(err) {
 		return ""
-	}
-	if err != nil {
-		cluster = nil
 	}
 	return kueuestate.DisconnectedReason(h.config, name, cluster)
 }
 
-func (h *hub) flavorLabels(ctx context.Context) func(string) map[string]string {
+// flavorLabels returns a function that reads the node labels of a ResourceFlavor.
+func (h *hubExplainer) flavorLabels(ctx context.Context) func(string) map[string]string {
 	return func(name string) map[string]string {
 		flavor := &kueue.ResourceFlavor{}
-		if err := h.client.Get(ctx, client.ObjectKey{Name: name}, flavor); err != nil {
-			h.note(reading("ResourceFlavor "+name, err))
-			return nil
+		found, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: name}, flavor)
+		if err == nil && !found {
+			err = fmt.Errorf("ResourceFlavor %s does not exist", name)
 		}
+		h.noteFailure(err)
 		return flavor.Spec.NodeLabels
 	}
 }
 
-// readScores of every cluster, by cluster and key.
-func readScores(ctx context.Context, c client.Client) (map[string]map[string]gate.Score, error) {
-	list := &clusterv1alpha1.AddOnPlacementScoreList{}
-	if err := c.List(ctx, list); err != nil {
-		return nil, reading("AddOnPlacementScores", err)
+// readScores returns the scores of every cluster, by cluster name and score key.
+func readScores(ctx context.Context, reader client.Reader) (map[string]map[string]gate.Score, error) {
+	objects, err := hubstate.PlacementScores(ctx, reader)
+	if err != nil {
+		return nil, err
 	}
-	all := map[string]map[string]gate.Score{}
-	for i := range list.Items {
-		object := &list.Items[i]
-		if all[object.Namespace] == nil {
-			all[object.Namespace] = map[string]gate.Score{}
+	scores := make(map[string]map[string]gate.Score, len(objects))
+	for cluster, list := range objects {
+		scores[cluster] = map[string]gate.Score{}
+		for i := range list {
+			maps.Copy(scores[cluster], gate.ScoresOf(&list[i]))
 		}
-		maps.Copy(all[object.Namespace], gate.ScoresOf(object))
 	}
-	return all, nil
+	return scores, nil
 }

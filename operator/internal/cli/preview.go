@@ -62,8 +62,8 @@ func (q *asking) preview(ctx context.Context, a *app, out *output) error {
 		return err
 	}
 	defer t.source.Close()
-	req := round.Request{Spec: &t.policy.Spec, Policy: score.Compile(&t.policy.Spec), Querier: t.source, Info: t.info, Now: a.now()}
-	req.Clusters, _, err = q.fleet(ctx, a, t, func() ([]string, error) { return answered(ctx, req), nil })
+	req := round.Request{Spec: &t.policy.Spec, Policy: score.Compile(&t.policy.Spec), Querier: t.source, Now: a.now()}
+	req.Clusters, _, err = q.fleet(ctx, a, t, func() ([]string, error) { return answered(ctx, req, t.info.ClusterLabel), nil })
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (q *asking) preview(ctx context.Context, a *app, out *output) error {
 }
 
 // answered are the clusters that the scores' answers name.
-func answered(ctx context.Context, req round.Request) []string {
+func answered(ctx context.Context, req round.Request, label string) []string {
 	var names []string
 	for i := range req.Spec.Scores {
 		expr := req.Spec.Scores[i].Query
@@ -90,7 +90,7 @@ func answered(ctx context.Context, req round.Request) []string {
 			continue // the round asks again and tells
 		}
 		for _, s := range answer.Samples {
-			if name := s.Labels[req.Info.ClusterLabel]; name != "" {
+			if name := s.Labels[label]; name != "" {
 				names = append(names, name)
 			}
 		}
@@ -153,7 +153,7 @@ func notes(w io.Writer, report *round.Report) {
 }
 
 // questions of a round, with freshness under that name.
-func questions(report *round.Report) []round.Asked {
+func questions(report *round.Report) []round.QueryReport {
 	asked := slices.Clone(report.Scores)
 	if f := report.Freshness; f != nil {
 		named := *f

@@ -77,7 +77,7 @@ func top(ctx context.Context, a *app, q *asking) ([]topRow, error) {
 	}
 	scores, err := readScores(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, reading("read hub", err)
 	}
 	models := map[string]map[string]devices{}
 	if q.url != "" {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
@@ -167,8 +168,8 @@ func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, ru
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	report := round.Run(ctx, round.Request{
-		Spec: spec, Policy: score.Compile(spec), Querier: query.Func(s.query), Info: query.SourceInfo{ClusterLabel: label},
-		Clusters: named(slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
+		Spec: spec, Policy: score.Compile(spec), Querier: query.Func(s.query),
+		Clusters: clustermap.FromNames(label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
 	})
 	return t.compare(rowsOf(report.Result)), failures(report)
 }

@@ -82,8 +82,8 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 		return nil, err
 	}
 	report := &workloadReport{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: fromObjects}
-	hub := &hub{client: c, report: report}
-	if err := hub.checks(ctx, wl); err != nil {
+	hub := &hubExplainer{client: c, report: report}
+	if err := hub.readChecks(ctx, wl); err != nil {
 		return nil, err
 	}
 	if operator.url == "" {

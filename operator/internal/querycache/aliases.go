@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/query"
-	fleet "plimsoll.dev/plimsoll/operator/internal/round"
 )
 
 // aliases turn the value of a series' cluster label into the ManagedCluster's
@@ -26,7 +26,7 @@ func (a *Cache) clusterAliases(ctx context.Context, info query.SourceInfo) (map[
 	}
 	names, shared := map[string]string{}, map[string]bool{}
 	for i := range clusters.Items {
-		key := fleet.Key(&clusters.Items[i], info)
+		key := clustermap.SeriesValue(&clusters.Items[i], info)
 		if key == "" {
 			continue
 		}

@@ -1,5 +1,10 @@
-// Package round runs one round of a policy: one evaluation time, one question per
-// distinct expression, the answers mapped to clusters, freshness judged, scores
-// evaluated. The controller, the CLI's preview and test, and a backtest share it:
-// they differ in the Querier that they pass, and in what they do with the Report.
+// Package round runs one round of a ScoringPolicy:
+//
+//  1. Send each distinct query of the policy once, all at the same evaluation time.
+//  2. Map the samples to clusters.
+//  3. Discard the values of clusters whose samples are too old.
+//  4. Evaluate the scores.
+//
+// The controller and the CLI commands preview, test and backtest share the package.
+// They pass different Queriers, and use the Report differently.
 package round

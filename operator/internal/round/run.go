@@ -2,84 +2,94 @@ package round
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// Request is what a round needs.
+// Request is the input of a round.
 type Request struct {
-	Spec     *v1alpha1.ScoringPolicySpec
-	Policy   *score.Policy // compiled from Spec
-	Querier  query.Querier
-	Info     query.SourceInfo
-	Clusters []Cluster // sorted by name, as Fleet returns them
+	Spec *v1alpha1.ScoringPolicySpec
+	// Policy is compiled from Spec.
+	Policy  *score.Policy
+	Querier query.Querier
+	// Clusters that the policy selects. They define the order of the results.
+	Clusters *clustermap.Mapping
+	// Previous is the result of the last round. It is nil in the first round.
 	Previous *score.Result
-	Now      time.Time // the evaluation time of every query
-	// Contributions of former rounds; nil where answers are never partial.
+	// Now is the evaluation time of every query.
+	Now time.Time
+	// Contributions of earlier rounds. Set it only for sources that may return
+	// partial responses.
 	Contributions *Contributions
 }
 
-// Asked is one expression of a policy and what came of it.
-type Asked struct {
-	Name     string // of the score, empty for freshness
+// QueryReport describes one query of a policy and its response.
+type QueryReport struct {
+	// Name of the score, empty for the freshness query.
+	Name     string
 	Query    string
 	Duration time.Duration
+	// Series is the number of series in the response.
 	Series   int
 	Warnings []string
 	Infos    []string
-	Problems []promql.Problem // it does not parse; it was not asked
-	Err      error            // it got no answer
+	// Problems are the parse errors of the query. Such a query is not sent.
+	Problems []promql.Problem
+	// Err is the failure of the query.
+	Err error
 }
 
-// Report of a round.
+// Report is the outcome of a round.
 type Report struct {
-	Result    *score.Result
-	Scores    []Asked // as in the spec
-	Freshness *Asked  // nil when the policy has none
-	Sent      int     // questions that were asked: distinct expressions
+	Result *score.Result
+	// Scores are in the order of the spec.
+	Scores []QueryReport
+	// Freshness is nil if the policy has no freshness query.
+	Freshness *QueryReport
+	// Sent is the number of distinct queries that were sent.
+	Sent int
 }
 
-// Run asks, maps, judges freshness and evaluates. It does not fail: what went wrong
-// stands in the report, and the clusters that it concerns are held.
+// Run queries the source and evaluates the scores. It never fails as a whole: the
+// Report contains the failure of each query, and the scores that depend on a failed
+// query are treated as missing.
 func Run(ctx context.Context, req Request) *Report {
-	index := NewIndex(req.Clusters)
-	answers := ask(query.ForClusters(ctx, index.Names()), req)
-	report := &Report{Sent: answers.sent()}
-	in := score.Samples{Clusters: index.Names()}
+	names := req.Clusters.Names()
+	results := sendQueries(query.ForClusters(ctx, names), req)
+	report := &Report{Sent: results.sent()}
+	samples := score.Samples{Clusters: names}
 	for i := range req.Spec.Scores {
 		s := &req.Spec.Scores[i]
-		asked, inputs := answers.read(s.Query, req.Info.ClusterLabel, index)
-		asked.Name = s.Name
-		report.Scores = append(report.Scores, asked)
-		in.Scores = append(in.Scores, inputs)
+		queryReport, inputs := results.read(s.Query, req.Clusters)
+		queryReport.Name = s.Name
+		report.Scores = append(report.Scores, queryReport)
+		samples.Scores = append(samples.Scores, inputs)
 	}
 	if f := req.Spec.Freshness; f != nil {
-		asked, ages := answers.read(f.Query, req.Info.ClusterLabel, index)
-		report.Freshness = &asked
-		in.Age = judgeAge(ages, in.Scores, req.Policy.MaxAge)
+		queryReport, ages := results.read(f.Query, req.Clusters)
+		report.Freshness = &queryReport
+		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge)
 	}
-	report.Result = score.Evaluate(req.Policy, in, req.Previous, req.Now)
+	report.Result = score.Evaluate(req.Policy, samples, req.Previous, req.Now)
 	return report
 }
 
-// judgeAge returns each cluster's age and takes the values of those too old, or of
-// an age that nobody knows, out of every score.
-func judgeAge(ages []score.Input, scores [][]score.Input, limit time.Duration) []time.Duration {
-	out := make([]time.Duration, len(ages))
-	for c, age := range ages {
+// applyFreshness returns the sample age of each cluster. It replaces the usable values
+// of a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed or
+// Invalid if the freshness query itself failed.
+func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration) []time.Duration {
+	durations := make([]time.Duration, len(ages))
+	for cluster, age := range ages {
 		outcome := age.Outcome
 		switch outcome {
 		case score.OK:
-			out[c] = time.Duration(max(age.Value, 0) * float64(time.Second))
-			if age.Value > limit.Seconds() {
+			durations[cluster] = time.Duration(max(age.Value, 0) * float64(time.Second))
+			if age.Value > maxAge.Seconds() {
 				outcome = score.Stale
 			}
 		case score.Failed, score.Invalid:
@@ -89,82 +99,11 @@ func judgeAge(ages []score.Input, scores [][]score.Input, limit time.Duration) [
 		if outcome == score.OK {
 			continue
 		}
-		for s := range scores {
-			if scores[s][c].Outcome == score.OK {
-				scores[s][c] = score.Input{Outcome: outcome}
+		for i := range scores {
+			if scores[i][cluster].Outcome == score.OK {
+				scores[i][cluster] = score.Input{Outcome: outcome}
 			}
 		}
 	}
-	return out
-}
-
-type reply struct {
-	problems []promql.Problem
-	answer   query.Answer
-	err      error
-}
-
-type replies map[string]*reply
-
-// ask sends each distinct expression that parses, all at the same evaluation time.
-func ask(ctx context.Context, req Request) replies {
-	all := replies{}
-	var group sync.WaitGroup
-	for _, expr := range expressions(req.Spec) {
-		if all[expr] != nil {
-			continue
-		}
-		r := &reply{problems: promql.Check(expr)}
-		all[expr] = r
-		if r.problems != nil {
-			continue
-		}
-		group.Go(func() { r.answer, r.err = req.Contributions.ask(ctx, req, expr) })
-	}
-	group.Wait()
-	return all
-}
-
-func expressions(spec *v1alpha1.ScoringPolicySpec) []string {
-	var exprs []string
-	for i := range spec.Scores {
-		exprs = append(exprs, spec.Scores[i].Query)
-	}
-	if spec.Freshness != nil {
-		exprs = append(exprs, spec.Freshness.Query)
-	}
-	return exprs
-}
-
-func (a replies) sent() int {
-	n := 0
-	for _, r := range a {
-		if r.problems == nil {
-			n++
-		}
-	}
-	return n
-}
-
-func (a replies) read(expr, label string, x *Index) (Asked, []score.Input) {
-	r := a[expr]
-	asked := Asked{
-		Query: expr, Duration: r.answer.Duration, Series: len(r.answer.Samples), Problems: r.problems, Err: r.err,
-		Warnings: r.answer.Warnings, Infos: r.answer.Infos,
-	}
-	switch {
-	case r.problems != nil:
-		return asked, fill(len(x.names), score.Invalid)
-	case r.err != nil:
-		return asked, fill(len(x.names), score.Failed)
-	}
-	m := Map(r.answer, label, x)
-	if p := m.Problem(label); p != "" {
-		asked.Warnings = append([]string{p}, asked.Warnings...)
-	}
-	if n := len(r.answer.Failed); n > 0 {
-		first := slices.Min(slices.Collect(maps.Keys(r.answer.Failed)))
-		asked.Warnings = append(asked.Warnings, fmt.Sprintf("%d clusters' endpoints did not answer; %s: %s", n, first, r.answer.Failed[first]))
-	}
-	return asked, m.Inputs
+	return durations
 }

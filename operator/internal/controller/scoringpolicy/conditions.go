@@ -46,8 +46,8 @@ func queriesValid(report *round.Report) decision {
 	return yes("Valid", "every expression parses and is answered")
 }
 
-func all(report *round.Report) []*round.Asked {
-	var list []*round.Asked
+func all(report *round.Report) []*round.QueryReport {
+	var list []*round.QueryReport
 	for i := range report.Scores {
 		list = append(list, &report.Scores[i])
 	}
@@ -57,7 +57,7 @@ func all(report *round.Report) []*round.Asked {
 	return list
 }
 
-func field(a *round.Asked) string {
+func field(a *round.QueryReport) string {
 	if a.Name == "" {
 		return "freshness.query"
 	}
@@ -95,7 +95,7 @@ func dataFresh(done *outcome) decision {
 }
 
 // unanswered is the first question that failed for another reason than itself.
-func unanswered(report *round.Report) *round.Asked {
+func unanswered(report *round.Report) *round.QueryReport {
 	for _, a := range all(report) {
 		if a.Err != nil && query.ReasonOf(a.Err) != query.ReasonBadQuery {
 			return a

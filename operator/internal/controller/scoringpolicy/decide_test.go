@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
@@ -45,10 +46,7 @@ func (w world) Query(_ context.Context, expr string, _ time.Time) (query.Answer,
 func (w world) round(spec v1alpha1.ScoringPolicySpec, previous *score.Result, at time.Time) *outcome {
 	in := &gathered{name: "fleet", period: 30 * time.Second, valid: 90 * time.Second, shadow: w.shadow}
 	in.request = round.Request{
-		Spec: &spec, Policy: score.Compile(&spec), Querier: w, Info: query.SourceInfo{ClusterLabel: "cluster"}, Previous: previous, Now: at,
-	}
-	for _, c := range w.clusters {
-		in.request.Clusters = append(in.request.Clusters, round.Cluster{Name: c, Key: c})
+		Spec: &spec, Policy: score.Compile(&spec), Querier: w, Clusters: clustermap.FromNames("cluster", w.clusters), Previous: previous, Now: at,
 	}
 	return &outcome{in: in, report: round.Run(context.Background(), in.request), published: &publish.Report{}, took: 12 * time.Millisecond}
 }

@@ -129,7 +129,7 @@ func (r *Reconciler) explainCluster(cluster string) []ClusterExplanation {
 	return list
 }
 
-func explainQuery(a *round.Asked) QueryExplanation {
+func explainQuery(a *round.QueryReport) QueryExplanation {
 	q := QueryExplanation{
 		Score: a.Name, Query: a.Query, DurationMS: milliseconds(a.Duration), Series: a.Series, Warnings: a.Warnings, Infos: a.Infos,
 	}

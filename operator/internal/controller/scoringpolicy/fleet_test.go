@@ -93,7 +93,7 @@ func TestEachClusterMayHaveItsOwnEndpoint(t *testing.T) {
 		g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
 		p := &v1alpha1.ScoringPolicy{}
 		g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, p)).To(gomega.Succeed())
-		g.Expect(p.Status.Scores[0].Warnings).To(gomega.ContainElement(gomega.ContainSubstring("1 clusters' endpoints did not answer; own-2: Unavailable")))
+		g.Expect(p.Status.Scores[0].Warnings).To(gomega.ContainElement(gomega.ContainSubstring("the endpoints of 1 clusters failed, first own-2: Unavailable")))
 	})
 }
 

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
@@ -43,6 +44,7 @@ type gathered struct {
 	name      string // of the AddOnPlacementScores
 	period    time.Duration
 	valid     time.Duration
+	timeout   time.Duration // of one query
 	shadow    bool
 }
 
@@ -63,13 +65,14 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	if err != nil {
 		in.sourceErr, querier, info.ClusterLabel = err, unaskable(err), "cluster"
 	}
-	var clusters clusterv1.ManagedClusterList
-	if err := r.client.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list ManagedClusters: %w", err)
-	}
-	fleet, err := round.Fleet(clusters.Items, policy.Spec.ClusterSelector, info)
+	in.timeout = info.Timeout
+	clusters, err := hubstate.ManagedClusters(ctx, r.client)
 	if err != nil {
-		in.invalid = err
+		return nil, err
+	}
+	selected, err := hubstate.SelectNames(clusters, policy.Spec.ClusterSelector)
+	if err != nil {
+		in.invalid = fmt.Errorf("clusterSelector: %w", err)
 		return in, nil
 	}
 	compiled := score.Compile(&policy.Spec)
@@ -78,7 +81,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		return nil, err
 	}
 	in.request = round.Request{
-		Spec: &policy.Spec, Policy: compiled, Querier: querier, Info: info, Clusters: fleet, Previous: previous, Now: r.now(),
+		Spec: &policy.Spec, Policy: compiled, Querier: querier, Clusters: clustermap.New(clusters, info).Select(selected), Previous: previous, Now: r.now(),
 	}
 	if info.Partial {
 		in.request.Contributions = r.contributions(policy)
@@ -134,7 +137,7 @@ func (r *Reconciler) contributions(policy *v1alpha1.ScoringPolicy) *round.Contri
 // period, but no single question before its time: what is published must be renewed
 // before it expires.
 func (in *gathered) ask(ctx context.Context) *round.Report {
-	ctx, cancel := context.WithTimeout(ctx, max(in.period, in.request.Info.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, max(in.period, in.timeout))
 	defer cancel()
 	return round.Run(ctx, in.request)
 }

@@ -115,11 +115,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // label names a query in metrics and in the status.
-func label(a *round.Asked) string {
+func label(a *round.QueryReport) string {
 	return cmp.Or(a.Name, "(freshness)")
 }
 
-func failure(a *round.Asked) string {
+func failure(a *round.QueryReport) string {
 	switch {
 	case a.Problems != nil:
 		return v1alpha1.ReasonParseError

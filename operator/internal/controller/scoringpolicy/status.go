@@ -90,7 +90,7 @@ func scoreStatus(report *round.Report) []v1alpha1.ScoreStatus {
 	return list
 }
 
-func statusOf(a *round.Asked) v1alpha1.ScoreStatus {
+func statusOf(a *round.QueryReport) v1alpha1.ScoreStatus {
 	s := v1alpha1.ScoreStatus{
 		Name: label(a), Query: a.Query, Series: int32(a.Series), Duration: &metav1.Duration{Duration: a.Duration},
 	}

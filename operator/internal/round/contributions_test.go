@@ -1,0 +1,77 @@
+package round
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// fakeThanos returns the values of one query and the number of series behind them,
+// both marked as partial while stores are down.
+type fakeThanos struct {
+	partial bool
+	values  map[string]float64
+	series  map[string]float64
+	counts  int // counting queries so far
+}
+
+func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+	values := f.values
+	if strings.Contains(expr, "count by (cluster) (x)") {
+		values = f.series
+		f.counts++
+	}
+	response := query.Answer{Partial: f.partial}
+	for cluster, v := range values {
+		response.Samples = append(response.Samples, sample(cluster, v))
+	}
+	return response, nil
+}
+
+func TestContributionsKeepOnlyCompleteClustersOfPartialResponses(t *testing.T) {
+	thanos := &fakeThanos{values: map[string]float64{"c1": 50, "c2": 60}, series: map[string]float64{"c1": 8, "c2": 8}}
+	req := newRequest(newSpec("x"), thanos, "c1", "c2", "c3")
+	req.Contributions = &Contributions{}
+	req.Previous = Run(context.Background(), req).Result
+
+	thanos.partial = true
+	thanos.values = map[string]float64{"c1": 70, "c2": 5, "c3": 90}
+	thanos.series = map[string]float64{"c1": 8, "c2": 3, "c3": 1}
+	req.Now = now.Add(30 * time.Second)
+	r := Run(context.Background(), req)
+	for i, tc := range []struct {
+		name  string
+		value int32
+		state score.State
+	}{
+		{"c1 has all its series", 70, score.Scored},
+		{"c2 has lost series", 60, score.Held},
+		{"c3 was never complete", -100, score.Worst},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if cell := r.Result.Row(i)[0]; cell.Value != tc.value || cell.State != tc.state {
+				t.Errorf("%d %s, want %d %s", cell.Value, cell.State, tc.value, tc.state)
+			}
+		})
+	}
+	if w := r.Scores[0].Warnings; len(w) != 1 || !strings.Contains(w[0], "2 of 3 series") {
+		t.Errorf("warnings %v", w)
+	}
+}
+
+func TestContributionsCountSeriesEveryFiveMinutes(t *testing.T) {
+	thanos := &fakeThanos{values: map[string]float64{"c1": 50}, series: map[string]float64{"c1": 8}}
+	req := newRequest(newSpec("x"), thanos, "c1")
+	req.Contributions = &Contributions{}
+	for range 20 {
+		Run(context.Background(), req)
+		req.Now = req.Now.Add(30 * time.Second)
+	}
+	if thanos.counts != 2 {
+		t.Errorf("counted %d times in ten minutes, want 2", thanos.counts)
+	}
+}

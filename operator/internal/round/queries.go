@@ -1,0 +1,142 @@
+package round
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// queryResult is the response to one query, or the reason why there is none.
+type queryResult struct {
+	problems []promql.Problem
+	response query.Answer
+	err      error
+}
+
+// queryResults are the results of a round, by expression.
+type queryResults map[string]*queryResult
+
+// sendQueries sends each distinct expression that parses, concurrently.
+func sendQueries(ctx context.Context, req Request) queryResults {
+	results := queryResults{}
+	var group sync.WaitGroup
+	for _, expr := range expressions(req.Spec) {
+		if results[expr] != nil {
+			continue
+		}
+		r := &queryResult{problems: promql.Check(expr)}
+		results[expr] = r
+		if r.problems != nil {
+			continue
+		}
+		group.Go(func() { r.response, r.err = req.Contributions.query(ctx, req, expr) })
+	}
+	group.Wait()
+	return results
+}
+
+// expressions lists the queries of a policy, duplicates included.
+func expressions(spec *v1alpha1.ScoringPolicySpec) []string {
+	var exprs []string
+	for i := range spec.Scores {
+		exprs = append(exprs, spec.Scores[i].Query)
+	}
+	if spec.Freshness != nil {
+		exprs = append(exprs, spec.Freshness.Query)
+	}
+	return exprs
+}
+
+// sent returns the number of queries that were sent.
+func (results queryResults) sent() int {
+	n := 0
+	for _, r := range results {
+		if r.problems == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// read returns the report of an expression and its input for each cluster.
+func (results queryResults) read(expr string, clusters *clustermap.Mapping) (QueryReport, []score.Input) {
+	r := results[expr]
+	report := QueryReport{
+		Query: expr, Duration: r.response.Duration, Series: len(r.response.Samples), Problems: r.problems, Err: r.err,
+		Infos: r.response.Infos,
+	}
+	switch {
+	case r.problems != nil:
+		return report, repeatOutcome(score.Invalid, clusters.Len())
+	case r.err != nil:
+		report.Warnings = r.response.Warnings
+		return report, repeatOutcome(score.Failed, clusters.Len())
+	}
+	groups := clusters.Group(r.response.Samples)
+	report.Warnings = slices.Concat(mappingWarnings(groups, clusters), r.response.Warnings, endpointWarnings(r.response.Failed))
+	return report, inputsOf(groups)
+}
+
+// inputsOf converts the grouped values to score inputs. A cluster whose label value is
+// ambiguous counts as Duplicate.
+func inputsOf(groups clustermap.Groups) []score.Input {
+	inputs := make([]score.Input, len(groups.Values))
+	for i, v := range groups.Values {
+		switch v.Outcome {
+		case clustermap.Found:
+			inputs[i].Value = v.Value
+		case clustermap.NaN:
+			inputs[i].Outcome = score.NaN
+		case clustermap.Infinite:
+			inputs[i].Outcome = score.Infinite
+		case clustermap.Duplicate, clustermap.Ambiguous:
+			inputs[i].Outcome = score.Duplicate
+		default:
+			inputs[i].Outcome = score.Absent
+		}
+	}
+	return inputs
+}
+
+func repeatOutcome(outcome score.Outcome, n int) []score.Input {
+	inputs := make([]score.Input, n)
+	for i := range inputs {
+		inputs[i].Outcome = outcome
+	}
+	return inputs
+}
+
+// mappingWarnings reports series that can't be mapped because the query or the
+// cluster mapping is wrong. Series of clusters that the policy does not select are
+// normal.
+func mappingWarnings(groups clustermap.Groups, clusters *clustermap.Mapping) []string {
+	var warnings []string
+	label := clusters.Label()
+	if n := len(groups.Unlabeled); n > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d series have no label %q: the query must keep it, as in sum by (%s) (...)", n, label, label))
+	}
+	if n := len(groups.Ambiguous); n > 0 {
+		value := groups.Ambiguous[0].Labels[label]
+		warnings = append(warnings, fmt.Sprintf("%d series are ignored because several ManagedClusters share their label value, such as %s=%q: %s",
+			n, label, value, strings.Join(clusters.Ambiguous()[value], ", ")))
+	}
+	return warnings
+}
+
+// endpointWarnings reports the clusters whose own endpoint failed.
+func endpointWarnings(failed map[string]string) []string {
+	if len(failed) == 0 {
+		return nil
+	}
+	first := slices.Min(slices.Collect(maps.Keys(failed)))
+	return []string{fmt.Sprintf("the endpoints of %d clusters failed, first %s: %s", len(failed), first, failed[first])}
+}

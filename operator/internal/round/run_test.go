@@ -1,0 +1,150 @@
+package round
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+func TestRunSendsEachQueryOnceAtOneTime(t *testing.T) {
+	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}, "y": {}}}
+	r := runRound(newSpec("x", "x", "y"), source)
+	if d := cmp.Diff(map[string]int{"x": 1, "y": 1}, source.sent); d != "" {
+		t.Error(d)
+	}
+	if len(source.times) != 1 || !source.times[now] || r.Sent != 2 {
+		t.Errorf("times %v, sent %d", source.times, r.Sent)
+	}
+	if row := r.Result.Row(1); row[0].Value != 6 || row[1].Value != 6 || row[2].Outcome != score.Absent {
+		t.Errorf("%+v", row)
+	}
+}
+
+func TestRunIsolatesFailedQueries(t *testing.T) {
+	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
+	r := runRound(newSpec("sum(", "x", "unavailable"), source)
+	row := r.Result.Row(0)
+	if row[0].Outcome != score.Invalid || row[1].Value != 5 || row[2].Outcome != score.Failed {
+		t.Errorf("%+v", row)
+	}
+	if p := r.Scores[0].Problems; len(p) == 0 || p[0].Pos.Column != 5 {
+		t.Errorf("problems %v", p)
+	}
+	if source.sent["sum("] != 0 {
+		t.Error("sent an expression that does not parse")
+	}
+	var e *query.Error
+	if !errors.As(r.Scores[2].Err, &e) || e.Reason != query.ReasonUnavailable {
+		t.Error(r.Scores[2].Err)
+	}
+}
+
+func TestRunMapsSamplesToInputs(t *testing.T) {
+	clusters := []string{"absent", "duplicate", "infinite", "nan", "ok"}
+	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{
+		sample("ok", 1), sample("nan", math.NaN()), sample("infinite", math.Inf(1)), sample("duplicate", 1), sample("duplicate", 1), sample("elsewhere", 1),
+	}}}}
+	r := Run(context.Background(), newRequest(newSpec("x"), source, clusters...))
+	want := []score.Outcome{score.Absent, score.Duplicate, score.Infinite, score.NaN, score.OK}
+	for i, name := range clusters {
+		if got := r.Result.Row(i)[0].Outcome; got != want[i] {
+			t.Errorf("%s: outcome %s, want %s", name, got, want[i])
+		}
+	}
+	if r.Scores[0].Series != 6 || r.Scores[0].Warnings != nil {
+		t.Errorf("%+v", r.Scores[0])
+	}
+}
+
+func TestRunWarnings(t *testing.T) {
+	site := func(name, value string) clusterv1.ManagedCluster {
+		return clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"site": value}}}
+	}
+	bySite := clustermap.New(
+		[]clusterv1.ManagedCluster{site("c1", "one"), site("c2", "two"), site("c3", "two")},
+		query.SourceInfo{ClusterLabel: "cluster", Match: "Label", Key: "site"},
+	).Select([]string{"c1", "c2"})
+	for _, tc := range []struct {
+		name     string
+		response query.Answer
+		want     []string
+		c2       score.Outcome
+	}{
+		{"series of other clusters", query.Answer{Samples: []query.Sample{sample("elsewhere", 1)}}, nil, score.Absent},
+		{
+			"series without the label", query.Answer{Samples: []query.Sample{{Value: 3}, sample("", 3)}, Warnings: []string{"from the source"}},
+			[]string{`2 series have no label "cluster": the query must keep it, as in sum by (cluster) (...)`, "from the source"}, score.Absent,
+		},
+		{
+			"a value that a cluster shares with an unselected cluster", query.Answer{Samples: []query.Sample{sample("two", 3)}},
+			[]string{`1 series are ignored because several ManagedClusters share their label value, such as cluster="two": c2, c3`}, score.Duplicate,
+		},
+		{
+			"failed endpoints", query.Answer{Failed: map[string]string{"c2": "timeout", "c1": "connection refused"}},
+			[]string{"the endpoints of 2 clusters failed, first c1: connection refused"}, score.Absent,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			req := newRequest(newSpec("x"), &fakeSource{responses: map[string]query.Answer{"x": tc.response}})
+			req.Clusters = bySite
+			r := Run(context.Background(), req)
+			if d := cmp.Diff(tc.want, r.Scores[0].Warnings); d != "" {
+				t.Errorf("warnings (-want +got):\n%s", d)
+			}
+			if got := r.Result.Row(slices.Index(r.Result.Clusters, "c2"))[0].Outcome; got != tc.c2 {
+				t.Errorf("outcome of c2: %s, want %s", got, tc.c2)
+			}
+		})
+	}
+}
+
+func TestRunAppliesFreshness(t *testing.T) {
+	s := newSpec("x")
+	s.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
+	x := query.Answer{Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}
+	for _, tc := range []struct {
+		name   string
+		age    *query.Answer
+		c1, c2 score.Outcome
+	}{
+		{"both fresh", &query.Answer{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
+		{"one too old", &query.Answer{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
+		{"one of unknown age", &query.Answer{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
+		{"one not a number", &query.Answer{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
+		{"freshness query fails", nil, score.Failed, score.Failed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			source := &fakeSource{responses: map[string]query.Answer{"x": x}}
+			if tc.age != nil {
+				source.responses["age"] = *tc.age
+			}
+			r := runRound(s, source)
+			if got := [2]score.Outcome{r.Result.Row(0)[0].Outcome, r.Result.Row(1)[0].Outcome}; got != [2]score.Outcome{tc.c1, tc.c2} {
+				t.Errorf("got %v, want %v %v", got, tc.c1, tc.c2)
+			}
+		})
+	}
+}
+
+func TestRunTakesTheSampleTimeFromFreshness(t *testing.T) {
+	s := newSpec("x")
+	s.Freshness = &v1alpha1.Freshness{Query: "age"}
+	r := runRound(s, &fakeSource{responses: map[string]query.Answer{
+		"x": {Samples: []query.Sample{sample("c1", 5)}}, "age": {Samples: []query.Sample{sample("c1", 40)}},
+	}})
+	if got := r.Result.Row(0)[0].SampleTime.Time(); !got.Equal(now.Add(-40 * time.Second)) {
+		t.Errorf("sample time %v", got)
+	}
+}
