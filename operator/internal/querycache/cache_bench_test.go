@@ -12,7 +12,7 @@ import (
 func BenchmarkAnswersHeld(b *testing.B) {
 	for _, clusters := range []int{2, 20} {
 		b.Run(fmt.Sprintf("clusters=%d", clusters), func(b *testing.B) {
-			t := newBench(v1alpha1.PlacementGateSpec{})
+			t := newFixture(v1alpha1.PlacementGateSpec{})
 			t.facts.Remote, t.facts.ClusterQueue = true, "cq"
 			t.gate.Clusters = nil
 			var values []any
@@ -21,7 +21,7 @@ func BenchmarkAnswersHeld(b *testing.B) {
 				t.gate.Clusters = append(t.gate.Clusters, registry.Cluster{Name: name})
 				values = append(values, name, 3.0)
 			}
-			t.source.answers["("] = series(values...)
+			t.source.responses["("] = series(values...)
 			t.Results(b.Context(), t.gate, t.facts)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -17,17 +17,17 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-func newTerms() *bench {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Conditions: []v1alpha1.GateCondition{
+func newTerms() *fixture {
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Conditions: []v1alpha1.GateCondition{
 		{Name: "power", Query: `power_ok`, Scope: v1alpha1.ScopeCluster}, {Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}})
-	b.source.answers["floor("] = series("cluster1", 3.0)
-	b.source.answers["power_ok"] = series("cluster1", 1.0)
-	b.source.answers["freeze"] = series("", 1.0)
+	b.source.responses["floor("] = series("cluster1", 3.0)
+	b.source.responses["power_ok"] = series("cluster1", 1.0)
+	b.source.responses["freeze"] = series("", 1.0)
 	return b
 }
 
 // terms of the first cluster, and of the fleet.
-func (b *bench) terms(t *testing.T) (cluster, fleet gate.ConditionResult) {
+func (b *fixture) terms(t *testing.T) (cluster, fleet gate.ConditionResult) {
 	t.Helper()
 	got, all := b.Results(t.Context(), b.gate, b.facts)
 	return got["cluster1"].Conditions[0], all.Conditions[0]
@@ -36,24 +36,24 @@ func (b *bench) terms(t *testing.T) (cluster, fleet gate.ConditionResult) {
 // The last good answer stands with the time at which it was asked for, however often
 // the question fails since.
 func TestConditionsTellTheirAge(t *testing.T) {
-	for name, fail := range map[string]func(*recorded){
-		"one question fails": func(s *recorded) { s.fails = "freeze" },
-		"the source fails":   func(s *recorded) { s.err = context.DeadlineExceeded },
+	for name, fail := range map[string]func(*fakeSource){
+		"one question fails": func(s *fakeSource) { s.failing = "freeze" },
+		"the source fails":   func(s *fakeSource) { s.err = context.DeadlineExceeded },
 	} {
 		b := newTerms()
 		b.terms(t)
 		fail(b.source)
 		for range 10 {
 			b.add(time.Minute)
-			b.round()
+			b.refreshAll()
 		}
 		_, fleet := b.terms(t)
 		if want := (gate.ConditionResult{Name: "freeze", Number: gate.Known(1), EvaluatedAt: noon}); cmp.Diff(want, fleet) != "" {
 			t.Errorf("%s: %+v, want %+v", name, fleet, want)
 		}
-		b.source.fails, b.source.err = "", nil
+		b.source.failing, b.source.err = "", nil
 		b.add(time.Minute)
-		b.round()
+		b.refreshAll()
 		if _, fleet := b.terms(t); !fleet.EvaluatedAt.Equal(noon.Add(11 * time.Minute)) {
 			t.Errorf("%s, and is answered again: %+v", name, fleet)
 		}
@@ -62,7 +62,7 @@ func TestConditionsTellTheirAge(t *testing.T) {
 
 func TestConditionThatNobodyAnswered(t *testing.T) {
 	b := newTerms()
-	b.source.fails = "freeze"
+	b.source.failing = "freeze"
 	if cluster, fleet := b.terms(t); !fleet.EvaluatedAt.IsZero() || fleet.Known || cluster.EvaluatedAt.IsZero() {
 		t.Errorf("after a restart nobody has answered the one that fails: %+v, and somebody the other: %+v", fleet, cluster)
 	}
@@ -81,12 +81,12 @@ func TestFleetTellsSinceWhenItIsAskedInVain(t *testing.T) {
 			t.Errorf("asked in vain since %s, want %s", fleet.FailingSince, began)
 		}
 	}
-	b.source.err, b.source.fails = nil, "freeze"
+	b.source.err, b.source.failing = nil, "freeze"
 	b.add(time.Minute)
 	if _, fleet := b.Results(t.Context(), b.gate, b.facts); !fleet.FailingSince.Equal(began) {
 		t.Errorf("freeze is asked in vain since %s, want %s", fleet.FailingSince, began)
 	}
-	b.source.fails = ""
+	b.source.failing = ""
 	b.add(time.Minute)
 	if _, fleet := b.Results(t.Context(), b.gate, b.facts); !fleet.FailingSince.IsZero() {
 		t.Errorf("all is answered: %+v", fleet)
@@ -115,7 +115,7 @@ func TestConditionsAnsweredInPart(t *testing.T) {
 		{"another cluster did not answer", part(series(), "cluster2"), series(), false, false},
 	} {
 		b := newTerms()
-		b.source.answers["power_ok"], b.source.answers["freeze"] = tc.power, tc.freeze
+		b.source.responses["power_ok"], b.source.responses["freeze"] = tc.power, tc.freeze
 		if cluster, fleet := b.terms(t); cluster.Partial != tc.cluster || fleet.Partial != tc.fleet {
 			t.Errorf("%s: %+v %+v", tc.name, cluster, fleet)
 		}
@@ -126,10 +126,10 @@ func TestConditionsAnsweredInPart(t *testing.T) {
 // whatever became of another's.
 func TestOneEndpointThatFailsIsOneCluster(t *testing.T) {
 	b := newTerms()
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-5))
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5), "cluster2", b.unixAt(-5))
 	fit := series()
 	fit.Failed = map[string]string{"cluster2": "Unauthorized"}
-	b.source.answers["floor("] = fit
+	b.source.responses["floor("] = fit
 	got, _ := b.Results(t.Context(), b.gate, b.facts)
 	if got["cluster1"].SampledAt.IsZero() || !got["cluster2"].SampledAt.IsZero() {
 		t.Errorf("cluster1 answered and cluster2 did not: %+v %+v", got["cluster1"], got["cluster2"])
@@ -138,7 +138,7 @@ func TestOneEndpointThatFailsIsOneCluster(t *testing.T) {
 
 func TestConditionThatIsNoNumberIsExplained(t *testing.T) {
 	b := newTerms()
-	b.source.answers["power_ok"], b.source.answers["freeze"] = series("cluster1", math.NaN()), series("", math.Inf(1))
+	b.source.responses["power_ok"], b.source.responses["freeze"] = series("cluster1", math.NaN()), series("", math.Inf(1))
 	cluster, fleet := b.terms(t)
 	if cluster.Known || cluster.EvaluatedAt.IsZero() || !fleet.Known {
 		t.Errorf("got %+v and %+v", cluster, fleet)
@@ -149,7 +149,7 @@ func TestConditionThatIsNoNumberIsExplained(t *testing.T) {
 }
 
 // told to the gate when it is tidied up.
-func (b *bench) told() string {
+func (b *fixture) told() string {
 	said := ""
 	b.ReportFailing = func(problems map[string]string) { said = problems["gpu"] }
 	b.cleanUp()
@@ -162,7 +162,7 @@ func TestTheGateIsToldWhatNobodyAnswers(t *testing.T) {
 	if got := b.told(); got != "" {
 		t.Errorf("all is answered, told %q", got)
 	}
-	b.source.fails = "freeze"
+	b.source.failing = "freeze"
 	b.add(time.Minute)
 	b.terms(t)
 	small := b.facts
@@ -173,7 +173,7 @@ func TestTheGateIsToldWhatNobodyAnswers(t *testing.T) {
 	}
 	b.source.err = errors.New("connection refused")
 	b.add(time.Minute)
-	b.round()
+	b.refreshAll()
 	all := "not answered since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, fit, headroom, largest, sampleTime: connection refused"
 	if got := b.told(); got != all {
 		t.Errorf("told %q, want %q", got, all)
@@ -192,19 +192,19 @@ func TestTheGateIsToldWhatIsAnsweredInPart(t *testing.T) {
 	b := newTerms()
 	part := series("cluster1", 3.0)
 	part.Failed = map[string]string{"cluster3": "timeout", "cluster2": "Unauthorized"}
-	b.source.answers["floor("] = part
+	b.source.responses["floor("] = part
 	b.terms(t)
 	if got, want := b.told(), "answered in part: fit: cluster2: Unauthorized"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	b.source.fails = "freeze"
+	b.source.failing = "freeze"
 	b.add(time.Minute)
 	b.terms(t)
 	if got, want := b.told(), "not answered since 2026-05-01T12:00:00Z: conditions/freeze: too heavy"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	part.Failed, part.Partial, b.source.fails = nil, true, ""
-	b.source.answers["floor("] = part
+	part.Failed, part.Partial, b.source.failing = nil, true, ""
+	b.source.responses["floor("] = part
 	b.add(time.Minute)
 	b.terms(t)
 	if got, want := b.told(), "answered in part: fit: some stores of the source did not answer"; got != want {
@@ -214,7 +214,7 @@ func TestTheGateIsToldWhatIsAnsweredInPart(t *testing.T) {
 
 func TestTheGateIsToldWhatWasNeverAnswered(t *testing.T) {
 	b := newTerms()
-	b.source.fails = "freeze"
+	b.source.failing = "freeze"
 	b.terms(t)
 	if got, want := b.told(), "not answered: conditions/freeze: too heavy"; got != want {
 		t.Errorf("told %q, want %q", got, want)

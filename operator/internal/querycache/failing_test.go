@@ -13,21 +13,21 @@ import (
 )
 
 // newOpen is a bench with onStale Open whose team-a is frozen.
-func newOpen() *bench {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen}, Conditions: []v1alpha1.GateCondition{
+func newOpen() *fixture {
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen}, Conditions: []v1alpha1.GateCondition{
 		{Name: "freeze", Query: `freeze{ns="$namespace"}`, Scope: v1alpha1.ScopeFleet}}})
-	b.source.answers["floor("], b.source.answers["freeze"] = series("cluster1", 3.0, "cluster2", 3.0), series("", 0.0)
+	b.source.responses["floor("], b.source.responses["freeze"] = series("cluster1", 3.0, "cluster2", 3.0), series("", 0.0)
 	b.samples()
 	return b
 }
 
 // samples of now.
-func (b *bench) samples() {
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5), "cluster2", b.at(-5))
+func (b *fixture) samples() {
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5), "cluster2", b.unixAt(-5))
 }
 
 // decides about the bench's workload.
-func (b *bench) decides(t *testing.T) gate.Decision {
+func (b *fixture) decides(t *testing.T) gate.Decision {
 	t.Helper()
 	got, fleet := b.Results(t.Context(), b.gate, b.facts)
 	var list []gate.Candidate
@@ -39,7 +39,7 @@ func (b *bench) decides(t *testing.T) gate.Decision {
 }
 
 // waits says that the workload does, for that reason.
-func (b *bench) waits(t *testing.T, name, reason string) {
+func (b *fixture) waits(t *testing.T, name, reason string) {
 	t.Helper()
 	if d := b.decides(t); d.State != gate.Pending || d.Reason != reason {
 		t.Errorf("%s: %s %s: %s, want Pending %s", name, d.State, d.Reason, d.Message, reason)
@@ -47,7 +47,7 @@ func (b *bench) waits(t *testing.T, name, reason string) {
 }
 
 // passes says that the workload does, with that message.
-func (b *bench) passes(t *testing.T, name, message string) {
+func (b *fixture) passes(t *testing.T, name, message string) {
 	t.Helper()
 	if d := b.decides(t); d.State != gate.Ready || d.Message != message {
 		t.Errorf("%s: %s: %s, want Ready: %s", name, d.State, d.Message, message)
@@ -55,13 +55,13 @@ func (b *bench) passes(t *testing.T, name, message string) {
 }
 
 // rounds of questions for that long.
-func (b *bench) rounds(t *testing.T, long time.Duration) {
+func (b *fixture) rounds(t *testing.T, long time.Duration) {
 	t.Helper()
 	for range long / (15 * time.Second) {
 		b.add(15 * time.Second)
 		b.samples()
 		b.Results(t.Context(), b.gate, b.facts)
-		b.round()
+		b.refreshAll()
 	}
 }
 
@@ -71,16 +71,16 @@ func TestOneFailureForgivesNothing(t *testing.T) {
 	const unasked = "nobody answers condition freeze, and onStale is Open"
 	for _, tc := range []struct {
 		name string
-		fail func(*bench)
+		fail func(*fixture)
 		then string
 	}{
-		{"a condition of another namespace", func(b *bench) { b.facts.Namespace, b.source.fails = "team-b", `freeze{ns="team-b"}` },
+		{"a condition of another namespace", func(b *fixture) { b.facts.Namespace, b.source.failing = "team-b", `freeze{ns="team-b"}` },
 			"cluster1 can take it: room for 3 such pods there, " + unasked},
-		{"fit of another size", func(b *bench) {
-			b.source.answers["freeze"] = series("", 1.0)
-			b.facts.PodSets, b.source.fails = []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 100}}, "/ 8"
+		{"fit of another size", func(b *fixture) {
+			b.source.responses["freeze"] = series("", 1.0)
+			b.facts.PodSets, b.source.failing = []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 100}}, "/ 8"
 		}, "cluster1 " + unmeasured},
-		{"the source, asked for another namespace", func(b *bench) { b.facts.Namespace, b.source.err = "team-b", errors.New("timeout") },
+		{"the source, asked for another namespace", func(b *fixture) { b.facts.Namespace, b.source.err = "team-b", errors.New("timeout") },
 			"cluster1 may take it: nothing is known of any cluster, " + unasked},
 	} {
 		b := newOpen()
@@ -104,7 +104,7 @@ func TestOneFailureForgivesNothing(t *testing.T) {
 // A failure of what only ranks says nothing of who may go.
 func TestWhatRanksTakesNoForgivenessBack(t *testing.T) {
 	b := newOpen()
-	b.source.fails = "free_devices:sum"
+	b.source.failing = "free_devices:sum"
 	if _, fleet := b.Results(t.Context(), b.gate, b.facts); fleet.Problem == "" || !fleet.FailingSince.IsZero() {
 		t.Errorf("all that decides is answered: %+v", fleet)
 	}
@@ -141,20 +141,20 @@ func TestQuotaThatFailsIsNotRoomThatFails(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		b := newOpen()
 		b.facts.Remote, b.facts.ClusterQueue = true, "cq"
-		b.source.answers["freeze"], b.source.answers["unreserved_quota"] = series("", 1.0), series("cluster1", 12.0, "cluster2", 12.0)
+		b.source.responses["freeze"], b.source.responses["unreserved_quota"] = series("", 1.0), series("cluster1", 12.0, "cluster2", 12.0)
 		if before {
 			b.passes(t, "as long as it is answered", "cluster1 can take it: room for 3 such pods there")
 		}
-		b.source.fails = "unreserved_quota"
+		b.source.failing = "unreserved_quota"
 		b.rounds(t, 5*time.Minute)
 		b.waits(t, "as long as it may be", gate.ReasonNoMetrics)
 		b.rounds(t, 30*time.Second)
 		b.passes(t, "for longer", unknown)
-		b.source.answers["floor("] = series("cluster1", 0.0, "cluster2", 0.0)
+		b.source.responses["floor("] = series("cluster1", 0.0, "cluster2", 0.0)
 		b.rounds(t, 30*time.Second)
 		b.waits(t, "and no room is no room", gate.ReasonNoRoom)
 		b.gate.Spec.Freshness.OnStale, b.gate.Generation = v1alpha1.StaleClosed, 2
-		b.source.answers["floor("] = series("cluster1", 3.0, "cluster2", 3.0)
+		b.source.responses["floor("] = series("cluster1", 3.0, "cluster2", 3.0)
 		b.rounds(t, 5*time.Minute)
 		want := "no cluster can take it; cluster1 has no answer about its queue's quota, cluster2 has no answer about its queue's quota; quota: too heavy"
 		if d := b.decides(t); d.State != gate.Pending || d.Message != want {
@@ -166,8 +166,8 @@ func TestQuotaThatFailsIsNotRoomThatFails(t *testing.T) {
 // What only tells what is missing is no reason to doubt that nobody has room.
 func TestTheMessagesQuestionMayFail(t *testing.T) {
 	b := newOpen()
-	b.source.answers["freeze"], b.source.answers["floor("] = series("", 1.0), series("cluster1", 0.0, "cluster2", 0.0)
-	b.source.fails = "node_free_devices:max"
+	b.source.responses["freeze"], b.source.responses["floor("] = series("", 1.0), series("cluster1", 0.0, "cluster2", 0.0)
+	b.source.failing = "node_free_devices:max"
 	d := b.decides(t)
 	if want := "no cluster has 2 free NVIDIA-L4 on one node: best is cluster1 with 0 in all"; !d.NoRoomAnywhere || d.Message != want {
 		t.Errorf("full %t: %s, want true: %s", d.NoRoomAnywhere, d.Message, want)
@@ -193,9 +193,9 @@ func TestAnAnswerInPartIsForgivenInTime(t *testing.T) {
 	for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 		b := newOpen()
 		b.gate.Spec.Conditions[0].Scope = scope
-		b.source.answers["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
+		b.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
 		b.rounds(t, 10*time.Minute)
-		b.source.answers["freeze"] = part
+		b.source.responses["freeze"] = part
 		b.rounds(t, 5*time.Minute)
 		b.waits(t, string(scope)+", as long as it may be", gate.ReasonNoMetrics)
 		b.rounds(t, 30*time.Second)
@@ -205,24 +205,24 @@ func TestAnAnswerInPartIsForgivenInTime(t *testing.T) {
 		b.waits(t, string(scope)+", and then fails", gate.ReasonNoMetrics)
 	}
 	b := newOpen()
-	b.source.fails = "freeze"
+	b.source.failing = "freeze"
 	b.rounds(t, 6*time.Minute)
-	b.source.answers["freeze"], b.source.fails = part, ""
+	b.source.responses["freeze"], b.source.failing = part, ""
 	b.add(time.Minute)
 	b.samples()
 	b.passes(t, "after it failed for as long", "cluster1"+ready)
 
 	b = newOpen()
-	b.source.answers["freeze"] = no
+	b.source.responses["freeze"] = no
 	b.rounds(t, time.Hour)
 	b.waits(t, "a no, as far as all have answered", gate.ReasonNoMetrics)
 
 	b = newOpen()
 	b.gate.Spec.Conditions[0].Scope = v1alpha1.ScopeCluster
-	b.source.answers["freeze"] = without("cluster2")
+	b.source.responses["freeze"] = without("cluster2")
 	b.rounds(t, 10*time.Minute)
 	b.passes(t, "the endpoint of cluster2", "cluster2"+ready)
-	b.source.answers["freeze"] = without("cluster1", "cluster2")
+	b.source.responses["freeze"] = without("cluster1", "cluster2")
 	b.gate.Clusters = b.gate.Clusters[:1]
 	b.rounds(t, 30*time.Second)
 	b.waits(t, "that of cluster1 not for so long", gate.ReasonNoMetrics)

@@ -70,7 +70,7 @@ func TestRoomIsOfTheResourceThatThePodsAskFor(t *testing.T) {
 		{"google.com/tpu", "", n(4, 8, 8, 8), gate.ShapeMetrics{}},
 		{"amd.com/gpu", "", gate.ShapeMetrics{}, gate.ShapeMetrics{}},
 	} {
-		b := newBench(v1alpha1.PlacementGateSpec{})
+		b := newFixture(v1alpha1.PlacementGateSpec{})
 		b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, ask)
 		b.facts.PodSets = []shape.PodSet{{Name: "main", Resource: tc.resource, Model: tc.model, DevicesPerPod: 2, Pods: 1}}
 		got, fleet := b.Results(t.Context(), b.gate, b.facts)

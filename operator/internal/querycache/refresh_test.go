@@ -14,52 +14,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-func (b *bench) fit(t *testing.T, cluster string) gate.Number {
+func (b *fixture) fit(t *testing.T, cluster string) gate.Number {
 	t.Helper()
 	got, _ := b.Results(t.Context(), b.gate, b.facts)
 	return got[cluster].Shapes[0].Fit
 }
 
 // renewal of what is to be renewed.
-func (b *bench) renewal(t *testing.T) {
+func (b *fixture) renewal(t *testing.T) {
 	t.Helper()
-	if b.due().Len() == 0 {
+	if b.refreshQueue().Len() == 0 {
 		t.Fatal("nothing is to be renewed")
 	}
-	b.refreshNext(t.Context(), b.due())
+	b.refreshNext(t.Context(), b.refreshQueue())
 }
 
 // Within a period decisions take what is held, and the next ones what came of the renewal.
 func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-	b.source.answers["floor("] = series("cluster1", 3.0)
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.responses["floor("] = series("cluster1", 3.0)
 	b.fit(t, "cluster1")
-	asked := len(b.source.asked)
+	asked := len(b.source.queries)
 
 	b.add(14 * time.Second)
-	b.source.answers["floor("] = series("cluster1", 2.0)
+	b.source.responses["floor("] = series("cluster1", 2.0)
 	for range 5 {
-		if got := b.fit(t, "cluster1"); got != gate.Known(3) || len(b.source.asked) != asked {
-			t.Fatalf("got %v after %d more questions, want 3 as held", got, len(b.source.asked)-asked)
+		if got := b.fit(t, "cluster1"); got != gate.Known(3) || len(b.source.queries) != asked {
+			t.Fatalf("got %v after %d more questions, want 3 as held", got, len(b.source.queries)-asked)
 		}
 	}
-	if n := b.due().Len(); n != 1 {
+	if n := b.refreshQueue().Len(); n != 1 {
 		t.Fatalf("%d shapes are to be renewed, want 1", n)
 	}
 	b.renewal(t)
-	if got := b.fit(t, "cluster1"); got != gate.Known(2) || len(b.source.asked) != asked+5 || b.due().Len() != 0 {
-		t.Errorf("got %v after %d more questions, want 2 after 5 and nothing more to renew", got, len(b.source.asked)-asked)
+	if got := b.fit(t, "cluster1"); got != gate.Known(2) || len(b.source.queries) != asked+5 || b.refreshQueue().Len() != 0 {
+		t.Errorf("got %v after %d more questions, want 2 after 5 and nothing more to renew", got, len(b.source.queries)-asked)
 	}
 
 	b.add(15 * time.Second)
-	b.source.answers["floor("] = series("cluster1", 1.0)
+	b.source.responses["floor("] = series("cluster1", 1.0)
 	if got := b.fit(t, "cluster1"); got != gate.Known(1) {
 		t.Errorf("after a period without decisions %v served, want 1 as asked now", got)
 	}
@@ -68,17 +67,17 @@ func TestHeldAnswersServeWhileTheyAreRenewed(t *testing.T) {
 // With a long period nobody may have asked for so long that what is held would be
 // past its trust, and onStale would open a gate whose source answers.
 func TestNothingServesUntilItIsStale(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600, Freshness: v1alpha1.GateFreshness{MaxSampleAgeSeconds: 120, OnStale: v1alpha1.StaleOpen}})
-	b.source.answers["floor("] = series("cluster1", 3.0)
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 3600, Freshness: v1alpha1.GateFreshness{MaxSampleAgeSeconds: 120, OnStale: v1alpha1.StaleOpen}})
+	b.source.responses["floor("] = series("cluster1", 3.0)
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 	b.fit(t, "cluster1")
-	asked := len(b.source.asked)
+	asked := len(b.source.queries)
 	b.add(59 * time.Second)
-	if b.fit(t, "cluster1"); len(b.source.asked) != asked {
-		t.Errorf("asked %d more questions while what is held can still be trusted", len(b.source.asked)-asked)
+	if b.fit(t, "cluster1"); len(b.source.queries) != asked {
+		t.Errorf("asked %d more questions while what is held can still be trusted", len(b.source.queries)-asked)
 	}
 	b.add(10 * time.Minute)
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 	got, _ := b.Results(t.Context(), b.gate, b.facts)
 	if old := b.clock.now().Sub(got["cluster1"].SampledAt); old != 5*time.Second {
 		t.Errorf("the decision rests on samples %s old, want those of 5s ago", old)
@@ -87,19 +86,19 @@ func TestNothingServesUntilItIsStale(t *testing.T) {
 
 // A source that fails holds up no decision, until long after it was last asked.
 func TestFailingSourceHoldsUpNoDecision(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	b.source.err = errors.New("timeout")
 	b.fit(t, "cluster1")
-	if got := len(b.source.asked); got != 1 {
-		t.Errorf("without sample times nothing else is of use, asked %q", b.source.asked)
+	if got := len(b.source.queries); got != 1 {
+		t.Errorf("without sample times nothing else is of use, asked %q", b.source.queries)
 	}
 	b.add(30 * time.Second)
 	b.facts.PodSets[0].DevicesPerPod = 4
-	if _, fleet := b.Results(t.Context(), b.gate, b.facts); !strings.Contains(fleet.Problem, "timeout") || len(b.source.asked) != 1 {
-		t.Errorf("problem %q after %d questions", fleet.Problem, len(b.source.asked))
+	if _, fleet := b.Results(t.Context(), b.gate, b.facts); !strings.Contains(fleet.Problem, "timeout") || len(b.source.queries) != 1 {
+		t.Errorf("problem %q after %d questions", fleet.Problem, len(b.source.queries))
 	}
 	b.source.err = nil
-	b.source.answers["floor("] = series("cluster1", 3.0)
+	b.source.responses["floor("] = series("cluster1", 3.0)
 	b.renewal(t)
 	if got := b.fit(t, "cluster1"); got != gate.Known(3) {
 		t.Errorf("once it answers %v served, want 3", got)
@@ -108,20 +107,20 @@ func TestFailingSourceHoldsUpNoDecision(t *testing.T) {
 
 // Sample times vouch only for what was asked for after them.
 func TestSampleTimesBelongToTheirFit(t *testing.T) {
-	sampled := func(b *bench) time.Time {
+	sampled := func(b *fixture) time.Time {
 		got, _ := b.Results(t.Context(), b.gate, b.facts)
 		return got["cluster1"].SampledAt
 	}
-	begin := func() (*bench, time.Time) {
-		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-		b.source.answers["floor("] = series("cluster1", 3.0)
+	begin := func() (*fixture, time.Time) {
+		b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+		b.source.responses["floor("] = series("cluster1", 3.0)
 		first := b.clock.now().Add(-5 * time.Second)
-		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 		if got := sampled(b); !got.Equal(first) {
 			t.Fatalf("sampled %s, want %s", got, first)
 		}
 		b.add(10 * time.Second)
-		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 		return b, first
 	}
 	t.Run("fit of another shape is older", func(t *testing.T) {
@@ -129,7 +128,7 @@ func TestSampleTimesBelongToTheirFit(t *testing.T) {
 		small := b.facts.PodSets
 		b.facts.PodSets = []shape.PodSet{{Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 4, Pods: 1}}
 		sampled(b)
-		b.round()
+		b.refreshAll()
 		if got := sampled(b); !got.Equal(first.Add(10 * time.Second)) {
 			t.Errorf("just asked: sampled %s, want %s", got, first.Add(10*time.Second))
 		}
@@ -140,8 +139,8 @@ func TestSampleTimesBelongToTheirFit(t *testing.T) {
 	})
 	t.Run("fit fails", func(t *testing.T) {
 		b, first := begin()
-		b.source.fails = "floor("
-		b.round()
+		b.source.failing = "floor("
+		b.refreshAll()
 		if got := sampled(b); !got.Equal(first) {
 			t.Errorf("what is held of the fit is as old as it was: sampled %s, want %s", got, first)
 		}
@@ -157,9 +156,9 @@ func TestSampleTimesFromTheFuture(t *testing.T) {
 	}{
 		"a clock that is a little ahead": {30, noon}, "milliseconds": {1e12, time.Time{}}, "a clock that is wrong": {3600, time.Time{}},
 	} {
-		b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-		b.source.answers["floor("] = series("cluster1", 3.0)
-		b.source.answers["sample_timestamp"] = series("cluster1", b.at(tc.ahead))
+		b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+		b.source.responses["floor("] = series("cluster1", 3.0)
+		b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(tc.ahead))
 		b.Results(t.Context(), b.gate, b.facts)
 		b.add(10 * time.Second)
 		got, _ := b.Results(t.Context(), b.gate, b.facts)
@@ -171,34 +170,34 @@ func TestSampleTimesFromTheFuture(t *testing.T) {
 
 // The ledger forgets an entry once no held answer is too old to show it.
 func TestLedgerExpiresByTheOldestAnswer(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-	b.source.answers["floor("] = series("cluster1", 3.0)
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.responses["floor("] = series("cluster1", 3.0)
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 	b.fit(t, "cluster1")
-	b.Ledger.Debit(workload.Entry(shape.Facts{UID: "them", PodSets: b.facts.PodSets}, "cluster1", b.clock.now()))
+	b.Ledger.Debit(b.ledgerEntry("them", "cluster1"))
 	b.Ledger.MarkAdmitted("them", "cluster1", b.clock.now(), false)
 	held := func() int64 { return b.Ledger.DevicesByCluster()["cluster1"] }
 
 	b.add(10 * time.Second)
-	b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+	b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 	small := b.facts.PodSets
 	b.facts.PodSets = []shape.PodSet{{Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 4, Pods: 1}}
 	b.fit(t, "cluster1")
-	b.round()
+	b.refreshAll()
 	if b.cleanUp(); held() == 0 {
 		t.Error("an answer that does not show it may still serve")
 	}
 	b.facts.PodSets = small
-	b.round()
+	b.refreshAll()
 	if b.cleanUp(); held() != 0 {
 		t.Errorf("every answer shows it: %d devices held", held())
 	}
 }
 
 func TestIdleHubForgets(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{})
+	b := newFixture(v1alpha1.PlacementGateSpec{})
 	b.fit(t, "cluster1")
-	b.Ledger.Debit(workload.Entry(shape.Facts{UID: "them", PodSets: b.facts.PodSets}, "cluster1", b.clock.now()))
+	b.Ledger.Debit(b.ledgerEntry("them", "cluster1"))
 	b.add(timing.UnusedResultTTL + time.Second)
 	if b.cleanUp(); len(b.results) != 0 || len(b.plans) != 0 {
 		t.Errorf("%d answers and %d plans that nobody used are kept", len(b.results), len(b.plans))
@@ -220,9 +219,9 @@ func TestWhatCountsIsRemembered(t *testing.T) {
 		"forgiven after as long": {Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300}},
 	} {
 		spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet}}
-		b := newBench(spec)
-		b.source.answers["floor("], b.source.answers["freeze"] = series("cluster1", 3.0), series("", 0.0)
-		b.source.answers["sample_timestamp"] = series("cluster1", b.at(-5))
+		b := newFixture(spec)
+		b.source.responses["floor("], b.source.responses["freeze"] = series("cluster1", 3.0), series("", 0.0)
+		b.source.responses["sample_timestamp"] = series("cluster1", b.unixAt(-5))
 		b.Results(t.Context(), b.gate, b.facts)
 		b.source.err = errors.New("connection refused")
 		b.add(299 * time.Second)
@@ -255,8 +254,8 @@ func (s *stuck) Query(ctx context.Context, _ string, _ time.Time) (query.Result,
 // asked once, and the end of the operator ends it.
 func TestRenewalEndsWithTheOperator(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-	b.source.answers["floor("] = series("cluster1", 3.0)
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.responses["floor("] = series("cluster1", 3.0)
 	b.fit(t, "cluster1")
 	source := &stuck{asked: make(chan struct{}, 100), let: make(chan struct{})}
 	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, source)
@@ -287,7 +286,7 @@ func TestRenewalEndsWithTheOperator(t *testing.T) {
 
 // A source that does not answer holds up nobody who waits for another.
 func TestHangingSourceHoldsUpNoOther(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	dead := &stuck{asked: make(chan struct{}, 100), let: make(chan struct{})}
 	b.sources.Set(query.SourceInfo{Name: "dead", ClusterLabel: "cluster"}, dead)
 	woken := make(chan string, 100)
@@ -318,13 +317,13 @@ func TestHangingSourceHoldsUpNoOther(t *testing.T) {
 
 // What took long to ask is not asked again because of that.
 func TestSlowRoundIsAskedOnce(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-	b.source.answers["floor("] = series("cluster1", 3.0)
-	b.source.takes = 1100 * time.Millisecond
+	b := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	b.source.responses["floor("] = series("cluster1", 3.0)
+	b.source.fitTakes = 1100 * time.Millisecond
 	b.plan(b.KeyOf(b.gate, b.facts), b.gate, b.facts)
-	b.round()
+	b.refreshAll()
 	b.fit(t, "cluster1")
-	if n := b.due().Len(); n != 0 {
+	if n := b.refreshQueue().Len(); n != 0 {
 		t.Error("the round's own decision asks for another")
 	}
 }
@@ -342,7 +341,7 @@ func (l *lists) List(_ context.Context, list client.ObjectList, _ ...client.List
 }
 
 func TestManagedClustersAreListedOnlyToAsk(t *testing.T) {
-	b := newBench(v1alpha1.PlacementGateSpec{})
+	b := newFixture(v1alpha1.PlacementGateSpec{})
 	hub := &lists{}
 	b.client = hub
 	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: string(v1alpha1.MatchLabel), Key: "prometheus"}, b.source)

@@ -11,13 +11,13 @@ import (
 
 func TestTheLatestRivalCountsForAWhile(t *testing.T) {
 	b := New()
-	b.ReportConflict("gpu", "just now", t0)
-	b.ReportConflict("gpu", "an hour ago", t0.Add(-time.Hour))
+	b.ReportConflict("gpu", "just now", noon)
+	b.ReportConflict("gpu", "an hour ago", noon.Add(-time.Hour))
 	for _, tc := range []struct {
 		after time.Duration
 		want  string
 	}{{0, "just now"}, {timing.ConflictTTL, "just now"}, {timing.ConflictTTL + time.Second, ""}} {
-		if got := b.Conflict("gpu", t0.Add(tc.after)); got != tc.want {
+		if got := b.Conflict("gpu", noon.Add(tc.after)); got != tc.want {
 			t.Errorf("after %s: got %q, want %q", tc.after, got, tc.want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestQueuesOfAbsentGates(t *testing.T) {
 	for _, name := range []string{"gpu", "idle"} {
 		b.Put(Gate{Name: name})
 	}
-	waits := WaitSummary{Workloads: 2, Since: t0}
+	waits := WaitSummary{Workloads: 2, Since: noon}
 	for _, name := range []string{"gpu", "mistyped", "left"} {
 		b.SetWaiting(name, waits)
 	}

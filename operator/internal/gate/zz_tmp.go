@@ -1,4 +1,0 @@
-package gate
-
-// MayHoldCopy is temporary.
-func (r Rejection) MayHoldCopy() bool { return r == RejectNone || r == RejectNoRoom || r == RejectNoModel }
