@@ -7,7 +7,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// Names of a gate's questions; a condition's is its own name behind "conditions/".
+// Names of a gate's queries. The query of a condition is named "conditions/" and the
+// condition's name.
 const (
 	QueryFit          = "fit"
 	QueryLargest      = "largest"
@@ -19,21 +20,21 @@ const (
 	QueryKueueMetrics = "kueue"
 )
 
-// Question that a gate asks about a workload's shape.
+// Query is one PromQL query of a gate.
 type Query struct {
 	Name string
-	// Expr may use Variables.
+	// Expr is the expression. It may use shape.Variables.
 	Expr string
-	// Condition that the answer decides; nil for the other questions.
+	// Condition that the query decides; nil for other queries.
 	Condition *v1alpha1.GateCondition
-	// PerShape questions are asked once for each pod set.
+	// PerShape queries run once for each pod set.
 	PerShape bool
-	// Remote questions are asked only of workloads that MultiKueue copies.
+	// Remote queries run only for workloads that MultiKueue copies.
 	Remote bool
 }
 
-// Questions of a gate, with the shipped defaults over the recording rules where
-// it states none. label is the series label that names the cluster.
+// Queries returns the queries of a gate. Fields that the gate leaves empty default to the
+// shipped recording rules. label is the series label with the cluster's name.
 func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	list := []Query{
 		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
@@ -43,7 +44,6 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, fmt.Sprintf(
 			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
-		// What each cluster's best node has free, to say what is missing.
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}
@@ -58,10 +58,12 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	return list
 }
 
-// quota questions: what the queue of the hub's name may still reserve in each
-// cluster, of the flavor of the hub's name if there is one. Where that is absent,
-// the second tells a cluster without such a queue from one whose Kueue exports no
-// quotas; with a query of the gate's own nobody can tell.
+// quotaQueries return the unreserved quota of the worker queue that has the hub queue's
+// name. If the worker has a flavor with the hub flavor's name, only this flavor counts.
+//
+// The second query returns whether the worker's Kueue exports quotas at all. A worker
+// without the queue can then be distinguished from a worker without Kueue metrics. If the
+// gate has its own quota query, the two cases cannot be distinguished.
 func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	if spec.Queries.Quota != "" {
 		return []Query{{Name: QueryQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}

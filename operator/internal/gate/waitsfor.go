@@ -14,63 +14,70 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Standing of a workload: what says which step it takes next. What a caller can't
-// know stays zero.
+// Snapshot is the state of a workload that determines its next step. Callers leave fields
+// zero that they do not know.
 type Snapshot struct {
 	Workload *kueue.Workload
-	// Own are the checks that our gates decide.
+	// Own are the workload's checks that our gates decide.
 	Own []string
-	// MultiKueue's check, and the clusters of its configuration that Kueue is connected to.
+	// MultiKueue is the workload's check that MultiKueue decides, or "".
 	MultiKueue string
-	Config     string
-	Connected  []string
-	// Cluster that has it.
-	Cluster  string
+	// Config is the name of the MultiKueueConfig of that check.
+	Config string
+	// Connected are the clusters of Config that Kueue is connected to.
+	Connected []string
+	// Cluster that has the workload, or "".
+	Cluster string
+	// Dispatch is the workload's dispatch record.
 	Dispatch dispatch.Record
-	// Fault that keeps the gate from deciding, to follow "waits for".
+	// Fault states why the gate cannot decide. Empty means that the gate can.
 	Fault string
-	// Decision of now; nil = unknown, and what the check says counts.
+	// Decision of the gate at this moment. If nil, the check's message is used.
 	Decision *Decision
-	// StockDispatch: another than the operator nominates.
+	// BuiltinDispatcher is true if Kueue's built-in dispatcher nominates clusters, and not the
+	// operator.
 	BuiltinDispatcher bool
 }
 
-// WaitsFor says in one sentence what has to happen next.
+// WaitsFor states what has to happen next, as a phrase that follows "waits for".
 func (s Snapshot) WaitsFor(now time.Time) string {
 	wl := s.Workload
 	switch {
 	case kueuestate.IsFinished(wl):
-		return "nothing: it is finished"
+		return "nothing: the workload has finished"
 	case !wl.DeletionTimestamp.IsZero():
-		return "its deletion"
+		return "deletion to complete"
 	case s.Cluster != "":
-		return "nothing: it is on " + s.Cluster
+		return "nothing: the workload is on " + s.Cluster
 	case wl.Spec.Active != nil && !*wl.Spec.Active:
 		return s.waitsForActivation(now)
 	case !kueuestate.HoldsQuota(wl):
 		return s.withConditionMessage("quota in its ClusterQueue", kueue.WorkloadQuotaReserved)
 	case kueuestate.IsEvicted(wl):
-		return "its eviction to complete"
+		return "eviction to complete"
 	case kueuestate.IsAdmitted(wl):
-		return "nothing: it is admitted"
-	case len(wl.Status.NominatedClusterNames) > 0:
-		return "one of " + strings.Join(wl.Status.NominatedClusterNames, ", ") + " to admit it"
+		return "nothing: Kueue has admitted the workload"
+	case len(wl.Status.NominatedClusterNames) == 1:
+		return "admission by " + wl.Status.NominatedClusterNames[0]
+	case len(wl.Status.NominatedClusterNames) > 1:
+		return "admission by one of " + strings.Join(wl.Status.NominatedClusterNames, ", ")
 	}
 	return cmp.Or(s.waitsForGate(), s.waitsForOtherCheck(), s.waitsForDispatch(now))
 }
 
 func (s Snapshot) waitsForActivation(now time.Time) string {
+	const yielded = ": the workload returned its quota for other workloads"
 	until := s.Dispatch.SleepsUntil
 	switch {
 	case until.IsZero():
-		return s.withConditionMessage("its activation: spec.active is false", kueue.WorkloadEvicted)
+		return s.withConditionMessage("activation: spec.active is false", kueue.WorkloadEvicted)
 	case until.After(now):
-		return "its return to the queue in " + until.Sub(now).Round(time.Second).String() + ": it gave its quota to others"
+		return "activation in " + until.Sub(now).Round(time.Second).String() + yielded
 	}
-	return "the operator to return it to the queue: it gave its quota to others"
+	return "activation by the operator" + yielded
 }
 
-// because adds what Kueue says in a condition.
+// withConditionMessage appends the message of one of Kueue's conditions.
 func (s Snapshot) withConditionMessage(text, condition string) string {
 	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, condition); c != nil && c.Message != "" {
 		return text + ": " + c.Message
@@ -78,7 +85,7 @@ func (s Snapshot) withConditionMessage(text, condition string) string {
 	return text
 }
 
-// gate that has yet to let the workload through; empty = it has, or there is none.
+// waitsForGate returns "" if the gate's check does not block the workload.
 func (s Snapshot) waitsForGate() string {
 	if len(s.Own) == 0 {
 		return ""
@@ -87,9 +94,10 @@ func (s Snapshot) waitsForGate() string {
 		return TooManyChecksMessage(s.Own)
 	}
 	own := kueuestate.FindCheck(s.Workload, s.Own[0])
-	done := own.State == kueue.CheckStateReady
+	// A Ready check is the gate's last word unless the operator still has to nominate.
+	isLastWord := s.MultiKueue == "" || s.BuiltinDispatcher || s.Decision == nil && s.Fault == ""
 	switch {
-	case done && (s.MultiKueue == "" || s.BuiltinDispatcher || s.Decision == nil && s.Fault == ""):
+	case own.State == kueue.CheckStateReady && isLastWord:
 		return ""
 	case own.State == kueue.CheckStateRetry || own.State == kueue.CheckStateRejected:
 		return checkText(own)
@@ -103,12 +111,13 @@ func (s Snapshot) waitsForGate() string {
 	return ""
 }
 
-// TooMany of our checks stand on one queue.
+// TooManyChecksMessage states that several checks of gates are set on one queue.
 func TooManyChecksMessage(own []string) string {
-	return "more than one placement check stands on this queue, leave one: " + strings.Join(own, ", ")
+	return "the queue has several placement checks, keep one of: " + strings.Join(own, ", ")
 }
 
-// others than the gate's and MultiKueue's: the first check that is not Ready.
+// waitsForOtherCheck returns the first check that is not Ready and that neither a gate nor
+// MultiKueue decides.
 func (s Snapshot) waitsForOtherCheck() string {
 	for i := range s.Workload.Status.AdmissionChecks {
 		c := &s.Workload.Status.AdmissionChecks[i]
@@ -129,24 +138,26 @@ func checkText(c *kueue.AdmissionCheckState) string {
 func (s Snapshot) waitsForDispatch(now time.Time) string {
 	switch {
 	case s.MultiKueue == "" && len(s.Own) == 0:
-		return "Kueue to admit it: no gate decides its queue"
+		return "admission by Kueue: no gate decides for this queue"
 	case s.MultiKueue == "":
-		return "Kueue to admit it"
+		return "admission by Kueue"
 	case kueuestate.IsPinnedByKueue(s.Workload):
-		return "Kueue to choose its cluster: it goes where the rest of its job is"
+		return "Kueue to choose its cluster: the workload follows the other parts of its job"
 	case len(s.Connected) == 0:
 		return "a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to"
 	case s.BuiltinDispatcher:
-		return "Kueue's dispatcher to nominate clusters" + s.overdueNote(now)
+		return "Kueue's built-in dispatcher to nominate clusters" + s.overdueNote(now)
 	}
-	return "its nomination"
+	return "nomination by the operator"
 }
 
-// overdue says for how long Kueue's dispatcher has nominated nothing, where that is long.
+// overdueNote states for how long Kueue's built-in dispatcher has nominated no cluster, if
+// that exceeds the grace period.
 func (s Snapshot) overdueNote(now time.Time) string {
 	since := kueuestate.UnnominatedSince(s.Workload, s.MultiKueue)
 	if since.IsZero() || now.Sub(since) < timing.DispatchGrace {
 		return ""
 	}
-	return ", for " + now.Sub(since).Round(time.Second).String() + " now: does multiKueue.dispatcherName in its configuration name one of its own?"
+	return " for " + now.Sub(since).Round(time.Second).String() +
+		": multiKueue.dispatcherName in Kueue's configuration must name a built-in dispatcher"
 }
