@@ -85,7 +85,7 @@ var rejections = []rejectionRow{
 
 	// hasFreshSamples detects both.
 	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true,
-		message: func(Verdict) string { return "reports no samples" }},
+		message: fixedMessage("reports no samples")},
 	{rejection: RejectStale, reason: ReasonStale, dependsOnSource: true,
 		message:       func(v Verdict) string { return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second) },
 		stableMessage: detailMessage("has samples older than %s")},
@@ -94,7 +94,7 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
-	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: func(Verdict) string { return "has no result for the quota of its queue" }},
+	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue")},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
@@ -141,7 +141,12 @@ func (r Rejection) pendingReason(fleet Fleet) string {
 	return row.reason
 }
 
-// detailMessage returns a message that contains the verdict's detail.
+// fixedMessage returns a message without details.
+func fixedMessage(text string) func(Verdict) string {
+	return func(Verdict) string { return text }
+}
+
+// detailMessage returns a message that contains the verdict's detail in place of %s.
 func detailMessage(format string) func(Verdict) string {
 	return func(v Verdict) string { return fmt.Sprintf(format, v.Detail) }
 }
