@@ -8,177 +8,164 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
-func TestWaitersAreWokenByRoundsAndChanges(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	board := registry.New()
-	board.Put(registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: 10}})
-	w := New(board, func() time.Time { return now })
-	woken, asked := 0, map[querycache.Key]time.Time{}
-	w.SetEnqueuer(func(types.NamespacedName) { woken++ })
-	w.Refresh = func(s querycache.Key, newer time.Time) { asked[s] = newer }
+func TestRoundsWakeWaitingWorkloads(t *testing.T) {
+	f := newFixture(10)
 	small, big := querycache.Key{Gate: "gpu", Facts: "small"}, querycache.Key{Gate: "gpu", Facts: "big"}
-	w.Add(small, types.NamespacedName{Name: "a"}, now.Add(-time.Second))
-	w.Add(small, types.NamespacedName{Name: "b"}, now.Add(-time.Minute))
-	w.Add(big, types.NamespacedName{Name: "c"}, now.Add(-time.Second))
-	if q := board.WaitSummaries()["gpu"]; q.Workloads != 3 || !q.Since.Equal(now.Add(-time.Minute)) {
-		t.Errorf("the queue is %+v, want 3 workloads since a minute ago", q)
+	f.Add(small, workload("a"), f.now.Add(-time.Second))
+	f.Add(small, workload("b"), f.now.Add(-time.Minute))
+	f.Add(big, workload("c"), f.now.Add(-time.Second))
+	want := registry.WaitSummary{Workloads: 3, Since: f.now.Add(-time.Minute)}
+	if got := f.gates.WaitSummaries()["gpu"]; got != want {
+		t.Errorf("summary %+v, want %+v", got, want)
 	}
-	renewed := func() {
-		for s, newer := range asked {
-			w.Refreshed(s, newer)
-		}
-		clear(asked)
+	f.finishRefreshes()
+	if f.woken != 3 {
+		t.Errorf("%d workloads woken by fresh results after they started to wait, want 3", f.woken)
 	}
-	renewed()
-	if woken != 3 {
-		t.Errorf("who begins to wait is woken once more by newer answers, %d were", woken)
+	for _, step := range []struct {
+		name                string
+		change              func()
+		wait                time.Duration
+		wantWoken, wantKeys int
+	}{
+		{name: "no round within the period", wait: 9 * time.Second},
+		{name: "one round after the period", wait: time.Second, wantWoken: 3, wantKeys: 2},
+		{name: "a change too soon after a round", change: func() { f.MarkDirty("gpu") }, wait: 500 * time.Millisecond},
+		{name: "the round follows later", wait: 500 * time.Millisecond, wantWoken: 3, wantKeys: 2},
+		{name: "a change of all gates", change: func() { f.MarkDirty(""); f.Remove(workload("b")) }, wait: time.Second, wantWoken: 2, wantKeys: 2},
+		{name: "a change of another gate", change: func() { f.MarkDirty("other") }, wait: 2 * time.Second},
+		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3 * time.Second) }, wait: 2 * time.Second, wantWoken: 2, wantKeys: 2},
+		{name: "no round within the settling gap", wait: time.Second},
+		{name: "the last early round", wait: time.Second, wantWoken: 2, wantKeys: 2},
+		{name: "no early round after that", wait: 2 * time.Second},
+		{name: "no workload waits", change: func() { f.Remove(workload("a")); f.Remove(workload("c")) }, wait: time.Minute},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if step.change != nil {
+				step.change()
+			}
+			f.now, f.woken = f.now.Add(step.wait), 0
+			f.StartRounds()
+			keys := map[querycache.Key]bool{}
+			for _, r := range f.refreshes {
+				keys[r.key] = true
+			}
+			if f.woken > 0 {
+				t.Errorf("%d workloads woken before their results are refreshed", f.woken)
+			}
+			if f.finishRefreshes(); f.woken != step.wantWoken || len(keys) != step.wantKeys {
+				t.Errorf("%d workloads woken and %d keys refreshed, want %d and %d", f.woken, len(keys), step.wantWoken, step.wantKeys)
+			}
+			if got, want := int(f.gates.Waiting("gpu")), len(f.workloads); got != want {
+				t.Errorf("the registry counts %d waiting workloads, want %d", got, want)
+			}
+		})
 	}
-	step := func(what string, after time.Duration, wantWoken, wantShapes int) {
-		t.Helper()
-		now = now.Add(after)
-		woken = 0
-		w.StartRounds()
-		shapes := len(asked)
-		if woken > 0 {
-			t.Errorf("%s: %d workloads woken before their answers were renewed", what, woken)
-		}
-		if renewed(); woken != wantWoken || shapes != wantShapes {
-			t.Errorf("%s: %d workloads woken and %d shapes asked about, want %d and %d", what, woken, shapes, wantWoken, wantShapes)
-		}
-	}
-	step("within the period", 9*time.Second, 0, 0)
-	step("one round for all of them", time.Second, 3, 2)
-	w.MarkDirty("gpu")
-	step("a change too soon after a round", 500*time.Millisecond, 0, 0)
-	step("is not forgotten", 500*time.Millisecond, 3, 2)
-	w.MarkDirty("")
-	w.Remove(types.NamespacedName{Name: "b"})
-	step("a change of everything", time.Second, 2, 2)
-	w.MarkDirty("other")
-	step("another gate's change", 2*time.Second, 0, 0)
-	if got := board.Waiting("gpu"); got != 2 {
-		t.Errorf("the board says that %d wait, want 2", got)
-	}
-	w.ExpectChanges(3 * time.Second)
-	step("something ended: soon", 2*time.Second, 2, 2)
-	step("not all the time", time.Second, 0, 0)
-	step("until the samples must show it", time.Second, 2, 2)
-	step("and no longer", 2*time.Second, 0, 0)
-	w.Remove(types.NamespacedName{Name: "a"})
-	w.Remove(types.NamespacedName{Name: "c"})
-	step("nobody waits", time.Minute, 0, 0)
-	if got := board.Waiting("gpu"); got != 0 {
-		t.Errorf("the board says that %d wait, want 0", got)
+	if got := f.gates.Waiting("gpu"); got != 0 {
+		t.Errorf("the registry counts %d waiting workloads at the end, want 0", got)
 	}
 }
 
-// Rounds may follow each other faster than a source answers.
-func TestSlowAnswersWakeAllTheSame(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	w := New(registry.New(), func() time.Time { return now })
-	woken := 0
-	w.SetEnqueuer(func(types.NamespacedName) { woken++ })
-	var asked []time.Time
-	w.Refresh = func(_ querycache.Key, newer time.Time) { asked = append(asked, newer) }
-	s := querycache.Key{Gate: "gpu"}
-	w.Add(s, types.NamespacedName{Name: "a"}, now)
-	w.Refreshed(s, asked[0])
-	asked, woken = nil, 0
+// Rounds may start faster than a source responds. The results of the first round wake the
+// workload, and those of the last round wake it again.
+func TestRefreshedWakesDuringFastRounds(t *testing.T) {
+	f := newFixture(0)
+	key := querycache.Key{Gate: "gpu"}
+	f.Add(key, workload("a"), f.now)
+	f.finishRefreshes()
+	f.woken = 0
 	for range 3 {
-		now = now.Add(time.Second)
-		w.MarkDirty("gpu")
-		w.StartRounds()
+		f.now = f.now.Add(time.Second)
+		f.MarkDirty("gpu")
+		f.StartRounds()
 	}
-	if len(asked) != 3 {
-		t.Fatalf("%d rounds, want 3", len(asked))
+	if len(f.refreshes) != 3 {
+		t.Fatalf("%d rounds, want 3", len(f.refreshes))
 	}
-	w.Refreshed(s, asked[0])
-	if woken != 1 {
-		t.Errorf("woken %d times by the first round's answers, want once", woken)
+	first, last := f.refreshes[0].newerThan, f.refreshes[2].newerThan
+	f.Refreshed(key, first)
+	if f.woken != 1 {
+		t.Errorf("woken %d times by the results of the first round, want once", f.woken)
 	}
-	w.Refreshed(s, asked[2])
-	w.Refreshed(s, asked[2])
-	if woken != 2 {
-		t.Errorf("woken %d times, want once more by the last round's", woken)
-	}
-}
-
-// A round that was asked for is not served by answers that were asked for before.
-func TestOnlyAnswersNewerThanTheCauseWake(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	w := New(registry.New(), func() time.Time { return now })
-	woken, s, key := 0, querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "a"}
-	w.SetEnqueuer(func(types.NamespacedName) { woken++ })
-	w.Add(s, key, now)
-	w.Refreshed(s, now)
-	now = now.Add(time.Minute)
-	woken = 0
-	w.StartRounds()
-	w.Refreshed(s, now.Add(-time.Millisecond))
-	w.Add(s, key, now) // decided anew for another reason
-	w.Refreshed(s, now.Add(-time.Millisecond))
-	if woken != 0 {
-		t.Error("woken by answers that are older than the cause")
-	}
-	w.Refreshed(s, now)
-	w.Add(s, key, now)
-	w.Refreshed(s, now)
-	if woken != 1 {
-		t.Errorf("woken %d times by the answers that are newer than the cause, want once", woken)
+	f.Refreshed(key, last)
+	f.Refreshed(key, last)
+	if f.woken != 2 {
+		t.Errorf("woken %d times after the results of the last round, want twice", f.woken)
 	}
 }
 
-// A workload whose shape changed was decided on answers that nobody renewed for it.
-func TestAnotherShapeBeginsToWait(t *testing.T) {
-	w := New(registry.New(), func() time.Time { return noon })
-	var asked []querycache.Key
-	w.Refresh = func(s querycache.Key, _ time.Time) { asked = append(asked, s) }
+// Results that were queried before a round do not show the change that caused the round.
+func TestRefreshedIgnoresOlderResults(t *testing.T) {
+	f := newFixture(0)
+	key := querycache.Key{Gate: "gpu"}
+	f.Add(key, workload("a"), f.now)
+	f.Refreshed(key, f.now)
+	f.now = f.now.Add(time.Minute)
+	f.woken = 0
+	f.StartRounds()
+	f.Refreshed(key, f.now.Add(-time.Millisecond))
+	f.Add(key, workload("a"), f.now) // decided again for another reason
+	f.Refreshed(key, f.now.Add(-time.Millisecond))
+	if f.woken != 0 {
+		t.Error("woken by results that are older than the round")
+	}
+	f.Refreshed(key, f.now)
+	f.Add(key, workload("a"), f.now)
+	f.Refreshed(key, f.now)
+	if f.woken != 1 {
+		t.Errorf("woken %d times by the results of the round, want once", f.woken)
+	}
+}
+
+// A workload whose key changes, for example with a new generation of its gate, needs fresh
+// results of the new key.
+func TestAddRefreshesANewKey(t *testing.T) {
+	f := newFixture(0)
 	before, after := querycache.Key{Gate: "gpu", Generation: 1}, querycache.Key{Gate: "gpu", Generation: 2}
-	for _, s := range []querycache.Key{before, before, after} {
-		w.Add(s, types.NamespacedName{Name: "a"}, noon)
+	for _, key := range []querycache.Key{before, before, after} {
+		f.Add(key, workload("a"), f.now)
 	}
-	if diff := cmp.Diff([]querycache.Key{before, after}, asked, cmp.AllowUnexported(querycache.Key{})); diff != "" {
-		t.Errorf("shapes asked about (-want +got):\n%s", diff)
+	var keys []querycache.Key
+	for _, r := range f.refreshes {
+		keys = append(keys, r.key)
+	}
+	if diff := cmp.Diff([]querycache.Key{before, after}, keys); diff != "" {
+		t.Errorf("refreshed keys (-want +got):\n%s", diff)
 	}
 }
 
-// What has just changed makes rounds more frequent, never less.
-func TestSettlingKeepsAShortPeriod(t *testing.T) {
-	now := noon
-	board := registry.New()
-	board.Put(registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: 1}})
-	w := New(board, func() time.Time { return now })
-	w.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "a"}, now)
-	rounds := 0
-	w.Refresh = func(querycache.Key, time.Time) { rounds++ }
-	w.ExpectChanges(time.Minute)
+// Expected changes make rounds more frequent, never less frequent.
+func TestExpectChangesKeepsAShorterPeriod(t *testing.T) {
+	f := newFixture(1)
+	f.Add(querycache.Key{Gate: "gpu"}, workload("a"), f.now)
+	f.refreshes = nil
+	f.ExpectChanges(time.Minute)
 	for range 4 {
-		now = now.Add(time.Second)
-		w.StartRounds()
+		f.now = f.now.Add(time.Second)
+		f.StartRounds()
 	}
-	if rounds != 4 {
-		t.Errorf("%d rounds in 4 s of a gate with a period of 1 s", rounds)
+	if got := len(f.refreshes); got != 4 {
+		t.Errorf("%d rounds in 4 s with a period of 1 s, want 4", got)
 	}
 }
 
-// What a gate of many waiting workloads costs at each round.
-func BenchmarkPark(b *testing.B) {
-	board := registry.New()
-	w := New(board, time.Now)
+// BenchmarkAdd measures the update of one of many waiting workloads, which each of them
+// causes once per round.
+func BenchmarkAdd(b *testing.B) {
+	q := New(registry.New(), time.Now, func(querycache.Key, time.Time) {})
 	const n = 8000
-	keys := make([]types.NamespacedName, n)
+	workloads := make([]types.NamespacedName, n)
 	since := time.Now()
-	for i := range keys {
-		keys[i] = types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}
-		w.Add(querycache.Key{Gate: "gpu"}, keys[i], since)
+	for i := range workloads {
+		workloads[i] = types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}
+		q.Add(querycache.Key{Gate: "gpu"}, workloads[i], since)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		w.Add(querycache.Key{Gate: "gpu"}, keys[i%n], since)
+		q.Add(querycache.Key{Gate: "gpu"}, workloads[i%n], since)
 	}
 }
