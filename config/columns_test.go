@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// columnCases lists, for each kind, one object and the output of kubectl get for it:
-// the header and the cells.
-var columnCases = []struct {
+// printerColumns contains the expected output of kubectl get for one object of each
+// kind.
+var printerColumns = []struct {
 	plural, short, object string
 	header, cells         []string
 }{
@@ -34,8 +34,8 @@ metadata: {name: thanos}
 spec: {type: Thanos, url: "http://thanos-query.monitoring.svc:9090"}
 status:
   lastSuccessTime: %[1]q
-  conditions: [{type: Reachable, status: "False", reason: Unreachable, message: no route, lastTransitionTime: %[1]q}]`,
-		[]string{"Name", "Type", "URL", "Reachable", "Reason", "Last success", "Age"},
+  conditions: [{type: Ready, status: "False", reason: Unreachable, message: no route, lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Type", "URL", "Ready", "Reason", "Last success", "Age"},
 		[]string{"thanos", "Thanos", "http://thanos-query.monitoring.svc:9090", "False", "Unreachable", "3h", "<age>"},
 	},
 	{
@@ -47,7 +47,7 @@ spec:
   sourceRef: {name: thanos}
   scores: [{name: free, query: free, normalize: {type: Identity}}]
 status:
-  lastRound: {time: %[1]q, duration: 21ms, clusters: 5, scored: 3, held: 2, worst: 0, omitted: 0}
+  lastRound: {time: %[1]q, durationMilliseconds: 21, clusters: 5, scored: 3, held: 2, worst: 0, omitted: 0}
   conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %[1]q}]`,
 		[]string{"Name", "Source", "Mode", "Ready", "Reason", "Scored", "Held", "Last round", "Age"},
 		[]string{"fleet", "thanos", "Publish", "True", "Published", "3", "2", "3h", "<age>"},
@@ -67,20 +67,20 @@ status:
 	},
 }
 
-func TestPrintColumns(t *testing.T) {
+func TestPrinterColumns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	config, hub := startAPIServer(t, "crd")
 	then := time.Now().Add(-3*time.Hour - 10*time.Second).UTC().Format(time.RFC3339)
 	resources := metav1.APIResourceList{}
 	gomega.NewWithT(t).Eventually(func() error { // the API server serves new CRDs with a delay
-		return get(ctx, config, "/apis/plimsoll.dev/v1alpha1", "application/json", &resources)
+		return getJSON(ctx, config, "/apis/plimsoll.dev/v1alpha1", "application/json", &resources)
 	}, time.Minute, 100*time.Millisecond).Should(gomega.Succeed())
-	for _, want := range columnCases {
+	for _, want := range printerColumns {
 		t.Run(want.plural, func(t *testing.T) {
-			create(ctx, t, hub, fmt.Sprintf(want.object, then))
+			createWithStatus(ctx, t, hub, fmt.Sprintf(want.object, then))
 			table := metav1.Table{}
-			if err := get(ctx, config, "/apis/plimsoll.dev/v1alpha1/"+want.plural, "application/json;as=Table;v=v1;g=meta.k8s.io", &table); err != nil {
+			if err := getJSON(ctx, config, "/apis/plimsoll.dev/v1alpha1/"+want.plural, "application/json;as=Table;v=v1;g=meta.k8s.io", &table); err != nil {
 				t.Fatal(err)
 			}
 			header, cells := []string{}, []string{}
@@ -110,8 +110,8 @@ func TestPrintColumns(t *testing.T) {
 	}
 }
 
-// create creates an object and then updates its status.
-func create(ctx context.Context, t *testing.T, hub client.Client, text string) {
+// createWithStatus creates an object and then updates its status.
+func createWithStatus(ctx context.Context, t *testing.T, hub client.Client, text string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
@@ -127,9 +127,8 @@ func create(ctx context.Context, t *testing.T, hub client.Client, text string) {
 	}
 }
 
-// get sends a GET request to a path of the API server, with the Accept header that
-// kubectl uses, and decodes the JSON response.
-func get(ctx context.Context, config *rest.Config, path, accept string, into any) error {
+// getJSON sends a GET request to the API server and decodes the response.
+func getJSON(ctx context.Context, config *rest.Config, path, accept string, into any) error {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err

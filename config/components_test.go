@@ -12,8 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// withComponents returns a temporary overlay that adds components to a folder, as the
-// comment in the folder's kustomization describes.
+// withComponents returns a new folder with a kustomization of the folder and the
+// components.
 func withComponents(t *testing.T, folder string, components ...string) string {
 	t.Helper()
 	here, err := filepath.Abs(".")
@@ -41,69 +41,68 @@ func withComponents(t *testing.T, folder string, components ...string) string {
 	return overlay
 }
 
-// exporterAccess is the access that a folder gives to the exporter, and its arguments.
-type exporterAccess struct {
-	roles int  // ClusterRoles and ClusterRoleBindings
-	token bool // the pod has a service account token
+// access describes which services an exporter uses and may use.
+type access struct {
+	roles int  // number of ClusterRoles and their bindings
+	token bool // a service account token is mounted
 	args  []string
-	ports []string // egress ports of its network policies
+	ports []string // allowed by the network policy
 }
 
-// readAccess builds the folder and returns the exporter's access.
-func readAccess(t *testing.T, folder string) exporterAccess {
+func exporterAccess(t *testing.T, folder string) access {
 	t.Helper()
 	template := podTemplate(t, folder)
-	r := exporterAccess{args: template.Spec.Containers[0].Args}
-	r.token = template.Spec.AutomountServiceAccountToken != nil && *template.Spec.AutomountServiceAccountToken
-	objects, _ := build(t, folder)
+	a := access{args: template.Spec.Containers[0].Args}
+	a.token = template.Spec.AutomountServiceAccountToken != nil && *template.Spec.AutomountServiceAccountToken
+	objects, _ := buildFolder(t, folder)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
-			r.roles++
+			a.roles++
 		case *networkingv1.NetworkPolicy:
 			for _, e := range o.Spec.Egress {
 				for _, p := range e.Ports {
-					r.ports = append(r.ports, p.Port.String())
+					a.ports = append(a.ports, p.Port.String())
 				}
 			}
 		}
 	}
-	return r
+	return a
 }
 
-// TestPodOwnersComponent checks that the exporter has access to the API server only with
-// the component pod-owners.
-func TestPodOwnersComponent(t *testing.T) {
+// Without the component pod-owners the exporter does not use the API server and has no
+// access. With the component it reads pod owners and has access.
+func TestPodOwnersNeedAPIServerAccess(t *testing.T) {
 	for _, folder := range []string{"exporter", "exporter-tpu"} {
 		t.Run(folder, func(t *testing.T) {
-			r := readAccess(t, folder)
-			if r.roles > 0 || r.token || slices.Contains(r.args, "--kubernetes-pod-owners") || slices.Contains(r.ports, "443") {
-				t.Errorf("without pod-owners, the exporter has access to the API server: %+v", r)
+			a := exporterAccess(t, folder)
+			if a.roles > 0 || a.token || slices.Contains(a.args, "--kubernetes-pod-owners") || slices.Contains(a.ports, "443") {
+				t.Errorf("access to the API server without pod-owners: %+v", a)
 			}
-			r = readAccess(t, withComponents(t, folder, "exporter/pod-owners"))
-			if r.roles != 2 || !r.token || !slices.Contains(r.args, "--kubernetes-pod-owners") || !slices.Contains(r.ports, "443") {
-				t.Errorf("with pod-owners, the exporter has no access to the API server: %+v", r)
+			a = exporterAccess(t, withComponents(t, folder, "exporter/pod-owners"))
+			if a.roles != 2 || !a.token || !slices.Contains(a.args, "--kubernetes-pod-owners") || !slices.Contains(a.ports, "443") {
+				t.Errorf("no access to the API server with pod-owners: %+v", a)
 			}
 		})
 	}
 }
 
-// TestPluginMetricsComponent checks that the exporter has access to the TPU device
-// plugin's port only with the component plugin-metrics.
-func TestPluginMetricsComponent(t *testing.T) {
+// Only with the component plugin-metrics the exporter scrapes the TPU device plugin and
+// the network policy allows it.
+func TestTPUPluginMetricsNeedPluginAccess(t *testing.T) {
 	isPluginFlag := func(arg string) bool { return strings.HasPrefix(arg, "--tpu-plugin-metrics=") }
-	if r := readAccess(t, "exporter-tpu"); slices.ContainsFunc(r.args, isPluginFlag) || slices.Contains(r.ports, "2112") {
-		t.Errorf("without plugin-metrics, the exporter has access to the device plugin: %+v", r)
+	if a := exporterAccess(t, "exporter-tpu"); slices.ContainsFunc(a.args, isPluginFlag) || slices.Contains(a.ports, "2112") {
+		t.Errorf("access to the plugin without plugin-metrics: %+v", a)
 	}
 	folder := withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics")
-	r := readAccess(t, folder)
-	if !slices.Contains(r.args, "--tpu-plugin-metrics=http://$(HOST_IP):2112/metrics") || !slices.Contains(r.ports, "2112") {
-		t.Errorf("with plugin-metrics, the exporter has no access to the device plugin: %+v", r)
+	a := exporterAccess(t, folder)
+	if !slices.Contains(a.args, "--tpu-plugin-metrics=http://$(HOST_IP):2112/metrics") || !slices.Contains(a.ports, "2112") {
+		t.Errorf("no access to the plugin with plugin-metrics: %+v", a)
 	}
 	for _, e := range containers(t, folder)[0].Env {
 		if e.Name == "HOST_IP" && e.ValueFrom.FieldRef.FieldPath == "status.hostIP" {
 			return
 		}
 	}
-	t.Error("the container has no environment variable HOST_IP with the node's address")
+	t.Error("HOST_IP is not set to the address of the node")
 }

@@ -1,4 +1,4 @@
-// Package config_test checks the manifests in config.
+// Package config_test tests the manifests for users.
 package config_test
 
 import (
@@ -27,14 +27,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "regenerate addon/template.yaml from exporter/ and exporter-tpu/")
+var update = flag.Bool("update", false, "generate addon/template.yaml from exporter/ and exporter-tpu/")
 
-// folders are the kustomizations to apply.
 var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
 
-// build builds a folder like kubectl apply -k, decodes each object strictly, and returns
-// the objects and their YAML documents.
-func build(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
+// buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
+func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
@@ -63,73 +61,66 @@ func build(t *testing.T, folder string) (objects []runtime.Object, documents [][
 	return objects, documents
 }
 
-func TestEveryFolderBuildsAndDecodes(t *testing.T) {
+func TestFoldersBuildAndDecode(t *testing.T) {
 	for _, folder := range folders {
 		t.Run(folder, func(t *testing.T) {
-			if objects, _ := build(t, folder); len(objects) == 0 {
-				t.Error("the folder contains no objects")
+			if objects, _ := buildFolder(t, folder); len(objects) == 0 {
+				t.Error("the folder has no objects")
 			}
 		})
 	}
 }
 
-// TestNoRoleHasWildcard checks that no role grants *, the operator's included.
-func TestNoRoleHasWildcard(t *testing.T) {
+func TestRolesHaveNoWildcards(t *testing.T) {
 	for _, folder := range folders {
-		t.Run(folder, func(t *testing.T) {
-			objects, _ := build(t, folder)
-			for _, object := range objects {
-				var rules []rbacv1.PolicyRule
-				switch role := object.(type) {
-				case *rbacv1.ClusterRole:
-					rules = role.Rules
-				case *rbacv1.Role:
-					rules = role.Rules
-				}
-				for _, r := range rules {
-					if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
-						t.Errorf("a rule contains *: %v", r)
-					}
+		objects, _ := buildFolder(t, folder)
+		for _, object := range objects {
+			var rules []rbacv1.PolicyRule
+			switch role := object.(type) {
+			case *rbacv1.ClusterRole:
+				rules = role.Rules
+			case *rbacv1.Role:
+				rules = role.Rules
+			}
+			for _, r := range rules {
+				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
+					t.Errorf("%s: a rule has a wildcard: %v", folder, r)
 				}
 			}
-		})
+		}
 	}
 }
 
-// TestSecretsAreReadOnlyInTheOperatorsNamespace checks the operator's permissions for
-// Secrets: get, list and watch in plimsoll-system, and none in other namespaces.
-func TestSecretsAreReadOnlyInTheOperatorsNamespace(t *testing.T) {
-	objects, _ := build(t, "default")
-	seen := false
+func TestSecretsAreReadableOnlyInOperatorNamespace(t *testing.T) {
+	objects, _ := buildFolder(t, "default")
+	readable := false
 	for _, object := range objects {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
 			for _, r := range role.Rules {
 				if slices.Contains(r.Resources, "secrets") {
-					t.Errorf("ClusterRole %s may read the Secrets of all namespaces", role.Name)
+					t.Errorf("ClusterRole %s grants access to Secrets of all namespaces", role.Name)
 				}
 			}
 		case *rbacv1.Role:
 			for _, r := range role.Rules {
 				if slices.Contains(r.Resources, "secrets") {
-					seen = seen || role.Namespace == "plimsoll-system"
+					readable = readable || role.Namespace == "plimsoll-system"
 					if want := []string{"get", "list", "watch"}; !cmp.Equal(want, r.Verbs) {
-						t.Errorf("Role %s has the verbs %v for Secrets, want %v", role.Name, r.Verbs, want)
+						t.Errorf("Role %s grants %v on Secrets, want %v", role.Name, r.Verbs, want)
 					}
 				}
 			}
 		}
 	}
-	if !seen {
-		t.Error("the operator has no permission to read Secrets in plimsoll-system")
+	if !readable {
+		t.Error("no Role grants access to Secrets in plimsoll-system")
 	}
 }
 
-// TestBindingsNameRolesThatExist checks that the role of each binding is part of the same
-// manifests.
-func TestBindingsNameRolesThatExist(t *testing.T) {
-	objects, _ := build(t, "rbac")
-	owners, _ := build(t, "exporter/pod-owners")
+func TestBindingsReferenceExistingRoles(t *testing.T) {
+	objects, _ := buildFolder(t, "rbac")
+	owners, _ := buildFolder(t, "exporter/pod-owners")
 	objects = append(objects, owners...)
 	roles := map[string]bool{}
 	for _, object := range objects {
@@ -144,22 +135,21 @@ func TestBindingsNameRolesThatExist(t *testing.T) {
 		switch binding := object.(type) {
 		case *rbacv1.ClusterRoleBinding:
 			if ref := binding.RoleRef; !roles[ref.Kind+"/"+ref.Name] {
-				t.Errorf("ClusterRoleBinding %s: no %s %s", binding.Name, ref.Kind, ref.Name)
+				t.Errorf("ClusterRoleBinding %s references a missing %s %s", binding.Name, ref.Kind, ref.Name)
 			}
 		case *rbacv1.RoleBinding:
 			if ref := binding.RoleRef; !roles[ref.Kind+"/"+ref.Name] {
-				t.Errorf("RoleBinding %s: no %s %s", binding.Name, ref.Kind, ref.Name)
+				t.Errorf("RoleBinding %s references a missing %s %s", binding.Name, ref.Kind, ref.Name)
 			}
 		}
 	}
 }
 
-// TestAddOnContainsExporter checks that the add-on installs the same objects as
-// config/exporter and config/exporter-tpu, except the network policies: the worker's
-// administrator decides about these.
-func TestAddOnContainsExporter(t *testing.T) {
-	_, documents := build(t, "exporter")
-	_, tpu := build(t, "exporter-tpu")
+// The add-on contains the objects of config/exporter and config/exporter-tpu, without
+// the network policies: the administrator of a worker decides about these.
+func TestAddOnTemplateIsGenerated(t *testing.T) {
+	_, documents := buildFolder(t, "exporter")
+	_, tpu := buildFolder(t, "exporter-tpu")
 	want := addOnTemplate(t, append(documents, tpu...))
 	path := filepath.Join("addon", "template.yaml")
 	if *update {
@@ -172,11 +162,11 @@ func TestAddOnContainsExporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not up to date, run go test ./config -update (-want +got):\n%s", path, diff)
+		t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
 	}
 }
 
-// addOnTemplate returns the text of the AddOnTemplate with the documents as manifests.
+// addOnTemplate returns an AddOnTemplate with the manifests.
 func addOnTemplate(t *testing.T, documents [][]byte) string {
 	var manifests []any
 	for _, document := range documents {
@@ -201,7 +191,7 @@ func addOnTemplate(t *testing.T, documents [][]byte) string {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), "{{") {
-		t.Error("the manifests contain {{, which the add-on framework would replace")
+		t.Error("the manifests contain {{…}}, which the add-on framework would replace")
 	}
 	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
 }

@@ -14,8 +14,8 @@ import (
 
 const module = "plimsoll.dev/plimsoll/"
 
-// listed is what go list says of a package.
-type listed struct {
+// listedPackage is the part of go list -json that the checks need.
+type listedPackage struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
@@ -23,16 +23,15 @@ type listed struct {
 	Deps       []string
 }
 
-// row is one line of the table in the architecture. Entries that end in "/" stand
-// for everything below; paths are within the module unless marked with "!", and
-// then name packages of others.
+// row is one line of the import table in the architecture. Paths of this module are
+// relative to its root. An entry that ends in "/" includes all packages below.
 type row struct {
 	pkg  string
-	may  []string // our packages that it may import
-	deny []string // packages of others that it must not depend on, even indirectly
+	may  []string // packages of this module that pkg may import
+	deny []string // packages of other modules that pkg must not depend on, even indirectly
 }
 
-// impure is what must not be reachable from a package that only decides.
+// impure are packages that a pure package must not depend on.
 var impure = []string{"net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "sigs.k8s.io/controller-runtime/pkg/client"}
 
 var table = []row{
@@ -44,6 +43,7 @@ var table = []row{
 	{pkg: "operator/internal/query", may: []string{"operator/internal/promql"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/hubstate"},
+	{pkg: "operator/internal/condition"},
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
@@ -52,25 +52,25 @@ var table = []row{
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/normalize", "operator/internal/score",
 		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish", "operator/internal/dial",
-		"operator/internal/clustermap", "operator/internal/hubstate",
+		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/round",
 		"operator/internal/score", "operator/internal/gate", "operator/internal/dial", "operator/internal/cli/",
-		"operator/internal/clustermap", "operator/internal/hubstate",
+		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }
 
 func (r row) covers(path string) bool { return within(path, module+r.pkg) }
 
-// within says whether path is the package named, or below it when that ends in "/".
+// within reports whether path is the named package or, if name ends in "/", below it.
 func within(path, name string) bool {
 	return path == strings.TrimSuffix(name, "/") || strings.HasSuffix(name, "/") && strings.HasPrefix(path, name)
 }
 
-// violations of the table by one package.
-func violations(p listed) []string {
+// violations returns the violations of the table by one package.
+func violations(p listedPackage) []string {
 	var found []string
 	for _, r := range table {
 		if !r.covers(p.ImportPath) {
@@ -87,14 +87,14 @@ func violations(p listed) []string {
 			}
 		}
 	}
-	return append(found, apart(p)...)
+	return append(found, crossDependencies(p)...)
 }
 
-// timeless are the packages that take the time as an argument.
+// timeless are packages that get the time as an argument.
 var timeless = []string{"promql", "normalize", "score", "gate", "clustermap", "hubstate", "round"}
 
-// clocks are the places where a package that must not look at the clock does.
-func clocks(t *testing.T, p listed) []string {
+// clockReads returns the files of a timeless package that read the clock.
+func clockReads(t *testing.T, p listedPackage) []string {
 	name, ok := strings.CutPrefix(p.ImportPath, module+"operator/internal/")
 	if !ok || !slices.Contains(timeless, name) {
 		return nil
@@ -106,15 +106,15 @@ func clocks(t *testing.T, p listed) []string {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(source), "time.Now") || strings.Contains(string(source), "time.Since") {
-			found = append(found, p.ImportPath+"/"+file+" looks at the clock")
+			found = append(found, p.ImportPath+"/"+file+" reads the clock")
 		}
 	}
 	return found
 }
 
-// apart keeps exporter and operator from sharing packages: metric names are their
-// only contract.
-func apart(p listed) []string {
+// crossDependencies returns dependencies between exporter and operator. Metric names are
+// their only contract.
+func crossDependencies(p listedPackage) []string {
 	other := map[bool]string{true: module + "operator/", false: module + "exporter/"}[strings.HasPrefix(p.ImportPath, module+"exporter/")]
 	if !strings.HasPrefix(p.ImportPath, module+"exporter/") && !strings.HasPrefix(p.ImportPath, module+"operator/") {
 		return nil
@@ -128,9 +128,9 @@ func apart(p listed) []string {
 	return found
 }
 
-// touch reads every source file, so that go test notices when a cached result has
-// been overtaken: what go list reads it does not see.
-func touch(t *testing.T) {
+// readSources reads every source file, so that go test invalidates its cached result when
+// a file changes. It does not see the files that go list reads.
+func readSources(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{".", "../exporter"} {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
@@ -146,8 +146,8 @@ func touch(t *testing.T) {
 	}
 }
 
-func TestImportsKeepToTheTable(t *testing.T) {
-	touch(t)
+func TestImportsFollowTheTable(t *testing.T) {
+	readSources(t)
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./operator/...", "./exporter/...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
@@ -156,13 +156,13 @@ func TestImportsKeepToTheTable(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p listedPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range append(violations(p), clocks(t, p)...) {
+		for _, v := range append(violations(p), clockReads(t, p)...) {
 			t.Error(v)
 		}
 		for _, r := range table {
@@ -171,29 +171,29 @@ func TestImportsKeepToTheTable(t *testing.T) {
 	}
 	for _, r := range table {
 		if !seen[r.pkg] && !strings.HasSuffix(r.pkg, "/") {
-			t.Errorf("%s is in the table and not in the tree", r.pkg)
+			t.Errorf("%s is in the table, but does not exist", r.pkg)
 		}
 	}
 }
 
-// Every row must bite: a package that breaks it is named.
-func TestEveryRowFailsWhenBroken(t *testing.T) {
+// TestEveryRowDetectsViolations checks that each row reports a package that violates the row.
+func TestEveryRowDetectsViolations(t *testing.T) {
 	for _, r := range table {
 		name := module + strings.TrimSuffix(r.pkg, "/")
 		if strings.HasSuffix(r.pkg, "/") {
 			name += "/x"
 		}
-		if v := violations(listed{ImportPath: name, Imports: []string{module + "operator/internal/controller/other"}}); len(v) == 0 {
+		if v := violations(listedPackage{ImportPath: name, Imports: []string{module + "operator/internal/controller/other"}}); len(v) == 0 {
 			t.Errorf("%s may import a controller", r.pkg)
 		}
 		for _, d := range r.deny {
-			if v := violations(listed{ImportPath: name, Deps: []string{d}}); len(v) == 0 {
+			if v := violations(listedPackage{ImportPath: name, Deps: []string{d}}); len(v) == 0 {
 				t.Errorf("%s may depend on %s", r.pkg, d)
 			}
 		}
 	}
 	for from, to := range map[string]string{"exporter/cmd/x": "operator/internal/promql", "operator/internal/x": "exporter/internal/device"} {
-		if v := violations(listed{ImportPath: module + from, Deps: []string{module + to}}); len(v) == 0 {
+		if v := violations(listedPackage{ImportPath: module + from, Deps: []string{module + to}}); len(v) == 0 {
 			t.Errorf("%s may depend on %s", from, to)
 		}
 	}

@@ -1,4 +1,7 @@
-// Package bench measures what a round of scores costs: a real API server, a real
-// Prometheus that holds the clusters' series, the operator as its users run it
-// (make bench); and what admission costs, on a whole fleet (make bench-lab).
+// Package bench contains benchmarks of the operator as a whole:
+//
+//   - TestRoundCost (make bench) measures scoring rounds of up to 10,000 clusters, with
+//     a real kube-apiserver and a real Prometheus.
+//   - TestAdmissionOnTheHub and TestDispatch (make bench-lab) measure the admission of
+//     workloads on a fleet, and compare it with Kueue's own checks and dispatchers.
 package bench

@@ -4,10 +4,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -32,16 +29,20 @@ import (
 
 const hubJobs = 200
 
-// The hub's queues: no check, a check that is set Ready at once by a patch, or by
-// an apply as Kueue's own controllers of checks do, and ours with a fit that never
-// lacks room, so that only its speed counts.
-var hubChecks = map[string]string{"none": "", "trivial": "trivial", "applied": "applied", "ours": "plimsoll-bench"}
+// hubChecks maps the kinds of queues on the hub to their admission checks:
+//
+//   - none: no check.
+//   - patched: the simplest controller sets the check Ready with a merge patch.
+//   - applied: the simplest controller sets the check Ready with server-side apply, as
+//     Kueue's own controllers do.
+//   - plimsoll: a PlacementGate whose fit query always finds room.
+var hubChecks = map[string]string{"none": "", "patched": "patched", "applied": "applied", "plimsoll": "plimsoll-bench"}
 
 const hubQueues = `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
-metadata: {name: trivial}
-spec: {controllerName: bench.plimsoll.dev/trivial}
+metadata: {name: patched}
+spec: {controllerName: bench.plimsoll.dev/patched}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
@@ -81,16 +82,16 @@ metadata: {name: %[1]s, namespace: team-a}
 spec: {clusterQueue: %[1]s}
 `
 
-// TestAdmissionOnTheHub prints how many workloads a second are admitted, and how
-// long one waits for its check at half the trivial check's rate.
+// TestAdmissionOnTheHub prints the rate of admissions with each kind of check, and the
+// latency of the check at half the sustained rate of the patched check.
 func TestAdmissionOnTheHub(t *testing.T) {
 	ctx := t.Context()
-	lab := boot(t, "")
-	times := observe(ctx, t, lab)
+	lab := startFleet(t)
+	times := watchWorkloads(ctx, t, lab)
 	if err := lab.Hub.Apply(ctx, hubQueues); err != nil {
 		t.Fatal(err)
 	}
-	trivial(ctx, t, lab)
+	startBaselineControllers(ctx, t, lab)
 	for queue, check := range hubChecks {
 		if check != "" {
 			check = "  admissionChecksStrategy: {admissionChecks: [{name: " + check + "}]}\n"
@@ -100,54 +101,57 @@ func TestAdmissionOnTheHub(t *testing.T) {
 		}
 	}
 	rates := map[string]float64{}
-	for _, queue := range []string{"none", "applied", "trivial", "ours", "ours", "trivial", "applied", "none"} { // the better of two
-		rates[queue] = max(rates[queue], rate(ctx, t, lab, times, "bench-"+queue))
+	for _, queue := range []string{"none", "applied", "patched", "plimsoll", "plimsoll", "patched", "applied", "none"} { // the best of two
+		rates[queue] = max(rates[queue], burstRate(ctx, t, lab, times, "bench-"+queue))
 		t.Logf("%s: %.1f admitted/s", queue, rates[queue])
 	}
-	half := sustained(ctx, t, lab, times, "bench-trivial") / 2
-	waits := map[string]wait{}
-	for _, queue := range []string{"applied", "trivial", "ours"} {
-		waits[queue] = latency(ctx, t, lab, times, "bench-"+queue, half)
+	half := sustainedRate(ctx, t, lab, times, "bench-patched") / 2
+	latencies := map[string]checkLatency{}
+	for _, queue := range []string{"applied", "patched", "plimsoll"} {
+		latencies[queue] = measureLatency(ctx, t, lab, times, "bench-"+queue, half)
 	}
-	fmt.Printf("%-14s  %10s  %10s  at %.1f jobs/s, median and p99: %22s  %22s\n", "check", "admitted/s", "of trivial", half, "quota reserved to Ready", "check asked to Ready")
-	fmt.Printf("%-14s  %10.1f  %10.2f\n", "none", rates["none"], rates["none"]/rates["trivial"])
-	for _, queue := range []string{"applied", "trivial", "ours"} {
-		w := waits[queue]
-		fmt.Printf("%-14s  %10.1f  %10.2f  %55v  %22v\n", queue, rates[queue], rates[queue]/rates["trivial"], quantiles(w.reserved), quantiles(w.asked))
+	fmt.Printf("%-14s  %10s  %10s  at %.1f jobs/s, median and p99: %23s  %23s\n", "check", "admitted/s", "of patched", half, "quota reserved to Ready", "check assigned to Ready")
+	fmt.Printf("%-14s  %10.1f  %10.2f\n", "none", rates["none"], rates["none"]/rates["patched"])
+	for _, queue := range []string{"applied", "patched", "plimsoll"} {
+		l := latencies[queue]
+		fmt.Printf("%-14s  %10.1f  %10.2f  %55v  %23v\n", queue, rates[queue], rates[queue]/rates["patched"], formatQuantiles(l.sinceReserved), formatQuantiles(l.sinceAssigned))
 	}
 }
 
-func quantiles(w []time.Duration) string {
-	return fmt.Sprint(w[len(w)/2].Round(time.Millisecond), " ", w[len(w)*99/100].Round(time.Millisecond))
+// formatQuantiles returns the median and the 99th percentile of sorted times.
+func formatQuantiles(sorted []time.Duration) string {
+	return fmt.Sprint(sorted[len(sorted)/2].Round(time.Millisecond), " ", sorted[len(sorted)*99/100].Round(time.Millisecond))
 }
 
-// rate of admission of jobs that all wait when their queue is let go.
-func rate(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stamps, queue string) float64 {
+// burstRate returns the admissions per second of jobs that all wait in a stopped
+// queue when the queue starts.
+func burstRate(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stateTimes, queue string) float64 {
 	t.Helper()
-	stop(ctx, t, lab, queue, "Hold")
-	submit(ctx, t, lab, queue)
-	times.await(t, "workload", hubJobs)
-	began := time.Now()
-	stop(ctx, t, lab, queue, "None")
+	setStopPolicy(ctx, t, lab, queue, "Hold")
+	submitJobs(ctx, t, lab, queue)
+	times.await(t, stateCreated, hubJobs)
+	start := time.Now()
+	setStopPolicy(ctx, t, lab, queue, "None")
 	times.await(t, kueue.WorkloadAdmitted, hubJobs)
-	took := time.Since(began)
-	clean(ctx, t, lab, times)
+	took := time.Since(start)
+	deleteJobs(ctx, t, lab, times)
 	return hubJobs / took.Seconds()
 }
 
-// sustained rate of admission of jobs that are admitted while more are created.
-func sustained(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stamps, queue string) float64 {
+// sustainedRate returns the admissions per second of jobs that are created at the same
+// time.
+func sustainedRate(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stateTimes, queue string) float64 {
 	t.Helper()
-	began := time.Now()
-	submit(ctx, t, lab, queue)
+	start := time.Now()
+	submitJobs(ctx, t, lab, queue)
 	times.await(t, kueue.WorkloadAdmitted, hubJobs)
-	took := time.Since(began)
-	clean(ctx, t, lab, times)
+	took := time.Since(start)
+	deleteJobs(ctx, t, lab, times)
 	return hubJobs / took.Seconds()
 }
 
-// submit the jobs as fast as eight clients can.
-func submit(ctx context.Context, t *testing.T, lab *fleet.Fleet, queue string) {
+// submitJobs submits all jobs with eight concurrent clients.
+func submitJobs(ctx context.Context, t *testing.T, lab *fleet.Fleet, queue string) {
 	t.Helper()
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -159,12 +163,12 @@ func submit(ctx context.Context, t *testing.T, lab *fleet.Fleet, queue string) {
 	}
 }
 
-// wait until a check is Ready, sorted: since the quota was reserved, and since the
-// check could be answered, for Kueue enters it into the workload at its own pace.
-type wait struct{ reserved, asked []time.Duration }
+// checkLatency holds the sorted times until the check of each job is Ready: since the
+// quota was reserved, and since Kueue added the check to the workload.
+type checkLatency struct{ sinceReserved, sinceAssigned []time.Duration }
 
-// latency of jobs that come at a rate.
-func latency(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stamps, queue string, perSecond float64) wait {
+// measureLatency submits jobs at a rate and measures the latency of their check.
+func measureLatency(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stateTimes, queue string, perSecond float64) checkLatency {
 	t.Helper()
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
 	defer ticker.Stop()
@@ -174,36 +178,37 @@ func latency(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stamps,
 			t.Fatal(err)
 		}
 	}
-	times.await(t, "Ready", hubJobs)
-	waits := wait{times.between(kueue.WorkloadQuotaReserved, "Ready"), times.between("asked", "Ready")}
-	t.Logf("%s: reserved to Ready %s, asked to Ready %s", queue, quantiles(waits.reserved), quantiles(waits.asked))
-	clean(ctx, t, lab, times)
-	return waits
+	times.await(t, stateCheckReady, hubJobs)
+	latency := checkLatency{times.between(kueue.WorkloadQuotaReserved, stateCheckReady), times.between(stateCheckAssigned, stateCheckReady)}
+	t.Logf("%s: reserved to Ready %s, assigned to Ready %s", queue, formatQuantiles(latency.sinceReserved), formatQuantiles(latency.sinceAssigned))
+	deleteJobs(ctx, t, lab, times)
+	return latency
 }
 
 func job(queue string, i int) fleet.Job {
 	return fleet.Job{Name: fmt.Sprintf("%s-%d", queue, i), Model: fleet.H100, GPUs: 1, Queue: queue}
 }
 
-func stop(ctx context.Context, t *testing.T, lab *fleet.Fleet, queue, policy string) {
+// setStopPolicy stops a ClusterQueue with Hold and starts it with None.
+func setStopPolicy(ctx context.Context, t *testing.T, lab *fleet.Fleet, queue, policy string) {
 	t.Helper()
 	if _, err := lab.Hub.Kubectl(ctx, "", "patch", "clusterqueue/"+queue, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// clean every job away.
-func clean(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stamps) {
+// deleteJobs deletes all jobs and waits until they are deleted.
+func deleteJobs(ctx context.Context, t *testing.T, lab *fleet.Fleet, times *stateTimes) {
 	t.Helper()
 	if err := lab.Hub.Client.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(fleet.Namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	times.empty(t)
+	times.reset(t)
 }
 
-// trivial runs the simplest controllers of a check there can be: Pending with
-// quota becomes Ready, by one write of the status, of one workload at a time.
-func trivial(ctx context.Context, t *testing.T, lab *fleet.Fleet) {
+// startBaselineControllers runs the controllers of the checks patched and applied. They
+// set a Pending check of a workload with quota Ready, with one write and one worker.
+func startBaselineControllers(ctx context.Context, t *testing.T, lab *fleet.Fleet) {
 	t.Helper()
 	config := *lab.Hub.Config
 	config.QPS = -1
@@ -213,7 +218,7 @@ func trivial(ctx context.Context, t *testing.T, lab *fleet.Fleet) {
 	}
 	c := mgr.GetClient()
 	for name, write := range map[string]func(ctx context.Context, before, wl *kueue.Workload) error{
-		"trivial": func(ctx context.Context, before, wl *kueue.Workload) error {
+		"patched": func(ctx context.Context, before, wl *kueue.Workload) error {
 			return c.Status().Patch(ctx, wl, client.MergeFrom(before))
 		},
 		"applied": func(ctx context.Context, _, wl *kueue.Workload) error {
@@ -239,7 +244,7 @@ func trivial(ctx context.Context, t *testing.T, lab *fleet.Fleet) {
 				for i := range wl.Status.AdmissionChecks {
 					if check := &wl.Status.AdmissionChecks[i]; check.Name == kueue.AdmissionCheckReference(name) && check.State == kueue.CheckStatePending &&
 						meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) {
-						check.State, check.Message, check.LastTransitionTime = kueue.CheckStateReady, "yes", metav1.Now()
+						check.State, check.Message, check.LastTransitionTime = kueue.CheckStateReady, "Set by the benchmark", metav1.Now()
 						return reconcile.Result{}, client.IgnoreNotFound(write(ctx, before, wl))
 					}
 				}
@@ -252,121 +257,19 @@ func trivial(ctx context.Context, t *testing.T, lab *fleet.Fleet) {
 		if err := lab.Hub.Client.Get(ctx, client.ObjectKey{Name: name}, check); err != nil {
 			t.Fatal(err)
 		}
-		meta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "set by the benchmark"})
+		meta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "Set by the benchmark"})
 		if err := lab.Hub.Client.Status().Update(ctx, check); err != nil {
 			t.Fatal(err)
 		}
 	}
-	go func() { _ = mgr.Start(ctx) }()
-}
-
-// stamps are when each workload was first seen in a state, by a watch.
-type stamps struct {
-	mu    sync.Mutex
-	at    map[string]map[string]time.Time // state -> workload -> time
-	alive map[string]bool
-}
-
-func observe(ctx context.Context, t *testing.T, lab *fleet.Fleet) *stamps {
-	t.Helper()
-	s := &stamps{at: map[string]map[string]time.Time{}, alive: map[string]bool{}}
-	objects, err := cache.New(lab.Hub.Config, cache.Options{Scheme: fleet.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	informer, err := objects.GetInformer(ctx, &kueue.Workload{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.see(o.(*kueue.Workload)) },
-		UpdateFunc: func(_, o any) { s.see(o.(*kueue.Workload)) },
-		DeleteFunc: func(o any) { s.gone(o) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = objects.Start(ctx) }()
-	if !objects.WaitForCacheSync(ctx) {
-		t.Fatal("the hub's workloads can't be watched")
-	}
-	return s
-}
-
-func (s *stamps) see(wl *kueue.Workload) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.alive[wl.Name] = true
-	s.mark("workload", wl.Name)
-	for _, c := range wl.Status.Conditions {
-		if c.Status == metav1.ConditionTrue {
-			s.mark(c.Type, wl.Name)
+	go func() {
+		if err := mgr.Start(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("baseline controllers: %v", err)
 		}
-	}
-	for _, c := range wl.Status.AdmissionChecks {
-		if meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) {
-			s.mark("asked", wl.Name)
-		}
-		if c.State == kueue.CheckStateReady {
-			s.mark("Ready", wl.Name)
-		}
-	}
+	}()
 }
 
-func (s *stamps) mark(state, name string) {
-	if s.at[state] == nil {
-		s.at[state] = map[string]time.Time{}
-	}
-	if _, ok := s.at[state][name]; !ok {
-		s.at[state][name] = time.Now()
-	}
-}
-
-func (s *stamps) gone(o any) {
-	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.alive, o.(*kueue.Workload).Name)
-}
-
-func (s *stamps) count(state string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.at[state])
-}
-
-// await n workloads in a state.
-func (s *stamps) await(t *testing.T, state string, n int) {
-	t.Helper()
-	poll(t, fmt.Sprintf("%d workloads %s", n, state), func() bool { return s.count(state) >= n })
-}
-
-// empty waits until no workload is left and forgets them all.
-func (s *stamps) empty(t *testing.T) {
-	t.Helper()
-	poll(t, "no workload to be left", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.alive) == 0
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at = map[string]map[string]time.Time{}
-}
-
-// between two states, sorted.
-func (s *stamps) between(from, to string) []time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []time.Duration
-	for name, at := range s.at[to] {
-		all = append(all, at.Sub(s.at[from][name]))
-	}
-	slices.Sort(all)
-	return all
-}
-
+// poll waits up to 4 minutes until done returns true.
 func poll(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -376,28 +279,29 @@ func poll(t *testing.T, what string, done func() bool) {
 	for !done() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("waited in vain for ", what)
+			t.Fatal("gave up waiting for ", what)
 		case <-tick.C:
 		}
 	}
 }
 
-// boot a fleet with the operator, whose Kueue on the hub dispatches as named.
-func boot(t *testing.T, dispatcher string) *fleet.Fleet {
+// startFleet starts a fleet with exporters and the operator, and waits until the queue
+// of the samples is active.
+func startFleet(t *testing.T) *fleet.Fleet {
 	t.Helper()
-	log.SetLogger(logr.Discard()) // of the clients that watch
-	lab, err := fleet.Up(t.Context(), fleet.Options{Dir: shortDir(t), Dispatcher: dispatcher})
+	log.SetLogger(logr.Discard()) // client-go logs lost watches
+	lab, err := fleet.Up(t.Context(), fleet.Options{Dir: shortDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(lab.Stop)
-	for _, step := range []func(context.Context) error{lab.Install, func(ctx context.Context) error { return lab.StartExporters(ctx) },
-		func(ctx context.Context) error { return lab.StartOperator(ctx) }} {
-		if err := step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(lab.Install(t.Context()), lab.StartExporters(t.Context())); err != nil {
+		t.Fatal(err)
 	}
-	ready := func(ctx context.Context) error {
+	if err := lab.StartOperator(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	active := func(ctx context.Context) error {
 		out, err := lab.Hub.Kubectl(ctx, "", "get", "clusterqueue", "gpu", "-o", `jsonpath={.status.conditions[?(@.type=="Active")].status}`)
 		if err == nil && !strings.Contains(out, "True") {
 			err = fmt.Errorf("Active is %q", out)
@@ -406,7 +310,7 @@ func boot(t *testing.T, dispatcher string) *fleet.Fleet {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := fleet.Await(ctx, "the samples' queue to be active", ready); err != nil {
+	if err := fleet.Await(ctx, "the samples' queue to be active", active); err != nil {
 		t.Fatal(err)
 	}
 	return lab

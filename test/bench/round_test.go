@@ -20,10 +20,11 @@ import (
 
 const (
 	source      = "bench"
-	expressions = 3 // distinct ones of the policy; it names one of them twice
+	expressions = 3 // distinct expressions of the policy: two of its scores share one
 )
 
-// policy of a fleet of n: every score moves with the tick.
+// policy returns the policy for a fleet of n clusters. The scores "free" and "total"
+// change with the tick.
 func policy(n int) *v1alpha1.ScoringPolicy {
 	free := fmt.Sprintf(`free{fleet="%d"} + on () group_left () (tick %% 40)`, n)
 	plain := fmt.Sprintf(`free{fleet="%d"}`, n)
@@ -43,108 +44,112 @@ func policy(n int) *v1alpha1.ScoringPolicy {
 	}
 }
 
-// cost of the rounds of a fleet.
-type cost struct {
-	clusters                 int
-	queries                  float64
-	still, moved             time.Duration // whole rounds
-	stillWrites, movedWrites float64
-	operatorRate, applyRate  float64 // writes a second; the better of several
-	patchRate                float64 // of a bare client that sends merge patches instead of applying
-	memory                   float64 // bytes
+// roundCost is the cost of scoring rounds of a fleet.
+type roundCost struct {
+	clusters                       int
+	queries                        int64
+	unchanged, changed             time.Duration // of whole rounds
+	unchangedWrites, changedWrites float64
+	operatorRate                   float64 // writes per second; the best of several rounds
+	applyRate                      float64 // same, of a bare client with server-side apply
+	patchRate                      float64 // same, of a bare client with merge patches
+	memory                         float64 // resident memory of the operator, in bytes
 }
 
-// TestCostOfARound prints what rounds cost, for fleets of all sizes.
-func TestCostOfARound(t *testing.T) {
-	w := newWorld(t)
-	if err := w.api.Create(context.Background(), &v1alpha1.MetricsSource{
-		ObjectMeta: metav1.ObjectMeta{Name: source}, Spec: v1alpha1.MetricsSourceSpec{URL: w.counted(t)},
+// TestRoundCost prints the cost of scoring rounds, for fleets of all sizes: rounds in
+// which no score changes, and rounds in which the scores of all clusters change.
+func TestRoundCost(t *testing.T) {
+	b := newTestbed(t)
+	if err := b.api.Create(context.Background(), &v1alpha1.MetricsSource{
+		ObjectMeta: metav1.ObjectMeta{Name: source}, Spec: v1alpha1.MetricsSourceSpec{URL: b.startCountingProxy(t)},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Printf("%8s  %7s  %22s  %22s  %8s  %10s  %5s  %10s  %s\n",
-		"clusters", "queries", "still: writes, round", "moved: writes, round", "writes/s", "bare apply", "of it", "bare patch", "operator RSS")
-	joined := 0
+		"clusters", "queries", "no change: writes, time", "all change: writes, time", "writes/s", "bare apply", "ratio", "bare patch", "operator RSS")
+	clusters := 0
 	for _, n := range sizes {
-		w.grow(t, joined, n)
-		joined = n
-		c := w.measure(t, n)
-		fmt.Printf("%8d  %7.0f  %11.0f %10v  %11.0f %10v  %8.0f  %10.0f  %5.2f  %10.0f  %.0f MiB\n", c.clusters, c.queries, c.stillWrites,
-			c.still.Round(time.Millisecond), c.movedWrites, c.moved.Round(time.Millisecond), c.operatorRate, c.applyRate,
+		b.addClusters(t, clusters, n)
+		clusters = n
+		c := b.measure(t, n)
+		fmt.Printf("%8d  %7d  %12.0f %10v  %13.0f %10v  %8.0f  %10.0f  %5.2f  %10.0f  %.0f MiB\n", c.clusters, c.queries, c.unchangedWrites,
+			c.unchanged.Round(time.Millisecond), c.changedWrites, c.changed.Round(time.Millisecond), c.operatorRate, c.applyRate,
 			c.operatorRate/c.applyRate, c.patchRate, c.memory/(1<<20))
-		if c.stillWrites != 0 {
-			t.Errorf("%d clusters: %.0f writes although nothing moved", n, c.stillWrites)
+		if c.unchangedWrites != 0 {
+			t.Errorf("%d clusters: %.0f writes although no score changed", n, c.unchangedWrites)
 		}
 		if c.queries != expressions {
-			t.Errorf("%d clusters: %.0f queries for %d expressions", n, c.queries, expressions)
+			t.Errorf("%d clusters: %d queries for %d expressions", n, c.queries, expressions)
 		}
 	}
 }
 
-func (w *world) measure(t *testing.T, n int) cost {
+func (b *testbed) measure(t *testing.T, n int) roundCost {
 	t.Helper()
 	p := policy(n)
-	if err := w.api.Create(context.Background(), p); err != nil {
+	if err := b.api.Create(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	c := cost{clusters: n}
-	w.settle(t, p, n)
-	before, asked := w.writes(), w.asked()
-	c.still = w.next(t, p, n, nil)
-	c.stillWrites, c.queries = w.writes()-before, w.asked()-asked
+	c := roundCost{clusters: n}
+	b.awaitUnchangedRound(t, p, n)
+	writes, queries := b.writes(t), b.queries.Load()
+	c.unchanged = b.awaitRound(t, p, n, nil)
+	c.unchangedWrites, c.queries = b.writes(t)-writes, b.queries.Load()-queries
 
-	c.moved = time.Hour
-	for range repetitions(n) { // the better of each, by turns: others may use the machine, too
-		before = w.writes()
-		w.tick.Add(1)
-		c.moved = min(c.moved, w.next(t, p, n, func(float64) bool { return w.writes() >= before+float64(n) }))
-		c.movedWrites = w.writes() - before
-		c.applyRate = max(c.applyRate, w.bare(t, p, n, applied))
-		w.settle(t, p, n)
+	c.changed = time.Hour
+	for range repetitions(n) { // alternate operator and bare client, because other programs use the machine, too
+		writes = b.writes(t)
+		b.tick.Add(1)
+		c.changed = min(c.changed, b.awaitRound(t, p, n, func(float64) bool { return b.writes(t) >= writes+float64(n) }))
+		c.changedWrites = b.writes(t) - writes
+		c.applyRate = max(c.applyRate, b.measureBareClient(t, p, n, applyScores))
+		b.awaitUnchangedRound(t, p, n)
 	}
-	c.patchRate = w.bare(t, p, n, patched)
-	c.operatorRate = float64(n) / c.moved.Seconds()
-	c.memory = w.metric("process_resident_memory_bytes")
-	if err := w.api.Delete(context.Background(), p); err != nil {
+	c.patchRate = b.measureBareClient(t, p, n, patchScores)
+	c.operatorRate = float64(n) / c.changed.Seconds()
+	c.memory = b.metric(t, "process_resident_memory_bytes")
+	if err := b.api.Delete(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 5*time.Minute, func() bool {
-		var left clusterv1alpha1.AddOnPlacementScoreList
-		return w.api.List(context.Background(), &left, client.Limit(1)) == nil && len(left.Items) == 0
+	waitUntil(t, "the deletion of the scores", 5*time.Minute, func() bool {
+		var scores clusterv1alpha1.AddOnPlacementScoreList
+		return b.api.List(context.Background(), &scores, client.Limit(1)) == nil && len(scores.Items) == 0
 	})
 	return c
 }
 
-// settle waits for a round that writes nothing.
-func (w *world) settle(t *testing.T, p *v1alpha1.ScoringPolicy, n int) {
+// awaitUnchangedRound waits for a round without writes.
+func (b *testbed) awaitUnchangedRound(t *testing.T, p *v1alpha1.ScoringPolicy, n int) {
 	t.Helper()
-	w.next(t, p, n, func(before float64) bool { return w.writes() == before && before > 0 })
+	b.awaitRound(t, p, n, func(before float64) bool { return b.writes(t) == before && before > 0 })
 }
 
-// next waits for a round that began after this call, and for which enough holds, and
-// returns how long it took. Enough is told the writes before that round.
-func (w *world) next(t *testing.T, p *v1alpha1.ScoringPolicy, n int, enough func(before float64) bool) time.Duration {
+// awaitRound waits for a round that starts after this call and that accept accepts.
+// It returns the duration of the round. accept gets the number of writes before the
+// round; nil accepts all rounds.
+func (b *testbed) awaitRound(t *testing.T, p *v1alpha1.ScoringPolicy, n int, accept func(before float64) bool) time.Duration {
 	t.Helper()
 	var last v1alpha1.RoundStatus
-	seen := w.round(t, p).Time
-	before := w.writes()
-	until(t, 5*time.Minute, func() bool {
-		last = w.round(t, p)
+	seen := b.lastRound(t, p).Time
+	before := b.writes(t)
+	waitUntil(t, "a round of all clusters", 5*time.Minute, func() bool {
+		last = b.lastRound(t, p)
 		if last.Time.Equal(&seen) || int(last.Scored) != n {
 			return false
 		}
-		if enough != nil && !enough(before) {
-			seen, before = last.Time, w.writes()
+		if accept != nil && !accept(before) {
+			seen, before = last.Time, b.writes(t)
 			return false
 		}
 		return true
 	})
-	return last.Duration.Duration
+	return time.Duration(last.DurationMilliseconds) * time.Millisecond
 }
 
-func (w *world) round(t *testing.T, p *v1alpha1.ScoringPolicy) v1alpha1.RoundStatus {
+// lastRound returns the last round in the policy's status.
+func (b *testbed) lastRound(t *testing.T, p *v1alpha1.ScoringPolicy) v1alpha1.RoundStatus {
 	t.Helper()
-	if err := w.api.Get(context.Background(), client.ObjectKeyFromObject(p), p); err != nil {
+	if err := b.api.Get(context.Background(), client.ObjectKeyFromObject(p), p); err != nil {
 		t.Fatal(err)
 	}
 	if p.Status.LastRound == nil {
@@ -153,33 +158,34 @@ func (w *world) round(t *testing.T, p *v1alpha1.ScoringPolicy) v1alpha1.RoundSta
 	return *p.Status.LastRound
 }
 
-func (w *world) writes() float64 { return w.metric("plimsoll_score_writes_total{") }
+// writes returns the number of the operator's writes of scores.
+func (b *testbed) writes(t *testing.T) float64 {
+	t.Helper()
+	return b.metric(t, "plimsoll_score_writes_total{")
+}
 
-// asked counts the policy's questions on their way to Prometheus.
-func (w *world) asked() float64 { return float64(w.questions.Load()) }
-
-// repetitions of what is measured: short rounds need more to be told from noise.
+// repetitions returns how often to measure a round of n clusters. Short rounds vary
+// more.
 func repetitions(n int) int { return max(2, 1000/n) }
 
-// bare writes the same objects with the same concurrency while the operator stands
-// still, and returns writes a second.
-func (w *world) bare(t *testing.T, p *v1alpha1.ScoringPolicy, n int, write func(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error) float64 {
+// measureBareClient stops the operator, writes the same objects with the same
+// concurrency and returns the writes per second.
+func (b *testbed) measureBareClient(t *testing.T, p *v1alpha1.ScoringPolicy, n int, write func(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error) float64 {
 	t.Helper()
-	if err := w.process.Signal(syscall.SIGSTOP); err != nil {
+	if err := b.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = w.process.Signal(syscall.SIGCONT) }()
-	w.turn++
+	defer func() { _ = b.process.Signal(syscall.SIGCONT) }()
+	b.turn++
 	begin := time.Now()
-	each(t, 0, n, func(ctx context.Context, i int) error {
-		return write(ctx, w.api, clusterName(i), p, (i+w.turn)%100)
+	forEach(t, 0, n, func(ctx context.Context, i int) error {
+		return write(ctx, b.api, clusterName(i), p, (i+b.turn)%100)
 	})
 	return float64(n) / time.Since(begin).Seconds()
 }
 
-// applied sends what the operator sends, under its name: the same work for the API
-// server.
-func applied(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
+// applyScores sends the same request as the operator, with the same field manager.
+func applyScores(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	item := func(name string) any { return map[string]any{"name": name, "value": int64(value)} }
 	obj := &unstructured.Unstructured{Object: map[string]any{
@@ -194,8 +200,8 @@ func applied(ctx context.Context, api client.Client, cluster string, p *v1alpha1
 	return api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner("plimsoll-scores"), client.ForceOwnership)
 }
 
-// patched sends the least that changes the scores.
-func patched(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
+// patchScores sends the smallest patch that changes the scores.
+func patchScores(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
 	obj := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: p.Name}}
 	body := fmt.Sprintf(`{"status":{"scores":[{"name":"again","value":%[1]d},{"name":"free","value":%[1]d},{"name":"plain","value":%[1]d},{"name":"total","value":%[1]d}]}}`, value)
 	return api.Status().Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(body)))

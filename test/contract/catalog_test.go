@@ -14,7 +14,8 @@ import (
 
 const root = "../.."
 
-// operatorMetrics that rules and dashboards read. Its source must name each.
+// operatorMetrics are the operator's metrics that rules and dashboards read. The
+// operator's source must declare them.
 var operatorMetrics = map[string][]string{
 	"plimsoll_score":                               {"policy", "score", "cluster"},
 	"plimsoll_round_timestamp_seconds":             {"policy"},
@@ -42,7 +43,8 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_gate_ledger_devices":                 {"cluster"},
 }
 
-// Metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that we read.
+// The metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that rules and dashboards
+// read.
 var (
 	nodeMetrics = map[string][]string{
 		"kube_node_status_condition":           {"node", "condition", "status"},
@@ -62,15 +64,15 @@ var (
 	}
 )
 
-// exported are the metrics that some component exports.
-func exported(t *testing.T) catalog {
+// exportedMetrics returns the metrics of all components.
+func exportedMetrics(t *testing.T) catalog {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "exporter", "METRICS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := catalog{"up": ambient}
-	for name, names := range readMetricsMD(string(content)) {
+	known := catalog{"up": targetLabels}
+	for name, names := range parseMetricsMD(string(content)) {
 		known.add(name, names...)
 	}
 	for _, table := range []map[string][]string{operatorMetrics, nodeMetrics, kueueMetrics} {
@@ -86,9 +88,10 @@ var (
 	headline = regexp.MustCompile(`^#+ `)
 )
 
-// readMetricsMD reads tables whose first column is a metric: its labels stand in a
-// column of that name, or for all of the table in a line "Labels: …" above it.
-func readMetricsMD(md string) map[string][]string {
+// parseMetricsMD reads tables whose first column is a metric. The labels of a metric
+// are in the column "labels", or in a line "Labels: …" above the table for all its
+// metrics.
+func parseMetricsMD(md string) map[string][]string {
 	metrics := map[string][]string{}
 	var shared []string
 	column := -1
@@ -151,9 +154,9 @@ func readRules(t *testing.T, name string) ruleFile {
 	return f
 }
 
-// withRules adds what recording rules make of known, in their order: a rule that
-// reads a later one is a fault, too.
-func withRules(known catalog, rules ruleFile) []string {
+// addRecordingRules adds the series of the recording rules to known and returns the
+// rules' problems. A rule must not read the series of a later rule.
+func addRecordingRules(known catalog, rules ruleFile) []string {
 	var problems []string
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
@@ -164,13 +167,13 @@ func withRules(known catalog, rules ruleFile) []string {
 			for _, w := range wrong {
 				problems = append(problems, fmt.Sprintf("rule %s: %s", r.Record, w))
 			}
-			known[r.Record] = have.with(ambient)
+			known[r.Record] = have.with(targetLabels)
 		}
 	}
 	return problems
 }
 
-func TestOperatorNamesTheMetricsThatWeRead(t *testing.T) {
+func TestOperatorDeclaresMetrics(t *testing.T) {
 	var source strings.Builder
 	for _, file := range operatorSources(t) {
 		content, err := os.ReadFile(file)
@@ -181,12 +184,12 @@ func TestOperatorNamesTheMetricsThatWeRead(t *testing.T) {
 	}
 	for name := range operatorMetrics {
 		if !strings.Contains(source.String(), `"`+metricBase(name)+`"`) {
-			t.Errorf("no source of the operator names %s", metricBase(name))
+			t.Errorf("the operator's source does not declare %s", metricBase(name))
 		}
 	}
 }
 
-func TestKueueNamesTheMetricsThatWeRead(t *testing.T) {
+func TestKueueDeclaresMetrics(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
 	if err != nil {
 		t.Fatalf("find Kueue's module: %v", err)
@@ -199,7 +202,7 @@ func TestKueueNamesTheMetricsThatWeRead(t *testing.T) {
 		labels := `"` + strings.Join(names, `", "`) + `"`
 		declaration := regexp.MustCompile(`Name: +"` + strings.TrimPrefix(name, "kueue_") + `",[^{}]*\}, append\(\[\]string\{` + labels + `\}`)
 		if !declaration.Match(source) {
-			t.Errorf("Kueue declares no %s with the labels %s", name, labels)
+			t.Errorf("Kueue does not declare %s with the labels %s", name, labels)
 		}
 	}
 }

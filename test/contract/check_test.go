@@ -10,25 +10,25 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// set of label names.
-type set map[string]bool
+// labelSet is a set of label names.
+type labelSet map[string]bool
 
-func newSet(names ...string) set {
-	s := set{}
+func newLabelSet(names ...string) labelSet {
+	s := labelSet{}
 	for _, n := range names {
 		s[n] = true
 	}
 	return s
 }
 
-func (s set) with(other set) set {
-	union := set{}
+func (s labelSet) with(other labelSet) labelSet {
+	union := labelSet{}
 	maps.Copy(union, s)
 	maps.Copy(union, other)
 	return union
 }
 
-func (s set) without(names ...string) set {
+func (s labelSet) without(names ...string) labelSet {
 	rest := maps.Clone(s)
 	for _, n := range names {
 		delete(rest, n)
@@ -36,23 +36,25 @@ func (s set) without(names ...string) set {
 	return rest
 }
 
-// ambient labels come with every series: from the scrape, or from Thanos.
-var ambient = newSet("cluster", "job", "instance")
+// targetLabels are the labels that Prometheus or Thanos add to all series.
+var targetLabels = newLabelSet("cluster", "job", "instance")
 
-// catalog knows the labels of every metric that may be read.
-type catalog map[string]set
+// catalog contains the labels of each known metric.
+type catalog map[string]labelSet
 
-func (c catalog) add(name string, names ...string) { c[name] = newSet(names...).with(ambient) }
+func (c catalog) add(name string, names ...string) {
+	c[name] = newLabelSet(names...).with(targetLabels)
+}
 
-// checker finds selectors of metrics that nobody exports and labels that the
-// metric doesn't have, also in by, on and label_replace.
+// checker finds unknown metrics in an expression, and labels that a metric does not
+// have, also in by, on and label_replace.
 type checker struct {
 	known    catalog
 	problems []string
 }
 
-// check gives the labels that the answer has, and what is wrong with expr.
-func (c catalog) check(expr string) (set, []string) {
+// check returns the labels of the expression's result, and its problems.
+func (c catalog) check(expr string) (labelSet, []string) {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
 		return nil, []string{err.Error()}
@@ -61,20 +63,20 @@ func (c catalog) check(expr string) (set, []string) {
 	return k.labels(e), k.problems
 }
 
-func (k *checker) say(format string, args ...any) {
+func (k *checker) report(format string, args ...any) {
 	k.problems = append(k.problems, fmt.Sprintf(format, args...))
 }
 
-func (k *checker) need(have set, names []string, where parser.Node) {
+func (k *checker) requireLabels(have labelSet, names []string, where parser.Node) {
 	for _, n := range names {
 		if !have[n] {
-			k.say("label %q in %s: there are only %v", n, where, slices.Sorted(maps.Keys(have)))
+			k.report("label %q in %s: only %v exist", n, where, slices.Sorted(maps.Keys(have)))
 		}
 	}
 }
 
-// labels that the answer to e may have; nil when e is a scalar.
-func (k *checker) labels(e parser.Expr) set {
+// labels returns the labels that the result of e may have; nil if e is a scalar.
+func (k *checker) labels(e parser.Expr) labelSet {
 	switch e := e.(type) {
 	case *parser.VectorSelector:
 		return k.selector(e)
@@ -98,41 +100,41 @@ func (k *checker) labels(e parser.Expr) set {
 	return nil
 }
 
-func (k *checker) selector(e *parser.VectorSelector) set {
+func (k *checker) selector(e *parser.VectorSelector) labelSet {
 	have, known := k.known[e.Name]
 	if !known {
-		k.say("metric %q is in no catalog", e.Name)
-		return ambient
+		k.report("metric %q is unknown", e.Name)
+		return targetLabels
 	}
 	for _, m := range e.LabelMatchers {
 		if m.Name != model.MetricNameLabel {
-			k.need(have, []string{m.Name}, e)
+			k.requireLabels(have, []string{m.Name}, e)
 		}
 	}
 	return have
 }
 
-func (k *checker) aggregate(e *parser.AggregateExpr) set {
+func (k *checker) aggregate(e *parser.AggregateExpr) labelSet {
 	have := k.labels(e.Expr)
-	k.need(have, e.Grouping, e)
+	k.requireLabels(have, e.Grouping, e)
 	switch {
 	case e.Op == parser.TOPK || e.Op == parser.BOTTOMK:
 		return have
 	case e.Without:
 		return have.without(e.Grouping...)
 	}
-	return newSet(e.Grouping...)
+	return newLabelSet(e.Grouping...)
 }
 
-func (k *checker) binary(e *parser.BinaryExpr) set {
+func (k *checker) binary(e *parser.BinaryExpr) labelSet {
 	left, right := k.labels(e.LHS), k.labels(e.RHS)
 	if e.VectorMatching == nil {
 		return left.with(right)
 	}
 	m := e.VectorMatching
 	if m.On {
-		k.need(left, m.MatchingLabels, e)
-		k.need(right, m.MatchingLabels, e)
+		k.requireLabels(left, m.MatchingLabels, e)
+		k.requireLabels(right, m.MatchingLabels, e)
 	}
 	switch {
 	case e.Op == parser.LOR:
@@ -140,19 +142,19 @@ func (k *checker) binary(e *parser.BinaryExpr) set {
 	case e.Op.IsSetOperator():
 		return left
 	case m.Card == parser.CardManyToOne:
-		k.need(right, m.Include, e)
-		return left.with(newSet(m.Include...))
+		k.requireLabels(right, m.Include, e)
+		return left.with(newLabelSet(m.Include...))
 	case m.Card == parser.CardOneToMany:
-		k.need(left, m.Include, e)
-		return right.with(newSet(m.Include...))
+		k.requireLabels(left, m.Include, e)
+		return right.with(newLabelSet(m.Include...))
 	case m.On:
-		return newSet(m.MatchingLabels...)
+		return newLabelSet(m.MatchingLabels...)
 	}
 	return left.without(m.MatchingLabels...)
 }
 
-func (k *checker) call(e *parser.Call) set {
-	var have set
+func (k *checker) call(e *parser.Call) labelSet {
+	var have labelSet
 	for _, arg := range e.Args {
 		if l := k.labels(arg); l != nil {
 			have = have.with(l)
@@ -161,15 +163,15 @@ func (k *checker) call(e *parser.Call) set {
 	text := func(i int) string { return e.Args[i].(*parser.StringLiteral).Val }
 	switch e.Func.Name {
 	case "label_replace":
-		k.need(have, []string{text(3)}, e)
-		return have.with(newSet(text(1)))
+		k.requireLabels(have, []string{text(3)}, e)
+		return have.with(newLabelSet(text(1)))
 	case "histogram_quantile":
 		return have.without("le")
 	}
 	return have
 }
 
-// metricBase strips what a histogram's series add to its name.
+// metricBase removes the suffix of a histogram's series from a metric's name.
 func metricBase(name string) string {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if base, found := strings.CutSuffix(name, suffix); found {

@@ -1,5 +1,5 @@
-// Package contract tests that whatever reads metrics reads metrics that exist:
-// exporter, operator, rules, dashboards and samples share nothing but names.
+// Package contract tests that rules, dashboards, samples and the operator only read
+// metrics that the exporter, the operator, Kueue and kube-state-metrics export.
 package contract
 
 import (
@@ -20,38 +20,40 @@ import (
 	"plimsoll.dev/plimsoll/dashboards"
 )
 
-// expression of PromQL and where it stands.
+// expression is a PromQL expression with its place of definition.
 type expression struct {
 	where, expr string
-	// perCluster: its answer must name the cluster.
+	// perCluster requires the label cluster in the result.
 	perCluster bool
 }
 
-func TestEveryExpressionReadsMetricsThatExist(t *testing.T) {
-	known := exported(t)
-	for _, p := range withRules(known, readRules(t, "recording.yaml")) {
+func TestExpressionsReadExistingMetrics(t *testing.T) {
+	known := exportedMetrics(t)
+	for _, p := range addRecordingRules(known, readRules(t, "recording.yaml")) {
 		t.Error(p)
 	}
 	sources := map[string]func(*testing.T) []expression{
-		"alerts": fromAlerts, "runbooks": fromRunbooks, "dashboards": fromDashboards, "samples": fromSamples, "the operator's defaults": fromOperator,
+		"alerts": alertExpressions, "runbooks": runbookExpressions, "dashboards": dashboardExpressions, "samples": sampleExpressions, "the operator's defaults": operatorExpressions,
 	}
 	for name, source := range sources {
-		found := source(t)
-		if len(found) == 0 {
-			t.Errorf("no expression in %s", name)
-		}
-		for _, e := range found {
-			for _, p := range problems(known, e) {
-				t.Error(p)
+		t.Run(name, func(t *testing.T) {
+			found := source(t)
+			if len(found) == 0 {
+				t.Error("no expressions")
 			}
-		}
+			for _, e := range found {
+				for _, p := range findProblems(known, e) {
+					t.Error(p)
+				}
+			}
+		})
 	}
 }
 
-func problems(known catalog, e expression) []string {
+func findProblems(known catalog, e expression) []string {
 	have, wrong := known.check(e.expr)
 	if len(wrong) == 0 && e.perCluster && !have["cluster"] {
-		wrong = []string{"the answer has no label cluster"}
+		wrong = []string{"the result has no label cluster"}
 	}
 	for i := range wrong {
 		wrong[i] = fmt.Sprintf("%s: %s", e.where, wrong[i])
@@ -59,43 +61,48 @@ func problems(known catalog, e expression) []string {
 	return wrong
 }
 
-func TestWhatIsMisspeltIsFound(t *testing.T) {
-	known := exported(t)
-	withRules(known, readRules(t, "recording.yaml"))
-	for _, c := range []struct{ expr, want string }{
-		{`sum by (cluster) (cluster_model:plimsoll_free_devices:sum{model="x"})`, ""},
-		{`sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is in no catalog`},
-		{`sum by (cluster) (plimsol_node_devices)`, `"plimsol_node_devices" is in no catalog`},
-		{`DCGM_FI_DEV_GPU_UTILISATION`, "is in no catalog"},
-		{`plimsoll_node_devices{status="free"}`, `label "status"`},
-		{`sum by (clutser) (plimsoll_node_devices)`, `label "clutser"`},
-		{`sum by (model) (cluster:plimsoll_free_devices:sum)`, `label "model"`},
-		{`plimsoll_node_devices * on (cluster, nod) group_left () node:plimsoll_placeable:bool`, `label "nod"`},
-		{`plimsoll_score * on (cluster) group_left (model) cluster:plimsoll_free_devices:sum`, `label "model"`},
-		{`label_replace(plimsoll_device_lost, "UUID", "$1", "UUID", "(.+)")`, `label "UUID"`},
-		{`sum(plimsoll_node_devices)`, "no label cluster"},
-		{`sum by (cluster) (up`, "unclosed"},
+func TestCheckFindsMistakes(t *testing.T) {
+	known := exportedMetrics(t)
+	addRecordingRules(known, readRules(t, "recording.yaml"))
+	for _, tc := range []struct{ name, expr, want string }{
+		{"correct", `sum by (cluster) (cluster_model:plimsoll_free_devices:sum{model="x"})`, ""},
+		{"unknown recording rule", `sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is unknown`},
+		{"unknown metric", `sum by (cluster) (plimsol_node_devices)`, `"plimsol_node_devices" is unknown`},
+		{"unknown DCGM metric", `DCGM_FI_DEV_GPU_UTILISATION`, "is unknown"},
+		{"label in a selector", `plimsoll_node_devices{status="free"}`, `label "status"`},
+		{"label in by", `sum by (clutser) (plimsoll_node_devices)`, `label "clutser"`},
+		{"label that the rule removed", `sum by (model) (cluster:plimsoll_free_devices:sum)`, `label "model"`},
+		{"label in on", `plimsoll_node_devices * on (cluster, nod) group_left () node:plimsoll_placeable:bool`, `label "nod"`},
+		{"label in group_left", `plimsoll_score * on (cluster) group_left (model) cluster:plimsoll_free_devices:sum`, `label "model"`},
+		{"label in label_replace", `label_replace(plimsoll_device_lost, "UUID", "$1", "UUID", "(.+)")`, `label "UUID"`},
+		{"result without cluster", `sum(plimsoll_node_devices)`, "no label cluster"},
+		{"syntax error", `sum by (cluster) (up`, "unclosed"},
 	} {
-		got := strings.Join(problems(known, expression{"test", c.expr, true}), "\n")
-		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.expr, got, c.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			got := strings.Join(findProblems(known, expression{"test", tc.expr, true}), "\n")
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("problems %q, want %q", got, tc.want)
+			}
+		})
 	}
+}
+
+func TestCheckFindsMistakesInRules(t *testing.T) {
 	broken := readRules(t, "recording.yaml")
 	for i := range broken.Groups[0].Rules {
 		r := &broken.Groups[0].Rules[i]
 		r.Expr = strings.ReplaceAll(r.Expr, "plimsoll_node_devices", "plimsoll_node_device")
 	}
-	if withRules(exported(t), broken) == nil {
-		t.Error("recording rules over a misspelt metric have no problem")
+	if addRecordingRules(exportedMetrics(t), broken) == nil {
+		t.Error("want problems for rules with a misspelled metric")
 	}
 }
 
 var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
 
-func TestAlertsSayWhatToDo(t *testing.T) {
-	known := exported(t)
-	withRules(known, readRules(t, "recording.yaml"))
+func TestAlertsAreComplete(t *testing.T) {
+	known := exportedMetrics(t)
+	addRecordingRules(known, readRules(t, "recording.yaml"))
 	for _, g := range readRules(t, "alerts.yaml").Groups {
 		for _, r := range g.Rules {
 			have, _ := known.check(r.Expr)
@@ -105,15 +112,15 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 				}
 				for _, use := range labelUse.FindAllStringSubmatch(r.Annotations[key], -1) {
 					if !have[use[1]] {
-						t.Errorf("%s's %s uses %s, which its expression doesn't have", r.Alert, key, use[0])
+						t.Errorf("the %s of %s uses %s, but the expression has no such label", key, r.Alert, use[0])
 					}
 				}
 			}
 			if s := r.Labels["severity"]; s != "critical" && s != "warning" && s != "info" {
-				t.Errorf("%s's severity is %q", r.Alert, s)
+				t.Errorf("the severity of %s is %q", r.Alert, s)
 			}
 			if want := "https://plimsoll.dev/runbooks/" + r.Alert; r.Annotations["runbook_url"] != want {
-				t.Errorf("%s's runbook_url is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
+				t.Errorf("the runbook_url of %s is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 			}
 			if _, err := os.Stat(filepath.Join(root, "rules", "runbooks", r.Alert+".md")); err != nil {
 				t.Errorf("%s has no runbook: %v", r.Alert, err)
@@ -125,7 +132,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func fromAlerts(t *testing.T) []expression {
+func alertExpressions(t *testing.T) []expression {
 	var found []expression
 	for _, g := range readRules(t, "alerts.yaml").Groups {
 		for _, r := range g.Rules {
@@ -135,11 +142,12 @@ func fromAlerts(t *testing.T) []expression {
 	return found
 }
 
-// fromRunbooks reads blocks marked as promql, an expression on each line.
-func fromRunbooks(t *testing.T) []expression {
+// runbookExpressions reads the code blocks marked as promql, with one expression per
+// line.
+func runbookExpressions(t *testing.T) []expression {
 	var found []expression
-	for _, file := range walk(t, filepath.Join(root, "rules", "runbooks"), ".md") {
-		_, blocks, _ := strings.Cut(read(t, file), "```promql\n")
+	for _, file := range findFiles(t, filepath.Join(root, "rules", "runbooks"), ".md") {
+		_, blocks, _ := strings.Cut(readFile(t, file), "```promql\n")
 		for block := range strings.SplitSeq(blocks, "```promql\n") {
 			block, _, _ = strings.Cut(block, "```")
 			for line := range strings.Lines(block) {
@@ -150,7 +158,7 @@ func fromRunbooks(t *testing.T) []expression {
 	return found
 }
 
-func fromDashboards(t *testing.T) []expression {
+func dashboardExpressions(t *testing.T) []expression {
 	queries, err := dashboards.Queries()
 	if err != nil {
 		t.Fatal(err)
@@ -162,50 +170,51 @@ func fromDashboards(t *testing.T) []expression {
 	return found
 }
 
-// fromSamples reads every field named query of our kinds.
-func fromSamples(t *testing.T) []expression {
+// sampleExpressions reads all fields named query in objects of plimsoll.dev.
+func sampleExpressions(t *testing.T) []expression {
 	var found []expression
-	for _, file := range walk(t, filepath.Join(root, "config", "samples"), ".yaml") {
-		for doc := range strings.SplitSeq(read(t, file), "\n---\n") {
+	for _, file := range findFiles(t, filepath.Join(root, "config", "samples"), ".yaml") {
+		for doc := range strings.SplitSeq(readFile(t, file), "\n---\n") {
 			var object map[string]any
 			if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 			if version, _ := object["apiVersion"].(string); strings.HasPrefix(version, "plimsoll.dev/") {
-				found = append(found, queriesBelow(filepath.Base(file), object)...)
+				found = append(found, findQueries(filepath.Base(file), object)...)
 			}
 		}
 	}
 	return found
 }
 
-func queriesBelow(where string, node any) []expression {
+func findQueries(where string, node any) []expression {
 	var found []expression
 	switch n := node.(type) {
 	case []any:
 		for _, item := range n {
-			found = append(found, queriesBelow(where, item)...)
+			found = append(found, findQueries(where, item)...)
 		}
 	case map[string]any:
 		for key, value := range n {
 			if text, isText := value.(string); isText && key == "query" {
-				found = append(found, expression{where: where, expr: withFacts(text), perCluster: n["scope"] != "Fleet"})
+				found = append(found, expression{where: where, expr: substituteVariables(text), perCluster: n["scope"] != "Fleet"})
 				continue
 			}
-			found = append(found, queriesBelow(where, value)...)
+			found = append(found, findQueries(where, value)...)
 		}
 	}
 	return found
 }
 
-var fact = regexp.MustCompile(`\$[a-z_]+`)
+var gateVariable = regexp.MustCompile(`\$[a-z_]+`)
 
-// withFacts sets a gate's variables: any number does, also as a label's value.
-func withFacts(expr string) string { return fact.ReplaceAllString(expr, "1") }
+// substituteVariables replaces a gate's variables by 1, which is valid as a number and
+// as the value of a label.
+func substituteVariables(expr string) string { return gateVariable.ReplaceAllString(expr, "1") }
 
-// fromOperator reads PromQL that the operator's source holds, with %s where the
-// cluster's label goes.
-func fromOperator(t *testing.T) []expression {
+// operatorExpressions reads the string literals with PromQL in the operator's source.
+// They contain %s in place of the cluster label.
+func operatorExpressions(t *testing.T) []expression {
 	var found []expression
 	for _, file := range operatorSources(t) {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -219,7 +228,7 @@ func fromOperator(t *testing.T) []expression {
 			}
 			text, err := strconv.Unquote(lit.Value)
 			if err == nil && strings.Contains(text, " by (%s) (") && strings.Contains(text, "plimsoll_") {
-				found = append(found, expression{where: filepath.Base(file), expr: withFacts(strings.ReplaceAll(text, "%s", "cluster")), perCluster: true})
+				found = append(found, expression{where: filepath.Base(file), expr: substituteVariables(strings.ReplaceAll(text, "%s", "cluster")), perCluster: true})
 			}
 			return true
 		})
@@ -227,9 +236,10 @@ func fromOperator(t *testing.T) []expression {
 	return found
 }
 
+// operatorSources returns the operator's Go files without tests.
 func operatorSources(t *testing.T) []string {
 	var files []string
-	for _, file := range walk(t, filepath.Join(root, "operator"), ".go") {
+	for _, file := range findFiles(t, filepath.Join(root, "operator"), ".go") {
 		if !strings.HasSuffix(file, "_test.go") {
 			files = append(files, file)
 		}
@@ -237,7 +247,8 @@ func operatorSources(t *testing.T) []string {
 	return files
 }
 
-func walk(t *testing.T, dir, ext string) []string {
+// findFiles returns all files below dir with the extension, such as .yaml.
+func findFiles(t *testing.T, dir, ext string) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -252,7 +263,7 @@ func walk(t *testing.T, dir, ext string) []string {
 	return files
 }
 
-func read(t *testing.T, file string) string {
+func readFile(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// seven hours of two clusters: c1 has 12 of 16 devices free on two nodes, c2 is
-// full and hot, had two critical XIDs in the last hour and one long ago.
+// fleetSeries contains seven hours of two clusters: c1 has 12 of 16 devices free, on
+// two nodes. c2 is full and hot. It had two critical XIDs in the last hour and one
+// before.
 const fleetSeries = `
 load 5m
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="c1"} 0+300x84
@@ -55,8 +56,9 @@ load 5m
   node:kube_unrequested:placeable{cluster="c2",node="t1",resource="google_com_tpu"} 4x84
 `
 
-// answers of every score's query, by policy and score, and of freshness.
-var answers = map[string]map[string]float64{
+// expectedResults contains the result of each query by cluster. The keys are
+// POLICY/SCORE and POLICY/freshness.
+var expectedResults = map[string]map[string]float64{
 	"fleet/freshness":                          {"c1": 0, "c2": 600},
 	"fleet/headroom":                           {"c1": 12, "c2": 0},
 	"fleet/utilization":                        {"c1": 0.25, "c2": 1},
@@ -96,17 +98,17 @@ var answers = map[string]map[string]float64{
 	"resource-usage-score/tpuClusterAvailable": {"c2": 4},
 }
 
-func TestSamplePoliciesAnswer(t *testing.T) {
+func TestSamplePolicyQueries(t *testing.T) {
 	queries := policyQueries(t)
-	for name := range answers {
+	for name := range expectedResults {
 		if queries[name] == "" {
-			t.Errorf("no sample has %s", name)
+			t.Errorf("no sample has the query %s", name)
 		}
 	}
 	for name, query := range queries {
-		want, listed := answers[name]
+		want, listed := expectedResults[name]
 		if !listed {
-			t.Errorf("%s has no expected answer", name)
+			t.Errorf("%s has no expected result", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +122,8 @@ func TestSamplePoliciesAnswer(t *testing.T) {
 	}
 }
 
-// policyQueries of all sample policies: POLICY/SCORE, and POLICY/freshness.
+// policyQueries returns the queries of all sample policies by POLICY/SCORE and
+// POLICY/freshness.
 func policyQueries(t *testing.T) map[string]string {
 	t.Helper()
 	type query struct {
@@ -128,7 +131,7 @@ func policyQueries(t *testing.T) map[string]string {
 		Query string `json:"query"`
 	}
 	queries := map[string]string{}
-	for _, file := range walk(t, filepath.Join(root, "config", "samples"), ".yaml") {
+	for _, file := range findFiles(t, filepath.Join(root, "config", "samples"), ".yaml") {
 		var policy struct {
 			Kind     string `json:"kind"`
 			Metadata query  `json:"metadata"`
@@ -137,7 +140,10 @@ func policyQueries(t *testing.T) map[string]string {
 				Scores    []query `json:"scores"`
 			} `json:"spec"`
 		}
-		if err := yaml.Unmarshal([]byte(strings.SplitN(read(t, file), "\n---\n", 2)[0]), &policy); err != nil || policy.Kind != "ScoringPolicy" {
+		if err := yaml.Unmarshal([]byte(strings.SplitN(readFile(t, file), "\n---\n", 2)[0]), &policy); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if policy.Kind != "ScoringPolicy" {
 			continue
 		}
 		if policy.Spec.Freshness != nil {

@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the PrometheusRules of config/prometheus anew from rules/")
+var update = flag.Bool("update", false, "generate the PrometheusRules of config/prometheus from rules/")
 
-// prometheusRules are the rules as objects of prometheus-operator: recording rules
-// and the alerts over them on each worker, alerts over the operator on the hub.
+// prometheusRules lists the groups of rules/ in each PrometheusRule of
+// config/prometheus. Workers get the recording rules and their alerts, the hub gets
+// the operator's alerts.
 var prometheusRules = map[string]struct {
 	namespace string
 	groups    map[string][]string // by file
@@ -22,14 +23,14 @@ var prometheusRules = map[string]struct {
 	"hub":    {"plimsoll-system", map[string][]string{"alerts.yaml": {"plimsoll-hub-alerts"}}},
 }
 
-func TestPrometheusRulesAreTheRules(t *testing.T) {
-	placed := 0
+func TestPrometheusRulesAreGenerated(t *testing.T) {
+	used := 0
 	for folder, rules := range prometheusRules {
 		var groups []any
 		for _, file := range []string{"recording.yaml", "alerts.yaml"} {
 			for _, name := range rules.groups[file] {
 				groups = append(groups, rawGroup(t, file, name))
-				placed++
+				used++
 			}
 		}
 		text, err := yaml.Marshal(map[string]any{
@@ -48,22 +49,22 @@ func TestPrometheusRulesAreTheRules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(want, read(t, path)); diff != "" {
-			t.Errorf("%s: run go test ./test/contract -update (-want +got):\n%s", path, diff)
+		if diff := cmp.Diff(want, readFile(t, path)); diff != "" {
+			t.Errorf("%s is not up to date; run go test ./test/contract -update (-want +got):\n%s", path, diff)
 		}
 	}
-	if all := len(readRules(t, "recording.yaml").Groups) + len(readRules(t, "alerts.yaml").Groups); placed != all {
-		t.Errorf("%d groups are in config/prometheus, rules/ has %d", placed, all)
+	if all := len(readRules(t, "recording.yaml").Groups) + len(readRules(t, "alerts.yaml").Groups); used != all {
+		t.Errorf("config/prometheus contains %d groups, rules/ contains %d", used, all)
 	}
 }
 
-// rawGroup is a group with every field that it has.
+// rawGroup returns a group of rules with all its fields.
 func rawGroup(t *testing.T, file, name string) any {
 	t.Helper()
 	var content struct {
 		Groups []map[string]any `json:"groups"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, "rules", file))), &content); err != nil {
+	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(root, "rules", file))), &content); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range content.Groups {

@@ -31,13 +31,13 @@ import (
 	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// sampleDocuments are what a user applies: two folders, and single files.
+// sampleDocuments returns all objects of config/samples by file or folder.
 func sampleDocuments(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := filepath.Join(root, "config", "samples")
-	documents := map[string][]byte{"job.yaml": []byte(read(t, filepath.Join(dir, "job.yaml")))}
-	for _, file := range walk(t, filepath.Join(dir, "policies"), ".yaml") {
-		documents["policies/"+filepath.Base(file)] = []byte(read(t, file))
+	documents := map[string][]byte{"job.yaml": []byte(readFile(t, filepath.Join(dir, "job.yaml")))}
+	for _, file := range findFiles(t, filepath.Join(dir, "policies"), ".yaml") {
+		documents["policies/"+filepath.Base(file)] = []byte(readFile(t, file))
 	}
 	for _, folder := range []string{"hub", "worker"} {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, folder))
@@ -55,8 +55,8 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 	return documents
 }
 
-// Each field of the samples exists, and each of our objects is one that an API
-// server with our CRDs accepts.
+// All fields of the samples exist, and the objects of plimsoll.dev pass the validation
+// of their CRDs.
 func TestSamplesAreValid(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -66,20 +66,22 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	for name, text := range sampleDocuments(t) {
-		_, kind, err := decoder.Decode(text, nil, nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if kind.Group == plimsoll.GroupVersion.Group {
-			for _, problem := range validate(t, kind.Kind, text) {
-				t.Errorf("%s: %s", name, problem)
+		t.Run(name, func(t *testing.T) {
+			_, kind, err := decoder.Decode(text, nil, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			if kind.Group != plimsoll.GroupVersion.Group {
+				return
+			}
+			for _, problem := range validate(t, kind.Kind, text) {
+				t.Error(problem)
+			}
+		})
 	}
 }
 
-func TestValidationNoticesWhatTheCRDsForbid(t *testing.T) {
+func TestValidationAppliesCELRules(t *testing.T) {
 	const policy = `{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, metadata: {name: x}, spec: {sourceRef: {name: thanos}, scores: [{name: a, query: up, normalize: {type: Linear}}]}}`
 	got := strings.Join(validate(t, "ScoringPolicy", []byte(policy)), "\n")
 	if want := "linear must be set exactly when type is Linear"; !strings.Contains(got, want) {
@@ -87,7 +89,8 @@ func TestValidationNoticesWhatTheCRDsForbid(t *testing.T) {
 	}
 }
 
-// validate as the API server does: defaults, schema, CEL rules.
+// validate returns the problems that the API server would report: it applies the CRD's
+// defaults, schema and CEL rules.
 func validate(t *testing.T, kind string, text []byte) []string {
 	t.Helper()
 	crd := readCRD(t, kind)
@@ -124,9 +127,12 @@ func validate(t *testing.T, kind string, text []byte) []string {
 
 func readCRD(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	for _, file := range walk(t, filepath.Join(root, "config", "crd"), ".yaml") {
+	for _, file := range findFiles(t, filepath.Join(root, "config", "crd"), ".yaml") {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal([]byte(read(t, file)), crd); err == nil && crd.Spec.Names.Kind == kind {
+		if err := yaml.Unmarshal([]byte(readFile(t, file)), crd); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if crd.Spec.Names.Kind == kind {
 			return crd
 		}
 	}

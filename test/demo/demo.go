@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,66 +16,73 @@ import (
 //go:embed manifests/best.yaml
 var bestPlacement string
 
-//go:embed manifests/pace.txt
-var pace string
+// shortPeriods contains a patch per line that makes the samples react in seconds.
+//
+//go:embed manifests/short-periods.txt
+var shortPeriods string
 
 type demo struct {
-	fleet  *fleet.Fleet
-	screen *screen
-	start  time.Time
-	done   []outcome
-	jobs   []string
+	fleet   *fleet.Fleet
+	screen  *screen
+	start   time.Time
+	results []stepResult
+	jobs    []string // that are running or waiting
 }
 
-type outcome struct {
-	title, seen string
-	took        time.Duration
-	err         error
+type stepResult struct {
+	title, outcome string
+	took           time.Duration
+	err            error
 }
 
-// step runs one step to its end and stops the demo at the first that is not seen.
+// step is a part of the demo. run returns one sentence about the outcome.
 type step struct {
 	title string
 	limit time.Duration
-	run   func(context.Context) (seen string, err error)
+	run   func(context.Context) (outcome string, err error)
 }
 
-func (d *demo) steps(ctx context.Context) error {
-	all := []step{
-		{"Install Plimsoll: CRDs, roles, samples, an exporter on each GPU node, the operator", 2 * time.Minute, d.install},
-		{"Metrics become scores: every cluster has one, and OCM decides by them", time.Minute, d.scores},
-		{"A metric changes: others load the best cluster, and the decision moves", time.Minute, d.metricChanges},
-		{"Jobs of 8 GPUs on one node: cluster2 has the most H100s, but no node with eight", time.Minute, d.wholeNodes},
-		{"No room anywhere: the next such job waits and says for what; it starts when room appears", time.Minute, d.waitsForRoom},
-		{"Two big jobs end, and a burst of small ones fills the best cluster first, then the others", 90 * time.Second, d.burst},
-		{"The operator is killed and comes back: nothing moves", time.Minute, d.operatorKilled},
-		{"The best cluster loses its exporters: the decision moves, what runs there runs on", 90 * time.Second, d.losesExporters},
+// runSteps runs all steps and stops at the first failure.
+func (d *demo) runSteps(ctx context.Context) error {
+	steps := []step{
+		{titleInstall, 2 * time.Minute, d.install},
+		{titleScores, time.Minute, d.awaitScores},
+		{titleMetricChanges, time.Minute, d.changeMetric},
+		{titleWholeNodes, time.Minute, d.submitWholeNodeJobs},
+		{titleWaitsForRoom, time.Minute, d.submitWaitingJob},
+		{titleBurst, 90 * time.Second, d.submitBurst},
+		{titleOperatorKilled, time.Minute, d.killOperator},
+		{titleLosesExporters, 90 * time.Second, d.killExporters},
 	}
-	for i, s := range all {
-		d.screen.printf("\n[%d/%d] %s\n", i+1, len(all), s.title)
+	d.screen.printf("%s", legend)
+	for i, s := range steps {
+		d.screen.printf("\n[%d/%d] %s\n", i+1, len(steps), s.title)
 		start := time.Now()
-		sctx, cancel := context.WithTimeout(ctx, s.limit)
-		seen, err := s.run(sctx)
+		stepCtx, cancel := context.WithTimeout(ctx, s.limit)
+		outcome, err := s.run(stepCtx)
+		if d.screen.table != "" {
+			d.drawTable(stepCtx)
+		}
 		cancel()
 		d.screen.settle()
-		d.done = append(d.done, outcome{s.title, seen, time.Since(start), err})
+		d.results = append(d.results, stepResult{s.title, outcome, time.Since(start), err})
 		if err != nil {
-			d.screen.printf("      NOT SEEN: %v\n", err)
-			return fmt.Errorf("step %d of %d was not seen to happen", i+1, len(all))
+			d.screen.printf("      FAILED: %v\n", err)
+			return fmt.Errorf("step %d of %d failed", i+1, len(steps))
 		}
-		d.screen.printf("      seen in %.1fs: %s\n", time.Since(start).Seconds(), seen)
+		d.screen.printf("      done in %.1fs: %s\n", time.Since(start).Seconds(), outcome)
 	}
 	return nil
 }
 
-func (d *demo) summary() {
+func (d *demo) printSummary() {
 	d.screen.printf("\nSummary after %s\n", time.Since(d.start).Round(time.Second))
-	for _, o := range d.done {
-		mark, text := "ok  ", o.seen
-		if o.err != nil {
-			mark, text = "FAIL", o.err.Error()
+	for _, r := range d.results {
+		mark, text := "ok  ", r.outcome
+		if r.err != nil {
+			mark, text = "FAIL", r.err.Error()
 		}
-		d.screen.printf("  %s %5.1fs  %s\n               %s\n", mark, o.took.Seconds(), o.title, text)
+		d.screen.printf("  %s %5.1fs  %s\n               %s\n", mark, r.took.Seconds(), r.title, text)
 	}
 }
 
@@ -85,8 +93,7 @@ func (d *demo) install(ctx context.Context) (string, error) {
 	if err := d.fleet.Hub.Apply(ctx, bestPlacement); err != nil {
 		return "", err
 	}
-	// Rounds every two seconds and short holds, so that nobody waits for minutes.
-	for _, line := range strings.Split(strings.TrimSpace(pace), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(shortPeriods), "\n") {
 		object, patch, _ := strings.Cut(line, " ")
 		if _, err := d.fleet.Hub.Kubectl(ctx, "", "patch", object, "--type=merge", "-p", patch); err != nil {
 			return "", err
@@ -98,11 +105,11 @@ func (d *demo) install(ctx context.Context) (string, error) {
 	if err := d.fleet.StartOperator(ctx); err != nil {
 		return "", err
 	}
-	return "the operator is ready, as its own service account", nil
+	return "the operator is ready and runs with the permissions of its own service account", nil
 }
 
-func (d *demo) scores(ctx context.Context) (string, error) {
-	err := d.await(ctx, "a score for each cluster", func(ctx context.Context) error {
+func (d *demo) awaitScores(ctx context.Context) (string, error) {
+	err := d.await(ctx, "a score of each cluster", func(ctx context.Context) error {
 		for _, w := range d.fleet.Workers {
 			scores, err := d.fleet.Scores(ctx, "fleet", w.Name)
 			if err != nil {
@@ -112,30 +119,40 @@ func (d *demo) scores(ctx context.Context) (string, error) {
 				return fmt.Errorf("%s has the scores %v", w.Name, scores)
 			}
 		}
-		_, err := d.best(ctx)
+		_, err := d.bestCluster(ctx)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	best, err := d.best(ctx)
-	return "OCM's best is " + best, err
+	best, err := d.bestCluster(ctx)
+	return "all clusters have a score, and OCM chooses " + best, err
 }
 
-// best cluster by the demo's Placement that asks for one.
-func (d *demo) best(ctx context.Context) (string, error) {
+// bestCluster returns the cluster that the demo's Placement for a single cluster
+// has chosen.
+func (d *demo) bestCluster(ctx context.Context) (string, error) {
 	clusters, err := d.fleet.Decision(ctx, "plimsoll-system", "best")
 	if err != nil {
 		return "", err
 	}
 	if len(clusters) != 1 {
-		return "", fmt.Errorf("the Placement best has decided for %v", clusters)
+		return "", fmt.Errorf("the Placement \"best\" has chosen %v, not one cluster", clusters)
 	}
 	return clusters[0], nil
 }
 
-func (d *demo) metricChanges(ctx context.Context) (string, error) {
-	before, err := d.best(ctx)
+// leftBest returns nil once OCM's best cluster is another one.
+func (d *demo) leftBest(ctx context.Context, cluster string) error {
+	best, err := d.bestCluster(ctx)
+	if err == nil && best == cluster {
+		err = fmt.Errorf("OCM still chooses %s", cluster)
+	}
+	return err
+}
+
+func (d *demo) changeMetric(ctx context.Context) (string, error) {
+	before, err := d.bestCluster(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -148,10 +165,14 @@ func (d *demo) metricChanges(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var exported, scored, decided time.Duration
-	err = d.await(ctx, "the decision to move away from "+before, func(ctx context.Context) error {
+	err = d.await(ctx, "OCM to choose another cluster than "+before, func(ctx context.Context) error {
 		if exported == 0 {
-			if busy, err := d.fleet.ExporterShowsLoad(ctx, before, 50); err != nil || !busy {
-				return fmt.Errorf("the exporters of %s show no load yet (%v)", before, err)
+			busy, err := d.fleet.ExporterShowsLoad(ctx, before, 50)
+			if err == nil && !busy {
+				err = fmt.Errorf("the exporters of %s do not show the load yet", before)
+			}
+			if err != nil {
+				return err
 			}
 			exported = time.Since(start)
 		}
@@ -165,8 +186,8 @@ func (d *demo) metricChanges(ctx context.Context) (string, error) {
 			}
 			scored = time.Since(start)
 		}
-		if best, err := d.best(ctx); err != nil || best == before {
-			return fmt.Errorf("OCM's best is still %s (%v)", before, err)
+		if err := d.leftBest(ctx, before); err != nil {
+			return err
 		}
 		decided = time.Since(start)
 		return nil
@@ -174,44 +195,44 @@ func (d *demo) metricChanges(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	best, err := d.best(ctx)
+	best, err := d.bestCluster(ctx)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("from %s to %s; after the exporter showed it: changed score %.1fs, changed decision %.1fs",
-		before, best, (scored - exported).Seconds(), (decided - exported).Seconds()), d.fleet.SetLoad(before, 0)
+	return fmt.Sprintf("OCM chooses %s instead of %s; after the exporters showed the load, the score changed in %.1fs and the decision in %.1fs",
+		best, before, (scored - exported).Seconds(), (decided - exported).Seconds()), d.fleet.SetLoad(before, 0)
 }
 
-func (d *demo) wholeNodes(ctx context.Context) (string, error) {
-	var seen []string
+func (d *demo) submitWholeNodeJobs(ctx context.Context) (string, error) {
+	var places []string
 	for i := range 3 {
 		name := fmt.Sprintf("train-%d", i+1)
-		cluster, err := d.submitAndRun(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8})
+		cluster, err := d.submitAndAwait(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8})
 		if err != nil {
 			return "", err
 		}
 		if cluster == "cluster2" {
-			return "", fmt.Errorf("%s went to cluster2, which has no node with 8 H100s", name)
+			return "", fmt.Errorf("%s runs on cluster2, which has no node with 8 H100 GPUs", name)
 		}
-		seen = append(seen, name+" on "+cluster)
+		places = append(places, name+" on "+cluster)
 	}
-	return strings.Join(seen, ", "), nil
+	return strings.Join(places, ", "), nil
 }
 
-func (d *demo) waitsForRoom(ctx context.Context) (string, error) {
+func (d *demo) submitWaitingJob(ctx context.Context) (string, error) {
 	const name = "train-4"
 	d.jobs = append(d.jobs, name)
 	if err := d.fleet.Submit(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8}); err != nil {
 		return "", err
 	}
 	var message string
-	err := d.await(ctx, name+" to say what it waits for", func(ctx context.Context) error {
+	err := d.await(ctx, name+" to wait for free GPUs", func(ctx context.Context) error {
 		v, err := d.fleet.View(ctx, name)
 		if err != nil {
 			return err
 		}
-		if message = v.Message; v.Gate != "Pending" || !strings.Contains(message, "cluster2 with 6") {
-			return fmt.Errorf("%s has the state %q and says %q", name, v.Gate, message)
+		if message = v.CheckMessage; v.CheckState != "Pending" || !strings.Contains(message, messageNoRoom) {
+			return fmt.Errorf("the check of %s is %q with the message %q", name, v.CheckState, message)
 		}
 		return nil
 	})
@@ -219,23 +240,23 @@ func (d *demo) waitsForRoom(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.screen.printf("      %s waits: %s\n", name, message)
-	if err := d.end(ctx, "train-1"); err != nil {
+	if err := d.deleteJob(ctx, "train-1"); err != nil {
 		return "", err
 	}
-	cluster, err := d.runs(ctx, name)
+	cluster, err := d.awaitRunning(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%q; then train-1 went and %s started on %s", message, name, cluster), nil
+	return fmt.Sprintf("%s waited with the message %q; after train-1 ended, it started on %s", name, message, cluster), nil
 }
 
-func (d *demo) burst(ctx context.Context) (string, error) {
+func (d *demo) submitBurst(ctx context.Context) (string, error) {
 	for _, name := range []string{"train-2", "train-3"} {
-		if err := d.end(ctx, name); err != nil {
+		if err := d.deleteJob(ctx, name); err != nil {
 			return "", err
 		}
 	}
-	const n = 12 // two more than the best one has room for
+	const n = 12 // two more than fit on the best cluster
 	var names []string
 	for i := range n {
 		name := fmt.Sprintf("burst-%d", i+1)
@@ -247,46 +268,46 @@ func (d *demo) burst(ctx context.Context) (string, error) {
 	d.jobs = append(d.jobs, names...)
 	count := map[string]int{}
 	for _, name := range names {
-		cluster, err := d.runs(ctx, name)
+		cluster, err := d.awaitRunning(ctx, name)
 		if err != nil {
 			return "", err
 		}
 		count[cluster]++
 	}
-	var seen []string
+	var counts []string
 	for _, w := range d.fleet.Workers {
-		seen = append(seen, fmt.Sprintf("%s %d", w.Name, count[w.Name]))
+		counts = append(counts, fmt.Sprintf("%d on %s", count[w.Name], w.Name))
 	}
-	return fmt.Sprintf("%d jobs of 2 GPUs: %s", n, strings.Join(seen, ", ")), nil
+	return fmt.Sprintf("%d jobs with 2 GPUs each: %s", n, strings.Join(counts, ", ")), nil
 }
 
-func (d *demo) operatorKilled(ctx context.Context) (string, error) {
-	before, err := d.where(ctx)
+func (d *demo) killOperator(ctx context.Context) (string, error) {
+	before, err := d.locateJobs(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := d.fleet.Programs().End("plimsoll-operator", syscall.SIGKILL); err != nil {
+	if err := d.fleet.Programs().End(fleet.Operator, syscall.SIGKILL); err != nil {
 		return "", err
 	}
-	if err := d.fleet.Programs().Restart(ctx, "plimsoll-operator"); err != nil {
+	if err := d.fleet.Programs().Restart(ctx, fleet.Operator); err != nil {
 		return "", err
 	}
-	cluster, err := d.submitAndRun(ctx, fleet.Job{Name: "after-restart", Model: fleet.H100, GPUs: 1})
+	cluster, err := d.submitAndAwait(ctx, fleet.Job{Name: "after-restart", Model: fleet.H100, GPUs: 1})
 	if err != nil {
 		return "", err
 	}
-	if err := d.unmoved(ctx, before); err != nil {
+	if err := d.checkUnmoved(ctx, before); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d jobs run where they ran, and the next one runs on %s", len(before), cluster), nil
+	return fmt.Sprintf("%d jobs run where they ran before, and a new job runs on %s", len(before), cluster), nil
 }
 
-func (d *demo) losesExporters(ctx context.Context) (string, error) {
-	before, err := d.where(ctx)
+func (d *demo) killExporters(ctx context.Context) (string, error) {
+	before, err := d.locateJobs(ctx)
 	if err != nil {
 		return "", err
 	}
-	lost, err := d.best(ctx)
+	lost, err := d.bestCluster(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -294,13 +315,13 @@ func (d *demo) losesExporters(ctx context.Context) (string, error) {
 		return "", err
 	}
 	start := time.Now()
-	err = d.await(ctx, "the decision to leave "+lost, func(ctx context.Context) error {
+	err = d.await(ctx, "OCM to choose another cluster than "+lost, func(ctx context.Context) error {
 		scores, err := d.fleet.Scores(ctx, "fleet", lost)
 		if err != nil {
 			return err
 		}
-		if best, err := d.best(ctx); err != nil || best == lost {
-			return fmt.Errorf("OCM's best is still %s with the scores %v (%v)", lost, scores, err)
+		if err := d.leftBest(ctx, lost); err != nil {
+			return fmt.Errorf("%w; its scores are %v", err, scores)
 		}
 		return nil
 	})
@@ -308,27 +329,32 @@ func (d *demo) losesExporters(ctx context.Context) (string, error) {
 		return "", err
 	}
 	moved := time.Since(start)
-	// The others may be full. A job of theirs ends, so that the next one has a
-	// place that is known to be free.
-	elsewhere := slices.IndexFunc(d.jobs, func(job string) bool { return before[job] != lost })
-	if elsewhere < 0 {
-		return "", fmt.Errorf("every job runs on %s: none can end elsewhere to make room", lost)
-	}
-	ended := d.jobs[elsewhere]
-	delete(before, ended)
-	if err := d.end(ctx, ended); err != nil {
+	ended, err := d.endJobElsewhere(ctx, lost, before)
+	if err != nil {
 		return "", err
 	}
-	cluster, err := d.submitAndRun(ctx, fleet.Job{Name: "after-loss", Model: fleet.H100, GPUs: 1})
+	cluster, err := d.submitAndAwait(ctx, fleet.Job{Name: "after-loss", Model: fleet.H100, GPUs: 1})
 	if err != nil {
 		return "", err
 	}
 	if cluster == lost {
-		return "", fmt.Errorf("after-loss went to %s, of which nothing is known", lost)
+		return "", fmt.Errorf("after-loss runs on %s, which has no fresh metrics", lost)
 	}
-	if err := d.unmoved(ctx, before); err != nil {
+	if err := d.checkUnmoved(ctx, before); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s is blind, the decision left it after %.1fs; %s ended and the next job runs on %s; %d jobs run where they ran",
+	return fmt.Sprintf("%s has no fresh metrics, OCM chose another cluster after %.1fs; %s ended and a new job runs on %s; %d jobs run where they ran before",
 		lost, moved.Seconds(), ended, cluster, len(before)), nil
+}
+
+// endJobElsewhere ends a job on another cluster than lost, because the other
+// clusters may be full. It removes the job from running and returns its name.
+func (d *demo) endJobElsewhere(ctx context.Context, lost string, running map[string]string) (string, error) {
+	i := slices.IndexFunc(d.jobs, func(job string) bool { return running[job] != lost })
+	if i < 0 {
+		return "", errors.New("all jobs run on " + lost + ", so none can end on another cluster")
+	}
+	job := d.jobs[i]
+	delete(running, job)
+	return job, d.deleteJob(ctx, job)
 }

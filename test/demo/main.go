@@ -1,6 +1,6 @@
-// Command demo boots a fleet on this machine and runs Plimsoll's main job
-// through it: a metric changes, a score follows, a decision moves, a job runs on
-// the cluster that can take it. It exits with 0 only if every step was seen.
+// Command demo runs a fleet on this machine and shows how Plimsoll works: a metric
+// changes, the scores and OCM's decision follow, and jobs run where they fit. It
+// exits with 0 only if every step succeeds.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", false, "leave the fleet running at the end, until Ctrl-C")
+	keep := flag.Bool("keep", false, "keep the fleet running after the last step, until Ctrl-C")
 	dir := flag.String("dir", "", "folder for the fleet's state (default: see `go run ./test/lab --help`)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -30,7 +30,8 @@ func main() {
 
 func run(ctx context.Context, dir string, keep bool) error {
 	start := time.Now()
-	f, err := fleet.Up(ctx, fleet.Options{Dir: dir, Out: os.Stdout})
+	fmt.Print(introduction)
+	f, err := fleet.Up(ctx, fleet.Options{Dir: dir, Progress: os.Stdout})
 	if err != nil {
 		return err
 	}
@@ -45,10 +46,10 @@ func run(ctx context.Context, dir string, keep bool) error {
 		case <-ctx.Done():
 		}
 	}()
-	err = d.steps(ctx)
-	d.summary()
+	err = d.runSteps(ctx)
+	d.printSummary()
 	if err != nil && !keep {
-		return fmt.Errorf("%w\nlogs are in %s/logs; `make demo KEEP=1` leaves the fleet running to look around", err, f.Dir())
+		return fmt.Errorf("%w\nthe logs are in %s/logs; `make demo KEEP=1` keeps the fleet running, so that you can explore it", err, f.Dir())
 	}
 	if keep {
 		fmt.Printf("\n%s", f.Hints())

@@ -12,57 +12,58 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// cluster2 has the most H100s, but none of its nodes has eight.
-func TestEightOnOneNodeGoToTheOnlyClusterThatHasThem(t *testing.T) {
+// cluster2 has the most H100 GPUs, but no node with 8 of them.
+func TestWholeNodeJobsGoToClustersWithWholeNodes(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	cordon(ctx, t, "cluster1", "cluster1-gpu0")
 	cordon(ctx, t, "cluster1", "cluster1-gpu1")
-	free(ctx, t, "cluster1", fleet.H100, 0)
-	free(ctx, t, "cluster3", fleet.H100, 8)
+	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 0)
+	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 8)
 
 	submit(ctx, t, fleet.Job{Name: "eight-first", Model: fleet.H100, GPUs: 8})
-	if got := runs(ctx, t, "eight-first"); got != "cluster3" {
-		t.Fatalf("eight-first runs on %s, want cluster3: the only one with 8 free on one node", got)
+	if got := awaitRunning(ctx, t, "eight-first"); got != "cluster3" {
+		t.Fatalf("eight-first runs on %s, want cluster3, the only cluster with 8 free GPUs on one node", got)
 	}
 	submit(ctx, t, fleet.Job{Name: "eight-second", Model: fleet.H100, GPUs: 8})
-	waits(ctx, t, "eight-second", "best is cluster2 with 6")
+	awaitWaiting(ctx, t, "eight-second", messageBestHasSix)
 
-	if err := lab.Cordon(ctx, "cluster1", "cluster1-gpu0", false); err != nil {
+	if err := lab.SetUnschedulable(ctx, "cluster1", "cluster1-gpu0", false); err != nil {
 		t.Fatal(err)
 	}
-	if got := runs(ctx, t, "eight-second"); got != "cluster1" {
-		t.Fatalf("eight-second runs on %s, want cluster1, where room appeared", got)
+	if got := awaitRunning(ctx, t, "eight-second"); got != "cluster1" {
+		t.Fatalf("eight-second runs on %s, want cluster1, whose node was uncordoned", got)
 	}
-	stillRuns(ctx, t, "eight-first", "cluster3")
+	checkStillRuns(ctx, t, "eight-first", "cluster3")
 }
 
-// Room for five on each of two clusters. Without the ledger most would go to one.
-func TestBurstOfTenFillsTwoClustersEvenly(t *testing.T) {
+// Two clusters have room for 5 jobs each. Without the ledger of in-flight
+// reservations, most jobs would go to the same cluster.
+func TestBurstFillsTwoClustersEvenly(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	occupy(ctx, t, "cluster1", "cluster1-gpu0", 6)
 	occupy(ctx, t, "cluster2", "cluster2-gpu0", 4)
 	occupy(ctx, t, "cluster2", "cluster2-gpu2", 6)
 	occupy(ctx, t, "cluster3", "cluster3-gpu0", 8)
-	free(ctx, t, "cluster1", fleet.H100, 10)
-	free(ctx, t, "cluster2", fleet.H100, 10)
-	free(ctx, t, "cluster3", fleet.H100, 0)
+	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 10)
+	awaitFreeDevices(ctx, t, "cluster2", fleet.H100, 10)
+	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 0)
 	const jobs = 10
 	for i := range jobs {
 		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("ten-%d", i), Model: fleet.H100, GPUs: 2})
 	}
 	count := map[string]int{}
 	for i := range jobs {
-		count[runs(ctx, t, fmt.Sprintf("ten-%d", i))]++
+		count[awaitRunning(ctx, t, fmt.Sprintf("ten-%d", i))]++
 	}
 	if count["cluster1"] != 5 || count["cluster2"] != 5 {
 		t.Fatalf("the burst went to %v, want 5 on cluster1 and 5 on cluster2", count)
 	}
 }
 
-func TestScoresFlipWhileAJobRuns(t *testing.T) {
+func TestScoreChangeKeepsRunningJob(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "steady", Model: fleet.H100, GPUs: 1})
-	old := runs(ctx, t, "steady")
+	old := awaitRunning(ctx, t, "steady")
 	total := func(ctx context.Context) int32 {
 		scores, err := lab.Scores(ctx, "fleet", old)
 		if err != nil {
@@ -70,12 +71,12 @@ func TestScoresFlipWhileAJobRuns(t *testing.T) {
 		}
 		return scores["total"]
 	}
-	// What ran before this test may still weigh on the score.
+	// Jobs of earlier tests may still affect the score.
 	for cluster, devices := range map[string]float64{"cluster1": 16, "cluster2": 20, "cluster3": 8} {
 		if cluster == old {
 			devices--
 		}
-		free(ctx, t, cluster, fleet.H100, devices)
+		awaitFreeDevices(ctx, t, cluster, fleet.H100, devices)
 	}
 	before := total(ctx)
 	if err := lab.SetLoad(old, 0.99); err != nil {
@@ -93,20 +94,20 @@ func TestScoresFlipWhileAJobRuns(t *testing.T) {
 		}
 		return nil
 	})
-	// By room alone some of so many would go there.
+	// Without scores, some of 12 jobs would run there.
 	const jobs = 12
 	for i := range jobs {
 		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("next-%d", i), Model: fleet.H100, GPUs: 1})
 	}
 	for i := range jobs {
-		if got := runs(ctx, t, fmt.Sprintf("next-%d", i)); got == old {
-			t.Fatalf("next-%d runs on %s, whose score fell out of the best tier", i, got)
+		if got := awaitRunning(ctx, t, fmt.Sprintf("next-%d", i)); got == old {
+			t.Fatalf("next-%d runs on %s, whose score is no longer among the best", i, got)
 		}
 	}
-	stillRuns(ctx, t, "steady", old)
+	checkStillRuns(ctx, t, "steady", old)
 }
 
-func TestOperatorKilledInABurst(t *testing.T) {
+func TestOperatorIsKilledDuringBurst(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	const jobs = 6
 	for i := range jobs {
@@ -123,40 +124,41 @@ func TestOperatorKilledInABurst(t *testing.T) {
 	at := map[string]string{}
 	for i := range jobs {
 		name := fmt.Sprintf("kill-%d", i)
-		at[name] = runs(ctx, t, name)
+		at[name] = awaitRunning(ctx, t, name)
 	}
 	for name, cluster := range at {
-		stillRuns(ctx, t, name, cluster)
+		checkStillRuns(ctx, t, name, cluster)
 	}
 }
 
-func TestExportersDieAndNothingIsEvicted(t *testing.T) {
+func TestDeadExportersEvictNothing(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "survivor", Model: fleet.H100, GPUs: 1})
-	blind := runs(ctx, t, "survivor")
-	if err := lab.KillExporters(blind); err != nil {
+	silent := awaitRunning(ctx, t, "survivor")
+	if err := lab.KillExporters(silent); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := lab.StartExporters(context.Background(), blind); err != nil {
+		if err := lab.StartExporters(context.Background(), silent); err != nil {
 			t.Error(err)
 		}
 	})
-	await(ctx, t, "the score of "+blind+" to become the worst", func(ctx context.Context) error {
-		scores, err := lab.Scores(ctx, "fleet", blind)
+	await(ctx, t, "the score of "+silent+" to become the worst", func(ctx context.Context) error {
+		scores, err := lab.Scores(ctx, "fleet", silent)
 		if err == nil && scores["total"] != -100 {
 			err = fmt.Errorf("scores %v", scores)
 		}
 		return err
 	})
 	submit(ctx, t, fleet.Job{Name: "elsewhere", Model: fleet.H100, GPUs: 1})
-	if got := runs(ctx, t, "elsewhere"); got == blind {
-		t.Fatalf("elsewhere runs on %s, of which nothing is known", got)
+	if got := awaitRunning(ctx, t, "elsewhere"); got == silent {
+		t.Fatalf("elsewhere runs on %s, which has no fresh metrics", got)
 	}
-	stillRuns(ctx, t, "survivor", blind)
+	checkStillRuns(ctx, t, "survivor", silent)
 }
 
-// ownedConfig tells when the garbage collector is through with the gate.
+// ownedConfig is an object with the gate as its owner. Its deletion shows that the
+// garbage collector has handled the gate's deletion.
 const ownedConfig = `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: MultiKueueConfig
@@ -166,10 +168,10 @@ metadata:
 spec: {clusters: [cluster1]}
 `
 
-func TestGateDeletedWhileItsJobsRun(t *testing.T) {
+func TestDeletedGateKeepsRunningJobs(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "gated", Model: fleet.H100, GPUs: 1})
-	cluster := runs(ctx, t, "gated")
+	cluster := awaitRunning(ctx, t, "gated")
 	gate, err := lab.Hub.Kubectl(ctx, "", "get", "placementgate", "gpu", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -189,36 +191,36 @@ func TestGateDeletedWhileItsJobsRun(t *testing.T) {
 	if _, err := lab.Hub.Kubectl(ctx, "", "delete", "placementgate", "gpu"); err != nil {
 		t.Fatal(err)
 	}
-	await(ctx, t, "all that the gate owns to be collected", func(ctx context.Context) error {
+	await(ctx, t, "the garbage collection of the gate's objects", func(ctx context.Context) error {
 		out, err := lab.Hub.Kubectl(ctx, "", "get", "multikueueconfig", "owned", "--ignore-not-found", "-o", "name")
 		if err == nil && out != "" {
-			err = fmt.Errorf("%s is there", out)
+			err = fmt.Errorf("%s still exists", out)
 		}
 		return err
 	})
 	if got := get("multikueueconfig/plimsoll-gpu"); got != config {
-		t.Fatalf("the MultiKueueConfig went with the gate: %s is %s now", config, got)
+		t.Fatalf("the MultiKueueConfig was deleted with the gate: its uid is %s, was %s", got, config)
 	}
 	if got := get("multikueueclusters"); got != clusters {
-		t.Fatalf("MultiKueueClusters went with the gate: %s are %s now", clusters, got)
+		t.Fatalf("MultiKueueClusters were deleted with the gate: their uids are %s, were %s", got, clusters)
 	}
-	await(ctx, t, "the admission check to say that its gate is gone", func(ctx context.Context) error {
+	await(ctx, t, "the admission check to become inactive without its gate", func(ctx context.Context) error {
 		out, err := lab.Hub.Kubectl(ctx, "", "get", "admissioncheck", "plimsoll", "-o", `jsonpath={.status.conditions[?(@.type=="Active")].status}`)
 		if err == nil && out != "False" {
 			err = fmt.Errorf("Active is %q", out)
 		}
 		return err
 	})
-	// A queue of MultiKueue alone is served all the while.
-	plainQueue(ctx, t)
+	// A queue without a gate still works.
+	createPlainQueue(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "ungated", Model: fleet.H100, GPUs: 1, Queue: "plain"})
-	runs(ctx, t, "ungated")
-	stillRuns(ctx, t, "gated", cluster)
+	awaitRunning(ctx, t, "ungated")
+	checkStillRuns(ctx, t, "gated", cluster)
 
 	if err := lab.Hub.Apply(ctx, stripServerFields(t, gate)); err != nil {
 		t.Fatal(err)
 	}
 	submit(ctx, t, fleet.Job{Name: "gated-again", Model: fleet.H100, GPUs: 1})
-	runs(ctx, t, "gated-again")
-	stillRuns(ctx, t, "gated", cluster)
+	awaitRunning(ctx, t, "gated-again")
+	checkStillRuns(ctx, t, "gated", cluster)
 }

@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,11 +16,11 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// Every query of every panel answers something on a fleet with a job on it.
-func TestEveryDashboardQueryAnswers(t *testing.T) {
+// All queries of all dashboards return series on a fleet with a running job.
+func TestDashboardQueriesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "seen", Model: fleet.H100, GPUs: 1})
-	runs(ctx, t, "seen")
+	awaitRunning(ctx, t, "seen")
 	queries, err := dashboards.Queries()
 	if err != nil {
 		t.Fatal(err)
@@ -29,15 +29,15 @@ func TestEveryDashboardQueryAnswers(t *testing.T) {
 		t.Fatal("there are no dashboards")
 	}
 	for _, q := range queries {
-		t.Run(q.Dashboard+"/"+q.Panel, func(t *testing.T) { answers(testContext(t, 20*time.Second), t, q.Expr) })
+		t.Run(q.Dashboard+"/"+q.Panel, func(t *testing.T) { awaitSeries(testContext(t, 20*time.Second), t, q.Expr) })
 	}
 }
 
-// Every recording rule has series on a fleet with a job on it.
-func TestEveryRecordingRuleAnswers(t *testing.T) {
+// All recording rules have series on a fleet with a running job.
+func TestRecordingRulesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "recorded", Model: fleet.H100, GPUs: 1})
-	runs(ctx, t, "recorded")
+	awaitRunning(ctx, t, "recorded")
 	root, err := fleet.FindRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestEveryRecordingRuleAnswers(t *testing.T) {
 		for _, rule := range group.Rules {
 			if rule.Record != "" {
 				n++
-				answers(ctx, t, rule.Record)
+				awaitSeries(ctx, t, rule.Record)
 			}
 		}
 	}
@@ -70,13 +70,13 @@ func TestEveryRecordingRuleAnswers(t *testing.T) {
 	}
 }
 
-// answers fails unless the expression has at least one series before ctx ends.
-func answers(ctx context.Context, t *testing.T, expr string) {
+// awaitSeries waits until the expression returns at least one series.
+func awaitSeries(ctx context.Context, t *testing.T, expr string) {
 	t.Helper()
-	await(ctx, t, "an answer to "+expr, func(ctx context.Context) error {
+	await(ctx, t, "series of "+expr, func(ctx context.Context) error {
 		samples, err := fleet.Query(ctx, lab.Thanos, expr)
 		if err == nil && len(samples) == 0 {
-			err = fmt.Errorf("the answer is empty")
+			err = errors.New("the result is empty")
 		}
 		return err
 	})

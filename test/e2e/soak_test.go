@@ -22,57 +22,59 @@ import (
 )
 
 const (
-	soakOpen  = 30              // jobs at a time
-	soakGrace = 4 * time.Minute // for what is open when the last was submitted
+	soakOpenJobs = 30              // at a time
+	soakGrace    = 4 * time.Minute // for open jobs to finish, after the last submission
 )
 
-// soak is one run: jobs come and go, some are deleted, evicted, preempted or lose
-// their copy, while programs of the fleet die and come back.
+// soak is a run of TestSoak. It submits jobs, deactivates and deletes some of them or
+// their copies, and restarts programs of the fleet.
 type soak struct {
 	random    *rand.Rand
-	seen      *fleet.Sightings
-	open      map[string]*soaked
+	watcher   *fleet.JobWatcher
+	open      map[string]*openJob // by name
 	submitted int
 	count     map[string]int
 	faults    atomic.Int64
-	// closed while Kueue on the hub can't tell which jobs are MultiKueue's.
-	closed atomic.Bool
+	// paused is true while Kueue on the hub restarts: it rejects new jobs until it
+	// knows the queues of MultiKueue.
+	paused atomic.Bool
 }
 
-// soaked is one job that is not over.
-type soaked struct {
+// openJob is a job that has neither finished nor been deleted.
+type openJob struct {
 	job fleet.Job
-	// asleep until then: it was deactivated.
-	asleep time.Time
+	// activateAt is set while the job is deactivated.
+	activateAt time.Time
 }
 
-// TestSoak submits JOBS jobs (1000) within SOAK minutes (40) under faults that
-// SEED determines. No workload is lost or stuck, none runs in two places, none
-// is placed where its pods can't be scheduled; TestMain checks every write.
+// TestSoak submits JOBS jobs (default 1000) within SOAK minutes (default 40), with
+// faults that SEED determines (default random). It fails if a job does not finish,
+// runs on two clusters at once, or is placed on a cluster where its pods are
+// unschedulable. TestMain checks all writes.
 func TestSoak(t *testing.T) {
-	minutes, jobs, seed := env("SOAK", 40), int(env("JOBS", 1000)), env("SEED", uint64(time.Now().UnixNano()))
+	minutes, jobs, seed := numberFromEnv(t, "SOAK", 40), int(numberFromEnv(t, "JOBS", 1000)), numberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d SOAK=%d JOBS=%d", seed, minutes, jobs)
 	ctx := testContext(t, time.Duration(minutes)*time.Minute+2*soakGrace)
-	priorities(ctx, t)
-	queue{name: "soak", hub: 44, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.make(ctx, t)
-	twoOperators(ctx, t)
-	seen, err := lab.Watch(ctx)
+	createPriorities(ctx, t)
+	queue{name: "soak", hub: 44, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
+	startTwoOperators(ctx, t)
+	watcher, err := lab.WatchJobs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*soaked{}, count: map[string]int{}, seen: seen}
+	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openJob{}, count: map[string]int{}, watcher: watcher}
 
 	faults, stop := context.WithTimeout(ctx, time.Duration(minutes)*time.Minute)
 	done := make(chan error, 1)
-	go func() { done <- s.fault(faults, t, rand.New(rand.NewPCG(seed, 2))) }()
+	go func() { done <- s.injectFaults(faults, t, rand.New(rand.NewPCG(seed, 2))) }()
 	began := time.Now()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for s.submitted < jobs && faults.Err() == nil {
-		s.submit(ctx)
-		s.disturb(ctx)
-		s.rouse(ctx)
-		s.collect(ctx)
+		s.submitJobs(ctx)
+		s.disturbJob(ctx)
+		s.activateJobs(ctx)
+		s.deleteFinished(ctx)
 		<-tick.C
 	}
 	stop()
@@ -82,9 +84,9 @@ func TestSoak(t *testing.T) {
 	defer s.report(t, began)
 	last, cancel := context.WithTimeout(ctx, soakGrace)
 	defer cancel()
-	await(last, t, "every job to be over", func(context.Context) error {
-		s.rouse(ctx)
-		s.collect(ctx)
+	await(last, t, "all jobs to finish", func(context.Context) error {
+		s.activateJobs(ctx)
+		s.deleteFinished(ctx)
 		if len(s.open) > 0 {
 			return fmt.Errorf("open: %s", s.describe(ctx))
 		}
@@ -94,26 +96,34 @@ func TestSoak(t *testing.T) {
 
 func (s *soak) report(t *testing.T, began time.Time) {
 	t.Helper()
-	twice, misfits := s.seen.Twice(), s.seen.Misfits()
-	t.Logf("%d jobs in %s, %d faults, %v; %d ran in two places, %d were sent where they waited longer than %s for a node", s.submitted,
-		time.Since(began).Round(time.Second), s.faults.Load(), s.count, len(twice), len(misfits), fleet.UnschedulableFor)
-	for _, line := range twice {
-		t.Errorf("ran in two places: %s", line)
+	doubleRuns, misplaced := s.watcher.DoubleRuns(), s.watcher.Misplaced()
+	t.Logf("%d jobs in %s, %d faults, %v; %d ran on two clusters, %d were unschedulable for more than %s", s.submitted,
+		time.Since(began).Round(time.Second), s.faults.Load(), s.count, len(doubleRuns), len(misplaced), fleet.UnschedulableFor)
+	for _, line := range doubleRuns {
+		t.Errorf("ran on two clusters: %s", line)
 	}
-	for _, line := range misfits {
-		t.Errorf("did not fit: %s", line)
+	for _, line := range misplaced {
+		t.Errorf("unschedulable: %s", line)
 	}
 }
 
-func env(name string, otherwise uint64) uint64 {
-	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil && n > 0 {
-		return n
+// numberFromEnv returns an environment variable as a positive number, or the default
+// if the variable is not set.
+func numberFromEnv(t *testing.T, name string, defaultValue uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return defaultValue
 	}
-	return otherwise
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		t.Fatalf("%s=%q must be a positive number", name, text)
+	}
+	return n
 }
 
-// twoOperators instead of the one: one leads.
-func twoOperators(ctx context.Context, t *testing.T) {
+// startTwoOperators replaces the operator by two with leader election.
+func startTwoOperators(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -125,35 +135,37 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	}
 }
 
-// submit until enough are open.
-func (s *soak) submit(ctx context.Context) {
-	for len(s.open) < soakOpen && !s.closed.Load() {
+// submitJobs submits jobs until soakOpenJobs are open.
+func (s *soak) submitJobs(ctx context.Context) {
+	for len(s.open) < soakOpenJobs && !s.paused.Load() {
 		j := fleet.Job{Name: fmt.Sprintf("soak-%d", s.submitted), Model: fleet.H100, Queue: "soak", GPUs: []int{1, 1, 2, 4, 8}[s.random.IntN(5)],
 			Duration: time.Duration(2+s.random.IntN(12)) * time.Second, Priority: []string{"low", "low", "low", "high"}[s.random.IntN(4)]}
 		if err := lab.Submit(ctx, j); err != nil {
 			s.count["submissions refused"]++
 			return
 		}
-		s.open[j.Name] = &soaked{job: j}
+		s.open[j.Name] = &openJob{job: j}
 		s.submitted++
 	}
 }
 
-// rouse the jobs that were deactivated a while ago.
-func (s *soak) rouse(ctx context.Context) {
+// activateJobs activates deactivated jobs again. A failed attempt, for example during
+// a fault, is repeated in the next round.
+func (s *soak) activateJobs(ctx context.Context) {
 	for name, j := range s.open {
-		if !j.asleep.IsZero() && time.Now().After(j.asleep) && s.activate(ctx, name, true) == nil {
-			j.asleep = time.Time{}
+		if !j.activateAt.IsZero() && time.Now().After(j.activateAt) && s.setActive(ctx, name, true) == nil {
+			j.activateAt = time.Time{}
 		}
 	}
 }
 
-// disturb one of the open jobs, now and then.
-func (s *soak) disturb(ctx context.Context) {
+// disturbJob deletes or deactivates an open job or deletes its copy, in one of six
+// rounds. It counts only successful attempts, because a fault may be in progress.
+func (s *soak) disturbJob(ctx context.Context) {
 	if s.random.IntN(6) > 0 || len(s.open) == 0 {
 		return
 	}
-	name := s.any()
+	name := s.pickJob()
 	switch s.random.IntN(3) {
 	case 0:
 		if lab.DeleteJob(ctx, name) == nil {
@@ -161,12 +173,12 @@ func (s *soak) disturb(ctx context.Context) {
 			delete(s.open, name)
 		}
 	case 1:
-		if s.open[name].asleep.IsZero() && s.activate(ctx, name, false) == nil {
+		if s.open[name].activateAt.IsZero() && s.setActive(ctx, name, false) == nil {
 			s.count["deactivated"]++
-			s.open[name].asleep = time.Now().Add(2 * time.Second)
+			s.open[name].activateAt = time.Now().Add(2 * time.Second)
 		}
 	case 2:
-		if cluster := s.seen.RunsOn(name); cluster != "" {
+		if cluster := s.watcher.RunningOn(name); cluster != "" {
 			if _, err := lab.Worker(cluster).Kubectl(ctx, "", "delete", "job/"+name, "-n", fleet.Namespace, "--wait=false"); err == nil {
 				s.count["copies lost"]++
 			}
@@ -174,10 +186,11 @@ func (s *soak) disturb(ctx context.Context) {
 	}
 }
 
-// any open job, the same for the same seed and set.
-func (s *soak) any() string {
+// pickJob returns a random open job. The same seed and the same open jobs give the
+// same result.
+func (s *soak) pickJob() string {
 	var names []string
-	for i := max(0, s.submitted-4*soakOpen); i < s.submitted; i++ {
+	for i := max(0, s.submitted-4*soakOpenJobs); i < s.submitted; i++ {
 		if name := fmt.Sprintf("soak-%d", i); s.open[name] != nil {
 			names = append(names, name)
 		}
@@ -190,9 +203,9 @@ func (s *soak) any() string {
 	return names[s.random.IntN(len(names))]
 }
 
-// activate or deactivate a job's workload.
-func (s *soak) activate(ctx context.Context, name string, active bool) error {
-	wl := s.seen.Workload(name)
+// setActive activates or deactivates a job's Workload.
+func (s *soak) setActive(ctx context.Context, name string, active bool) error {
+	wl := s.watcher.Workload(name)
 	if wl == nil {
 		return fmt.Errorf("%s has no workload", name)
 	}
@@ -201,16 +214,17 @@ func (s *soak) activate(ctx context.Context, name string, active bool) error {
 	return lab.Hub.Client.Patch(ctx, wl, client.MergeFrom(before))
 }
 
-// collect what has finished: a user deletes it.
-func (s *soak) collect(ctx context.Context) {
+// deleteFinished deletes finished jobs, as their user would.
+func (s *soak) deleteFinished(ctx context.Context) {
 	for name := range s.open {
-		if s.seen.Is(name, kueue.WorkloadFinished) && lab.DeleteJob(ctx, name) == nil {
+		if s.watcher.HasCondition(name, kueue.WorkloadFinished) && lab.DeleteJob(ctx, name) == nil {
 			s.count["finished"]++
 			delete(s.open, name)
 		}
 	}
 }
 
+// describe returns the state of all open jobs.
 func (s *soak) describe(ctx context.Context) string {
 	var lines []string
 	for name := range s.open {
@@ -220,7 +234,8 @@ func (s *soak) describe(ctx context.Context) string {
 	return strings.Join(lines, "\n")
 }
 
-// outages are what dies, and for at most how many seconds.
+// outages lists the programs that a fault ends, and their longest downtime. A program
+// that is listed twice ends twice as often.
 var outages = []struct {
 	program string
 	seconds int
@@ -231,14 +246,15 @@ var outages = []struct {
 	{"hub-kueue", 3}, {"cluster2-kueue", 10}, {"hub-ocm-placement", 5},
 }
 
-// fault after fault until the context ends; then everything runs again.
-func (s *soak) fault(ctx context.Context, t *testing.T, random *rand.Rand) error {
+// injectFaults ends and restarts programs until ctx ends. All programs run when it
+// returns.
+func (s *soak) injectFaults(ctx context.Context, t *testing.T, random *rand.Rand) error {
 	for pause(ctx, time.Duration(3+random.IntN(9))*time.Second) {
 		o := outages[random.IntN(len(outages))]
 		sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[random.IntN(2)]
 		down := time.Duration(1+random.IntN(o.seconds)) * time.Second
-		t.Logf("fault: %s gets %s and is away for %s", o.program, sig, down)
-		if err := s.outage(ctx, o.program, sig, down); err != nil {
+		t.Logf("fault: %s gets %s and is down for %s", o.program, sig, down)
+		if err := s.restart(ctx, o.program, sig, down); err != nil {
 			return err
 		}
 		s.faults.Add(1)
@@ -246,10 +262,10 @@ func (s *soak) fault(ctx context.Context, t *testing.T, random *rand.Rand) error
 	return nil
 }
 
-// outage of a program. No job is made while Kueue on the hub is away.
-func (s *soak) outage(ctx context.Context, name string, sig syscall.Signal, down time.Duration) error {
-	s.closed.Store(name == "hub-kueue")
-	defer s.closed.Store(false)
+// restart ends a program and starts it again after down.
+func (s *soak) restart(ctx context.Context, name string, sig syscall.Signal, down time.Duration) error {
+	s.paused.Store(name == "hub-kueue")
+	defer s.paused.Store(false)
 	if err := lab.Programs().End(name, sig); err != nil {
 		return err
 	}
@@ -259,10 +275,10 @@ func (s *soak) outage(ctx context.Context, name string, sig syscall.Signal, down
 	if err := lab.Programs().Restart(ctx, name); err != nil {
 		return err
 	}
-	return fleet.Await(ctx, "Kueue to mark jobs as MultiKueue's", lab.MarksJobs)
+	return fleet.Await(ctx, "Kueue to set managedBy of new jobs", lab.CheckMultiKueue)
 }
 
-// pause is how long an outage or the peace between two lasts; false = the run ends.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

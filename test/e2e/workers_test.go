@@ -13,74 +13,77 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// members of the gate's MultiKueueConfig.
-func members(ctx context.Context) ([]string, error) {
+// configuredClusters returns the clusters of the gate's MultiKueueConfig.
+func configuredClusters(ctx context.Context) ([]string, error) {
 	out, err := lab.Hub.Kubectl(ctx, "", "get", "multikueueconfig/plimsoll-gpu", "-o", "jsonpath={.spec.clusters[*]}")
 	return strings.Fields(out), err
 }
 
-func awaitMembers(ctx context.Context, t *testing.T, want int) {
+func awaitClusterCount(ctx context.Context, t *testing.T, want int) {
 	t.Helper()
-	await(ctx, t, fmt.Sprintf("the configuration to hold %d clusters", want), func(ctx context.Context) error {
-		got, err := members(ctx)
+	await(ctx, t, fmt.Sprintf("the MultiKueueConfig to have %d clusters", want), func(ctx context.Context) error {
+		got, err := configuredClusters(ctx)
 		if err == nil && len(got) != want {
-			err = fmt.Errorf("it holds %v", got)
+			err = fmt.Errorf("the clusters are %v", got)
 		}
 		return err
 	})
 }
 
-// taint a ManagedCluster; empty = untaint.
-func taint(ctx context.Context, cluster, taints string) error {
+// setTaints replaces the taints of a ManagedCluster.
+func setTaints(ctx context.Context, cluster, taints string) error {
 	_, err := lab.Hub.Kubectl(ctx, "", "patch", "managedcluster/"+cluster, "--type=merge", "-p", `{"spec":{"taints":[`+taints+`]}}`)
 	return err
 }
 
-// A cluster is drained: what runs there runs to its end, nothing new comes. Then Kueue
-// may be disconnected from it, and connects again when the cluster comes back.
-func TestDrainedClusterKeepsItsJobsAndLeaves(t *testing.T) {
+// A cluster is tainted:
+//  1. Its jobs run until they end. New jobs go to other clusters.
+//  2. Once it has no jobs, the user can disconnect Kueue from it.
+//  3. After the taint is removed, Kueue connects again.
+func TestDrainedClusterIsReleasedAfterItsJobs(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
-	command(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
+	runCommand(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
 	release := func() string {
-		return command(ctx, t, []string{"KUBECONFIG=" + lab.Hub.Kubeconfig}, plugin, "release", "gpu", "--unused")
+		return runCommand(ctx, t, []string{"KUBECONFIG=" + lab.Hub.Kubeconfig}, plugin, "release", "gpu", "--unused")
 	}
 	submit(ctx, t, fleet.Job{Name: "stays", Model: fleet.H100, GPUs: 1})
-	drained := runs(ctx, t, "stays")
-	t.Cleanup(func() { after(t, func(ctx context.Context) error { return taint(ctx, drained, "") }) })
-	if err := taint(ctx, drained, `{"key":"example.com/maintenance","effect":"NoSelect"}`); err != nil {
+	drained := awaitRunning(ctx, t, "stays")
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return setTaints(ctx, drained, "") }) })
+	if err := setTaints(ctx, drained, `{"key":"example.com/maintenance","effect":"NoSelect"}`); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(ctx, t, "placementgate/gpu", "PlacementFound", "True", "2 clusters are decided")
+	awaitCondition(ctx, t, "placementgate/gpu", conditionPlacementFound, "True", messageTwoCandidates)
 	for i := range 4 {
 		name := fmt.Sprintf("drain-%d", i)
 		submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1})
-		if got := runs(ctx, t, name); got == drained {
+		if got := awaitRunning(ctx, t, name); got == drained {
 			t.Fatalf("%s runs on %s, which is drained", name, drained)
 		}
 	}
-	stillRuns(ctx, t, "stays", drained)
-	awaitMembers(ctx, t, 3)
-	contains(t, release(), "Nothing to release.")
-	stillRuns(ctx, t, "stays", drained)
+	checkStillRuns(ctx, t, "stays", drained)
+	awaitClusterCount(ctx, t, 3)
+	checkContains(t, release(), outputNothingToRelease)
+	checkStillRuns(ctx, t, "stays", drained)
 
-	gone(t, "stays")
-	awaitMembers(ctx, t, 2)
-	awaitCondition(ctx, t, "placementgate/gpu", "Configured", "True", "Kueue stays connected to "+drained)
-	contains(t, release(), "multikueuecluster.kueue.x-k8s.io/"+drained+" deleted")
-	if err := taint(ctx, drained, ""); err != nil {
+	deleteJob(t, "stays")
+	awaitClusterCount(ctx, t, 2)
+	awaitCondition(ctx, t, "placementgate/gpu", conditionConfigured, "True", messageStaysConnected(drained))
+	checkContains(t, release(), outputReleased(drained))
+	if err := setTaints(ctx, drained, ""); err != nil {
 		t.Fatal(err)
 	}
-	awaitMembers(ctx, t, 3)
-	awaitCondition(ctx, t, "multikueuecluster/"+drained, "Active", "True")
+	awaitClusterCount(ctx, t, 3)
+	awaitCondition(ctx, t, "multikueuecluster/"+drained, conditionActive, "True")
 }
 
-// A worker's credentials are no longer good. Kueue can't reach what runs there, and it
-// runs on; others get what comes; with good ones it is as before.
-func TestClusterThatLosesItsCredentialsKeepsItsJobs(t *testing.T) {
+// The credentials of a worker become invalid, so Kueue cannot reach the worker:
+//  1. The worker's jobs keep running. New jobs go to other clusters.
+//  2. After the credentials are restored, Kueue connects again.
+func TestClusterWithInvalidCredentialsKeepsItsJobs(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "cut-off", Model: fleet.H100, GPUs: 1})
-	lost := runs(ctx, t, "cut-off")
+	lost := awaitRunning(ctx, t, "cut-off")
 	credentials := func(ctx context.Context, kubeconfig string) error {
 		_, err := lab.Hub.Kubectl(ctx, "", "patch", "secret/"+lost+"-kubeconfig", "-n", "kueue-system", "--type=merge", "-p", `{"data":{"kubeconfig":"`+kubeconfig+`"}}`)
 		return err
@@ -90,27 +93,27 @@ func TestClusterThatLosesItsCredentialsKeepsItsJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		after(t, func(ctx context.Context) error { return credentials(ctx, good) })
-		awaitCondition(context.WithoutCancel(ctx), t, "multikueuecluster/"+lost, "Active", "True")
+		cleanUp(t, func(ctx context.Context) error { return credentials(ctx, good) })
+		awaitCondition(context.WithoutCancel(ctx), t, "multikueuecluster/"+lost, conditionActive, "True")
 	})
 	if err := credentials(ctx, "bm9uZQ=="); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(ctx, t, "multikueuecluster/"+lost, "Active", "False")
+	awaitCondition(ctx, t, "multikueuecluster/"+lost, conditionActive, "False")
 	for i := range 4 {
 		name := fmt.Sprintf("reached-%d", i)
 		submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1})
-		if got := runs(ctx, t, name); got == lost {
-			t.Fatalf("%s runs on %s, which nobody can reach", name, lost)
+		if got := awaitRunning(ctx, t, name); got == lost {
+			t.Fatalf("%s runs on %s, which Kueue cannot reach", name, lost)
 		}
 	}
 	submit(ctx, t, fleet.Job{Name: "unreachable", Model: fleet.H100, GPUs: 16})
-	waits(ctx, t, "unreachable", lost+" is not connected by Kueue")
-	awaitMembers(ctx, t, 3)
-	stillRuns(ctx, t, "cut-off", lost)
+	awaitWaiting(ctx, t, "unreachable", messageNotConnected(lost))
+	awaitClusterCount(ctx, t, 3)
+	checkStillRuns(ctx, t, "cut-off", lost)
 	if err := credentials(ctx, good); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(ctx, t, "multikueuecluster/"+lost, "Active", "True")
-	stillRuns(ctx, t, "cut-off", lost)
+	awaitCondition(ctx, t, "multikueuecluster/"+lost, conditionActive, "True")
+	checkStillRuns(ctx, t, "cut-off", lost)
 }

@@ -1,15 +1,16 @@
-// Command lab runs a whole fleet on this machine; see package fleet.
+// Command lab runs a fleet of clusters on this machine; see package fleet.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,7 +30,7 @@ func main() {
 
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use: "lab", Short: "A whole fleet on this machine: hub, workers, OCM, Kueue, Prometheus, Thanos",
+		Use: "lab", Short: "Run a fleet on this machine: a hub and workers with OCM, Kueue, Prometheus and Thanos",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	dir, err := fleet.DefaultDir()
@@ -42,7 +43,7 @@ func command() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	return &cobra.Command{Use: "build", Short: "Build the components that are not cached yet", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "build", Short: "Build all components that are not cached", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := fleet.FindRoot()
 			if err != nil {
@@ -54,7 +55,7 @@ func buildCommand() *cobra.Command {
 }
 
 func pathCommand() *cobra.Command {
-	return &cobra.Command{Use: "path PROGRAM", Short: "Print where a component's program is, building it if need be", Args: cobra.ExactArgs(1),
+	return &cobra.Command{Use: "path PROGRAM", Short: "Print the path of a component's program; build the components first if needed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := fleet.FindRoot()
 			if err != nil {
@@ -64,11 +65,14 @@ func pathCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := bin.Path(args[0])
-			if _, err := os.Stat(path); err != nil {
+			program := bin.Path(args[0])
+			switch _, err := os.Stat(program); {
+			case errors.Is(err, os.ErrNotExist):
 				return fmt.Errorf("the lab has no program %q", args[0])
+			case err != nil:
+				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), path)
+			fmt.Fprintln(cmd.OutOrStdout(), program)
 			return nil
 		}}
 }
@@ -76,7 +80,7 @@ func pathCommand() *cobra.Command {
 func upCommand(dir *string) *cobra.Command {
 	var bare bool
 	var dispatcher string
-	cmd := &cobra.Command{Use: "up", Short: "Start the fleet with Plimsoll on it; Ctrl-C ends it", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "up", Short: "Start the fleet with Plimsoll; Ctrl-C ends it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			f, err := fleet.Up(ctx, fleet.Options{Dir: *dir, Dispatcher: dispatcher, Bare: bare})
@@ -95,24 +99,24 @@ func upCommand(dir *string) *cobra.Command {
 			fmt.Fprint(os.Stderr, f.Hints())
 			select {
 			case <-ctx.Done():
-				fmt.Fprintln(os.Stderr, "lab: ending")
+				fmt.Fprintln(os.Stderr, "lab: ending the fleet")
 				return nil
 			case err := <-f.Failed():
 				return err
 			}
 		}}
-	cmd.Flags().BoolVar(&bare, "bare", false, "leave Plimsoll out: no CRDs, samples, exporters, operator")
-	cmd.Flags().StringVar(&dispatcher, "dispatcher", "", "MultiKueue's dispatcherName on the hub")
+	cmd.Flags().BoolVar(&bare, "bare", false, "do not install Plimsoll: no CRDs, samples, exporters or operator")
+	cmd.Flags().StringVar(&dispatcher, "dispatcher", fleet.OperatorDispatcher, "MultiKueue's dispatcherName on the hub")
 	return cmd
 }
 
 func downCommand(dir *string) *cobra.Command {
-	return &cobra.Command{Use: "down", Short: "End the fleet", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "down", Short: "End the fleet that `lab up` started", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return fleet.Down(*dir) }}
 }
 
 func statusCommand(dir *string) *cobra.Command {
-	return &cobra.Command{Use: "status", Short: "Show what runs", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "status", Short: "Show the running programs and their addresses", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := fleet.ReadState(*dir)
 			if err != nil {
@@ -120,12 +124,12 @@ func statusCommand(dir *string) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "pid %d since %s\nthanos      %s\n", s.Pid, s.Started.Format("15:04:05"), s.Thanos)
-			for _, name := range sorted(s.Kubeconfigs) {
+			for _, name := range slices.Sorted(maps.Keys(s.Kubeconfigs)) {
 				fmt.Fprintf(out, "%-11s KUBECONFIG=%s  prometheus %s\n", name, s.Kubeconfigs[name], s.Prometheus[name])
 			}
-			for _, name := range sorted(s.Programs) {
-				state := "runs"
-				if syscall.Kill(s.Programs[name], 0) != nil {
+			for _, name := range slices.Sorted(maps.Keys(s.Programs)) {
+				state := "running"
+				if err := syscall.Kill(s.Programs[name], 0); errors.Is(err, syscall.ESRCH) {
 					state = "ended"
 				}
 				fmt.Fprintf(out, "  %-36s %7d  %s\n", name, s.Programs[name], state)
@@ -141,6 +145,9 @@ func logsCommand(dir *string) *cobra.Command {
 			folder := filepath.Join(*dir, "logs")
 			if len(args) == 0 {
 				files, err := filepath.Glob(filepath.Join(folder, "*.log"))
+				if err == nil && len(files) == 0 {
+					err = fmt.Errorf("no logs in %s", folder)
+				}
 				for _, file := range files {
 					fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(filepath.Base(file), ".log"))
 				}
@@ -150,17 +157,17 @@ func logsCommand(dir *string) *cobra.Command {
 			if follow {
 				tail = append(tail, "-f")
 			}
-			return run(cmd.Context(), append(tail, filepath.Join(folder, args[0]+".log")), nil)
+			return runProgram(cmd.Context(), append(tail, filepath.Join(folder, args[0]+".log")), nil)
 		}}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines as they are written")
 	return cmd
 }
 
 func kubectlCommand(dir *string) *cobra.Command {
-	return &cobra.Command{Use: "kubectl CLUSTER ARGS...", Short: "Run kubectl on hub, cluster1, …", DisableFlagParsing: true,
+	return &cobra.Command{Use: "kubectl CLUSTER ARGS...", Short: "Run kubectl against a cluster: hub, cluster1, cluster2 or cluster3", DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("name a cluster: lab kubectl hub get workloads -A")
+				return errors.New("no cluster given; example: lab kubectl hub get workloads -A")
 			}
 			s, err := fleet.ReadState(*dir)
 			if err != nil {
@@ -168,24 +175,16 @@ func kubectlCommand(dir *string) *cobra.Command {
 			}
 			kubeconfig, ok := s.Kubeconfigs[args[0]]
 			if !ok {
-				return fmt.Errorf("no cluster %q; there are %s", args[0], strings.Join(sorted(s.Kubeconfigs), ", "))
+				return fmt.Errorf("no cluster %q; the clusters are %s", args[0], strings.Join(slices.Sorted(maps.Keys(s.Kubeconfigs)), ", "))
 			}
-			return run(cmd.Context(), append([]string{s.Kubectl}, args[1:]...), []string{"KUBECONFIG=" + kubeconfig})
+			return runProgram(cmd.Context(), append([]string{s.Kubectl}, args[1:]...), []string{"KUBECONFIG=" + kubeconfig})
 		}}
 }
 
-func run(ctx context.Context, args, env []string) error {
+// runProgram runs a program with this process's standard streams.
+func runProgram(ctx context.Context, args, env []string) error {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return c.Run()
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -1,27 +1,134 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+	"plimsoll.dev/plimsoll/exporter/internal/sim"
 )
 
-// The command line of dcgm-exporter's chart, and its image's default, expose what
-// they do there, although the image's counter files are not in ours. The simulated
-// device has no vGPU license, and the driver's version is a label: 24 of 26 are left.
-func TestTheChartsCommandLineStarts(t *testing.T) {
-	for _, args := range []string{"-f /etc/dcgm-exporter/default-counters.csv", "-f /etc/dcgm-exporter/dcp-metrics-included.csv -m none -k=true", "", "-f all"} {
-		p := start(t, command(t, append(strings.Fields(args), "--source=sim")...))
-		text := p.until("/metrics", http.StatusOK, "DCGM_FI_DEV_GPU_UTIL{")
-		n := len(regexp.MustCompile(`(?m)^# TYPE DCGM_`).FindAllString(text, -1))
-		for _, beyond := range []string{"DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_FB_USED_PERCENT"} {
-			if all := args == "-f all"; strings.Contains(text, beyond+"{") != all || (n != 24) != all {
-				t.Errorf("%q: %d metrics, %s is there: %t", args, n, beyond, !all)
-			}
+func TestInvalidCounterFileKeepsSelection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if !strings.Contains(text, "plimsoll_exporter_mapped_devices{") {
-			t.Errorf("%q: what is for placement went with the counters", args)
+	}
+	pods, err := podmap.New("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	source, err := sim.FromScenario("steady", 1, pods.Holds, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := collector.New(collector.Config{Node: "n", Log: log}, source, pods)
+	o := &options{counterFile: path}
+	exported := func() string {
+		if err := c.Collect(context.Background()); err != nil {
+			t.Fatal(err)
 		}
+		var text bytes.Buffer
+		if err := c.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (DCGM_\S+)`).FindAllStringSubmatch(text.String(), -1) {
+			names = append(names, m[1])
+		}
+		return strings.Join(names, " ")
+	}
+	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
+	if err := o.selectCounters(t.Context(), c, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := exported(); got != "DCGM_FI_DEV_GPU_UTIL" {
+		t.Errorf("exported: %s", got)
+	}
+	if o.counterFileChanged() {
+		t.Error("changed right after it was read")
+	}
+	write("DCGM_FI_DEV_GPU_UTIL, gauze, Busy.\n")
+	if !o.counterFileChanged() {
+		t.Error("not changed after it was replaced")
+	}
+	if err := o.selectCounters(t.Context(), c, log); err == nil || !strings.Contains(err.Error(), path+": line 1") {
+		t.Errorf("%v", err)
+	}
+	if got := exported(); got != "DCGM_FI_DEV_GPU_UTIL" {
+		t.Errorf("after an invalid file: %s", got)
+	}
+	if o.counterFileChanged() {
+		t.Error("an invalid file would be logged repeatedly")
+	}
+	if err := os.Remove(path); err != nil || !o.counterFileChanged() {
+		t.Errorf("not changed after it was deleted: %v", err)
+	}
+	if err := o.selectCounters(t.Context(), c, log); err == nil || o.counterFileChanged() {
+		t.Errorf("deleted file: %v", err)
+	}
+}
+
+// If the ConfigMap cannot be read, the exporter logs the reason and uses the file.
+func TestCounterFileReplacesUnreadableConfigMap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	if err := os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for configMap, want := range map[string]string{"none": "", "ns:name": "kubeconfig", "name": "must be NAMESPACE:NAME"} {
+		o, err := parse(t, "-m", configMap, "-f", path, "--kubeconfig="+filepath.Join(t.TempDir(), "kubeconfig"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		origin, text, err := o.readCounters(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil || origin != "counter file "+path || !strings.HasPrefix(text, "DCGM_FI_DEV_GPU_UTIL") || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s, %q, %v, log %q", configMap, origin, text, err, out.String())
+		}
+	}
+}
+
+func TestReloadOnHangup(t *testing.T) {
+	counters := filepath.Join(t.TempDir(), "counters.csv")
+	write := func(text string) {
+		if err := os.WriteFile(counters, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
+	p := start(t, command(t, "--source=sim", "--collectors="+counters, "--collect-interval=500"))
+	p.waitFor("/metrics", http.StatusOK, "DCGM_FI_DEV_GPU_UTIL{")
+	write("DCGM_FI_DEV_POWER_USAGE, gauge, Watts.\n")
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		status, body := p.get("/metrics")
+		before, after := strings.Contains(body, "DCGM_FI_DEV_GPU_UTIL{"), strings.Contains(body, "DCGM_FI_DEV_POWER_USAGE{")
+		if status != http.StatusOK || before == after {
+			t.Fatalf("%d; old selection: %t, new selection: %t", status, before, after)
+		}
+		if after {
+			break
+		}
+	}
+	write("DCGM_FI_DEV_POWER_USAGE, gauze, Watts.\n")
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.waitForLog(regexp.MustCompile(`cannot reload the counters; keeping the current selection.*line 1`))
+	if _, body := p.get("/metrics"); !strings.Contains(body, "DCGM_FI_DEV_POWER_USAGE{") {
+		t.Error("an invalid file changed the selection")
 	}
 }

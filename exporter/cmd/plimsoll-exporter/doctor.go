@@ -17,108 +17,112 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// finding is one thing that a node gives or can't give.
+// finding is the result of one check of the doctor.
 type finding struct {
-	what string
-	err  error  // why it is missing
-	more string // what was seen
+	check        string
+	detail       string // result of a successful check
+	notAvailable string // reason why the node lacks the metrics although nothing is broken
+	err          error  // reason why the check failed
 
-	without string // why it is not given although nothing is amiss
-
-	absent bool // no device at all, of a source that need not be there
+	noDevices bool // the check failed because the source lists no device
 }
 
-// doctor asks the node once and says what it gives.
-func (o *options) doctor(ctx context.Context) error {
-	var warned bytes.Buffer
-	pods, sources, err := o.prepare(slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: untimed})))
+// runDoctor checks the node once and prints the findings.
+func (o *options) runDoctor(ctx context.Context) error {
+	var warnings bytes.Buffer
+	pods, sources, err := o.prepare(slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: dropTimeAndLevel})))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = errors.Join(closeAll(sources), pods.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	holders := o.holders(ctx, pods) // first: what a TPU's runtime tells is of the chips that are held
-	findings := append(inspect(ctx, sources), holders, inspectProcesses(o.pods.procfs))
-	if o.asksForPods() {
-		findings = append(findings, o.metadata(ctx))
+	kubelet := o.checkKubelet(ctx, pods) // before the sources: they look for TPU runtimes of chips with holders
+	findings := append(checkSources(ctx, sources), kubelet, checkHostProcesses(o.pods.procfs))
+	if o.needsAPIServer() {
+		findings = append(findings, o.checkPodMetadata(ctx))
 	}
-	for line := range strings.Lines(warned.String()) {
-		findings = append(findings, finding{what: "warning", err: errors.New(strings.TrimSpace(line))})
+	for line := range strings.Lines(warnings.String()) {
+		findings = append(findings, finding{check: "warning", err: errors.New(strings.TrimSpace(line))})
 	}
 	return report(os.Stdout, o.output, findings)
 }
 
-// untimed leaves of a log line what it says.
-func untimed(_ []string, a slog.Attr) slog.Attr {
+func dropTimeAndLevel(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 		return slog.Attr{}
 	}
 	return a
 }
 
-// holders asks the kubelet.
-func (o *options) holders(ctx context.Context, pods *podmap.Poller) finding {
+// checkKubelet checks that the kubelet reports the holders of devices.
+func (o *options) checkKubelet(ctx context.Context, pods *podmap.Poller) finding {
+	f := finding{check: "kubelet"}
 	if !o.kubernetes {
-		return finding{what: "who holds devices", more: "not asked, because of --no-kubernetes"}
-	}
-	f := finding{what: "who holds devices"}
-	if _, f.err = os.Stat(o.socket); f.err != nil {
-		f.err = fmt.Errorf("the kubelet's socket: %w; is its folder mounted?", f.err)
+		f.detail = "not checked because of --no-kubernetes"
 		return f
 	}
-	if f.err = pods.Poll(ctx); f.err != nil {
-		f.err = fmt.Errorf("%w; may this user open %s, and is the kubelet running?", f.err, o.socket)
+	if _, err := os.Stat(o.kubeletSocket); err != nil {
+		f.err = fmt.Errorf("%w; mount the directory of the kubelet socket into the container", err)
+		return f
 	}
-	m, _ := pods.Last() // the error is the same
-	f.more = fmt.Sprintf("%d devices allocatable, %d held", len(m.Allocatable), len(m.Holders))
+	if err := pods.Poll(ctx); err != nil {
+		f.err = fmt.Errorf("%w; check that the kubelet is running and that this user may open %s", err, o.kubeletSocket)
+		return f
+	}
+	m, err := pods.Last()
+	if f.err = errors.Join(err, m.AllocatableErr); f.err == nil {
+		f.detail = fmt.Sprintf("%d devices allocatable, %d allocated", len(m.Allocatable), len(m.Holders))
+	}
 	return f
 }
 
-// inspect every source. Where there are devices of one vendor, another's are not missing.
-func inspect(ctx context.Context, sources []collector.Named) []finding {
+// checkSources checks every source. If one source lists devices, other sources may list
+// none.
+func checkSources(ctx context.Context, sources []collector.NamedSource) []finding {
 	var findings []finding
-	there := false
+	anyDevices := false
 	for _, s := range sources {
-		of := inspectOne(ctx, s)
-		there = there || of[0].err == nil
+		of := checkSource(ctx, s)
+		anyDevices = anyDevices || of[0].err == nil
 		findings = append(findings, of...)
 	}
 	for i, f := range findings {
-		if there && f.absent {
-			findings[i] = finding{what: f.what, more: "none on this node, it seems: " + f.err.Error()}
+		if anyDevices && f.noDevices {
+			findings[i] = finding{check: f.check, detail: "none on this node: " + f.err.Error()}
 		}
 	}
 	return findings
 }
 
-// inspectOne lists and reads every device.
-func inspectOne(ctx context.Context, source collector.Named) []finding {
-	what := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "sim": "simulated devices"}[source.Name]
+// checkSource lists and reads every device of a source.
+func checkSource(ctx context.Context, source collector.NamedSource) []finding {
+	check := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "sim": "simulated devices"}[source.Name]
 	devices, err := source.Devices(ctx)
 	if err == nil && len(devices) == 0 {
-		err = errors.New("the driver answers, and lists none")
+		err = errors.New("the driver lists no device")
 	}
 	if err != nil {
-		return []finding{{what: what, err: err, absent: true}}
+		return []finding{{check: check, err: err, noDevices: true}}
 	}
 	if devices[0].TPU != nil {
-		return inspectTPUs(ctx, what, source, devices)
+		return checkTPUs(ctx, check, source, devices)
 	}
-	findings := []finding{{what: what, more: fmt.Sprintf("%d, driver %s", len(devices), orNone(devices[0].Driver))}}
-	var answering []seen
-	said := ""
+	findings := []finding{{check: check, detail: fmt.Sprintf("%d, driver version %s", len(devices), orUnknown(devices[0].Driver))}}
+	var readable []deviceReading
+	reported := ""
 	for _, d := range devices {
-		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
+		f := finding{check: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
 		reading, err := readTwice(ctx, source, d)
-		gives, lacks := collector.Coverage(reading)
-		f.err, f.more = err, fmt.Sprintf("gives %d of %d metrics", gives, gives+len(lacks))
+		provided, missing := collector.Coverage(reading)
+		f.err, f.detail = err, fmt.Sprintf("provides %d of %d metrics", provided, provided+len(missing))
 		if err == nil {
-			answering = append(answering, seen{d, reading})
+			readable = append(readable, deviceReading{d, reading})
 		}
-		if lack := strings.Join(lacks, " "); err == nil && lack != said {
-			f.more += "; it does not tell " + lack
-			said = lack
+		// Devices of the same model lack the same metrics. List them once.
+		if list := strings.Join(missing, " "); err == nil && list != reported {
+			f.detail += "; missing: " + list
+			reported = list
 		}
 		findings = append(findings, f)
 	}
@@ -126,10 +130,10 @@ func inspectOne(ctx context.Context, source collector.Named) []finding {
 	if library, ok := source.Source.(interface{ Has(symbol string) bool }); ok {
 		has = library.Has
 	}
-	return append(findings, inspectGroups(answering, has)...)
+	return append(findings, checkCapabilities(readable, has)...)
 }
 
-// readTwice tells also what is measured between two readings.
+// readTwice returns the second of two readings, which includes rates.
 func readTwice(ctx context.Context, source device.Source, d device.Device) (device.Reading, error) {
 	if reading, err := source.Read(ctx, d); err != nil {
 		return reading, err
@@ -137,47 +141,56 @@ func readTwice(ctx context.Context, source device.Source, d device.Device) (devi
 	select {
 	case <-ctx.Done():
 		return device.Reading{}, ctx.Err()
-	case <-time.After(150 * time.Millisecond): // GPM wants 100 at least
+	case <-time.After(150 * time.Millisecond): // GPM needs at least 100 ms
 		return source.Read(ctx, d)
 	}
 }
 
-func orNone(version string) string {
+func orUnknown(version string) string {
 	if version == "" {
-		return "of unknown version"
+		return "unknown"
 	}
 	return version
 }
 
-// MarshalJSON writes what, ok, and seen, missing, or why it is done without.
-func (f finding) MarshalJSON() ([]byte, error) {
-	out := struct {
-		What    string `json:"what"`
-		OK      bool   `json:"ok"`
-		Seen    string `json:"seen,omitempty"`
-		Without string `json:"without,omitempty"`
-		Missing string `json:"missing,omitempty"`
-	}{What: f.what, OK: f.err == nil, Seen: f.more, Without: f.without}
-	if f.err != nil {
-		out.Seen, out.Missing = "", f.err.Error()
+// Statuses of a finding.
+const (
+	statusOK           = "ok"
+	statusNotAvailable = "n/a"
+	statusFailed       = "failed"
+)
+
+// status returns the status of a finding and its explanation.
+func (f finding) status() (status, detail string) {
+	switch {
+	case f.err != nil:
+		return statusFailed, f.err.Error()
+	case f.notAvailable != "":
+		return statusNotAvailable, f.notAvailable
 	}
-	return json.Marshal(out)
+	return statusOK, f.detail
 }
 
-// report the findings as text or json; an error when something is missing.
+// MarshalJSON writes the check, its status and the explanation.
+func (f finding) MarshalJSON() ([]byte, error) {
+	status, detail := f.status()
+	return json.Marshal(struct {
+		Check  string `json:"check"`
+		Status string `json:"status"`
+		Detail string `json:"detail"`
+	}{f.check, status, detail})
+}
+
+// report writes the findings as text or JSON. It returns an error if a check failed.
 func report(out io.Writer, format string, findings []finding) error {
-	missing := 0
+	failed := 0
 	for _, f := range findings {
-		line := fmt.Sprintf("ok       %s: %s\n", f.what, f.more)
-		if f.without != "" {
-			line = fmt.Sprintf("without  %s: %s\n", f.what, f.without)
-		}
-		if f.err != nil {
-			missing++
-			line = fmt.Sprintf("missing  %s: %v\n", f.what, f.err)
+		status, detail := f.status()
+		if status == statusFailed {
+			failed++
 		}
 		if format != "json" {
-			fmt.Fprint(out, line)
+			fmt.Fprintf(out, "%-7s %s: %s\n", status, f.check, detail)
 		}
 	}
 	if format == "json" {
@@ -187,8 +200,8 @@ func report(out io.Writer, format string, findings []finding) error {
 			return err
 		}
 	}
-	if missing > 0 {
-		return fmt.Errorf("%d of %d things are missing; the exporter serves the rest all the same", missing, len(findings))
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed; the exporter serves everything else", failed, len(findings))
 	}
 	return nil
 }

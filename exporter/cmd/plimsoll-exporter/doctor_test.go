@@ -1,66 +1,124 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/alecthomas/kingpin/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap/fake"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// counted is what changes with every metric that is added.
-var counted = regexp.MustCompile(`gives \d+ of \d+ metrics(; it does not tell [A-Z0-9_ ]+)?`)
-
-// procfs of a container that sees the host's processes.
-func procfs(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "2"), 0o700); err != nil {
+func TestDoctorReportsMissingDriverAndKubelet(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--tpu-sysfs-root="+t.TempDir(), "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "2", "comm"), []byte("kthreadd\n"), 0o600); err != nil {
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return root
+	var out bytes.Buffer
+	err = report(&out, "text", append(checkSources(t.Context(), source), o.checkKubelet(t.Context(), pods)))
+	if err == nil || !strings.Contains(err.Error(), "3 of 3 checks failed") {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"failed  NVIDIA devices: load NVIDIA's driver library", "is the driver installed", "failed  TPUs: list the PCI devices", "failed  kubelet: stat ", "mount the directory of the kubelet socket into the container"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
 }
 
-func TestDoctorSaysWhichMetricsANodeGivesAndWhyNotOthers(t *testing.T) {
-	whole := newDriver(t, 2)
+func TestDoctorJSON(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--source=nvml", "--nvml-library=/nonexistent/libnvidia-ml.so.1", "--pod-resources-kubelet-socket=/nonexistent/kubelet.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report(&out, "json", append(checkSources(t.Context(), source), o.checkKubelet(t.Context(), pods))); err == nil {
+		t.Error("no error although every check fails")
+	}
+	golden, err := os.ReadFile("testdata/doctor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), out.String()); diff != "" {
+		t.Error(diff)
+	}
+	args := normalizeArgs(kingpin.New("x", ""), []string{"-o", "doctor", "-o=json"})
+	if diff := cmp.Diff([]string{"-o", "doctor", "--output=json"}, args); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDoctorReportsLostDevice(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--source=sim", "--sim-scenario=gpu-lost", "-k=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, source, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report(&out, "text", append(checkSources(t.Context(), source), o.checkKubelet(t.Context(), pods))); err == nil {
+		t.Error("no error although a device is lost")
+	}
+	text := out.String()
+	if strings.Count(text, "ok      device ") != 7 || strings.Count(text, "failed  device 3") != 1 || strings.Count(text, "missing: DCGM_FI_") != 1 {
+		t.Errorf("%s", text)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// metricCount matches the text that changes with every new metric.
+var metricCount = regexp.MustCompile(`provides \d+ of \d+ metrics(; missing: [A-Z0-9_ ]+)?`)
+
+func TestDoctorGolden(t *testing.T) {
+	healthy := newDriver(t, 2)
 	old := newDriver(t, 2, "-DOLD_DRIVER")
 	old.set(driverVersionWord, 450)
-	half := newDriver(t, 2)
-	half.set(driverDevices+driverDeviceWords, 1) // the second is lost
+	lost := newDriver(t, 2)
+	lost.set(driverDevices+driverDeviceWords, 1) // the second device is lost
 	kubelet := fake.Start(t)
 	kubelet.Allocatable("nvidia.com/gpu", "GPU-000000a0-0000-4000-8000-000000000000", "GPU-000000a1-0000-4000-8000-000000000001")
-	for name, c := range map[string]struct {
+	for name, tc := range map[string]struct {
 		command *exec.Cmd
 		code    int
 	}{
-		"whole": {whole.command("doctor", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+procfs(t)), 0},
-		"json":  {whole.command("doctor", "-o", "json", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+procfs(t)), 0},
-		"old":   {old.command("doctor", "-k=false", "--procfs-root="+t.TempDir()), 0},
-		"half":  {half.command("doctor", "-k=false", "--procfs-root="+procfs(t)), 1},
-		"wrong": {command(t, "doctor", "--no-such-option"), 2},
+		"healthy":      {healthy.command("doctor", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+hostProcfs(t)), 0},
+		"json":         {healthy.command("doctor", "-o", "json", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+hostProcfs(t)), 0},
+		"old-driver":   {old.command("doctor", "-k=false", "--procfs-root="+t.TempDir()), 0},
+		"lost-device":  {lost.command("doctor", "-k=false", "--procfs-root="+hostProcfs(t)), 1},
+		"invalid-flag": {command(t, "doctor", "--no-such-option"), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := c.command.CombinedOutput()
+			out, err := tc.command.CombinedOutput()
 			code := 0
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				code = exit.ExitCode()
 			}
-			if code != c.code {
-				t.Errorf("it ends with %d, not %d", code, c.code)
+			if code != tc.code {
+				t.Errorf("exit status %d, want %d", code, tc.code)
 			}
 			path := filepath.Join("testdata", "doctor-"+name+".txt")
-			out = counted.ReplaceAll(out, []byte("gives N of M metrics; it does not tell …"))
+			out = metricCount.ReplaceAll(out, []byte("provides N of M metrics; missing: …"))
 			if *update {
 				if err := os.WriteFile(path, out, 0o644); err != nil {
 					t.Fatal(err)
@@ -72,6 +130,49 @@ func TestDoctorSaysWhichMetricsANodeGivesAndWhyNotOthers(t *testing.T) {
 			}
 			if diff := cmp.Diff(string(golden), string(out)); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDoctorTPUs(t *testing.T) {
+	o, sysfs := parseBareNode(t)
+	addTPU(t, sysfs, "0000:00:04.0", true)
+	addTPU(t, sysfs, "0000:00:05.0", false)
+	_, sources, err := o.prepare(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report(&out, "text", checkSources(t.Context(), sources)); err == nil || !strings.Contains(err.Error(), "1 of 6 checks failed") {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{
+		"ok      NVIDIA devices: none on this node: load NVIDIA's driver library",
+		"ok      TPUs: 2, found in sysfs",
+		"ok      device 0, tpu-v5-lite-podslice, TPU-n-0000:00:04.0: idle: no workload's runtime reports the chip",
+		"failed  device 1, tpu-v5-lite-podslice, TPU-n-0000:00:05.0: no device node: no driver is bound to the chip",
+		"ok      TPU runtime at 127.0.0.1:1: no workload's runtime listens on 127.0.0.1:1",
+		"ok      TPU device plugin: not queried; --tpu-plugin-metrics relays",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	for _, tc := range []struct {
+		state device.ServiceState
+		err   error
+		want  string
+	}{
+		{device.ServiceFailed, errors.New("connection refused"), "failed  TPU runtime at a:1: connection refused\n"},
+		{device.ServiceServing, nil, "ok      TPU runtime at a:1: serving\n"},
+		{device.ServiceServing, errors.New("no memory metric"), "ok      TPU runtime at a:1: serving; incomplete: no memory metric\n"},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			out.Reset()
+			_ = report(&out, "text", []finding{checkService(device.Service{Name: "runtime", Address: "a:1", State: tc.state, Err: tc.err})}) // fails for a failed service
+			if out.String() != tc.want {
+				t.Errorf("%q, want %q", &out, tc.want)
 			}
 		})
 	}

@@ -10,64 +10,64 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// inspectTPUs says what the chips and the services beside them tell.
-func inspectTPUs(ctx context.Context, what string, source collector.Named, devices []device.Device) []finding {
-	findings := []finding{{what: what, more: fmt.Sprintf("%d, found in sysfs", len(devices))}}
+// checkTPUs checks the chips and the services that report about them.
+func checkTPUs(ctx context.Context, check string, source collector.NamedSource, devices []device.Device) []finding {
+	findings := []finding{{check: check, detail: fmt.Sprintf("%d, found in sysfs", len(devices))}}
 	for _, d := range devices {
-		f := finding{what: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
+		f := finding{check: fmt.Sprintf("device %d, %s, %s", d.Index, d.Model, d.UUID)}
 		var reading device.Reading
 		if reading, f.err = source.Read(ctx, d); f.err == nil {
-			f.more, f.err = chip(d, reading)
+			f.detail, f.err = describeChip(d, reading)
 		}
 		findings = append(findings, f)
 	}
-	reporter, ok := source.Source.(device.Reporter)
+	reporter, ok := source.Source.(device.ServiceReporter)
 	if !ok {
 		return findings
 	}
-	plugin := false
+	hasPlugin := false
 	for _, s := range reporter.Services() {
-		findings = append(findings, service(s))
-		plugin = plugin || s.Name == "plugin"
+		findings = append(findings, checkService(s))
+		hasPlugin = hasPlugin || s.Name == "plugin"
 	}
-	if !plugin {
-		findings = append(findings, finding{what: "metrics of the TPU device plugin", more: "not asked; --tpu-plugin-metrics relays tensorcore_utilization, which only it knows"})
+	if !hasPlugin {
+		findings = append(findings, finding{check: "TPU device plugin", detail: "not queried; --tpu-plugin-metrics relays tensorcore_utilization, which only the plugin has"})
 	}
 	return findings
 }
 
-// chip says what is known of one.
-func chip(d device.Device, r device.Reading) (string, error) {
+// describeChip describes the metrics of a chip. It returns an error if no driver is bound.
+func describeChip(d device.Device, r device.Reading) (string, error) {
 	if d.Minor == "" {
-		return "", errors.New("it has no device node: no driver is bound to it, so no workload can use it")
+		return "", errors.New("no device node: no driver is bound to the chip, so workloads cannot use it")
 	}
 	workload, known := r.Get(device.Workload)
 	switch {
 	case !known:
-		return "it is there; what it does is not told", nil
+		return "present; its activity is unknown", nil
 	case workload == 0:
-		return "idle: no workload's runtime answers for it, so it tells its memory and that it is there", nil
+		return "idle: no workload's runtime reports the chip, so only its presence and memory size are known", nil
 	}
-	gives, lacks := collector.TPUCoverage(r)
-	more := fmt.Sprintf("a workload's runtime answers; gives %d of %d metrics", gives, gives+len(lacks))
-	if len(lacks) > 0 {
-		more += "; it does not tell " + strings.Join(lacks, " ")
+	provided, missing := collector.TPUCoverage(r)
+	detail := fmt.Sprintf("in use by a workload; provides %d of %d metrics", provided, provided+len(missing))
+	if len(missing) > 0 {
+		detail += "; missing: " + strings.Join(missing, " ")
 	}
-	return more, nil
+	return detail, nil
 }
 
-// service says what one tells, or why it does not.
-func service(s device.Service) finding {
-	f := finding{what: "TPU " + s.Name + " on " + s.Address, more: "serves"}
+// checkService describes the state of a service.
+func checkService(s device.Service) finding {
+	f := finding{check: "TPU " + s.Name + " at " + s.Address, detail: "serving"}
 	switch {
 	case s.State == device.ServiceFailed:
 		f.err = s.Err
 	case s.State == device.ServiceIdle && s.Name == "runtime":
-		f.more = s.Err.Error() + "; it does while a workload runs that uses libtpu"
+		f.detail = s.Err.Error() + "; expected unless a workload with libtpu is running"
 	case s.State == device.ServiceIdle:
-		f.more = s.Err.Error()
+		f.detail = s.Err.Error()
 	case s.Err != nil:
-		f.more += ", without " + s.Err.Error()
+		f.detail += "; incomplete: " + s.Err.Error()
 	}
 	return f
 }

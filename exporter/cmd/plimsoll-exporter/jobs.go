@@ -15,28 +15,32 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// maxJobs is how much of a file is read.
-const maxJobs = 64 << 10
+// maxJobFileSize is the number of bytes that are read of a job file.
+const maxJobFileSize = 64 << 10
 
-// jobMap reads which jobs of a batch system, such as Slurm, have which device: its
-// prolog writes a file named by the device's number, a job on each line. The folder
-// is often on a file server: one that does not answer costs the deadline once, and
-// until it does no device has a job.
+// jobMap reads the jobs of a batch system, such as Slurm, that use a device. The prolog of
+// the batch system writes a file for each device, named by the number of the device, with
+// a job on each line.
+//
+// The directory is often on a file server. If a read exceeds the deadline, no device has
+// a job until the read returns, so that a hung file server delays only one collection.
 type jobMap struct {
-	folder   string
-	deadline time.Duration
-	log      *slog.Logger
-	said     string      // the last fault, which is told once
-	pending  chan jobsOf // a reading past its deadline
+	directory string
+	deadline  time.Duration
+	log       *slog.Logger
+	lastError string       // logged last; the same error is logged once
+	pending   chan jobFile // a read that exceeded the deadline
 }
 
-type jobsOf struct {
+// jobFile is the result of reading a job file.
+type jobFile struct {
 	text string
 	err  error
 }
 
-// of a device; a MIG instance has those of the file <device>.<GPU instance>.
-func (m *jobMap) of(d device.Device) []string {
+// jobsOf returns the jobs of a device. The file of a MIG instance is named
+// <device>.<GPU instance>.
+func (m *jobMap) jobsOf(d device.Device) []string {
 	if m.pending != nil && len(m.pending) == 0 {
 		return nil
 	}
@@ -44,13 +48,16 @@ func (m *jobMap) of(d device.Device) []string {
 	if d.Instance != nil {
 		name += "." + strconv.Itoa(d.Instance.GI)
 	}
-	read := m.read(filepath.Join(m.folder, name))
-	if err := read.err; err != nil && !errors.Is(err, fs.ErrNotExist) && err.Error() != m.said {
-		m.said = err.Error()
-		m.log.Warn("which jobs have a device can't be read", "err", err)
+	file := m.read(filepath.Join(m.directory, name))
+	if err := file.err; err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && err.Error() != m.lastError {
+			m.lastError = err.Error()
+			m.log.Warn("cannot read the jobs of a device", "err", err)
+		}
+		return nil
 	}
 	var jobs []string
-	for line := range strings.Lines(read.text) {
+	for line := range strings.Lines(file.text) {
 		if job := strings.TrimSpace(line); job != "" {
 			jobs = append(jobs, job)
 		}
@@ -58,26 +65,26 @@ func (m *jobMap) of(d device.Device) []string {
 	return jobs
 }
 
-func (m *jobMap) read(path string) jobsOf {
-	m.pending = make(chan jobsOf, 1)
-	go func(done chan<- jobsOf) { done <- readJobs(path) }(m.pending)
-	late := time.NewTimer(m.deadline)
-	defer late.Stop()
+func (m *jobMap) read(path string) jobFile {
+	m.pending = make(chan jobFile, 1)
+	go func(done chan<- jobFile) { done <- readJobFile(path) }(m.pending)
+	timer := time.NewTimer(m.deadline)
+	defer timer.Stop()
 	select {
-	case read := <-m.pending:
+	case file := <-m.pending:
 		m.pending = nil
-		return read
-	case <-late.C:
-		return jobsOf{err: fmt.Errorf("%s is not read within %s: does its file server answer?", path, m.deadline)}
+		return file
+	case <-timer.C:
+		return jobFile{err: fmt.Errorf("reading %s exceeds %s; check its file server", path, m.deadline)}
 	}
 }
 
-func readJobs(path string) jobsOf {
+func readJobFile(path string) jobFile {
 	f, err := os.Open(path)
 	if err != nil {
-		return jobsOf{err: err}
+		return jobFile{err: err}
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxJobs))
-	return jobsOf{string(text), err}
+	text, err := io.ReadAll(io.LimitReader(f, maxJobFileSize))
+	return jobFile{string(text), err}
 }

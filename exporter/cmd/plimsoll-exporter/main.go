@@ -1,4 +1,4 @@
-// Command plimsoll-exporter exposes a node's accelerators to Prometheus.
+// Command plimsoll-exporter exports metrics of a node's accelerators to Prometheus.
 package main
 
 import (
@@ -14,19 +14,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	app := kingpin.New("plimsoll-exporter", "Exposes a node's GPUs, who holds them, and what is free.")
+	app := kingpin.New("plimsoll-exporter", "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free. "+
+		"All dcgm-exporter flags and environment variables are accepted. Those that only apply to DCGM are ignored with one warning each.")
 	o := newOptions(app)
-	app.Command("serve", "Serve metrics until the end; what happens without a command.").Default()
-	doctor := app.Command("doctor", "Say what this node can and can't give, and why. It ends with 0 when nothing is missing, 1 when something is, 2 when it was asked wrongly.")
-	doctor.Flag("output", "text or json; -o for short.").Default("text").EnumVar(&o.output, "text", "json")
-	command, err := app.Parse(normalize(app, os.Args[1:]))
+	app.Command("serve", "Serve metrics. This is the default command.").Default()
+	doctor := app.Command("doctor", "Check which metrics this node provides and explain why others are missing. Exit status: 0 if all checks pass, 1 if a check fails, 2 for invalid arguments.")
+	doctor.Flag("output", "Output format: text or json. Short form: -o.").Default("text").EnumVar(&o.output, "text", "json")
+	command, err := app.Parse(normalizeArgs(app, os.Args[1:]))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "plimsoll-exporter: %v; try --help\n", err)
 		os.Exit(2)
 	}
 	run := o.run
 	if command == doctor.FullCommand() {
-		run = o.doctor
+		run = o.runDoctor
 	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "plimsoll-exporter:", err)

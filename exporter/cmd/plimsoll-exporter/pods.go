@@ -15,29 +15,28 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// podOptions are what is asked of the API server.
+// podOptions select the metadata of pods from the API server.
 type podOptions struct {
 	labels, uid, owners bool
-	allowed             []string
+	allowlist           []string
 	kubeconfig          string
 	procfs              string
 }
 
-// watchPods follows the node's pods through the API server, where an option asks for
-// it; the returned function waits until that has ended, and ends it.
-func (o *options) watchPods(ctx context.Context, config *collector.Config, log *slog.Logger) (end func(), err error) {
-	byProcess := config.Attribution == collector.ByProcess
-	if !o.asksForPods() {
+// watchPods watches the node's pods if an option needs their metadata, and configures the
+// collector accordingly. The returned function stops the watch and waits for its end.
+func (o *options) watchPods(ctx context.Context, config *collector.Config, log *slog.Logger) (stop func(), err error) {
+	if !o.needsAPIServer() {
 		return func() {}, nil
 	}
 	if o.pods.labels {
-		if config.Labels.PodLabel, err = collector.Allowlist(strings.Split(strings.Join(o.pods.allowed, ","), ",")); err != nil {
+		if config.Labels.PodLabel, err = collector.ParseLabelAllowlist(splitLists(o.pods.allowlist)); err != nil {
 			return nil, fmt.Errorf("--kubernetes-pod-label-allowlist-regex: %w", err)
 		}
 	}
-	server, err := o.pods.server()
+	server, err := o.pods.apiServer()
 	if err != nil && !o.strict {
-		log.Warn("going on without the pods' metadata", "err", err)
+		log.Warn("continuing without the metadata of pods", "err", err)
 		return func() {}, nil
 	}
 	if err != nil {
@@ -48,48 +47,48 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 		return nil, err
 	}
 	config.Pods, config.Owners, config.Labels.PodUID = w, o.pods.owners, o.pods.uid
-	if byProcess {
-		config.PodOf = podOf(o.pods.procfs, w)
+	if config.Attribution == collector.ByProcess {
+		config.PodOf = podOfProcess(o.pods.procfs, w)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
-	o.listed(ctx, w, log)
+	waitForPods(ctx, w, log)
 	return func() { cancel(); <-done }, nil
 }
 
-// asksForPods tells whether an option needs the API server.
-func (o *options) asksForPods() bool {
+// needsAPIServer reports whether an option needs the metadata of pods.
+func (o *options) needsAPIServer() bool {
 	return o.pods.labels || o.pods.uid || o.pods.owners || o.attribution == string(collector.ByProcess)
 }
 
-// metadata asks the API server for the node's pods.
-func (o *options) metadata(ctx context.Context) finding {
-	f := finding{what: "the pods' metadata"}
-	server, err := o.pods.server()
+// checkPodMetadata checks that the API server lists the node's pods.
+func (o *options) checkPodMetadata(ctx context.Context) finding {
+	f := finding{check: "pod metadata"}
+	server, err := o.pods.apiServer()
 	if err == nil {
 		var n int
-		n, err = kube.Count(ctx, server, o.node)
-		f.more = fmt.Sprintf("%d pods on the node", n)
+		n, err = kube.CountPods(ctx, server, o.node)
+		f.detail = fmt.Sprintf("%d pods on the node", n)
 	}
 	f.err = err
 	return f
 }
 
-// podOf a process: by its cgroup, and the UID that this names.
-func podOf(procfs string, w *kube.Watcher) func(pid int) (namespace, name string, ok bool) {
+// podOfProcess returns a function that finds the pod of a process by the pod UID in the
+// name of its cgroup. A process that has exited or is not visible has no pod.
+func podOfProcess(procfs string, w *kube.Watcher) func(pid int) (namespace, name string, ok bool) {
 	return func(pid int) (namespace, name string, ok bool) {
-		// A process that is gone, or is not seen, is counted as one without a pod.
 		uid, err := podmap.PodUID(procfs, pid)
 		if err != nil || uid == "" {
-			return "", "", false
+			return "", "", false // plimsoll_exporter_unattributed_processes counts the process
 		}
-		return w.Named(uid)
+		return w.PodByUID(uid)
 	}
 }
 
-// server that is asked.
-func (o podOptions) server() (*rest.Config, error) {
+// apiServer returns the configuration of the API server.
+func (o podOptions) apiServer() (*rest.Config, error) {
 	if o.kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 		if err != nil {
@@ -99,17 +98,21 @@ func (o podOptions) server() (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		err = fmt.Errorf("reach the API server: %w; does the pod mount its service account's token (automountServiceAccountToken), or set --kubeconfig", err)
+		err = fmt.Errorf("connect to the API server: %w; mount the service account token (automountServiceAccountToken: true) or set --kubeconfig", err)
 	}
 	return config, err
 }
 
-// listed waits a little for the first list, so that a first collection, which may be
-// the only one, knows the pods.
-func (o *options) listed(ctx context.Context, w *kube.Watcher, log *slog.Logger) {
+// waitForPods waits up to five seconds for the first list of pods, so that the first
+// collection, which is the only one with --once, has their metadata.
+func waitForPods(ctx context.Context, w *kube.Watcher, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if !w.WaitForList(ctx) {
-		log.Warn("the API server has not told of the node's pods yet; going on without", "api", "plimsoll_exporter_api_server_reachable")
+		log.Warn("the API server has not listed the node's pods yet; continuing without their metadata", "metric", "plimsoll_exporter_api_server_reachable")
 	}
 }
+
+// splitLists splits the values of a flag that accepts comma-separated lists and can be
+// repeated.
+func splitLists(values []string) []string { return strings.Split(strings.Join(values, ","), ",") }

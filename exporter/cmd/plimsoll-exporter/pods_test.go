@@ -9,9 +9,9 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 )
 
-// Without an API server the exporter starts all the same, unless it must not, and
-// the doctor says what is missing.
-func TestPodMetadataWithoutAnAPIServer(t *testing.T) {
+// Without an API server the exporter starts unless --strict is set, and the doctor reports
+// the error.
+func TestPodMetadataWithoutAPIServer(t *testing.T) {
 	kubeconfig := "--kubeconfig=" + filepath.Join(t.TempDir(), "none")
 	for _, option := range []string{"--kubernetes-pod-owners", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid", "--attribution=process"} {
 		for _, strict := range []bool{false, true} {
@@ -24,15 +24,15 @@ func TestPodMetadataWithoutAnAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			config := collector.Config{}
-			end, err := o.watchPods(t.Context(), &config, slog.New(slog.DiscardHandler))
+			stop, err := o.watchPods(t.Context(), &config, slog.New(slog.DiscardHandler))
 			if strict != (err != nil) || config.Pods != nil {
 				t.Errorf("%s, strict %t: %v", option, strict, err)
 			}
-			if end != nil {
-				end()
+			if stop != nil {
+				stop()
 			}
-			if f := o.metadata(t.Context()); !o.asksForPods() || f.err == nil || !strings.Contains(f.err.Error(), "--kubeconfig") {
-				t.Errorf("%s: the doctor says %v", option, f.err)
+			if f := o.checkPodMetadata(t.Context()); !o.needsAPIServer() || f.err == nil || !strings.Contains(f.err.Error(), "--kubeconfig") {
+				t.Errorf("%s: the doctor reports %v", option, f.err)
 			}
 		}
 	}
@@ -40,14 +40,14 @@ func TestPodMetadataWithoutAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.asksForPods() {
-		t.Error("it asks the API server although nothing needs it")
+	if o.needsAPIServer() {
+		t.Error("the API server is needed without any option")
 	}
 	o, err = parse(t, "--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex=(", "--node-name=n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.watchPods(t.Context(), &collector.Config{}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "allowlist") {
-		t.Errorf("a pattern that is none: %v", err)
+		t.Errorf("invalid pattern: %v", err)
 	}
 }

@@ -32,8 +32,8 @@ const (
 	soakLimit              = 40 << 20 // bytes resident
 )
 
-// cut a device in so many MIG instances; see mig.c for the words' places.
-func (d *driver) cut(device, parts int) {
+// setInstances gives a device MIG instances. See mig.c for the meaning of each word.
+func (d *driver) setInstances(device, parts int) {
 	base := driverDevices + 16*driverDeviceWords + device*80
 	d.set(base, 1)
 	for n := range soakParts {
@@ -47,14 +47,14 @@ func instanceUUID(device, part int) string {
 	return fmt.Sprintf("MIG-%08x-0000-5000-8000-%04x%04x%04x", 0xa0+device, device, part+1, 0)
 }
 
-// restarting is a kubelet that comes and goes behind one socket.
-type restarting struct {
+// restartingKubelet is a kubelet that restarts with the same socket.
+type restartingKubelet struct {
 	*fake.Kubelet
 	socket string
 	server *grpc.Server
 }
 
-func (k *restarting) up(t *testing.T) {
+func (k *restartingKubelet) start(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("unix", k.socket)
 	if err != nil {
@@ -65,7 +65,7 @@ func (k *restarting) up(t *testing.T) {
 	go func() { _ = k.server.Serve(listener) }() // ends with Stop
 }
 
-// sample of the process from outside.
+// sample is the resource usage of the process.
 type sample struct{ resident, descriptors, goroutines int }
 
 var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
@@ -97,30 +97,30 @@ func (p *process) sample() sample {
 	return sample{pages * os.Getpagesize(), len(descriptors), n}
 }
 
-// TestSoakExporter runs the binary as it is shipped for more than ten hours' worth of
-// collections at the usual 30 s, with 10,000 pods that come and go, a kubelet that restarts, a
-// driver that is reloaded, a device that is cut anew, and ten scrapers. What it holds does not grow.
+// TestSoakExporter runs the shipped binary for as many collections as in ten hours with the
+// default interval. 10,000 pods come and go, the kubelet restarts, the driver is reloaded,
+// MIG is reconfigured, and ten scrapers run. The resource usage must not grow.
 func TestSoakExporter(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "plimsoll-exporter")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	d := newDriver(t, soakDevices)
-	k := &restarting{Kubelet: fake.Start(t), socket: filepath.Join(t.TempDir(), "kubelet.sock")}
+	k := &restartingKubelet{Kubelet: fake.Start(t), socket: filepath.Join(t.TempDir(), "kubelet.sock")}
 	var all []string
 	for i := range soakDevices {
-		d.cut(i, soakParts)
+		d.setInstances(i, soakParts)
 		for n := range soakParts {
 			all = append(all, instanceUUID(i, n))
 		}
 	}
 	k.Allocatable("nvidia.com/mig-1g.10gb", all...)
-	k.up(t)
+	k.start(t)
 	defer func() { k.server.Stop() }()
 	cmd := d.command("--pod-resources-kubelet-socket=" + k.socket)
 	cmd.Path = binary
 	p := start(t, cmd)
-	p.until("/metrics", http.StatusOK, "DCGM_FI_DEV_FB_USED{")
+	p.waitFor("/metrics", http.StatusOK, "DCGM_FI_DEV_FB_USED{")
 
 	ctx, stop := context.WithTimeout(t.Context(), soakFor)
 	defer stop()
@@ -142,13 +142,13 @@ func TestSoakExporter(t *testing.T) {
 			switch n % 3 {
 			case 0:
 				k.server.Stop()
-				k.up(t)
+				k.start(t)
 			case 1:
 				d.set(driverInitResult, 9)
-				d.set(driverGone, 1)
+				d.set(driverUnloaded, 1)
 			case 2:
 				d.set(driverInitResult, 0)
-				d.cut(7, 3+n%5)
+				d.setInstances(7, 3+n%5)
 			}
 		})
 	})
@@ -156,12 +156,12 @@ func TestSoakExporter(t *testing.T) {
 	every(ctx, time.Second, func(int) { samples = append(samples, p.sample()) })
 	background.Wait()
 	d.set(driverInitResult, 0)
-	p.until("/health", http.StatusOK, "OK")
-	judge(t, samples)
-	t.Logf("%v: %d pods, %d scrapes, CPU of the process %v", soakFor, pods.Load(), scrapes.Load(), p.spent())
+	p.waitFor("/health", http.StatusOK, "OK")
+	requireNoGrowth(t, samples)
+	t.Logf("%v: %d pods, %d scrapes, CPU of the process %v", soakFor, pods.Load(), scrapes.Load(), p.cpuTime())
 }
 
-// every so often until ctx ends.
+// every calls do at each period until ctx ends.
 func every(ctx context.Context, period time.Duration, do func(n int)) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -178,35 +178,35 @@ func every(ctx context.Context, period time.Duration, do func(n int)) {
 func (p *process) scrape(count *atomic.Int64) {
 	status, text := p.get("/metrics")
 	if status != http.StatusOK || !strings.Contains(text, "plimsoll_exporter_driver_stalled") {
-		p.t.Errorf("a scrape answers %d", status)
+		p.t.Errorf("a scrape returns %d", status)
 	}
 	count.Add(1)
 }
 
-// judge whether the last third holds more than the second.
-func judge(t *testing.T, samples []sample) {
+// requireNoGrowth compares the last third of the samples with the second.
+func requireNoGrowth(t *testing.T, samples []sample) {
 	t.Helper()
 	third := len(samples) / 3
-	for what, of := range map[string]func(sample) int{
+	for resource, of := range map[string]func(sample) int{
 		"bytes resident":   func(s sample) int { return s.resident },
 		"file descriptors": func(s sample) int { return s.descriptors },
 		"goroutines":       func(s sample) int { return s.goroutines },
 	} {
-		before, after, most := middle(samples[third:2*third], of), middle(samples[2*third:], of), 0
+		before, after, most := median(samples[third:2*third], of), median(samples[2*third:], of), 0
 		for _, s := range samples {
 			most = max(most, of(s))
 		}
-		t.Logf("%s: %d in the second third, %d in the last, %d at most", what, before, after, most)
+		t.Logf("%s: %d in the second third, %d in the last, %d at most", resource, before, after, most)
 		if after > before+before/10+2 {
-			t.Errorf("%s grow", what)
+			t.Errorf("%s grow", resource)
 		}
-		if what == "bytes resident" && most > soakLimit {
+		if resource == "bytes resident" && most > soakLimit {
 			t.Errorf("more than %d bytes resident", soakLimit)
 		}
 	}
 }
 
-func middle(samples []sample, of func(sample) int) int {
+func median(samples []sample, of func(sample) int) int {
 	var v []int
 	for _, s := range samples {
 		v = append(v, of(s))
@@ -215,8 +215,8 @@ func middle(samples []sample, of func(sample) int) int {
 	return v[len(v)/2]
 }
 
-// spent is the process's CPU time.
-func (p *process) spent() time.Duration {
+// cpuTime returns the CPU time of the process.
+func (p *process) cpuTime() time.Duration {
 	p.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
 	if err != nil {

@@ -6,109 +6,24 @@ import (
 	"slices"
 	"strings"
 
-	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// Pods are what the API server says of the node's pods.
+// Pods provides the metadata of the node's pods from the API server.
 type Pods interface {
-	// Pod by its name; false where it is not known.
-	Pod(namespace, name string) (podmap.Meta, bool)
-	// Reachable tells whether the API server answered when it was last asked.
+	// Pod returns the metadata of a pod. ok is false if the pod is unknown.
+	Pod(namespace, name string) (meta podmap.Meta, ok bool)
+	// Reachable reports whether the last request to the API server succeeded.
 	Reachable() bool
 }
 
-var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+var invalidInLabelName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// seat is what one series of a device is of: one holder, one replica and one job, as
-// far as there are such.
-type seat struct {
-	holder    *podmap.Holder
-	vgpu, job string
-	claim     []label // through which the holder has it
-}
-
-// seats of a device. Replicas have one each where virtual GPUs are asked for, and a
-// job outside of Kubernetes has one beside every holder.
-func (c *Collector) seats(d device.Device, whom []podmap.Holder, pods podmap.Map) []seat {
-	var out []seat
-	for _, h := range whom {
-		var replicas []string
-		for _, name := range d.Names() {
-			replicas = append(replicas, pods.Replicas[name][h]...)
-		}
-		if !c.cfg.Labels.VirtualGPUs || len(replicas) == 0 {
-			replicas = []string{""}
-		}
-		slices.Sort(replicas)
-		for _, vgpu := range replicas {
-			out = append(out, seat{holder: &h, vgpu: vgpu, claim: claimLabels(d, h, pods)})
-		}
-	}
-	var jobs []string
-	if c.cfg.Jobs != nil {
-		jobs = c.cfg.Jobs(d)
-	}
-	if len(jobs) == 0 {
-		return out
-	}
-	if len(out) == 0 {
-		out = []seat{{}}
-	}
-	var both []seat
-	for _, s := range out {
-		for _, job := range jobs {
-			both = append(both, seat{s.holder, s.vgpu, job, s.claim})
-		}
-	}
-	return both
-}
-
-// claimLabels are dcgm-exporter's of the claim through which a holder has a device.
-func claimLabels(d device.Device, h podmap.Holder, pods podmap.Map) []label {
-	for _, name := range d.Names() {
-		c, ok := pods.Claimed[name][h]
-		if !ok {
-			continue
-		}
-		labels := []label{{"dra_claim_name", c.Name}, {"dra_claim_namespace", c.Namespace}, {"dra_driver_name", c.Driver}, {"dra_pool_name", c.Pool}, {"dra_device_name", c.Device}}
-		if i := d.Instance; i != nil {
-			labels = append(labels, label{"dra_mig_profile", i.Profile}, label{"dra_mig_device_uuid", d.UUID})
-		}
-		return labels
-	}
-	return nil
-}
-
-// common to all seats of a device: what stands once is of the pod, container and job
-// that they share, as far as they do.
-func common(seats []seat) seat {
-	all := seats[0]
-	for _, s := range seats[1:] {
-		if s.vgpu != all.vgpu {
-			all.vgpu = ""
-		}
-		if s.job != all.job {
-			all.job = ""
-		}
-		if !slices.Equal(s.claim, all.claim) {
-			all.claim = nil
-		}
-		switch {
-		case all.holder == nil || s.holder == nil || all.holder.Namespace != s.holder.Namespace || all.holder.Pod != s.holder.Pod:
-			all.holder = nil
-		case all.holder.Container != s.holder.Container:
-			all.holder = &podmap.Holder{Namespace: s.holder.Namespace, Pod: s.holder.Pod}
-		}
-	}
-	return all
-}
-
-// attributes of a series with those of its metric, sorted by name as dcgm-exporter's are. A pod label whose
-// name is taken already is left out.
-func (c *Collector) attributes(s seat, more []label) []label {
+// attributes returns the labels of a share together with those of the metric, sorted by
+// name as in dcgm-exporter. A pod label whose name is already used is left out.
+func (r *renderer) attributes(s share, metricLabels []label) []label {
 	values := map[string]string{}
-	for _, l := range slices.Concat(more, s.claim) {
+	for _, l := range slices.Concat(metricLabels, s.claim) {
 		values[l.name] = l.value
 	}
 	if s.vgpu != "" {
@@ -119,7 +34,7 @@ func (c *Collector) attributes(s seat, more []label) []label {
 	}
 	if h := s.holder; h != nil {
 		names := []string{"container", "namespace", "pod"}
-		if c.cfg.Labels.OldNamespace {
+		if r.labels.OldNamespace {
 			names = []string{"container_name", "pod_namespace", "pod_name"}
 		}
 		for i, value := range []string{h.Container, h.Namespace, h.Pod} {
@@ -127,9 +42,7 @@ func (c *Collector) attributes(s seat, more []label) []label {
 				values[names[i]] = value
 			}
 		}
-		if c.cfg.Pods != nil {
-			c.describe(values, *h)
-		}
+		r.addPodAttributes(values, *h)
 	}
 	var out []label
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -138,63 +51,59 @@ func (c *Collector) attributes(s seat, more []label) []label {
 	return out
 }
 
-// describe adds what was asked for of the pod's metadata.
-func (c *Collector) describe(values map[string]string, h podmap.Holder) {
-	meta, ok := c.cfg.Pods.Pod(h.Namespace, h.Pod)
+// addPodAttributes adds the UID and the selected labels of the holder's pod.
+func (r *renderer) addPodAttributes(values map[string]string, h podmap.Holder) {
+	meta, ok := r.snapshot.podMeta[podName{h.Namespace, h.Pod}]
 	if !ok {
 		return
 	}
-	if c.cfg.Labels.PodUID {
+	if r.labels.PodUID {
 		values["pod_uid"] = meta.UID
 	}
-	if c.cfg.Labels.PodLabel == nil {
+	if r.labels.PodLabel == nil {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta.Labels)) {
-		name := notInLabel.ReplaceAllString(key, "_")
+		name := invalidInLabelName.ReplaceAllString(key, "_")
 		if name[0] >= '0' && name[0] <= '9' {
 			name = "_" + name
 		}
-		_, taken := values[name]
-		if !taken && !reserved(name) && c.cfg.Labels.PodLabel(key) {
+		_, used := values[name]
+		if !used && !isReservedLabel(name) && r.labels.PodLabel(key) {
 			values[name] = meta.Labels[key]
 		}
 	}
 }
 
-// reserved names are those of labels that some series has by itself: Prometheus
-// refuses a scrape in which a series has a label twice.
-func reserved(name string) bool {
+// isReservedLabel reports whether some series has a label of this name already.
+// Prometheus rejects a scrape in which a series has a label twice.
+func isReservedLabel(name string) bool {
 	return slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
 		slices.ContainsFunc(labelFields, func(l labelField) bool { return l.name == name }) ||
-		slices.ContainsFunc(countedEvents, func(e counted) bool { return e.label == name })
+		slices.ContainsFunc(countedEvents, func(e countedEvent) bool { return e.label == name })
 }
 
-// renderPods names the owner of each pod that holds a device.
-func (c *Collector) renderPods(p page, held map[string][]podmap.Holder) {
-	if c.cfg.Pods == nil {
+// renderPods writes the state of the API server and the owner of each pod that holds a
+// device.
+func (r *renderer) renderPods() {
+	s := r.snapshot
+	if s.podMeta == nil {
 		return
 	}
-	p.own(apiReachable, flag(c.cfg.Pods.Reachable()), c.cfg.Node)
-	if !c.cfg.Owners {
+	r.families.add(apiReachable, boolValue(s.apiReachable), r.node)
+	if !s.exportOwners {
 		return
 	}
-	holding := map[pod]bool{}
-	for _, holders := range held {
-		for _, h := range holders {
-			holding[pod{h.Namespace, h.Pod}] = true
-		}
-	}
-	for _, one := range slices.SortedFunc(maps.Keys(holding), pod.compare) {
-		if meta, ok := c.cfg.Pods.Pod(one.namespace, one.name); ok && meta.OwnerKind != "" {
-			p.own(podOwner, 1, c.cfg.Node, one.namespace, one.name, meta.UID, meta.OwnerKind, meta.OwnerName)
+	for _, pod := range slices.SortedFunc(maps.Keys(s.podMeta), podName.compare) {
+		if meta := s.podMeta[pod]; meta.OwnerKind != "" {
+			r.families.add(podOwner, 1, r.node, pod.namespace, pod.name, meta.UID, meta.OwnerKind, meta.OwnerName)
 		}
 	}
 }
 
-// Allowlist of pod labels by patterns, any of which must be found in a label's key;
-// without a pattern every label is on it.
-func Allowlist(patterns []string) (func(key string) bool, error) {
+// ParseLabelAllowlist returns a function that selects label keys. A key is selected if
+// any of the patterns matches a part of it. Without patterns every key is selected.
+func ParseLabelAllowlist(patterns []string) (func(key string) bool, error) {
 	var all []*regexp.Regexp
 	for _, pattern := range patterns {
 		if strings.TrimSpace(pattern) == "" {

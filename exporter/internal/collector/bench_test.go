@@ -28,9 +28,10 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// rack is 8 devices in 7 instances each that tell everything; a pod holds each.
+// rack is a source of 56 devices that report every field. Its size is that of 8 GPUs with
+// 7 MIG instances each.
 type rack struct {
-	stall time.Duration // of each call
+	stall time.Duration // duration of each call
 	calls atomic.Int64
 }
 
@@ -48,7 +49,7 @@ func (r *rack) Devices(context.Context) ([]device.Device, error) {
 	out := make([]device.Device, rackSize)
 	for i := range out {
 		out[i] = device.Device{UUID: rackUUID(i), Index: i, Minor: fmt.Sprintf("nvidia%d", i), PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i),
-			Model: "NVIDIA H100 80GB HBM3", Driver: "580.95.05", MemoryMiB: 81559, TellsXIDs: true, Links: []string{device.NVSwitch}}
+			Model: "NVIDIA H100 80GB HBM3", Driver: "580.95.05", MemoryMiB: 81559, ReportsXIDs: true, Links: []string{device.NVSwitch}}
 	}
 	return out, nil
 }
@@ -56,8 +57,8 @@ func (r *rack) Devices(context.Context) ([]device.Device, error) {
 func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	r.call()
 	out := device.Reading{Time: time.Now()}
-	for f := range device.NVIDIAs {
-		out.Set(f, 1+float64(d.Index)/10000) // plausible as whatever it is
+	for f := range device.FirstTPUField {
+		out.Set(f, 1+float64(d.Index)/10000) // plausible for every field
 	}
 	out.Set(device.RowRemapFailure, 0)
 	out.Set(device.VGPULicensed, 1)
@@ -67,8 +68,8 @@ func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) 
 func (r *rack) XIDs() []device.XID { r.call(); return nil }
 func (r *rack) Close() error       { return nil }
 
-// rackKubelet hands every device to a pod of its own.
-type rackKubelet struct{ kubelet }
+// rackKubelet allocates every device to a pod of its own.
+type rackKubelet struct{ fakeKubelet }
 
 func (*rackKubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	var ids []string
@@ -78,13 +79,13 @@ func (*rackKubelet) GetAllocatableResources(context.Context, *podresources.Alloc
 	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}}}, nil
 }
 
-// loaded collector over a rack, after its first collection, and its handler with
-// the process's own metrics.
-func loaded(b *testing.B, r *rack) (*Collector, http.Handler) {
+// newLoadedCollector returns a collector of a rack after its first collection, and its
+// handler with the metrics of the process.
+func newLoadedCollector(b *testing.B, r *rack) (*Collector, http.Handler) {
 	b.Helper()
-	k := &rackKubelet{kubelet{held: map[string][]string{}}}
+	k := &rackKubelet{fakeKubelet{holdings: map[string][]string{}}}
 	for i := range rackSize {
-		k.held[fmt.Sprintf("team-%d/training-job-worker-%d/main", i%7, i)] = []string{rackUUID(i)}
+		k.holdings[fmt.Sprintf("team-%d/training-job-worker-%d/main", i%7, i)] = []string{rackUUID(i)}
 	}
 	socket := filepath.Join(b.TempDir(), "k.sock")
 	serveKubelet(b, k, socket)
@@ -108,7 +109,7 @@ func selfMetrics() *prometheus.Registry {
 
 var encodings = map[string]string{"plain": "identity", "gzip": "gzip"}
 
-// sink is a scraper that only counts.
+// sink is a scraper that only counts bytes.
 type sink struct {
 	header http.Header
 	bytes  int
@@ -119,9 +120,10 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(b []byte) (int, error) { s.bytes += len(b); return len(b), nil }
 
-func ask(b *testing.B, h http.Handler, encoding string) int {
+// scrapeSize scrapes once and returns the size of the response.
+func scrapeSize(b *testing.B, h http.Handler, encoding string) int {
 	b.Helper()
-	request, err := http.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+	request, err := http.NewRequest(http.MethodGet, "/metrics", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -129,49 +131,50 @@ func ask(b *testing.B, h http.Handler, encoding string) int {
 	s := &sink{header: http.Header{}}
 	h.ServeHTTP(s, request)
 	if s.status != http.StatusOK && s.status != 0 {
-		b.Fatalf("a scrape answers %d", s.status)
+		b.Fatalf("a scrape returns %d", s.status)
 	}
 	return s.bytes
 }
 
-// A scrape of a collection that another has scraped before, self-metrics included.
+// BenchmarkScrape measures a scrape of a collection that was scraped before, including the
+// metrics of the process.
 func BenchmarkScrape(b *testing.B) {
 	for name, encoding := range encodings {
 		b.Run(name, func(b *testing.B) {
-			_, handler := loaded(b, &rack{})
-			size := ask(b, handler, encoding)
+			_, handler := newLoadedCollector(b, &rack{})
+			size := scrapeSize(b, handler, encoding)
 			b.ReportAllocs()
 			for b.Loop() {
-				ask(b, handler, encoding)
+				scrapeSize(b, handler, encoding)
 			}
 			b.ReportMetric(float64(size), "bytes/scrape")
 		})
 	}
 }
 
-// republish what was read before.
+// republish accounts and renders the last readings again.
 func republish(c *Collector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.publish(time.Now())
 }
 
-// What a collection costs beside its calls to devices: labels, values, checks.
+// BenchmarkRender measures a collection without its calls to devices.
 func BenchmarkRender(b *testing.B) {
-	c, _ := loaded(b, &rack{})
+	c, _ := newLoadedCollector(b, &rack{})
 	b.ReportAllocs()
 	for b.Loop() {
 		republish(c)
 	}
 }
 
-// Ten scrapers, each asking again as soon as it is answered, while every call to
-// the driver takes 50 ms and collections follow one another.
+// BenchmarkTenScrapersWhileCallsStall measures ten scrapers in parallel while every call
+// to the driver takes 50 ms and collections follow one another.
 func BenchmarkTenScrapersWhileCallsStall(b *testing.B) {
 	for name, encoding := range encodings {
 		b.Run(name, func(b *testing.B) {
 			r := &rack{}
-			c, handler := loaded(b, r)
+			c, handler := newLoadedCollector(b, r)
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			r.stall = 50 * time.Millisecond
@@ -201,7 +204,7 @@ func BenchmarkTenScrapersWhileCallsStall(b *testing.B) {
 }
 
 func fetch(b *testing.B, url, encoding string) time.Duration {
-	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		b.Error(err)
 		return 0
@@ -221,15 +224,15 @@ func fetch(b *testing.B, url, encoding string) time.Duration {
 	return time.Since(start)
 }
 
-// Device calls, counted: those of a thousand scrapes, and those of a collection.
+// BenchmarkDeviceCalls counts the calls to devices of a thousand scrapes and of a collection.
 func BenchmarkDeviceCalls(b *testing.B) {
 	r := &rack{}
-	c, handler := loaded(b, r)
+	c, handler := newLoadedCollector(b, r)
 	scrapes, collections := int64(0), int64(0)
 	for b.Loop() {
 		before := r.calls.Load()
 		for range 1000 {
-			ask(b, handler, "gzip")
+			scrapeSize(b, handler, "gzip")
 		}
 		scrapes += r.calls.Load() - before
 		before = r.calls.Load()
@@ -242,8 +245,8 @@ func BenchmarkDeviceCalls(b *testing.B) {
 	b.ReportMetric(float64(collections)/float64(b.N), "calls/collection")
 }
 
-// naive builds every metric at each scrape, as most exporters do.
-type naive []naiveSeries
+// naiveCollector builds every metric at each scrape, as most exporters do.
+type naiveCollector []naiveSeries
 
 type naiveSeries struct {
 	desc   *prometheus.Desc
@@ -252,16 +255,16 @@ type naiveSeries struct {
 	values []string
 }
 
-func (naive) Describe(chan<- *prometheus.Desc) {}
+func (naiveCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (n naive) Collect(metrics chan<- prometheus.Metric) {
+func (n naiveCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, s := range n {
 		metrics <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value, s.values...)
 	}
 }
 
-// naively exposes what c does.
-func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
+// newNaiveHandler returns a handler that serves the metrics of c with naiveCollector.
+func newNaiveHandler(b *testing.B, c *Collector) (h http.Handler, series int) {
 	b.Helper()
 	var text strings.Builder
 	if err := c.WriteText(&text); err != nil {
@@ -272,7 +275,7 @@ func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var n naive
+	var n naiveCollector
 	for _, f := range families {
 		descs := map[string]*prometheus.Desc{}
 		for _, m := range f.Metric {
@@ -297,28 +300,29 @@ func naively(b *testing.B, c *Collector) (h http.Handler, series int) {
 	return promhttp.InstrumentMetricHandler(own, promhttp.HandlerFor(own, promhttp.HandlerOpts{EnableOpenMetrics: true})), len(n)
 }
 
-// CPU per scrape against a naive collector over the same series, in turns; the
-// cost of rendering and encoding each collection is in ours. Medians of pairs.
+// BenchmarkAgainstNaive compares the CPU time per scrape with a naive collector of the same
+// series, in turns, and reports medians. The time of this collector includes accounting,
+// rendering and encoding each collection.
 func BenchmarkAgainstNaive(b *testing.B) {
 	for name, encoding := range encodings {
 		for _, perCollection := range []int{1, 2, 10} {
 			b.Run(fmt.Sprintf("%s/%d-scrapes-per-collection", name, perCollection), func(b *testing.B) {
-				c, handler := loaded(b, &rack{})
-				reference, series := naively(b, c)
+				c, handler := newLoadedCollector(b, &rack{})
+				reference, series := newNaiveHandler(b, c)
 				const scrapes = 40
 				var ours, theirs, ratios []float64
 				for b.Loop() {
-					o := cpu(func() {
+					o := cpuMilliseconds(func() {
 						for i := range scrapes {
 							if i%perCollection == 0 {
 								republish(c)
 							}
-							ask(b, handler, encoding)
+							scrapeSize(b, handler, encoding)
 						}
 					})
-					n := cpu(func() {
+					n := cpuMilliseconds(func() {
 						for range scrapes {
-							ask(b, reference, encoding)
+							scrapeSize(b, reference, encoding)
 						}
 					})
 					ours, theirs, ratios = append(ours, o/scrapes), append(theirs, n/scrapes), append(ratios, n/o)
@@ -332,15 +336,16 @@ func BenchmarkAgainstNaive(b *testing.B) {
 	}
 }
 
-// cpu in milliseconds that the process spends on f, and on collecting garbage meanwhile.
-func cpu(f func()) float64 {
+// cpuMilliseconds returns the CPU time that the process spends on f, including garbage
+// collection.
+func cpuMilliseconds(f func()) float64 {
 	runtime.GC()
-	before := spent()
+	before := cpuTime()
 	f()
-	return (spent() - before).Seconds() * 1000
+	return (cpuTime() - before).Seconds() * 1000
 }
 
-func spent() time.Duration {
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,84 +10,94 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// group of devices that a pod may ask for alike.
-type group struct{ resource, model string }
+// Reasons of plimsoll_exporter_unmapped_devices. podmap.UnknownIDFormat is another one.
+const (
+	kubeletUnreachable   = "kubelet_unreachable"
+	kubeletDisabled      = "kubelet_disabled"
+	allocatableUnknown   = "allocatable_unknown"
+	notAllocatable       = "not_allocatable"
+	allocatableNotListed = "allocatable_not_listed"
+	allocatedNotListed   = "allocated_not_listed"
+)
 
-// slice is a kind of MIG instance: the device it is cut off, and its profile.
-type slice struct{ model, profile string }
+// deviceGroup identifies the devices that a pod can request interchangeably.
+type deviceGroup struct{ resource, model string }
 
-// census of the node's devices.
+// migKind identifies MIG instances of the same profile on the same model of device.
+type migKind struct{ model, profile string }
+
+// unknownModel is the model of a device that only the kubelet lists, if the other
+// devices of its resource are of several models.
+const unknownModel = "unknown"
+
+// census counts the node's devices.
 type census struct {
-	counts map[group]map[string]float64 // by state
-	free   map[group][]device.Device
-	linked map[group]bool // some device has NVLink
-	slices map[slice]float64
-	mapped float64
-	absent float64 // the kubelet does not hand them out
+	counts         map[deviceGroup]map[string]float64 // by state
+	free           map[deviceGroup][]device.Device
+	hasNVLink      map[deviceGroup]bool
+	freeMIG        map[migKind]float64
+	mapped         float64
+	notAllocatable float64 // devices that the kubelet does not allocate
 }
 
 func newCensus() *census {
-	return &census{counts: map[group]map[string]float64{}, free: map[group][]device.Device{}, linked: map[group]bool{}, slices: map[slice]float64{}}
+	return &census{counts: map[deviceGroup]map[string]float64{}, free: map[deviceGroup][]device.Device{}, hasNVLink: map[deviceGroup]bool{}, freeMIG: map[migKind]float64{}}
 }
 
-// count one device or instance. A device in MIG mode is handed out in instances,
-// and never whole.
-func (n *census) count(k *known, pods podmap.Map, held bool) {
-	d, mig := k.device, k.reading.MIG
-	resource, ok := resourceOf(pods, d)
+// countDevice counts a device or MIG instance. A device in MIG mode is allocated only
+// through its instances, so it is never free.
+func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map, isHeld bool) {
+	mig := d.reading.MIG
+	resource, ok := resourceOf(pods, d.device)
 	if !ok && !mig {
-		resource, ok = claimable(pods, d)
+		resource, ok = deviceClassOf(pods, d.device)
 	}
 	if !ok {
-		n.absent += flag(!mig)
+		n.notAllocatable += boolValue(!mig)
 		return
 	}
 	n.mapped++
-	g := group{resource, modelOf(d)}
-	n.add(g, held, k.healthy())
-	free := !held && k.healthy() && !mig && !replicated(pods, d)
+	g := deviceGroup{resource, modelLabel(d.device)}
+	n.addToGroup(g, isHeld, d.isHealthy())
+	free := !isHeld && d.isHealthy() && !mig && !isReplicated(pods, d.device)
 	if free {
 		n.counts[g]["free"]++
-		n.free[g] = append(n.free[g], d)
+		n.free[g] = append(n.free[g], d.device)
 	}
-	if d.Instance != nil {
-		n.slices[slice{Model(d.Model), d.Instance.Profile}] += flag(free)
+	if d.device.Instance != nil {
+		n.freeMIG[migKind{Model(d.device.Model), d.device.Instance.Profile}] += boolValue(free)
 	}
-	n.linked[g] = n.linked[g] || len(d.Links) > 0
+	n.hasNVLink[g] = n.hasNVLink[g] || len(d.device.Links) > 0
 }
 
-func (n *census) add(g group, held, healthy bool) {
+func (n *census) addToGroup(g deviceGroup, isHeld, isHealthy bool) {
 	if n.counts[g] == nil {
 		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
 	}
 	n.counts[g]["allocatable"]++
-	n.counts[g]["allocated"] += flag(held)
-	n.counts[g]["unhealthy"] += flag(!healthy)
+	n.counts[g]["allocated"] += boolValue(isHeld)
+	n.counts[g]["unhealthy"] += boolValue(!isHealthy)
 }
 
-// miss counts as unhealthy the devices that the kubelet would hand out and nobody
-// lists, as one that fell off the bus before the exporter started; it returns how
-// many of them nobody holds.
-func (n *census) miss(pods podmap.Map, devices []device.Device) (free float64) {
-	models := n.models()
-	there := namesOf(devices)
+// countUnlisted counts devices that are allocatable but that no source lists, as
+// unhealthy. An example is a device that fell off the bus before the exporter started.
+// It returns how many of them have no holder.
+func (n *census) countUnlisted(pods podmap.Map, listed map[string]bool) (unheld float64) {
+	models := n.modelByResource()
 	for name, resource := range pods.Allocatable {
-		if there[name] {
+		if listed[name] {
 			continue
 		}
-		held := len(pods.Holders[name]) > 0
-		n.add(group{resource, cmp.Or(models[resource], unknownModel)}, held, false)
-		free += flag(!held)
+		isHeld := len(pods.Holders[name]) > 0
+		n.addToGroup(deviceGroup{resource, cmp.Or(models[resource], unknownModel)}, isHeld, false)
+		unheld += boolValue(!isHeld)
 	}
-	return free
+	return unheld
 }
 
-// unknownModel is that of a device of which only the kubelet tells, where the others
-// of its resource have no model in common.
-const unknownModel = "unknown"
-
-// models by resource, of those that have but one.
-func (n *census) models() map[string]string {
+// modelByResource returns the model of each resource, or unknownModel for a resource
+// with several.
+func (n *census) modelByResource() map[string]string {
 	models := map[string]string{}
 	for g := range n.counts {
 		if other, ok := models[g.resource]; ok && other != g.model {
@@ -98,6 +109,7 @@ func (n *census) models() map[string]string {
 	return models
 }
 
+// resourceOf returns the resource name of a device that a device plugin allocates.
 func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
 	for _, name := range d.Names() {
 		if resource, ok := pods.Allocatable[name]; ok {
@@ -107,12 +119,12 @@ func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
 	return "", false
 }
 
-// claimable is the device class by whose name claims ask for the device, where claims
-// are how devices are handed out: the kubelet tells what a device plugin may hand out,
-// and nothing of that kind for claims.
-func claimable(pods podmap.Map, d device.Device) (class string, ok bool) {
+// deviceClassOf returns the DeviceClass by which resource claims request an NVIDIA
+// device. The kubelet reports the allocatable devices of device plugins but not of
+// claims, so every device counts as allocatable if the node uses claims.
+func deviceClassOf(pods podmap.Map, d device.Device) (class string, ok bool) {
 	switch {
-	case !pods.Claims || !strings.HasPrefix(d.Minor, "nvidia"):
+	case !pods.UsesClaims || !strings.HasPrefix(d.Minor, "nvidia"):
 		return "", false
 	case d.Instance != nil:
 		return "mig.nvidia.com", true
@@ -120,43 +132,91 @@ func claimable(pods podmap.Map, d device.Device) (class string, ok bool) {
 	return "gpu.nvidia.com", true
 }
 
-// replicated devices are handed out several times over.
-func replicated(pods podmap.Map, d device.Device) bool {
+// isReplicated reports whether the device is allocated as replicas.
+func isReplicated(pods podmap.Map, d device.Device) bool {
 	return slices.ContainsFunc(d.Names(), func(name string) bool { return pods.Shared[name] })
 }
 
-// holders by UUID: the containers that hold each device, by whatever name.
-func holders(pods podmap.Map, devices []device.Device) map[string][]podmap.Holder {
-	held := map[string][]podmap.Holder{}
-	for _, d := range devices {
-		for _, name := range d.Names() {
-			for _, h := range pods.Holders[name] {
-				if !slices.Contains(held[d.UUID], h) {
-					held[d.UUID] = append(held[d.UUID], h)
-				}
-			}
-		}
-	}
-	return held
-}
-
-// strangers are held, and none of the devices: what a reconfiguration took away
-// from a pod that still runs.
-func strangers(pods podmap.Map, devices []device.Device) float64 {
-	there := namesOf(devices)
-	n := 0.0
+// countHeldUnlisted counts device ids that have holders but belong to no listed device.
+// A running pod can hold such an id after MIG was reconfigured.
+func countHeldUnlisted(pods podmap.Map, listed map[string]bool) (n float64) {
 	for name := range pods.Holders {
-		n += flag(!there[name])
+		n += boolValue(!listed[name])
 	}
 	return n
 }
 
-func namesOf(devices []device.Device) map[string]bool {
+// namesOf returns every name of every device.
+func namesOf(devices []*deviceSnapshot) map[string]bool {
 	names := map[string]bool{}
 	for _, d := range devices {
-		for _, name := range d.Names() {
+		for _, name := range d.device.Names() {
 			names[name] = true
 		}
 	}
 	return names
+}
+
+// renderNode writes the number of devices by resource, model and state. Without the
+// kubelet no device is known to be free, so the counts are absent.
+func (r *renderer) renderNode() {
+	s := r.snapshot
+	unmappedFor := func(reason string, n float64) {
+		if n > 0 {
+			r.families.add(unmapped, n, r.node, reason)
+		}
+	}
+	if s.podsErr != nil {
+		reason := kubeletUnreachable
+		if errors.Is(s.podsErr, podmap.ErrDisabled) {
+			reason = kubeletDisabled
+		}
+		r.families.add(mappedDevices, 0, r.node)
+		r.families.add(unmapped, float64(len(s.devices)), r.node, reason)
+		return
+	}
+	if s.pods.AllocatableErr != nil {
+		held := 0
+		for _, d := range s.devices {
+			if len(d.holders) > 0 {
+				held++
+			}
+		}
+		r.families.add(mappedDevices, float64(held), r.node)
+		r.families.add(unmapped, float64(len(s.devices)-held), r.node, allocatableUnknown)
+		return
+	}
+	n := newCensus()
+	for _, d := range s.devices {
+		n.countDevice(d, s.pods, len(d.holders) > 0)
+	}
+	listed := namesOf(s.devices)
+	unlisted := n.countUnlisted(s.pods, listed)
+	r.renderCensus(n)
+	unmappedFor(notAllocatable, n.notAllocatable)
+	unmappedFor(allocatableNotListed, unlisted)
+	unmappedFor(allocatedNotListed, countHeldUnlisted(s.pods, listed))
+	for _, reason := range sortedKeys(s.pods.Unmapped) {
+		unmappedFor(reason, float64(s.pods.Unmapped[reason]))
+	}
+}
+
+func (r *renderer) renderCensus(n *census) {
+	for g, states := range n.counts {
+		for state, count := range states {
+			r.families.add(nodeDevices, count, r.node, g.resource, g.model, state)
+		}
+		if n.hasNVLink[g] {
+			r.families.add(largestFree, float64(largestGroup(n.free[g])), r.node, g.resource, g.model)
+		}
+	}
+	for kind, count := range n.freeMIG {
+		r.families.add(freeMIGInstances, count, r.node, kind.model, kind.profile)
+	}
+	for _, name := range []string{nodeDevices.name, largestFree.name, freeMIGInstances.name} {
+		if f := r.families[name]; f != nil {
+			slices.SortFunc(f.series, func(a, b series) int { return strings.Compare(string(a.labels), string(b.labels)) })
+		}
+	}
+	r.families.add(mappedDevices, n.mapped, r.node)
 }

@@ -1,10 +1,18 @@
-// Package collector reads every device in the background and keeps the result as
-// one immutable snapshot, which is encoded when it is first scraped. No device is
-// ever called by a scrape.
+// Package collector reads every device in the background and serves the result of the
+// last collection. A scrape never calls a device.
+//
+// A collection has three steps:
+//
+//  1. read: every device and MIG instance, each within a deadline (reading.go).
+//  2. account: update holders, idle time, energy and recent events, and produce an
+//     immutable snapshot (snapshot.go).
+//  3. render: turn the snapshot into metric families (render.go), which are encoded at
+//     the first scrape (exposition.go).
 package collector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,121 +30,84 @@ import (
 
 //go:generate go run ./metricsmd ../../METRICS.md
 
-// Config of a Collector.
+// Config configures a Collector.
 type Config struct {
-	Node     string        // Kubernetes name of the node, also Hostname
+	Node     string        // Kubernetes name of the node, also the Hostname label
 	Interval time.Duration // between collections
-	Deadline time.Duration // of one reading; 1 s by default
+	Deadline time.Duration // of one library call; default 1 s
 	Labels   Labels
-	Pods     Pods // nil where the API server is not asked
-	Owners   bool // of pods, where Pods tells them
-	// Jobs outside of Kubernetes that have a device; nil where none are mapped.
+	Pods     Pods // metadata of pods; nil if the API server is not queried
+	Owners   bool // export the owners of pods; needs Pods
+	// Jobs returns the jobs outside of Kubernetes that use a device. Nil if there is no mapping.
 	Jobs func(d device.Device) []string
-	// PodOf a process by its id on the host; nil where that can't be told.
+	// PodOf returns the pod of a process by its id on the host. Nil if processes are not
+	// attributed.
 	PodOf func(pid int) (namespace, name string, ok bool)
-	// Attribution of what several pods use up of one device; BySplit by default.
+	// Attribution divides the usage of a shared device between its pods. Default BySplit.
 	Attribution Attribution
 	Log         *slog.Logger
-	Own         *prometheus.Registry // the process's own metrics, served behind the devices'; none by default
-	Now         func() time.Time     // time.Now by default
+	Own         *prometheus.Registry // metrics of the exporter process; default none
+	Now         func() time.Time     // default time.Now
 
-	// Windows within which dcgm-exporter's counts of events are taken; five
-	// minutes by default.
+	// XIDWindow and ClockEventsWindow are the windows of dcgm-exporter's event counts.
+	// Default 5 minutes.
 	XIDWindow, ClockEventsWindow time.Duration
 }
 
-// Labels say how dcgm-exporter's labels are written.
+// Labels configures the labels of dcgm-exporter's metrics.
 type Labels struct {
-	Dialect       string // legacy (Hostname) or 4.8 (hostname); legacy by default
-	ReplaceBlanks bool   // in modelName, by -
+	Dialect       string // legacy (Hostname) or 4.8 (hostname); default legacy
+	ReplaceBlanks bool   // replace blanks in modelName with -
 	NoHostname    bool
-	OldNamespace  bool                  // container_name, pod_namespace and pod_name
-	PodUID        bool                  // where Pods tells it
-	PodLabel      func(key string) bool // which of the pod's labels are written; nil for none
-	VirtualGPUs   bool                  // a series for each replica, with its name as vgpu, and the device's whole value
-	Devices       Devices               // that have dcgm-exporter's metrics
+	OldNamespace  bool                  // use container_name, pod_namespace and pod_name
+	PodUID        bool                  // add pod_uid; needs Config.Pods
+	PodLabel      func(key string) bool // selects labels of the pod to add; nil for none
+	VirtualGPUs   bool                  // write a series for each replica, with label vgpu and the value of the whole device
+	Devices       DeviceFilter          // selects the devices
 }
 
-// Collector reads each vendor's Source into one set of families.
+// Collector collects from the sources of all vendors and serves one set of metrics.
 type Collector struct {
 	cfg     Config
 	pods    *podmap.Poller
 	vendors []*vendor
 
-	snapshot atomic.Pointer[snapshot]
-	selected atomic.Pointer[selection]
+	exposition atomic.Pointer[exposition]
+	selected   atomic.Pointer[selection]
 
-	mu    sync.Mutex        // of what follows, and of what vendors say they found
-	known map[string]*known // by UUID
+	mu            sync.Mutex                // guards the fields below and the listings of the vendors
+	tracked       map[string]*trackedDevice // by UUID
+	kubeletErrors reportedErrors
 }
 
-// known is what is remembered of a device between collections.
-type known struct {
-	device   device.Device
-	parent   *known   // of an instance
-	parts    []*known // instances of a device
-	shares   shares
-	used     *usage // of the last reading
-	reading  device.Reading
-	fresh    bool // read in the last collection
-	lost     bool
-	failed   bool // answers with another error
-	stuck    bool // a reading is past its deadline
-	took     time.Duration
-	xids     map[uint64]float64
-	lastXID  uint64
-	bogus    [device.NumFields]float64 // values that were left out
-	idleFrom time.Time
-	heldBy   []podmap.Holder
-	heldFrom time.Time
-
-	recentXIDs, recentClocks recent
-
-	pending  chan outcome // a reading under way; only the vendor's goroutine uses it
-	expected int          // instances of which a reading tells; the same goroutine's
-}
-
-type outcome struct {
-	reading device.Reading
-	err     error
-	took    time.Duration
-}
-
-// New collector of one source; call Run, or Collect for a single time.
+// New returns a Collector of one source. Call Run, or call Collect for each collection.
 func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
-	return NewAuto(cfg, pods, Named{"", source})
+	return NewAuto(cfg, pods, NamedSource{"", source})
 }
 
-// NewAuto collector of whatever is there: it is content with one of the sources,
-// and goes on looking for the others.
-func NewAuto(cfg Config, pods *podmap.Poller, sources ...Named) *Collector {
-	if cfg.Deadline == 0 {
-		cfg.Deadline = time.Second
-	}
-	for _, e := range countedEvents {
-		if window := e.window(&cfg); *window == 0 {
-			*window = 5 * time.Minute
-		}
-	}
+// NewAuto returns a Collector of several sources. A collection succeeds if at least one
+// source succeeds, and each collection tries every source again.
+func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector {
+	cfg.Deadline = cmp.Or(cfg.Deadline, time.Second)
+	cfg.XIDWindow = cmp.Or(cfg.XIDWindow, 5*time.Minute)
+	cfg.ClockEventsWindow = cmp.Or(cfg.ClockEventsWindow, 5*time.Minute)
+	cfg.Attribution = cmp.Or(cfg.Attribution, BySplit)
 	if cfg.Own == nil {
 		cfg.Own = prometheus.NewRegistry()
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Attribution == "" {
-		cfg.Attribution = BySplit
-	}
-	c := &Collector{cfg: cfg, pods: pods, known: map[string]*known{}}
+	c := &Collector{cfg: cfg, pods: pods, tracked: map[string]*trackedDevice{}}
 	for _, s := range sources {
-		c.vendors = append(c.vendors, &vendor{Named: s})
+		c.vendors = append(c.vendors, &vendor{NamedSource: s})
 	}
-	c.selected.Store(everything())
+	c.selected.Store(selectEverything())
 	c.store(time.Time{}, nil)
 	return c
 }
 
-// Run collects at each interval until ctx ends, each vendor by itself.
+// Run collects at each interval until ctx ends. Vendors are collected independently.
 func (c *Collector) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, v := range c.vendors {
@@ -145,9 +116,8 @@ func (c *Collector) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Collect once: who holds what, then every vendor's devices, then the new snapshot.
-// It fails when no vendor's devices can be listed; the snapshot then keeps what was
-// known of them.
+// Collect collects from every vendor once. It fails if no vendor can list its devices.
+// The exposition then keeps the results of earlier collections.
 func (c *Collector) Collect(ctx context.Context) error {
 	failures := make([]error, len(c.vendors))
 	var all sync.WaitGroup
@@ -161,78 +131,84 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// publish what is known now of every vendor's devices as the snapshot that scrapes
-// get; the caller holds the lock.
+// publish accounts and renders the devices of every vendor. The caller holds the lock.
 func (c *Collector) publish(now time.Time) {
-	var devices []device.Device
-	for _, v := range c.vendors {
-		for _, d := range v.devices {
-			devices = append(devices, d)
-			for _, part := range c.known[d.UUID].parts {
-				devices = append(devices, part.device)
-			}
-		}
-	}
-	pods, podErr := c.pods.Last()
-	families := c.render(now, devices, pods, podErr)
-	if twice := unique(families); len(twice) > 0 {
-		c.cfg.Log.Warn("series that came twice are exposed once", "metrics", twice)
+	pods, podsErr := c.pods.Last()
+	s := c.account(now, pods, podsErr)
+	families := render(c.cfg.Node, c.cfg.Labels, s)
+	if duplicates := dropDuplicates(families); len(duplicates) > 0 {
+		c.cfg.Log.Warn("dropped duplicate series", "metrics", duplicates)
 	}
 	c.store(now, families)
 }
 
-// serving says what scrapes get meanwhile.
-func (c *Collector) serving() string {
-	if s := c.snapshot.Load(); !s.at.IsZero() {
-		return "the collection of " + s.at.Format(time.RFC3339)
+// pollPods queries the kubelet for the holders of devices, and logs each new failure.
+// The metric plimsoll_exporter_unmapped_devices reports a failure as well.
+func (c *Collector) pollPods(ctx context.Context) {
+	err := c.pods.Poll(ctx)
+	if err == nil {
+		m, _ := c.pods.Last() // the error is that of Poll
+		err = m.AllocatableErr
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kubeletErrors.isNew(err) && ctx.Err() == nil && !errors.Is(err, podmap.ErrDisabled) {
+		c.cfg.Log.Warn("cannot read the allocation of devices from the kubelet", "err", err)
+	}
+}
+
+// describeServed describes the content of /metrics for log messages.
+func (c *Collector) describeServed() string {
+	if e := c.exposition.Load(); !e.at.IsZero() {
+		return "the collection of " + e.at.Format(time.RFC3339)
 	}
 	return "no device metrics yet"
 }
 
-// trackIdle remembers since when the device has done nothing.
-func (k *known) trackIdle(r device.Reading) {
-	utilization, ok := busy(r)
-	switch {
-	case !ok || utilization >= 1:
-		k.idleFrom = time.Time{}
-	case k.idleFrom.IsZero():
-		k.idleFrom = r.Time
+// Healthy returns an error if a driver is stalled, if no collection has succeeded yet, or
+// if the last collection of a vendor is older than three intervals (at least ten
+// seconds). A vendor without any collection is ignored if another vendor has one.
+func (c *Collector) Healthy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit, now := max(3*c.cfg.Interval, 10*time.Second), c.cfg.Now()
+	collected := false
+	for _, v := range c.vendors {
+		collected = collected || !v.at.IsZero()
+		switch age := now.Sub(v.at); {
+		case v.stalled.Load():
+			return errStalled
+		case !v.at.IsZero() && age > limit:
+			return errors.New("the last collection is " + age.Round(time.Second).String() + " old; see the log for the reason")
+		}
 	}
+	if !collected {
+		return errors.New("no collection has succeeded yet; see the log for the reason")
+	}
+	return nil
 }
 
-// hold remembers who holds the device, and since when just these do.
-func (k *known) hold(by []podmap.Holder, now time.Time) {
-	changed := len(by) != len(k.heldBy) || slices.ContainsFunc(by, func(h podmap.Holder) bool { return !slices.Contains(k.heldBy, h) })
-	if changed {
-		k.heldBy, k.heldFrom = by, now
-	}
-}
-
-// idle is for how long its holders have let the device do nothing.
-func (k *known) idle(now time.Time) time.Duration {
-	from := k.idleFrom
-	if from.IsZero() {
-		return 0
-	}
-	if k.heldFrom.After(from) {
-		from = k.heldFrom
-	}
-	return now.Sub(from)
-}
-
-func (k *known) countBogus(r device.Reading) {
-	for f := range k.bogus {
-		k.bogus[f] += flag(r.Bogus(device.Field(f)))
-	}
-}
-
-func (k *known) hung() bool    { return k.stuck }
-func (k *known) healthy() bool { return !k.lost && !k.failed && !k.hung() }
-
-// WriteText writes the last snapshot, without the process's own metrics, in Prometheus' text format.
+// WriteText writes the metrics of the last collection in the Prometheus text format,
+// without those of the exporter process.
 func (c *Collector) WriteText(w io.Writer) error {
 	var b bytes.Buffer
-	c.snapshot.Load().write(&b, plainText)
+	c.exposition.Load().write(&b, plainText)
 	_, err := b.WriteTo(w)
 	return err
+}
+
+// reportedErrors remembers the last error of an operation, so that an error which
+// repeats at each collection is logged once.
+type reportedErrors struct{ last string }
+
+// isNew reports whether err is an error and differs from the last one. A nil err resets
+// the memory.
+func (r *reportedErrors) isNew(err error) bool {
+	if err == nil {
+		r.last = ""
+		return false
+	}
+	changed := err.Error() != r.last
+	r.last = err.Error()
+	return changed
 }

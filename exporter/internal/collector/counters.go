@@ -11,13 +11,12 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// Counter is a line of a counter file in dcgm-exporter's form: which field is
-// exposed, as which type (gauge, counter, or label for one that is put on the
-// others), and its help text.
+// Counter is a line of a counter file in dcgm-exporter's format: the name of a field, its
+// type (gauge, counter, or label for a label on the other metrics), and its help text.
 type Counter struct{ Name, Type, Help string }
 
-// ParseCounters reads a counter file. Lines that begin with # are comments. The
-// error names the line.
+// ParseCounters parses a counter file. Lines that start with # are comments. Errors
+// contain the line number.
 func ParseCounters(r io.Reader) ([]Counter, error) {
 	reader := csv.NewReader(r)
 	reader.Comment, reader.TrimLeadingSpace, reader.FieldsPerRecord = '#', true, -1
@@ -37,35 +36,33 @@ func ParseCounters(r io.Reader) ([]Counter, error) {
 		c := Counter{strings.TrimSpace(record[0]), strings.TrimSpace(record[1]), strings.TrimSpace(strings.Join(record[2:], ", "))}
 		switch {
 		case c.Name == "":
-			return nil, fmt.Errorf("line %d names no field", line)
+			return nil, fmt.Errorf("line %d has no field name", line)
 		case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
 			return nil, fmt.Errorf("line %d: the type of %s must be gauge, counter or label, not %q", line, c.Name, c.Type)
 		case slices.ContainsFunc(out, func(o Counter) bool { return o.Name == c.Name }):
-			return nil, fmt.Errorf("line %d: %s is there twice", line, c.Name)
+			return nil, fmt.Errorf("line %d: duplicate field %s", line, c.Name)
 		}
 		out = append(out, c)
 	}
 }
 
-// selection is what is exposed in dcgm-exporter's words.
+// selection is the set of dcgm-exporter's metrics to export.
 type selection struct {
-	fields      []field
-	xid         *field // nil when the latched XID is not asked for
-	counted     []counted
+	fields      []dcgmField
+	xid         *dcgmField // nil if the last XID is not selected
+	events      []countedEvent
 	labels      []labelField
 	unsupported []string
 }
 
-var latchedXID = field{name: xidErrors.name, kind: gauge, help: xidErrors.help}
-
-// everything that this exporter can give.
-func everything() *selection {
-	return &selection{fields: fields, xid: &latchedXID, counted: countedEvents, labels: labelFields[:1]}
+// selectEverything selects every supported metric.
+func selectEverything() *selection {
+	return &selection{fields: dcgmFields, xid: &lastXIDField, events: countedEvents, labels: labelFields[:1]}
 }
 
-// byDefault are the fields that dcgm-exporter exposes without a counter file of the
-// user's own, beside the latched XID and the driver's version as a label.
-var byDefault = []string{
+// defaultFields are the fields of dcgm-exporter's default counter file. The file also
+// selects the last XID, and the driver version as a label.
+var defaultFields = []string{
 	"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP",
 	"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
 	"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL",
@@ -74,42 +71,41 @@ var byDefault = []string{
 	"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
 }
 
-func defaults() *selection {
-	s := everything()
-	s.counted = nil
-	s.fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !slices.Contains(byDefault, f.name) })
+func selectDefaults() *selection {
+	s := selectEverything()
+	s.events = nil
+	s.fields = slices.DeleteFunc(slices.Clone(dcgmFields), func(f dcgmField) bool { return !slices.Contains(defaultFields, f.name) })
 	return s
 }
 
-func choose(counters []Counter) *selection {
+func selectCounters(counters []Counter) *selection {
 	s := &selection{}
 	for _, c := range counters {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == c.Name })
-		event := slices.IndexFunc(countedEvents, func(e counted) bool { return e.name == c.Name })
+		i := slices.IndexFunc(dcgmFields, func(f dcgmField) bool { return f.name == c.Name })
+		event := slices.IndexFunc(countedEvents, func(e countedEvent) bool { return e.name == c.Name })
+		labelIndex := slices.IndexFunc(labelFields, func(l labelField) bool { return l.name == c.Name })
 		switch {
-		case c.Type == "label" && slices.ContainsFunc(labelFields, c.names):
-			s.labels = append(s.labels, labelFields[slices.IndexFunc(labelFields, c.names)])
+		case c.Type == "label" && labelIndex >= 0:
+			s.labels = append(s.labels, labelFields[labelIndex])
 		case c.Type != "label" && event >= 0:
 			e := countedEvents[event]
-			e.field = c.apply(e.field)
-			s.counted = append(s.counted, e)
-		case c.Type == "label", i < 0 && c.Name != latchedXID.name:
+			e.dcgmField = c.applyTo(e.dcgmField)
+			s.events = append(s.events, e)
+		case c.Type == "label", i < 0 && c.Name != lastXIDField.name:
 			s.unsupported = append(s.unsupported, c.Name)
 		case i < 0:
-			f := c.apply(latchedXID)
+			f := c.applyTo(lastXIDField)
 			s.xid = &f
 		default:
-			s.fields = append(s.fields, c.apply(fields[i]))
+			s.fields = append(s.fields, c.applyTo(dcgmFields[i]))
 		}
 	}
 	slices.SortFunc(s.labels, func(a, b labelField) int { return strings.Compare(a.name, b.name) })
 	return s
 }
 
-func (c Counter) names(l labelField) bool { return c.Name == l.name }
-
-// apply the type and help text of the file.
-func (c Counter) apply(f field) field {
+// applyTo returns the field with the type and help text of the counter file.
+func (c Counter) applyTo(f dcgmField) dcgmField {
 	f.help, f.kind = c.Help, gauge
 	if c.Type == "counter" {
 		f.kind = counter
@@ -117,30 +113,30 @@ func (c Counter) apply(f field) field {
 	return f
 }
 
-// SetCounters exposes what a counter file asks, from the next collection on, and
-// returns the fields that this exporter can't give.
+// SetCounters selects the metrics of a counter file from the next collection on. It
+// returns the fields that this exporter does not support.
 func (c *Collector) SetCounters(counters []Counter) (unsupported []string) {
-	s := choose(counters)
+	s := selectCounters(counters)
 	c.selected.Store(s)
 	return s.unsupported
 }
 
-// SetDefaults exposes what dcgm-exporter does by default, from the next collection on.
-func (c *Collector) SetDefaults() { c.selected.Store(defaults()) }
+// SetDefaults selects dcgm-exporter's default metrics from the next collection on.
+func (c *Collector) SetDefaults() { c.selected.Store(selectDefaults()) }
 
-// SetEverything exposes all that this exporter can give, from the next collection
-// on, as a new Collector does.
-func (c *Collector) SetEverything() { c.selected.Store(everything()) }
+// SetEverything selects every supported metric from the next collection on. This is the
+// selection of a new Collector.
+func (c *Collector) SetEverything() { c.selected.Store(selectEverything()) }
 
-// Coverage of dcgm-exporter's metrics by a reading: how many it gives, and the
-// names of those that it lacks.
-func Coverage(r device.Reading) (gives int, lacks []string) {
-	for _, f := range fields {
+// Coverage returns how many of dcgm-exporter's metrics a reading provides, and the names
+// of those that it lacks.
+func Coverage(r device.Reading) (provided int, missing []string) {
+	for _, f := range dcgmFields {
 		if _, ok := r.Get(f.field); ok {
-			gives++
+			provided++
 		} else {
-			lacks = append(lacks, f.name)
+			missing = append(missing, f.name)
 		}
 	}
-	return gives, lacks
+	return provided, missing
 }

@@ -2,181 +2,107 @@ package collector
 
 import (
 	"bytes"
-	"fmt"
-	"math"
+	"compress/gzip"
+	"errors"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
+	"sync"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 )
 
-// family is one metric as of a collection.
-type family struct {
-	name, help string
-	kind       dto.MetricType
-	series     []series
+// exposition is the content of /metrics. It never changes. Each encoding is produced at
+// its first scrape and reused by later scrapes.
+type exposition struct {
+	at        time.Time // of the collection; zero before the first
+	collected []*family // from the last successful collection
+	current   []*family // state of the sources, also updated when a collection fails
+	encoded   map[encodingKey]func() []byte
 }
 
-// series of a family; its labels are written once for all families that share them.
-type series struct {
-	labels labelText
-	value  float64
+// encodingKey identifies an encoding of an exposition.
+type encodingKey struct {
+	format  *textFormat
+	gzipped bool
 }
 
-// label of a series, in the order in which it is written.
-type label struct{ name, value string }
-
-func pairs(names, values []string) []label {
-	out := make([]label, len(names))
-	for i, name := range names {
-		out[i] = label{name, values[i]}
-	}
-	return out
-}
-
-// labelText is a series' labels as both text formats write them: {gpu="0",…}.
-type labelText string
-
-var escapeValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
-
-// text escapes the labels. Bytes that are no UTF-8, for which Prometheus would
-// refuse the whole scrape, become U+FFFD.
-func text(labels []label) labelText {
-	if len(labels) == 0 {
-		return ""
-	}
-	b := make([]byte, 0, 512)
-	for i, l := range labels {
-		b = append(b, "{,"[min(i, 1)])
-		b = append(b, l.name...)
-		b = append(b, `="`...)
-		if usual(l.value) {
-			b = append(b, l.value...)
-		} else {
-			b = append(b, escapeValue.Replace(strings.ToValidUTF8(l.value, "\uFFFD"))...)
-		}
-		b = append(b, '"')
-	}
-	return labelText(append(b, '}'))
-}
-
-// usual texts have nothing to escape.
-func usual(s string) bool {
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' || s[i] < ' ' || s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// with further labels after those that are there.
-func (t labelText) with(more ...label) labelText {
-	if t == "" {
-		return text(more)
-	}
-	return t[:len(t)-1] + "," + text(more)[1:]
-}
-
-// dialect is a text format of Prometheus.
-type dialect struct {
-	header  func(b *bytes.Buffer, f *family)
-	number  func(b []byte, v float64) []byte
-	foreign func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) // writes what others measured
-	end     string
-}
-
-var escapeHelp = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-
-// plainText is the text format 0.0.4.
-var plainText = &dialect{
-	header: func(b *bytes.Buffer, f *family) {
-		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", f.name, escapeHelp.Replace(f.help), f.name, strings.ToLower(f.kind.String()))
-	},
-	number:  appendNumber,
-	foreign: func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) { return expfmt.MetricFamilyToText(b, f) },
-}
-
-// openMetrics is the text format OpenMetrics 1.0. There a counter's series end in _total; one of
-// dcgm-exporter's that does not is of unknown type, for it must keep its name.
-var openMetrics = &dialect{
-	header: func(b *bytes.Buffer, f *family) {
-		name, kind := f.name, strings.ToLower(f.kind.String())
-		if f.kind == counter {
-			var total bool
-			if name, total = strings.CutSuffix(name, "_total"); !total {
-				kind = "unknown"
+// store replaces the exposition. The metrics of the exporter process are read at the
+// first scrape. The caller holds the lock.
+func (c *Collector) store(at time.Time, collected []*family) {
+	e := &exposition{at: at, collected: collected, current: c.renderSources(), encoded: map[encodingKey]func() []byte{}}
+	gather := sync.OnceValues(c.cfg.Own.Gather)
+	for _, f := range []*textFormat{plainText, openMetrics} {
+		plain := sync.OnceValue(func() []byte {
+			var b bytes.Buffer
+			e.write(&b, f)
+			if err := f.writeRegistry(&b, gather); err != nil {
+				c.cfg.Log.Warn("the exporter's own metrics are incomplete", "err", err)
 			}
-		}
-		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, escapeValue.Replace(f.help), name, kind)
-	},
-	number: func(b []byte, v float64) []byte {
-		start := len(b)
-		if b = appendNumber(b, v); !bytes.ContainsAny(b[start:], ".eIN") {
-			b = append(b, ".0"...)
-		}
-		return b
-	},
-	foreign: func(b *bytes.Buffer, f *dto.MetricFamily) (int, error) { return expfmt.MetricFamilyToOpenMetrics(b, f) },
-	end:     "# EOF\n",
-}
-
-func appendNumber(b []byte, v float64) []byte {
-	switch {
-	case math.IsInf(v, 1):
-		return append(b, "+Inf"...)
-	case math.IsInf(v, -1):
-		return append(b, "-Inf"...)
-	}
-	return strconv.AppendFloat(b, v, 'g', -1, 64)
-}
-
-// write the families.
-func (d *dialect) write(b *bytes.Buffer, families []*family) {
-	for _, f := range families {
-		d.header(b, f)
-		for _, s := range f.series {
-			b.WriteString(f.name)
-			b.WriteString(string(s.labels))
-			b.WriteByte(' ')
-			b.Write(d.number(b.AvailableBuffer(), s.value))
-			b.WriteByte('\n')
-		}
-	}
-}
-
-// size is about how many bytes the families take.
-func size(families []*family) (n int) {
-	for _, f := range families {
-		n += 64 + 2*len(f.name) + len(f.help)
-		for _, s := range f.series {
-			n += len(f.name) + len(s.labels) + 20
-		}
-	}
-	return n
-}
-
-// unique drops series that are there twice, which a registry would refuse, and
-// names their families. One with the labels of the family before needs no look.
-func unique(families []*family) (twice []string) {
-	seen, good := make(map[labelText]bool, 1024), []series(nil)
-	for _, f := range families {
-		if slices.EqualFunc(f.series, good, func(a, b series) bool { return a.labels == b.labels }) {
-			continue
-		}
-		clear(seen)
-		n := len(f.series)
-		f.series = slices.DeleteFunc(f.series, func(s series) bool {
-			was := seen[s.labels]
-			seen[s.labels] = true
-			return was
+			return b.Bytes()
 		})
-		if good = f.series; len(good) < n {
-			twice = append(twice, f.name)
+		e.encoded[encodingKey{f, false}] = plain
+		e.encoded[encodingKey{f, true}] = sync.OnceValue(func() []byte { return compress(plain()) })
+	}
+	c.exposition.Store(e)
+}
+
+// refreshExposition updates the state of the sources and keeps the collected metrics.
+func (c *Collector) refreshExposition() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.exposition.Load()
+	c.store(last.at, last.collected)
+}
+
+// renderSources writes the metrics that do not depend on a successful collection.
+func (c *Collector) renderSources() []*family {
+	out := familySet{}
+	out.add(driverStalled, boolValue(slices.ContainsFunc(c.vendors, func(v *vendor) bool { return v.stalled.Load() })), c.cfg.Node)
+	for _, v := range c.vendors {
+		if v.Name != "" {
+			out.add(sourceUp, boolValue(v.up.Load()), c.cfg.Node, v.Name)
 		}
 	}
-	return twice
+	return out.sorted()
+}
+
+func (e *exposition) write(b *bytes.Buffer, f *textFormat) {
+	b.Grow(estimateSize(e.collected) + 16<<10)
+	f.write(b, e.collected)
+	f.write(b, e.current)
+}
+
+// writeRegistry writes the metrics of a registry and the end of the exposition. If the
+// registry returns an error, writeRegistry writes the metrics that it can get.
+func (tf *textFormat) writeRegistry(b *bytes.Buffer, gather func() ([]*dto.MetricFamily, error)) error {
+	families, err := gather()
+	for _, f := range families {
+		_, writeErr := tf.writeGathered(b, f)
+		err = errors.Join(err, writeErr)
+	}
+	b.WriteString(tf.end)
+	return err
+}
+
+var gzipWriters = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // BestSpeed is a valid level
+	}
+	return w
+}}
+
+func compress(text []byte) []byte {
+	var b bytes.Buffer
+	w := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(w)
+	w.Reset(&b)
+	_, err := w.Write(text)
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // writing to a bytes.Buffer cannot fail
+	}
+	return b.Bytes()
 }

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// maxInFlight is how many scrapes are answered at a time.
+	// maxInFlight is the maximum number of concurrent scrapes.
 	maxInFlight = 40
-	// writeTimeout is how long a scraper may take to read, so that one that hangs does not stay.
+	// writeTimeout is the time in which a scraper must read the response. It ends
+	// connections of scrapers that hang.
 	writeTimeout = 30 * time.Second
 )
 
-// Handler serves /metrics, /health and a page that links to both.
+// Handler returns a handler for /metrics, /health and a page with links to both.
 func (c *Collector) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.InstrumentMetricHandler(c.cfg.Own, c.metrics()))
+	mux.Handle("/metrics", promhttp.InstrumentMetricHandler(c.cfg.Own, c.limitScrapes()))
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := c.Healthy(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -36,38 +37,39 @@ func (c *Collector) Handler() http.Handler {
 	return mux
 }
 
-// metrics limits how many scrapes are answered at a time.
-func (c *Collector) metrics() http.HandlerFunc {
+// limitScrapes serves at most maxInFlight scrapes at a time and rejects others.
+func (c *Collector) limitScrapes() http.HandlerFunc {
 	slots := make(chan struct{}, maxInFlight)
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
-			c.answer(w, r)
+			c.serveMetrics(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("%d scrapes are being answered; try again later", maxInFlight), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d scrapes are in progress; try again later", maxInFlight), http.StatusServiceUnavailable)
 		}
 	}
 }
 
-// answer with the last snapshot, which no scrape waits for.
-func (c *Collector) answer(w http.ResponseWriter, r *http.Request) {
-	format, d := negotiate(r.Header)
-	gzipped := takesGzip(r.Header)
-	body := c.snapshot.Load().forms[form{d, gzipped}]()
+// serveMetrics writes the last exposition. It does not wait for a collection.
+func (c *Collector) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	contentType, format := negotiateFormat(r.Header)
+	gzipped := acceptsGzip(r.Header)
+	body := c.exposition.Load().encoded[encodingKey{format, gzipped}]()
 	h := w.Header()
-	h.Set("Content-Type", string(format))
+	h.Set("Content-Type", string(contentType))
 	h.Set("Vary", "Accept, Accept-Encoding")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if gzipped {
 		h.Set("Content-Encoding", "gzip")
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // where the server has one
-	_, _ = w.Write(body)                                                             // an error is a scraper that went away
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter supports deadlines
+	_, _ = w.Write(body)                                                             // fails if the scraper disconnects
 }
 
-// negotiate the format: OpenMetrics, or plain text for all who do not ask for it.
-func negotiate(h http.Header) (expfmt.Format, *dialect) {
+// negotiateFormat returns OpenMetrics if the scraper requests it, otherwise the plain
+// text format.
+func negotiateFormat(h http.Header) (expfmt.Format, *textFormat) {
 	format := expfmt.NegotiateIncludingOpenMetrics(h)
 	switch format.FormatType() {
 	case expfmt.TypeOpenMetrics:
@@ -79,8 +81,8 @@ func negotiate(h http.Header) (expfmt.Format, *dialect) {
 	}
 }
 
-// takesGzip unless the scraper does not name it, or refuses it by q=0.
-func takesGzip(h http.Header) bool {
+// acceptsGzip reports whether the scraper accepts gzip. A weight of q=0 rejects it.
+func acceptsGzip(h http.Header) bool {
 	for offer := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
 		name, parameters, _ := strings.Cut(offer, ";")
 		if strings.TrimSpace(name) == "gzip" {

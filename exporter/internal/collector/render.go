@@ -11,237 +11,276 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
-	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// page collects families while a snapshot is rendered.
-type page map[string]*family
+// familySet collects metric families by name while a snapshot is rendered.
+type familySet map[string]*family
 
-func (p page) add(name string, kind dto.MetricType, help string, labels labelText, v float64) {
-	f := p[name]
+// addSeries adds a series to a family and creates the family if necessary.
+func (s familySet) addSeries(name string, kind dto.MetricType, help string, labels labelText, v float64) {
+	f := s[name]
 	if f == nil {
 		f = &family{name: name, help: help, kind: kind}
-		p[name] = f
+		s[name] = f
 	}
 	f.series = append(f.series, series{labels, v})
 }
 
-// own adds one of our metrics; values are in the order of its labels.
-func (p page) own(o own, v float64, values ...string) {
+// add adds a series of a Plimsoll metric. values are in the order of the metric's labels.
+func (s familySet) add(m metric, v float64, values ...string) {
 	labels := make([]label, 0, 8) // stays on the stack
-	for i, name := range o.labels {
+	for i, name := range m.labels {
 		labels = append(labels, label{name, values[i]})
 	}
-	p.add(o.name, o.kind, o.help, text(labels), v)
+	s.addSeries(m.name, m.kind, m.help, formatLabels(labels), v)
 }
 
-// of adds one of our metrics of a device; values are those of its further labels.
-func (p page) of(o own, v float64, device labelText, values ...string) {
-	if further := o.labels[len(deviceLabels):]; len(further) > 0 {
-		device = device.with(pairs(further, values)...)
+// addOfDevice adds a series of a Plimsoll metric of a device. deviceText are the
+// formatted deviceLabels, and values are in the order of the metric's further labels.
+func (s familySet) addOfDevice(m metric, v float64, deviceText labelText, values ...string) {
+	if further := m.labels[len(deviceLabels):]; len(further) > 0 {
+		deviceText = deviceText.append(pairs(further, values)...)
 	}
-	p.add(o.name, o.kind, o.help, device, v)
+	s.addSeries(m.name, m.kind, m.help, deviceText, v)
 }
 
-func (p page) families() []*family {
-	return slices.SortedFunc(maps.Values(p), func(a, b *family) int { return strings.Compare(a.name, b.name) })
+func (s familySet) sorted() []*family {
+	return slices.SortedFunc(maps.Values(s), func(a, b *family) int { return strings.Compare(a.name, b.name) })
 }
 
-// render everything that is known now.
-func (c *Collector) render(now time.Time, devices []device.Device, pods podmap.Map, podErr error) []*family {
-	p := page{}
-	p.own(lastCollection, seconds(c.oldest()), c.cfg.Node)
-	s := c.selected.Load()
-	for _, name := range s.unsupported {
-		p.own(unsupported, 1, c.cfg.Node, name)
+// renderer writes the metrics of one snapshot. It has no access to the Collector.
+type renderer struct {
+	node     string
+	labels   Labels
+	snapshot *snapshot
+	families familySet
+}
+
+// render returns the metric families of a snapshot, sorted by name.
+func render(node string, labels Labels, s *snapshot) []*family {
+	r := &renderer{node: node, labels: labels, snapshot: s, families: familySet{}}
+	r.families.add(lastCollection, unixSeconds(s.oldestCollection), node)
+	for _, name := range s.selection.unsupported {
+		r.families.add(unsupportedField, 1, node, name)
 	}
-	held := holders(pods, devices)
-	for _, d := range devices {
-		k := c.known[d.UUID]
-		if podErr == nil {
-			k.hold(held[d.UUID], now)
-		}
-		c.renderDevice(p, now, s, k, pods, held)
-		c.renderOwn(p, now, k, held[d.UUID])
-		c.renderShares(p, k, pods, podErr)
-		c.renderTPU(p, k, held[d.UUID])
+	for _, d := range s.devices {
+		r.renderDCGM(d)
+		r.renderDevice(d)
+		r.renderPodUsage(d)
+		r.renderTPU(d)
 	}
-	c.renderCalls(p, devices)
-	c.renderTPUNode(p, pods)
-	c.renderPods(p, held)
-	c.renderUndescribed(p)
-	c.renderNode(p, devices, pods, held, podErr)
-	return p.families()
+	r.renderCalls()
+	r.renderAcceleratorRequests()
+	r.renderServices()
+	r.renderPods()
+	if s.undescribed != nil {
+		r.families.add(undescribedDevices, *s.undescribed, node)
+	}
+	r.renderNode()
+	return r.families.sorted()
 }
 
-// renderDevice writes dcgm-exporter's metrics: one series, or one for each
-// container that holds the device. What the holders of a device use up together
-// stands once and names none of them, so that no sum counts it twice.
-func (c *Collector) renderDevice(p page, now time.Time, s *selection, k *known, pods podmap.Map, held map[string][]podmap.Holder) {
-	parts, first := sameGI(k)
-	if !first {
+// renderDCGM writes dcgm-exporter's metrics of a device, with a series for each share.
+// A metric that adds up across shares has a single series, so that sums count it once.
+func (r *renderer) renderDCGM(d *deviceSnapshot) {
+	parts, isFirst := d.gpuInstance()
+	if !isFirst || !r.labels.Devices.includes(d.device) {
 		return
 	}
-	if !c.cfg.Labels.Devices.shows(k.device) {
-		return
-	}
-	seats := c.seats(k.device, holdersOf(parts, held), pods)
-	if len(seats) == 0 {
-		seats = []seat{{}}
-	}
-	sets := func(of []seat, extra, attributes []label) (out []labelText) {
-		for _, one := range of {
-			out = append(out, text(c.dcgm(s, k.device, extra, c.attributes(one, attributes))))
+	selected := r.snapshot.selection
+	shares := r.sharesOf(d, holdersOf(parts))
+	labelSets := func(shares []share, extra, metricLabels []label) (sets []labelText) {
+		for _, s := range shares {
+			sets = append(sets, formatLabels(r.dcgmLabels(d.device, extra, r.attributes(s, metricLabels))))
 		}
-		return out
+		return sets
 	}
-	each := sets(seats, nil, nil)
-	together := each
-	if !c.cfg.Labels.VirtualGPUs { // dcgm-exporter's way with virtual GPUs is to repeat
-		together = sets([]seat{common(seats)}, nil, nil)
+	each := labelSets(shares, nil, nil)
+	once := each
+	if !r.labels.VirtualGPUs { // with virtual GPUs dcgm-exporter repeats the value
+		once = labelSets([]share{commonShare(shares)}, nil, nil)
 	}
-	inParts := c.cfg.Labels.Devices.inParts(k)
-	for _, f := range s.fields {
-		v, ok := k.tell(f, inParts)
+	replaced := r.labels.Devices.prefersInstances(d)
+	for _, f := range selected.fields {
+		v, ok := d.value(f, replaced)
 		if !ok {
 			continue
 		}
-		labelSets := each
-		if additive(f) {
-			labelSets = together
+		sets := each
+		if f.isAdditive() {
+			sets = once
 		}
-		for _, labels := range labelSets {
-			p.add(f.name, f.kind, f.help, labels, v)
-		}
-	}
-	if inParts {
-		return // events, too, are told by the instances
-	}
-	if s.xid != nil && k.device.TellsXIDs {
-		last := k.whole().lastXID
-		for _, labels := range sets(seats, nil, xidAttributes(last)) {
-			p.add(s.xid.name, s.xid.kind, s.xid.help, labels, float64(last))
+		for _, labels := range sets {
+			r.families.addSeries(f.name, f.kind, f.help, labels, v)
 		}
 	}
-	for _, e := range s.counted {
-		c.renderCounted(p, e, k.whole(), now, func(extra []label) []labelText { return sets(seats, extra, nil) })
+	if replaced {
+		return // the instances have the event metrics
+	}
+	if selected.xid != nil && d.device.ReportsXIDs {
+		last := d.wholeDevice().lastXID
+		for _, labels := range labelSets(shares, nil, xidLabels(last)) {
+			r.families.addSeries(selected.xid.name, selected.xid.kind, selected.xid.help, labels, float64(last))
+		}
+	}
+	for _, e := range selected.events {
+		r.renderCountedEvent(e, d.wholeDevice(), func(extra []label) []labelText { return labelSets(shares, extra, nil) })
 	}
 }
 
-// dcgm labels in dcgm-exporter's order: the device's, those of the counter file and
-// of the metric, and the attributes.
-func (c *Collector) dcgm(s *selection, d device.Device, extra, attributes []label) []label {
-	options, model := c.cfg.Labels, d.Model
-	if options.ReplaceBlanks {
-		model = Model(model)
+// value returns the value of a field in the last collection.
+//
+// A MIG instance has its own memory and inherits state such as temperature and clocks
+// from its device. It does not inherit additive fields, since they describe the usage of
+// the whole device. If replaced is true, instances stand for the device, so the device
+// has only the additive fields without memory.
+func (d *deviceSnapshot) value(f dcgmField, replaced bool) (float64, bool) {
+	v, ok := d.reading.Get(f.field)
+	switch {
+	case !d.fresh, replaced && (memoryFields[f.field] || !f.isAdditive()):
+		return 0, false
+	case ok || d.parent == nil || f.isAdditive() || memoryFields[f.field]:
+		return v, ok
 	}
-	names, values := dcgmLabels, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, model, c.cfg.Node}
+	return d.parent.reading.Get(f.field)
+}
+
+// memoryFields are the fields that each MIG instance has for itself.
+var memoryFields = map[device.Field]bool{device.FBFree: true, device.FBUsed: true, device.FBReserved: true, device.FBTotal: true, device.FBUsedRatio: true}
+
+// isAdditive reports whether the holders of a device use up the field together, such as
+// power or memory. Temperatures, clocks, limits and faults are the same for every holder.
+func (f dcgmField) isAdditive() bool {
+	switch f.field {
+	case device.PowerUsage, device.FBUsed:
+		return true
+	case device.FBTotal, device.FBFree, device.FBReserved, device.PowerLimit:
+		return false
+	default:
+		return slices.Contains([]string{"%", "0..1", "mJ", "B/s", "MB/s"}, f.unit)
+	}
+}
+
+// dcgmLabels returns the labels of a series in dcgm-exporter's order: those of the
+// device, of the counter file, of the metric (extra), and the attributes.
+func (r *renderer) dcgmLabels(d device.Device, extra, attributes []label) []label {
+	modelName := d.Model
+	if r.labels.ReplaceBlanks {
+		modelName = Model(modelName)
+	}
+	names, values := dcgmLabelNames, []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, d.Minor, modelName, r.node}
 	if i := d.Instance; i != nil {
 		names, values = instanceLabels, slices.Insert(values, 5, giProfile(i.Profile), strconv.Itoa(i.GI))
 		values[1] = i.Parent
 	}
 	labels := pairs(names, values)
-	if options.OldNamespace {
+	if r.labels.OldNamespace {
 		labels[1].name = "uuid"
 	}
 	host := len(labels) - 1
 	switch {
-	case options.NoHostname:
+	case r.labels.NoHostname:
 		labels = labels[:host]
-	case options.Dialect == "4.8":
+	case r.labels.Dialect == "4.8":
 		labels[host].name = "hostname"
 	}
-	for _, l := range s.labels {
-		if v := l.of(d); v != "" {
+	for _, l := range r.snapshot.selection.labels {
+		if v := l.value(d); v != "" {
 			labels = append(labels, label{l.name, v})
 		}
 	}
 	return slices.Concat(labels, extra, attributes)
 }
 
-// id are the values of deviceLabels.
-func (c *Collector) id(k *known) []string {
-	return []string{c.cfg.Node, k.device.UUID, strconv.Itoa(k.device.Index), modelOf(k.device)}
+// giProfile returns the profile of the GPU instance that contains an instance: 2g.20gb
+// for the compute instance 1c.2g.20gb.
+func giProfile(profile string) string {
+	if first, rest, ok := strings.Cut(profile, "."); ok && strings.HasSuffix(first, "c") {
+		return rest
+	}
+	return profile
 }
 
-// renderOwn writes what placement needs of one device.
-func (c *Collector) renderOwn(p page, now time.Time, k *known, holders []podmap.Holder) {
-	id := text(pairs(deviceLabels, c.id(k)))
-	p.of(deviceLost, flag(k.lost), id)
-	p.of(deviceHung, flag(k.hung()), id)
-	p.of(deviceFailed, flag(k.failed), id)
-	if !k.reading.Time.IsZero() {
-		p.of(lastSample, seconds(k.reading.Time), id)
+// deviceLabelValues returns the values of deviceLabels.
+func (r *renderer) deviceLabelValues(d *deviceSnapshot) []string {
+	return []string{r.node, d.device.UUID, strconv.Itoa(d.device.Index), modelLabel(d.device)}
+}
+
+// renderDevice writes Plimsoll's metrics of a device.
+func (r *renderer) renderDevice(d *deviceSnapshot) {
+	id := formatLabels(pairs(deviceLabels, r.deviceLabelValues(d)))
+	r.families.addOfDevice(deviceLost, boolValue(d.lost), id)
+	r.families.addOfDevice(deviceHung, boolValue(d.hung), id)
+	r.families.addOfDevice(deviceFailed, boolValue(d.failed), id)
+	if !d.reading.Time.IsZero() {
+		r.families.addOfDevice(lastSample, unixSeconds(d.reading.Time), id)
 	}
-	if k.took > 0 {
-		p.of(readSeconds, k.took.Seconds(), id)
+	if d.readDuration > 0 {
+		r.families.addOfDevice(readDuration, d.readDuration.Seconds(), id)
 	}
-	if k.fresh {
-		renderDerived(p, k.reading, id)
+	if d.fresh {
+		r.renderDerived(d.reading, id)
 	}
-	if _, tells := busy(k.reading); tells && k.fresh && len(holders) > 0 {
-		p.of(idleAllocated, k.idle(now).Seconds(), id)
+	if _, ok := utilization(d.reading); ok && d.fresh && len(d.holders) > 0 {
+		r.families.addOfDevice(idleAllocated, d.idleAllocated.Seconds(), id)
 	}
-	for _, h := range holders {
-		p.of(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)
+	for _, h := range d.holders {
+		r.families.addOfDevice(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)
 	}
-	for f, n := range k.bogus {
-		if n > 0 {
-			p.of(bogusValues, n, id, fieldName(device.Field(f)))
+	for _, n := range d.implausible {
+		r.families.addOfDevice(bogusValues, n.count, id, fieldName(n.field))
+	}
+	for _, n := range d.xids {
+		r.families.addOfDevice(xidTotal, n.count, id, strconv.FormatUint(n.xid, 10), severity(n.xid))
+	}
+}
+
+// renderDerived writes values that follow from a reading, in base units.
+func (r *renderer) renderDerived(reading device.Reading, id labelText) {
+	for _, reason := range throttleReasons {
+		if ns, ok := reading.Get(reason.field); ok {
+			r.families.addOfDevice(throttled, ns/1e9, id, reason.name)
 		}
 	}
-	for _, xid := range sortedKeys(k.xids) {
-		p.of(xidTotal, k.xids[xid], id, strconv.FormatUint(xid, 10), severity(xid))
+	for _, t := range traffic {
+		if bytes, ok := reading.Get(t.field); ok {
+			r.families.addOfDevice(t.metric, bytes, id, t.direction)
+		}
+	}
+	if free, ok := reading.Get(device.FBFree); ok && !reading.MIG { // in MIG mode the instances report their memory
+		r.families.addOfDevice(memoryHeadroom, free*(1<<20), id)
+	}
+	if margin, ok := reading.Get(device.ThermalMargin); ok {
+		r.families.addOfDevice(thermalHeadroom, margin, id)
+	}
+	limit, limited := reading.Get(device.PowerLimit)
+	if draw, ok := reading.Get(device.PowerUsage); ok && limited {
+		r.families.addOfDevice(powerHeadroom, max(0, limit-draw), id)
 	}
 }
 
-// renderCalls writes which calls of the vendors' libraries are slow.
-func (c *Collector) renderCalls(p page, devices []device.Device) {
+// renderCalls writes the longest duration of each library call.
+func (r *renderer) renderCalls() {
 	longest := map[string]time.Duration{}
-	for _, d := range devices {
-		if k := c.known[d.UUID]; k.fresh {
-			for _, call := range k.reading.Calls {
-				longest[call.Name] = max(longest[call.Name], call.Took)
-			}
+	for _, d := range r.snapshot.devices {
+		if !d.fresh {
+			continue
+		}
+		for _, call := range d.reading.Calls {
+			longest[call.Name] = max(longest[call.Name], call.Took)
 		}
 	}
 	for _, name := range sortedKeys(longest) {
-		p.own(callSeconds, longest[name].Seconds(), c.cfg.Node, name)
+		r.families.add(callDuration, longest[name].Seconds(), r.node, name)
 	}
 }
-
-// renderDerived writes, in base units, what follows from a reading.
-func renderDerived(p page, r device.Reading, id labelText) {
-	for _, reason := range reasons {
-		if ns, ok := r.Get(reason.field); ok {
-			p.of(throttled, ns/1e9, id, reason.name)
-		}
-	}
-	for _, way := range traffic {
-		if bytes, ok := r.Get(way.field); ok {
-			p.of(way.own, bytes, id, way.direction)
-		}
-	}
-	if free, ok := r.Get(device.FBFree); ok && !r.MIG { // its instances tell theirs
-		p.of(memoryRoom, free*(1<<20), id)
-	}
-	if left, ok := r.Get(device.ThermalMargin); ok {
-		p.of(thermalRoom, left, id)
-	}
-	limit, limited := r.Get(device.PowerLimit)
-	if draw, ok := r.Get(device.PowerUsage); ok && limited {
-		p.of(powerRoom, max(0, limit-draw), id)
-	}
-}
-
-// Model is a product name in the form of GPU feature discovery's labels.
-func Model(product string) string { return strings.Join(strings.Fields(product), "-") }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-func flag(b bool) float64 {
+// boolValue returns 1 for true and 0 for false.
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -1,233 +1,103 @@
 package collector
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// sumByDevice adds up the series that name a pod, by the label that names the device.
-func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
-	sums := map[string]float64{}
-	for _, m := range family.GetMetric() {
-		var uuid, pod string
-		for _, l := range m.Label {
-			switch l.GetName() {
-			case label:
-				uuid = l.GetValue()
-			case "pod":
-				pod = l.GetValue()
-			}
-		}
-		if pod != "" {
-			sums[uuid] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+// seriesOf returns the series of a metric on a device, without the labels of the device.
+func seriesOf(text, metric, gpu string) (out []string) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, metric+`{gpu="`+gpu+`"`) {
+			_, end, _ := strings.Cut(strings.TrimSpace(line), `DCGM_FI_DRIVER_VERSION="580.1"`)
+			out = append(out, end)
 		}
 	}
-	return sums
+	return out
 }
 
-// Whoever holds what, the pods' shares of a device are together no more than it
-// used up: of every metric of a pod's share, and of every DCGM metric that is additive.
-func TestSharesNeverExceedTheDevice(t *testing.T) {
-	for _, how := range []Attribution{ByDevice, BySplit, ByProcess} {
-		t.Run(string(how), func(t *testing.T) {
-			f := setup(t)
-			f.cfg.Attribution = how
-			const seed = 20261121
-			random := rand.New(rand.NewPCG(seed, 1))
-			told, first := map[string]device.Reading{}, map[string]float64{}
-			energy := map[string]float64{}
-			f.cfg.PodOf = func(pid int) (string, string, bool) {
-				return fmt.Sprintf("ns%d", pid%2), fmt.Sprintf("p%d", pid%3), pid%7 > 0
+func TestVirtualGPUsHaveOneSeriesEach(t *testing.T) {
+	f := setup(t)
+	f.cfg.Labels.VirtualGPUs = true
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::1", uuid(0) + "::0"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::2"}
+	f.kubelet.holdings["ml/c/main"] = []string{uuid(1)}
+	families, text := f.collect(t)
+	want := `,container="main",namespace="ml",pod="a",vgpu="0"} 10
+,container="main",namespace="ml",pod="a",vgpu="1"} 10
+,container="main",namespace="ml",pod="b",vgpu="2"} 10`
+	if got := strings.Join(seriesOf(text, "DCGM_FI_DEV_GPU_UTIL", "0"), "\n"); got != want {
+		t.Errorf("series are\n%s\nwant\n%s", got, want)
+	}
+	if got := seriesOf(text, "DCGM_FI_DEV_GPU_UTIL", "1"); len(got) != 1 || got[0] != `,container="main",namespace="ml",pod="c"} 11` {
+		t.Errorf("a device without replicas: %q", got)
+	}
+	if got := sumByDevice(families["plimsoll_pod_device_power_watts"], "uuid")[uuid(0)]; got < 299.9 || got > 300.1 {
+		t.Errorf("the pods' shares are %g W, want the device's 300", got)
+	}
+}
+
+func TestJobsOutsideKubernetes(t *testing.T) {
+	f := setup(t)
+	f.cfg.Jobs = func(d device.Device) []string {
+		return map[int][]string{0: {"slurm-1"}, 1: {"slurm-2", "slurm-3"}, 2: {"slurm-4"}}[d.Index]
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(2)}
+	_, text := f.collect(t)
+	for gpu, want := range map[string][2]string{
+		"0": {`,hpc_job="slurm-1"} 10`, `,hpc_job="slurm-1"} 700`},
+		"1": {`} 11`, `,hpc_job="slurm-2"} 700 ,hpc_job="slurm-3"} 700`}, // additive metrics have one series
+		"2": {`,container="main",hpc_job="slurm-4",namespace="ml",pod="a"} 12`, `,container="main",hpc_job="slurm-4",namespace="ml",pod="a"} 700`},
+		"3": {`} 13`, `} 700`},
+	} {
+		for i, metric := range []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"} {
+			if got := strings.Join(seriesOf(text, metric, gpu), " "); got != want[i] {
+				t.Errorf("%s of device %s: %s, want %s", metric, gpu, got, want[i])
 			}
-			f.box.tell = func(d device.Device, r *device.Reading) {
-				for field := range device.NumFields {
-					r.Set(field, random.Float64())
-				}
-				energy[d.UUID] += 1e6 * random.Float64()
-				r.Set(device.TotalEnergy, energy[d.UUID])
-				r.Set(device.PowerUsage, 700*random.Float64())
-				r.Set(device.GPUUtil, 100*random.Float64())
-				r.Processes = &device.Processes{Memory: map[int]float64{}, Busy: map[int]float64{}}
-				for range random.IntN(6) {
-					pid := random.IntN(100)
-					r.Processes.Memory[pid], r.Processes.Busy[pid] = 1e6*random.Float64(), 60*random.Float64()
-				}
-				told[d.UUID] = *r
-			}
-			for round := range 50 {
-				f.kubelet.mu.Lock()
-				clear(f.kubelet.held)
-				for range random.IntN(12) {
-					container := fmt.Sprintf("ns%d/p%d/c%d", random.IntN(2), random.IntN(3), random.IntN(2))
-					for range 1 + random.IntN(4) {
-						id := uuid(random.IntN(3))
-						if random.IntN(3) > 0 {
-							id += fmt.Sprintf("::%d", random.IntN(4))
-						}
-						f.kubelet.held[container] = append(f.kubelet.held[container], id)
-					}
-				}
-				f.kubelet.mu.Unlock()
-				families, text := f.collect(t)
-				if round == 0 {
-					for u, mj := range energy {
-						first[u] = mj
-					}
-				}
-				check := func(name, label string, limit func(r device.Reading, u string) float64) {
-					for u, sum := range sumByDevice(families[name], label) {
-						if most := limit(told[u], u); sum > most*(1+1e-9) {
-							t.Fatalf("seed %d, round %d: %s of %s is %g in all its pods, and %g of the device:\n%s", seed, round, name, u, sum, most, text)
-						}
-					}
-				}
-				for _, field := range fields {
-					if additive(field) {
-						check(field.name, "UUID", func(r device.Reading, _ string) float64 { v, _ := r.Get(field.field); return v })
-					}
-				}
-				check("plimsoll_pod_device_energy_joules_total", "uuid", func(_ device.Reading, u string) float64 { return (energy[u] - first[u]) / 1000 })
-				for name, of := range map[string]struct {
-					field device.Field
-					scale float64
-				}{"plimsoll_pod_device_memory_used_bytes": {device.FBUsed, 1 << 20}, "plimsoll_pod_device_utilization_ratio": {device.GPUUtil, 0.01}, "plimsoll_pod_device_power_watts": {device.PowerUsage, 1}} {
-					check(name, "uuid", func(r device.Reading, _ string) float64 { v, _ := r.Get(of.field); return v * of.scale })
-				}
+		}
+	}
+}
+
+// If all holders of a device are in the same pod, the single series of an additive metric
+// names the pod.
+func TestAdditiveMetricsNameCommonPod(t *testing.T) {
+	f := setup(t)
+	f.cfg.Jobs = func(d device.Device) []string { return map[int][]string{1: {"j1", "j2"}}[d.Index] }
+	f.kubelet.holdings["ml/a/first"] = []string{uuid(0)}
+	f.kubelet.holdings["ml/a/second"] = []string{uuid(0)}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(1), uuid(2)}
+	f.kubelet.holdings["ml/c/main"] = []string{uuid(2)}
+	_, text := f.collect(t)
+	for gpu, want := range map[string]string{
+		"0": `,namespace="ml",pod="a"} 300`, "1": `,container="main",namespace="ml",pod="b"} 300`, "2": `} 300`,
+	} {
+		if got := strings.Join(seriesOf(text, "DCGM_FI_DEV_POWER_USAGE", gpu), " "); got != want {
+			t.Errorf("power of device %s: %s, want %s", gpu, got, want)
+		}
+	}
+}
+
+func TestClaimLabels(t *testing.T) {
+	holder := podmap.Holder{Namespace: "ml", Pod: "a", Container: "main"}
+	claim := func(name string) map[podmap.Holder]podmap.Claim {
+		return map[podmap.Holder]podmap.Claim{holder: {Name: "c", Namespace: "ml", Driver: "gpu.nvidia.com", Pool: "node-1", Device: name}}
+	}
+	pods := podmap.Map{Claimed: map[string]map[podmap.Holder]podmap.Claim{"nvidia0": claim("gpu-0"), "nvidia1/mig-19-0-1": claim("gpu-1-mig-19-0-1")}}
+	for want, d := range map[string]device.Device{
+		`{container="main",dra_claim_name="c",dra_claim_namespace="ml",dra_device_name="gpu-0",dra_driver_name="gpu.nvidia.com",dra_pool_name="node-1",namespace="ml",pod="a"}`: {UUID: "GPU-0", Minor: "nvidia0"},
+		`{container="main",dra_claim_name="c",dra_claim_namespace="ml",dra_device_name="gpu-1-mig-19-0-1",dra_driver_name="gpu.nvidia.com",dra_mig_device_uuid="MIG-1",dra_mig_profile="1g.10gb",dra_pool_name="node-1",namespace="ml",pod="a"}`: {
+			UUID: "MIG-1", Minor: "nvidia1", Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0-1"}},
+		`{container="main",namespace="ml",pod="a"}`: {UUID: "GPU-2", Minor: "nvidia2"},
+	} {
+		t.Run(d.UUID, func(t *testing.T) {
+			r := &renderer{snapshot: &snapshot{pods: pods}}
+			shares := r.sharesOf(&deviceSnapshot{device: d}, []podmap.Holder{holder})
+			if got := string(formatLabels(r.attributes(shares[0], nil))); got != want {
+				t.Errorf("%s, want %s", got, want)
 			}
 		})
-	}
-}
-
-func TestSharesBySplit(t *testing.T) {
-	f := setup(t)
-	mj := 5e9
-	f.box.tell = func(_ device.Device, r *device.Reading) {
-		r.Set(device.FBUsed, 1000)
-		r.Set(device.PowerUsage, 400)
-		r.Set(device.GPUUtil, 80)
-		r.Set(device.TotalEnergy, mj)
-	}
-	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0", uuid(0) + "::1"}
-	f.kubelet.held["ml/a/side"] = []string{uuid(0) + "::2"}
-	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::3"}
-	f.kubelet.held["ml/c/main"] = []string{uuid(1)}
-	f.collect(t)
-	mj += 8000 * 1000
-	families, text := f.collect(t)
-	for name, want := range map[string][3]float64{
-		"plimsoll_pod_device_memory_used_bytes":   {750 << 20, 250 << 20, 1000 << 20},
-		"plimsoll_pod_device_power_watts":         {300, 100, 400},
-		"plimsoll_pod_device_utilization_ratio":   {0.6, 0.2, 0.8},
-		"plimsoll_pod_device_energy_joules_total": {6000, 2000, 8000},
-	} {
-		for i, pod := range []string{"a", "b", "c"} {
-			how := map[bool]string{true: "device", false: "split"}[pod == "c"]
-			if got := value(t, families, name, "namespace", "ml", "pod", pod, "attribution", how); got < want[i]*0.999 || got > want[i]*1.001 {
-				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
-			}
-		}
-	}
-	// b goes; what a had by its part stays, and from now on all is a's alone.
-	f.kubelet.mu.Lock()
-	delete(f.kubelet.held, "ml/b/main")
-	f.kubelet.mu.Unlock()
-	mj += 1000 * 1000
-	families, _ = f.collect(t)
-	if split, alone := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "split"),
-		value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); split != 6000 || alone != 1000 {
-		t.Errorf("a took %g J by its part and %g J alone, want 6000 and 1000", split, alone)
-	}
-	// The driver starts anew, and its count with it; then the kubelet is away.
-	mj = 0
-	f.collect(t)
-	mj = 500 * 1000
-	f.kubelet.server.Stop()
-	families, _ = f.collect(t)
-	if got := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); got != 1000 {
-		t.Errorf("a took %g J alone while nobody knew who holds the device, want 1000 as before", got)
-	}
-}
-
-func TestSharesByDeviceAreOfASinglePod(t *testing.T) {
-	f := setup(t)
-	f.cfg.Attribution = ByDevice
-	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0"}
-	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::1"}
-	f.kubelet.held["ml/c/main"] = []string{uuid(1) + "::1"}
-	families, text := f.collect(t)
-	if family := families["plimsoll_pod_device_power_watts"]; len(family.GetMetric()) != 1 || value(t, families, "plimsoll_pod_device_power_watts", "pod", "c") != 300 {
-		t.Errorf("shares of a device that two pods hold:\n%s", text)
-	}
-}
-
-func TestSharesByProcess(t *testing.T) {
-	f := setup(t)
-	f.cfg.Attribution = ByProcess
-	mj := 0.0
-	processes := &device.Processes{Memory: map[int]float64{1: 100 << 20, 2: 200 << 20, 3: 300 << 20, 4: 50 << 20, 5: 10 << 20}, Busy: map[int]float64{1: 10, 2: 20, 3: 10}}
-	f.cfg.PodOf = func(pid int) (string, string, bool) {
-		name, ok := map[int]string{1: "a", 2: "a", 3: "b", 5: "elsewhere"}[pid]
-		return "ml", name, ok
-	}
-	f.box.tell = func(_ device.Device, r *device.Reading) {
-		r.Set(device.FBUsed, 1000)
-		r.Set(device.PowerUsage, 400)
-		r.Set(device.GPUUtil, 80)
-		r.Set(device.TotalEnergy, mj)
-		r.Processes = processes
-	}
-	f.kubelet.held["ml/a/main"] = []string{uuid(0) + "::0"}
-	f.kubelet.held["ml/b/main"] = []string{uuid(0) + "::1"}
-	f.kubelet.held["ml/idle/main"] = []string{uuid(0) + "::2"}
-	f.collect(t)
-	mj = 8000 * 1000
-	families, text := f.collect(t)
-	for name, want := range map[string][3]float64{
-		"plimsoll_pod_device_memory_used_bytes":   {300 << 20, 300 << 20, 0},
-		"plimsoll_pod_device_power_watts":         {150, 50, 0},
-		"plimsoll_pod_device_utilization_ratio":   {0.3, 0.1, 0},
-		"plimsoll_pod_device_energy_joules_total": {3000, 1000, 0},
-	} {
-		for i, pod := range []string{"a", "b", "idle"} {
-			if got := value(t, families, name, "pod", pod, "attribution", "process"); got < want[i]*0.999 || got > want[i]*1.001 {
-				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
-			}
-		}
-	}
-	if strings.Contains(text, `pod="elsewhere"`) {
-		t.Error("a pod that does not hold the device has a share of it")
-	}
-	if got := value(t, families, "plimsoll_exporter_unattributed_processes", "uuid", uuid(0)); got != 1 {
-		t.Errorf("%g processes are in no pod, want 1", got)
-	}
-	processes = &device.Processes{Memory: processes.Memory}
-	if families, text = f.collect(t); families["plimsoll_pod_device_power_watts"] != nil || families["plimsoll_pod_device_memory_used_bytes"] == nil {
-		t.Errorf("a device that tells memory by process and not time:\n%s", text)
-	}
-	processes = nil
-	if families, text = f.collect(t); families["plimsoll_pod_device_memory_used_bytes"] != nil {
-		t.Errorf("shares although no process is told:\n%s", text)
-	}
-}
-
-// A pod's energy is not accounted for twice when another vendor's collection comes between.
-func TestEnergyIsAccountedForOnce(t *testing.T) {
-	var s shares
-	var r device.Reading
-	r.Set(device.TotalEnergy, 1000)
-	who := map[pod]int{{"ml", "a"}: 1}
-	s.follow(BySplit, who, true, r, nil)
-	r.Set(device.TotalEnergy, 3000)
-	for range 3 {
-		s.follow(BySplit, who, true, r, nil)
-	}
-	if got := s.joules[account{pod{"ml", "a"}, ByDevice}]; got != 2 {
-		t.Errorf("%g J, want 2", got)
 	}
 }

@@ -1,98 +1,245 @@
 package collector
 
 import (
-	"bytes"
-	"compress/gzip"
-	"errors"
+	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// snapshot never changes once it is stored. Each of its forms is made when it is
-// first asked for, and handed to every further scrape.
+// snapshot is the result of accounting one collection. It never changes, and rendering
+// uses nothing else, so that rendering a snapshot twice gives the same metrics.
 type snapshot struct {
-	at        time.Time
-	collected []*family
-	now       []*family // what can be told without a collection
-	forms     map[form]func() []byte
+	oldestCollection time.Time // the oldest of the vendors' last collections; zero before the first
+	selection        *selection
+	devices          []*deviceSnapshot // the MIG instances of a device follow the device
+	pods             podmap.Map
+	podsErr          error // the holders of devices are unknown
+
+	// Pod metadata from the API server.
+	podMeta      map[podName]podmap.Meta // of the pods that hold devices; nil if the API server is not queried
+	apiReachable bool
+	exportOwners bool
+
+	undescribed *float64 // number of devices without identity; nil if no source counts them
+	services    []device.Service
 }
 
-// form in which a snapshot is served.
-type form struct {
-	dialect *dialect
-	gzipped bool
+// deviceSnapshot is the accounted state of a device or MIG instance.
+type deviceSnapshot struct {
+	device    device.Device
+	parent    *deviceSnapshot   // the device of a MIG instance
+	instances []*deviceSnapshot // the MIG instances of a device
+
+	reading      device.Reading // the last successful one
+	readDuration time.Duration
+	fresh        bool // the last collection read the device successfully
+	lost         bool
+	failed       bool
+	hung         bool
+
+	xids              []xidCount
+	lastXID           uint64
+	recentXIDs        []event
+	recentClockEvents []event
+	implausible       []implausibleCount
+
+	holders       []podmap.Holder
+	jobs          []string // outside of Kubernetes
+	idleAllocated time.Duration
+	usage         podUsage
+
+	xidWindow, clockEventsWindow time.Duration
 }
 
-// store what was collected, now or before, for scrapes. The process's own metrics are
-// as of the first scrape. The caller holds the lock.
-func (c *Collector) store(at time.Time, collected []*family) {
-	now := page{}
-	now.own(driverStalled, flag(slices.ContainsFunc(c.vendors, func(v *vendor) bool { return v.stalled.Load() })), c.cfg.Node)
-	c.renderSources(now)
-	s := &snapshot{at: at, collected: collected, now: now.families(), forms: map[form]func() []byte{}}
-	own := sync.OnceValues(c.cfg.Own.Gather)
-	for _, d := range []*dialect{plainText, openMetrics} {
-		plain := sync.OnceValue(func() []byte {
-			var b bytes.Buffer
-			s.write(&b, d)
-			if err := d.writeOwn(&b, own); err != nil {
-				c.cfg.Log.Warn("the exporter's own metrics are not complete", "err", err)
+// xidCount is the number of events with an XID since the exporter started.
+type xidCount struct {
+	xid   uint64
+	count float64
+}
+
+// implausibleCount is the number of impossible values of a field since the exporter started.
+type implausibleCount struct {
+	field device.Field
+	count float64
+}
+
+func (d *deviceSnapshot) isHealthy() bool { return !d.lost && !d.failed && !d.hung }
+
+// account updates the holders, idle time, energy and recent events of every device as of
+// now, and returns the result. It is the only step that changes the accounting. If the
+// devices have not been read again since the last call, energy does not increase. The
+// caller holds the lock.
+func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snapshot {
+	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners}
+	tracked := c.trackedInOrder()
+	of := map[*trackedDevice]*deviceSnapshot{}
+	for _, t := range tracked {
+		d := t.snapshot(now)
+		of[t] = d
+		s.devices = append(s.devices, d)
+		if t.parent != nil {
+			d.parent = of[t.parent]
+			d.parent.instances = append(d.parent.instances, d)
+		}
+	}
+	holders := holdersByUUID(pods, s.devices)
+	for i, t := range tracked {
+		d := s.devices[i]
+		d.holders = holders[d.device.UUID]
+		if podsErr == nil {
+			t.updateHolders(d.holders, now)
+		}
+		d.idleAllocated = t.idleAllocated(now)
+		parts, isFirst := d.gpuInstance()
+		if !isFirst {
+			continue
+		}
+		d.usage = t.attribution.update(c.cfg.Attribution, replicasByPod(pods, parts), podsErr == nil, t.reading, t.usage)
+		if c.cfg.Jobs != nil && c.cfg.Labels.Devices.includes(d.device) {
+			d.jobs = c.cfg.Jobs(d.device)
+		}
+	}
+	c.addPodMeta(s)
+	c.addSources(s)
+	return s
+}
+
+// trackedInOrder returns the devices of every vendor in the order of their listings,
+// each followed by its MIG instances.
+func (c *Collector) trackedInOrder() (all []*trackedDevice) {
+	for _, v := range c.vendors {
+		for _, d := range v.devices {
+			t := c.tracked[d.UUID]
+			all = append(append(all, t), t.instances...)
+		}
+	}
+	return all
+}
+
+// snapshot copies the state of the last reading, the counters and the events within
+// their windows.
+func (t *trackedDevice) snapshot(now time.Time) *deviceSnapshot {
+	d := &deviceSnapshot{
+		device: t.device, reading: t.reading, readDuration: t.readDuration, fresh: t.fresh, lost: t.lost, failed: t.failed, hung: t.hung, lastXID: t.lastXID,
+		recentXIDs: t.recentXIDs.recent(now), recentClockEvents: t.recentClockEvents.recent(now),
+		xidWindow: t.recentXIDs.window, clockEventsWindow: t.recentClockEvents.window,
+	}
+	for _, xid := range slices.Sorted(maps.Keys(t.xidCounts)) {
+		d.xids = append(d.xids, xidCount{xid, t.xidCounts[xid]})
+	}
+	for f, n := range t.implausible {
+		if n > 0 {
+			d.implausible = append(d.implausible, implausibleCount{device.Field(f), n})
+		}
+	}
+	return d
+}
+
+// addPodMeta looks up the metadata of every pod that holds a device.
+func (c *Collector) addPodMeta(s *snapshot) {
+	if c.cfg.Pods == nil {
+		return
+	}
+	s.apiReachable, s.podMeta = c.cfg.Pods.Reachable(), map[podName]podmap.Meta{}
+	for _, d := range s.devices {
+		for _, h := range d.holders {
+			if meta, ok := c.cfg.Pods.Pod(h.Namespace, h.Pod); ok {
+				s.podMeta[podName{h.Namespace, h.Pod}] = meta
 			}
-			return b.Bytes()
-		})
-		s.forms[form{d, false}] = plain
-		s.forms[form{d, true}] = sync.OnceValue(func() []byte { return compress(plain()) })
+		}
 	}
-	c.snapshot.Store(s)
 }
 
-// again stores what was last collected, with what is to be told now.
-func (c *Collector) again() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last := c.snapshot.Load()
-	c.store(last.at, last.collected)
+// addSources adds the services and the undescribed devices of all sources.
+func (c *Collector) addSources(s *snapshot) {
+	undescribed := 0
+	for _, v := range c.vendors {
+		undescribed += v.undescribed
+		if reporter, ok := v.Source.(device.ServiceReporter); ok {
+			s.services = append(s.services, reporter.Services()...)
+		}
+	}
+	for _, v := range c.vendors {
+		if _, ok := v.Source.(device.UndescribedCounter); ok && !v.at.IsZero() {
+			n := float64(undescribed)
+			s.undescribed = &n
+		}
+	}
 }
 
-func (s *snapshot) write(b *bytes.Buffer, d *dialect) {
-	b.Grow(size(s.collected) + 16<<10)
-	d.write(b, s.collected)
-	d.write(b, s.now)
+// oldestCollection returns the oldest of the vendors' last collections. Vendors without
+// any are ignored.
+func (c *Collector) oldestCollection() (oldest time.Time) {
+	for _, v := range c.vendors {
+		if !v.at.IsZero() && (oldest.IsZero() || v.at.Before(oldest)) {
+			oldest = v.at
+		}
+	}
+	return oldest
 }
 
-// writeOwn writes what a registry has. Where some of it can't be had the rest is.
-func (d *dialect) writeOwn(b *bytes.Buffer, gather func() ([]*dto.MetricFamily, error)) error {
-	families, err := gather()
-	for _, f := range families {
-		_, failed := d.foreign(b, f)
-		err = errors.Join(err, failed)
+// holdersByUUID returns the containers that hold each device under any of its names.
+// Devices without holders are not in the map.
+func holdersByUUID(pods podmap.Map, devices []*deviceSnapshot) map[string][]podmap.Holder {
+	holders := map[string][]podmap.Holder{}
+	for _, d := range devices {
+		uuid := d.device.UUID
+		for _, name := range d.device.Names() {
+			for _, h := range pods.Holders[name] {
+				if !slices.Contains(holders[uuid], h) {
+					holders[uuid] = append(holders[uuid], h)
+				}
+			}
+		}
 	}
-	b.WriteString(d.end)
-	return err
+	return holders
 }
 
-var compressors = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // there is such a level
-	}
-	return w
-}}
+// podName identifies a pod that holds a device, through any of its containers.
+type podName struct{ namespace, name string }
 
-func compress(text []byte) []byte {
-	var b bytes.Buffer
-	w := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(w)
-	w.Reset(&b)
-	_, err := w.Write(text)
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		panic(err) // a buffer takes everything
-	}
-	return b.Bytes()
+func (p podName) compare(other podName) int {
+	return slices.Compare([]string{p.namespace, p.name}, []string{other.namespace, other.name})
 }
+
+// gpuInstance returns the MIG instances in the same GPU instance as d, or d alone if it
+// is a whole device. DCGM's metrics are by GPU instance, so isFirst selects one of the
+// compute instances to represent all.
+func (d *deviceSnapshot) gpuInstance() (parts []*deviceSnapshot, isFirst bool) {
+	if d.parent == nil {
+		return []*deviceSnapshot{d}, true
+	}
+	for _, part := range d.parent.instances {
+		if part.device.Instance.GI == d.device.Instance.GI {
+			parts = append(parts, part)
+		}
+	}
+	return parts, parts[0] == d
+}
+
+// wholeDevice returns the parent of a MIG instance, and d itself for a whole device.
+func (d *deviceSnapshot) wholeDevice() *deviceSnapshot {
+	if d.parent != nil {
+		return d.parent
+	}
+	return d
+}
+
+// modelLabel returns the model of a device as labeled by GPU feature discovery. For a MIG
+// instance it contains the profile without characters that labels exclude: 1g.10gb+me
+// becomes -MIG-1g.10gbme.
+func modelLabel(d device.Device) string {
+	name := Model(d.Model)
+	if d.Instance != nil {
+		name += "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
+	}
+	return name
+}
+
+// Model returns a product name in the form of GPU feature discovery's labels, with
+// blanks replaced by -.
+func Model(product string) string { return strings.Join(strings.Fields(product), "-") }

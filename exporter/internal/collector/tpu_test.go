@@ -12,14 +12,14 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// slice is a source of four chips of a v6e.
-type chips struct {
+// fakeTPUs is a source of four v6e chips.
+type fakeTPUs struct {
 	readings [4]map[device.Field]float64
-	lost     int // the chip that is, or none
+	lost     int // number of the lost chip, from 1; 0 for none
 	services []device.Service
 }
 
-func (c *chips) Devices(context.Context) ([]device.Device, error) {
+func (c *fakeTPUs) Devices(context.Context) ([]device.Device, error) {
 	var out []device.Device
 	for i := range c.readings {
 		n := string(rune('0' + i))
@@ -28,7 +28,7 @@ func (c *chips) Devices(context.Context) ([]device.Device, error) {
 	return out, nil
 }
 
-func (c *chips) Read(_ context.Context, d device.Device) (device.Reading, error) {
+func (c *fakeTPUs) Read(_ context.Context, d device.Device) (device.Reading, error) {
 	if d.Index == c.lost-1 {
 		return device.Reading{}, device.ErrLost
 	}
@@ -38,22 +38,25 @@ func (c *chips) Read(_ context.Context, d device.Device) (device.Reading, error)
 	}
 	return r, nil
 }
-func (c *chips) XIDs() []device.XID         { return nil }
-func (c *chips) Close() error               { return nil }
-func (c *chips) Services() []device.Service { return c.services }
 
-// onTPUs is a node with four chips, of which a pod holds the first two.
-func onTPUs(t *testing.T, c *chips) *fixture {
+func (c *fakeTPUs) XIDs() []device.XID { return nil }
+
+func (c *fakeTPUs) Close() error { return nil }
+
+func (c *fakeTPUs) Services() []device.Service { return c.services }
+
+// setupTPUs returns a node with four chips. A pod holds the first two.
+func setupTPUs(t *testing.T, c *fakeTPUs) *fixture {
 	t.Helper()
 	f := setup(t)
 	f.vendors[0].Source = c
 	f.kubelet.resource, f.kubelet.ids = "google.com/tpu", []string{"0", "1", "2", "3"}
-	f.kubelet.held["team-a/train-0/main"] = []string{"0", "1"}
+	f.kubelet.holdings["team-a/train-0/main"] = []string{"0", "1"}
 	return f
 }
 
-func TestTPUsInGKEsWords(t *testing.T) {
-	f := onTPUs(t, &chips{readings: [4]map[device.Field]float64{
+func TestTPUMetrics(t *testing.T) {
+	f := setupTPUs(t, &fakeTPUs{readings: [4]map[device.Field]float64{
 		{device.DutyCycle: 93.5, device.AcceleratorMemoryTotal: 32 << 30, device.AcceleratorMemoryUsed: 2 << 30, device.Workload: 1, device.SliceError: 1},
 		{device.DutyCycle: 0, device.AcceleratorMemoryTotal: 32 << 30, device.Workload: 1, device.QueuedPrograms: 3, device.StalledSeconds: 60},
 		{device.AcceleratorMemoryTotal: 32 << 30, device.Workload: 0},
@@ -85,15 +88,15 @@ func TestTPUsInGKEsWords(t *testing.T) {
 	}
 	for _, absent := range []string{`memory_used_node{accelerator_id="node-1-1"`, `duty_cycle_node{accelerator_id="node-1-2"`, `duty_cycle{accelerator_id="node-1-3"`, "DCGM_FI_DEV_XID", "plimsoll_device_megascale_error{", `plimsoll_device_busy_ratio{node="node-1",uuid="TPU-0000:00:03.0"`, "memory_bandwidth_utilization"} {
 		if strings.Contains(text, absent) {
-			t.Errorf("%s, which nobody told", absent)
+			t.Errorf("%s is exported without a value", absent)
 		}
 	}
 }
 
-// A chip that a pod holds and no workload uses is idle, as one that does not compute.
-func TestAnAllocatedTPUThatDoesNothingIsIdle(t *testing.T) {
-	c := &chips{readings: [4]map[device.Field]float64{{device.Workload: 0}, {device.DutyCycle: 0.2, device.Workload: 1}, {device.DutyCycle: 0}, {}}}
-	f := onTPUs(t, c)
+// An allocated chip is idle if no workload uses the chip or the workload does not compute.
+func TestIdleAllocatedTPU(t *testing.T) {
+	c := &fakeTPUs{readings: [4]map[device.Field]float64{{device.Workload: 0}, {device.DutyCycle: 0.2, device.Workload: 1}, {device.DutyCycle: 0}, {}}}
+	f := setupTPUs(t, c)
 	clock := time.Now()
 	f.cfg.Now = func() time.Time { return clock }
 	f.collect(t)
@@ -114,9 +117,9 @@ func TestAnAllocatedTPUThatDoesNothingIsIdle(t *testing.T) {
 	}
 }
 
-func TestALostTPUIsNotFree(t *testing.T) {
-	c := &chips{lost: 4}
-	f := onTPUs(t, c)
+func TestLostTPUIsNotFree(t *testing.T) {
+	c := &fakeTPUs{lost: 4}
+	f := setupTPUs(t, c)
 	c.readings[3] = map[device.Field]float64{device.DutyCycle: 1}
 	families, text := f.collect(t)
 	if value(t, families, "plimsoll_node_devices", "resource", "google.com/tpu", "state", "free") != 1 || value(t, families, "plimsoll_node_devices", "state", "unhealthy") != 1 {
@@ -127,13 +130,13 @@ func TestALostTPUIsNotFree(t *testing.T) {
 	}
 }
 
-// GKE's names break Prometheus' conventions; ours don't.
-func TestOurTPUMetricsPassPrometheusLinter(t *testing.T) {
+// GKE's metric names break Prometheus' conventions. Plimsoll's names must not.
+func TestTPUMetricsPassPromlint(t *testing.T) {
 	all := map[device.Field]float64{}
-	for field := device.NVIDIAs; field < device.NumFields; field++ {
+	for field := device.FirstTPUField; field < device.NumFields; field++ {
 		all[field] = 1
 	}
-	_, text := onTPUs(t, &chips{readings: [4]map[device.Field]float64{all, all}, services: []device.Service{{Name: "plugin", State: device.ServiceIdle}}}).collect(t)
+	_, text := setupTPUs(t, &fakeTPUs{readings: [4]map[device.Field]float64{all, all}, services: []device.Service{{Name: "plugin", State: device.ServiceIdle}}}).collect(t)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatal(err)

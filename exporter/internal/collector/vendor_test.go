@@ -1,10 +1,9 @@
 package collector
 
 import (
-	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,55 +12,72 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// single is a source of one device whose listing a test can stall or fail.
-type single struct {
-	mu    sync.Mutex
-	uuid  string
-	stall chan struct{}
-	err   error
-	lists int
-}
-
-func (s *single) Devices(context.Context) ([]device.Device, error) {
-	s.mu.Lock()
-	s.lists++
-	stall := s.stall
-	s.mu.Unlock()
-	if stall != nil {
-		<-stall
+// The driver serializes calls with a lock. If every device hangs, the lock is held.
+func TestDriverStalledWhenAllDevicesHang(t *testing.T) {
+	f := setup(t)
+	release := make(chan struct{})
+	for i := range 7 {
+		f.source.hung[uuid(i)] = release
 	}
-	if s.err != nil {
-		return nil, s.err
+	families, _ := f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
+		t.Error("the driver is reported stalled although a device responds")
 	}
-	return []device.Device{{UUID: s.uuid, Minor: s.uuid, Model: "m"}}, nil
+	f.source.mu.Lock()
+	f.source.hung[uuid(7)] = release
+	f.source.mu.Unlock()
+	families, _ = f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || f.Healthy() == nil {
+		t.Error("the driver is not reported stalled although no device responds")
+	}
+	close(release)
+	for value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 {
+		families, _ = f.collect(t)
+	}
+	if err := f.Healthy(); err != nil {
+		t.Error(err)
+	}
 }
 
-func (s *single) Read(context.Context, device.Device) (device.Reading, error) {
-	r := device.Reading{Time: time.Now()}
-	r.Set(device.GPUUtil, float64(s.lists))
-	return r, nil
+func TestDriverStalledKeepsLastCollection(t *testing.T) {
+	f := setup(t)
+	f.collect(t)
+	release := make(chan struct{})
+	f.source.stall = release
+	for range 2 {
+		if err := f.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not respond") {
+			t.Fatalf("a stalled listing: %v", err)
+		}
+	}
+	families, _ := f.scrape(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || value(t, families, "DCGM_FI_DEV_GPU_UTIL", "gpu", "3") != 13 {
+		t.Error("driver_stalled is not 1, or earlier values are gone")
+	}
+	if err := f.Healthy(); err == nil {
+		t.Error("healthy although the driver is stalled")
+	}
+	f.source.mu.Lock()
+	f.source.stall = nil
+	f.source.mu.Unlock()
+	close(release)
+	families, _ = f.collect(t)
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
+		t.Error("still reported stalled after it responded")
+	}
 }
 
-func (s *single) set(stall chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stall = stall
-}
-func (s *single) XIDs() []device.XID { return nil }
-func (s *single) Close() error       { return nil }
-
-// auto collects from two sources.
-func auto(t *testing.T, one, two device.Source) *fixture {
+// setupTwoVendors collects from two sources.
+func setupTwoVendors(t *testing.T, one, two device.Source) *fixture {
 	t.Helper()
 	f := setup(t)
 	f.Collector = NewAuto(Config{Node: "node-1", Interval: time.Second, Deadline: 5 * time.Millisecond, Log: slog.New(slog.DiscardHandler)},
-		f.pods, Named{"one", one}, Named{"two", two})
+		f.pods, NamedSource{"one", one}, NamedSource{"two", two})
 	return f
 }
 
-func TestOneVendorsStallCostsTheOtherNothing(t *testing.T) {
-	one, two := &single{uuid: "ONE-0"}, &single{uuid: "TWO-0"}
-	f := auto(t, one, two)
+func TestStalledVendorDoesNotAffectOther(t *testing.T) {
+	one, two := &singleSource{uuid: "ONE-0"}, &singleSource{uuid: "TWO-0"}
+	f := setupTwoVendors(t, one, two)
 	f.collect(t)
 	release := make(chan struct{})
 	one.set(release)
@@ -76,10 +92,10 @@ func TestOneVendorsStallCostsTheOtherNothing(t *testing.T) {
 		t.Errorf("the stalled vendor's value is that of collection %g", got)
 	}
 	if value(t, families, "plimsoll_exporter_source_up", "source", "one") != 0 || value(t, families, "plimsoll_exporter_source_up", "source", "two") != 1 {
-		t.Errorf("which source does not answer is not told:\n%s", text)
+		t.Errorf("source_up is wrong:\n%s", text)
 	}
 	if f.Healthy() == nil {
-		t.Error("healthy with a driver that does not answer")
+		t.Error("healthy although the driver is stalled")
 	}
 	one.set(nil)
 	close(release)
@@ -89,11 +105,11 @@ func TestOneVendorsStallCostsTheOtherNothing(t *testing.T) {
 	}
 }
 
-// The rules trust a node by its oldest collection: what one vendor told long ago
-// must not pass for fresh because the other's is.
-func TestTheNodesLastCollectionIsTheOldestOfItsVendors(t *testing.T) {
-	one, two := &single{uuid: "ONE-0"}, &single{uuid: "TWO-0"}
-	f := auto(t, one, two)
+// The rules judge a node by its oldest collection, so that old values of one vendor do
+// not count as fresh because of another vendor.
+func TestLastCollectionIsOldestOfVendors(t *testing.T) {
+	one, two := &singleSource{uuid: "ONE-0"}, &singleSource{uuid: "TWO-0"}
+	f := setupTwoVendors(t, one, two)
 	clock := time.Unix(1_700_000_000, 0)
 	f.cfg.Now = func() time.Time { return clock }
 	f.collect(t)
@@ -108,47 +124,47 @@ func TestTheNodesLastCollectionIsTheOldestOfItsVendors(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsNotThereIsToldAndCostsNothing(t *testing.T) {
-	one, two := &single{err: errors.New("no library")}, &single{uuid: "TWO-0"}
-	f := auto(t, one, two)
+func TestUnavailableSourceIsReported(t *testing.T) {
+	one, two := &singleSource{err: errors.New("no library")}, &singleSource{uuid: "TWO-0"}
+	f := setupTwoVendors(t, one, two)
 	families, _ := f.collect(t)
 	if value(t, families, "plimsoll_exporter_source_up", "source", "one") != 0 || f.Healthy() != nil {
 		t.Errorf("%v", f.Healthy())
 	}
 	two.err = errors.New("no chips")
-	f = auto(t, one, two)
+	f = setupTwoVendors(t, one, two)
 	err := f.Collect(t.Context())
 	if err == nil || err.Error() != "one: no library\ntwo: no chips" {
-		t.Errorf("with neither: %v", err)
+		t.Errorf("without any source: %v", err)
 	}
 	if f.Healthy() == nil {
-		t.Error("healthy with neither")
+		t.Error("healthy without any source")
 	}
 	families, _ = f.scrape(t)
 	if value(t, families, "plimsoll_exporter_source_up", "source", "two") != 0 {
-		t.Error("with neither, it is not told")
+		t.Error("source_up is not 0 without any source")
 	}
 	one.err, one.uuid = nil, "ONE-0"
 	families, _ = f.collect(t)
 	if value(t, families, "plimsoll_exporter_source_up", "source", "one") != 1 || f.Healthy() != nil {
-		t.Error("one came, and nobody noticed")
+		t.Error("source_up is not 1 after the source appeared")
 	}
 }
 
-func TestASourceThatWasNeverThereIsLookedForLessOften(t *testing.T) {
+func TestNextPauseBacksOffForUnavailableSource(t *testing.T) {
 	var got []time.Duration
 	last := 10 * time.Second
 	for range 4 {
-		last = pause(10*time.Second, last, true)
+		last = nextPause(10*time.Second, last, true)
 		got = append(got, last)
 	}
 	if diff := cmp.Diff([]time.Duration{20 * time.Second, 40 * time.Second, time.Minute, time.Minute}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := pause(2*time.Minute, 2*time.Minute, true); got != 2*time.Minute {
-		t.Errorf("more often than devices that are there: %s", got)
+	if got := nextPause(2*time.Minute, 2*time.Minute, true); got != 2*time.Minute {
+		t.Errorf("shorter than the interval: %s", got)
 	}
-	if got := pause(10*time.Second, time.Minute, false); got != 10*time.Second {
-		t.Errorf("a driver that was unloaded is looked for after %s", got)
+	if got := nextPause(10*time.Second, time.Minute, false); got != 10*time.Second {
+		t.Errorf("pause after an unloaded driver: %s", got)
 	}
 }

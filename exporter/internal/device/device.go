@@ -1,5 +1,5 @@
-// Package device is what a device can tell, whoever made it. Sources fill it,
-// the collector reads it; neither knows the other.
+// Package device defines the vendor-neutral model of an accelerator and its readings.
+// Sources produce readings and the collector consumes them. Neither imports the other.
 package device
 
 import (
@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// Device is what does not change while a device is there.
+// Device holds the properties of a device that do not change while the node runs.
 type Device struct {
-	UUID      string // GPU-…
-	Index     int    // as the vendor's tools number it
-	Minor     string // nvidia0
-	PCIBusID  string // 00000000:1B:00.0
-	Model     string // product name, as the vendor's library gives it
-	MemoryMiB int64
-	TellsXIDs bool      // its events are watched
-	Driver    string    // version of the driver; "" where there is none
-	Links     []string  // far ends of its NVLinks: a PCI bus id, or NVSwitch
-	Instance  *Instance // nil for a whole device
-	Facts     Facts
-	TPU       *TPU // what only a TPU chip has; nil for others
+	UUID        string // GPU-…
+	Index       int    // number in the vendor's tools
+	Minor       string // nvidia0
+	PCIBusID    string // 00000000:1B:00.0
+	Model       string // product name from the vendor's library
+	MemoryMiB   int64
+	ReportsXIDs bool      // the source watches the events of the device
+	Driver      string    // version of the driver; empty if there is none
+	Links       []string  // remote end of each NVLink: a PCI bus id, or NVSwitch
+	Instance    *Instance // nil for a whole device
+	Facts       Facts
+	TPU         *TPU // nil for a device of another kind
 }
 
-// TPU is what only a TPU chip has.
+// TPU holds the properties that only a TPU chip has.
 type TPU struct {
-	Topology string // of the slice that the node is in, such as 2x4; "" where it is not known
+	Topology string // of the node's slice, such as 2x4; empty if unknown
 }
 
-// Facts are further things that a device may tell of itself; "" where it does not.
+// Facts are optional properties of a device. Each is empty if the device does not report it.
 type Facts struct {
 	Serial       string
 	VBIOS        string // version
 	Library      string // version of the vendor's library
-	InfoROM      string // version of its image, and of three of its objects
-	InfoROMOEM   string
-	InfoROMECC   string
-	InfoROMPower string
+	InfoROM      string // version of the InfoROM image
+	InfoROMOEM   string // version of the InfoROM's OEM object
+	InfoROMECC   string // version of the InfoROM's ECC object
+	InfoROMPower string // version of the InfoROM's power object
 }
 
-// NVSwitch is the far end of a link into the node's switches, which connect every
-// device that has one.
+// NVSwitch is the remote end of a link into the node's switches. The switches connect
+// every device that has such a link.
 const NVSwitch = "nvswitch"
 
-// Field names a value that a device may be able to tell.
+// Field identifies a value that a device may report.
 type Field int
 
 // Fields of a reading, with their units.
@@ -63,7 +63,7 @@ const (
 	FBFree                                 // MiB
 	FBUsed                                 // MiB
 	FBReserved                             // MiB
-	PowerLimit                             // W that the driver enforces, all limiters counted
+	PowerLimit                             // W, enforced by the driver from all limiters
 	CorrectableRemappedRows                // count
 	UncorrectableRemappedRows              // count
 	RowRemapFailure                        // 0 or 1
@@ -71,8 +71,8 @@ const (
 	FBUsedRatio                            // 0..1 of what is not reserved
 	ECCSingleVolatile                      // count since the driver was loaded
 	ECCDoubleVolatile                      // count since the driver was loaded
-	ECCSingleAggregate                     // count in the device's life
-	ECCDoubleAggregate                     // count in the device's life
+	ECCSingleAggregate                     // count over the life of the device
+	ECCDoubleAggregate                     // count over the life of the device
 	RetiredSingle                          // pages
 	RetiredDouble                          // pages
 	RetiredPending                         // 0 or 1
@@ -102,50 +102,52 @@ const (
 	FP32Active                             // 0..1 of the cycles
 	FP16Active                             // 0..1 of the cycles
 	PowerManagementLimit                   // W, as set
-	PowerMin                               // W, the least that can be set
-	PowerMax                               // W, the most that can be set
+	PowerMin                               // W, smallest value that can be set
+	PowerMax                               // W, largest value that can be set
 	PowerDefault                           // W
-	ClockEvents                            // bits of why clocks are held down, as NVML numbers them
+	ClockEvents                            // bitmask of NVML's reasons for reduced clocks
 	SlowdownTemp                           // °C at which the hardware slows down
-	ThermalMargin                          // °C left until the nearest slowdown
+	ThermalMargin                          // °C below the nearest slowdown temperature
 	VGPULicensed                           // 0 or 1
-	SWThermalSlowdown                      // ns that the driver held clocks down for heat
-	HWThermalSlowdown                      // ns that the hardware halved clocks for heat
-	HWPowerBrake                           // ns that the hardware halved clocks when told to from outside
+	SWThermalSlowdown                      // ns in which the driver reduced clocks because of heat
+	HWThermalSlowdown                      // ns in which the hardware halved clocks because of heat
+	HWPowerBrake                           // ns in which the hardware halved clocks on an external signal
 
-	// What TPUs tell; NVIDIA's come above.
-	DutyCycle              // % of the last while in which the chip computed
+	// Fields of TPUs. Those of NVIDIA devices are above.
+
+	DutyCycle              // % of the recent past in which the chip computed
 	AcceleratorMemoryTotal // bytes
 	AcceleratorMemoryUsed  // bytes
 	MemoryBandwidthUtil    // %
 	TensorCoreUtil         // %
-	QueuedPrograms         // count that wait to be executed
+	QueuedPrograms         // count of programs that wait for execution
 	IdleSeconds            // since the chip last computed
-	StalledSeconds         // for which programs were queued and none moved
+	StalledSeconds         // in which programs were queued and no program made progress
 	MegascaleError         // 0 or 1
 	SliceError             // 0 or 1
-	Workload               // 1 when a workload's runtime answers for the device, 0 when there is none
+	Workload               // 1 if the runtime of a workload responds for the device, otherwise 0
 	NumFields
 )
 
-// NVIDIAs are the fields below: those that NVIDIA's devices have.
-const NVIDIAs = DutyCycle
+// FirstTPUField is the first field that NVIDIA devices do not have.
+const FirstTPUField = DutyCycle
 
-// Reading is what a device told at one time. A field it could not tell is
-// absent, never 0.
+// Reading is the state of a device at one time. A field that the device could not
+// report is absent, never 0.
 type Reading struct {
 	Time  time.Time
-	Calls []Call // that were made for it, in order
-	// Processes that use the device; nil where they are not asked for, or not told.
+	Calls []Call // library calls that produced the reading, in order
+	// Processes that use the device. Nil if the source does not read them or the device
+	// does not report them.
 	Processes *Processes
-	// MIG tells that the device may be handed out in instances only.
+	// MIG is true if the device is in MIG mode. Only its instances can be allocated then.
 	MIG bool
-	// Instances that there are now; each is read as a device of its own.
+	// Instances are the current MIG instances. The collector reads each as a device of its own.
 	Instances []Device
 
-	values [NumFields]float64
-	has    [NumFields]bool
-	bogus  [NumFields]bool
+	values      [NumFields]float64
+	has         [NumFields]bool
+	implausible [NumFields]bool
 }
 
 // Call is one call of the vendor's library.
@@ -154,20 +156,20 @@ type Call struct {
 	Took time.Duration
 }
 
-// Set a field's value. One that can't be is left out, and Bogus tells of it:
-// drivers are known to give nonsense.
+// Set sets a field. Some drivers report impossible values: Set drops such a value,
+// and Bogus then returns true for the field.
 func (r *Reading) Set(f Field, v float64) {
-	if !plausible(f, v) {
-		r.bogus[f] = true
+	if !isPlausible(f, v) {
+		r.implausible[f] = true
 		return
 	}
 	r.values[f], r.has[f] = v, true
 }
 
-// Bogus is true where the device told a value that can't be.
-func (r *Reading) Bogus(f Field) bool { return r.bogus[f] }
+// Bogus reports whether the device returned an impossible value for the field.
+func (r *Reading) Bogus(f Field) bool { return r.implausible[f] }
 
-// Get a field's value; ok is false where the device could not tell.
+// Get returns the value of a field. ok is false if the device did not report the field.
 func (r *Reading) Get(f Field) (v float64, ok bool) { return r.values[f], r.has[f] }
 
 // XID is a critical event of a device.
@@ -176,20 +178,20 @@ type XID struct {
 	Code uint64
 }
 
-// ErrLost is what Read answers for a device that fell off the bus.
+// ErrLost is the error of Read for a device that fell off the bus.
 var ErrLost = errors.New("device is lost")
 
-// Source is where devices are read from. Its calls may stall: the collector
-// gives each a deadline and goes on without the device. Calls come one at a
-// time, except that a stalled one may still be under way.
+// Source reads the devices of one vendor. The collector makes one call at a time. Calls
+// may stall: if a call exceeds its deadline, the collector continues without the device,
+// and the stalled call may overlap with later calls.
 type Source interface {
-	// Devices lists every whole device that the source has seen, lost ones included.
+	// Devices lists every whole device that the source has seen, including lost devices.
 	Devices(ctx context.Context) ([]Device, error)
-	// Read one device, or an instance that the last reading of its parent told;
-	// ErrLost when it is gone.
+	// Read reads a device, or a MIG instance from the last reading of its parent. The
+	// error is ErrLost if the device fell off the bus.
 	Read(ctx context.Context, d Device) (Reading, error)
-	// XIDs are the events since the last call.
+	// XIDs returns the events since the last call.
 	XIDs() []XID
-	// Close gives the library back.
+	// Close releases the vendor's library.
 	Close() error
 }

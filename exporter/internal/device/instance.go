@@ -2,17 +2,17 @@ package device
 
 import "fmt"
 
-// Instance is what MIG cut off a device.
+// Instance is a MIG partition of a device.
 type Instance struct {
-	Parent  string // UUID of the device it was cut off
-	Profile string // 1g.10gb, or 1c.2g.20gb where a compute instance is less than its GPU instance
-	GI, CI  int    // ids of its GPU instance and compute instance
-	// Placement as claims write it, profile id, start and size: 19-0-1; "" where the
-	// driver does not tell.
+	Parent  string // UUID of the partitioned device
+	Profile string // 1g.10gb, or 1c.2g.20gb if the compute instance is smaller than its GPU instance
+	GI, CI  int    // ids of the GPU instance and the compute instance
+	// Placement identifies the partition as resource claims do: profile id, start and
+	// size, such as 19-0-1. Empty if the driver does not report it.
 	Placement string
 }
 
-// Names are what device plugins and claims call the device.
+// Names returns every id by which device plugins and resource claims refer to the device.
 func (d Device) Names() []string {
 	if d.Instance == nil {
 		return []string{d.UUID, d.Minor}

@@ -2,8 +2,8 @@ package device
 
 import "math"
 
-// limits of what a field's value can be; every other one is 0 or more, and less
-// than what drivers give for "unknown" in 64 bits.
+// limits are the smallest and largest plausible value of a field. A field without an
+// entry must be at least 0 and below the 64-bit pattern by which drivers mean "unknown".
 var limits = map[Field][2]float64{
 	SMClock: {0, 10_000}, MemClock: {0, 50_000},
 	GPUTemp: {0, 200}, MemoryTemp: {0, 200}, SlowdownTemp: {1, 200}, ThermalMargin: {-200, 200},
@@ -18,13 +18,15 @@ var limits = map[Field][2]float64{
 	PCIeTx: {0, 1e12}, PCIeRx: {0, 1e12}, NVLinkBandwidth: {0, 1e8},
 }
 
-// ratio has some room above 1: two counters are not read in the same cycle.
+// ratio allows slightly more than 1 because the driver reads the two counters of a ratio
+// in different cycles.
 var ratio = [2]float64{0, 1.01}
 
-func plausible(f Field, v float64) bool {
-	within, ok := limits[f]
+// isPlausible reports whether the field can have the value. NaN is never plausible.
+func isPlausible(f Field, v float64) bool {
+	limit, ok := limits[f]
 	if !ok {
-		within = [2]float64{0, math.MaxInt64}
+		limit = [2]float64{0, math.MaxInt64}
 	}
-	return v >= within[0] && v <= within[1] // NaN is neither
+	return v >= limit[0] && v <= limit[1]
 }

@@ -1,32 +1,32 @@
 package device
 
-// Service is something beside the devices that a source asks about them.
+// Service is an endpoint that a source queries in addition to the devices.
 type Service struct {
 	Name    string // runtime or plugin
 	Address string
 	State   ServiceState
-	Err     error // why it is idle or has failed, or what it did not tell
+	Err     error // reason for an idle or failed state, or the part of the data that is missing
 }
 
-// ServiceState is what a service is up to.
+// ServiceState is the state of a Service.
 type ServiceState string
 
 // States of a service.
 const (
 	ServiceServing ServiceState = "serving"
-	ServiceIdle    ServiceState = "idle" // nothing runs that would serve
+	ServiceIdle    ServiceState = "idle" // no workload runs, so no endpoint is expected
 	ServiceFailed  ServiceState = "failed"
 )
 
-// Reporter is a Source that depends on services.
-type Reporter interface {
-	// Services as of the last listing of the devices.
+// ServiceReporter is a Source that depends on services.
+type ServiceReporter interface {
+	// Services returns the services as of the last listing of the devices.
 	Services() []Service
 }
 
-// Counter is a Source that knows of devices which it can't list.
-type Counter interface {
-	// Undescribed devices as of the last listing: they are there, and do not tell
-	// what they are.
+// UndescribedCounter is a Source that counts devices which it cannot identify.
+type UndescribedCounter interface {
+	// Undescribed returns the number of devices, as of the last listing, that the
+	// vendor's library counts but cannot describe.
 	Undescribed() int
 }

@@ -15,123 +15,132 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// followed are the controllers that may have one above them, and the only ones that
-// are read: an owner of another kind is the top.
-var followed = map[schema.GroupKind]string{
-	{Group: "batch", Kind: "Job"}:              "jobs",         // of a JobSet, CronJob
-	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: "jobsets",      // of a TrainJob
-	{Group: "ray.io", Kind: "RayCluster"}:      "rayclusters",  // of a RayJob, RayService
-	{Group: "apps", Kind: "ReplicaSet"}:        "replicasets",  // of a Deployment
-	{Group: "apps", Kind: "StatefulSet"}:       "statefulsets", // of a LeaderWorkerSet, or the Pod that leads its workers
+// intermediateControllers are the kinds that can have a controller above them, with their
+// resource names. Only these are read. A controller of another kind is the topmost.
+var intermediateControllers = map[schema.GroupKind]string{
+	{Group: "batch", Kind: "Job"}:              "jobs",         // below a JobSet or CronJob
+	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: "jobsets",      // below a TrainJob
+	{Group: "ray.io", Kind: "RayCluster"}:      "rayclusters",  // below a RayJob or RayService
+	{Group: "apps", Kind: "ReplicaSet"}:        "replicasets",  // below a Deployment
+	{Group: "apps", Kind: "StatefulSet"}:       "statefulsets", // below a LeaderWorkerSet, or the Pod that leads its workers
 	{Group: "", Kind: "Pod"}:                   "pods",
 }
 
-// owner at the top.
+// owner is the topmost controller of a pod.
 type owner struct{ Kind, Name string }
 
-// lookUp is the way up from one pod.
-type lookUp struct {
-	namespace string
-	from      metav1.OwnerReference
-	top       owner
-	known     bool
+// ownerLookup is the state of the lookup for one pod.
+type ownerLookup struct {
+	namespace  string
+	controller metav1.OwnerReference // of the pod
+	top        owner
+	done       bool
 }
 
-// owners looks up the tops of pods' controllers, once for each pod that is asked for.
-type owners struct {
+// ownerIndex looks up the topmost controllers of pods in the background, once for each
+// pod.
+type ownerIndex struct {
 	client metadata.Interface
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 	log    *slog.Logger
 
-	mu   sync.Mutex
-	pods map[types.UID]*lookUp
+	mu        sync.Mutex
+	pods      map[types.UID]*ownerLookup
+	forbidden map[schema.GroupKind]bool // kinds whose missing permission was logged
 }
 
-// Between attempts while the API server does not answer.
+// Delays between attempts of a lookup while the API server is unreachable.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-func newOwners(client metadata.Interface, log *slog.Logger) *owners {
-	return &owners{client: client, log: log, pods: map[types.UID]*lookUp{},
+func newOwnerIndex(client metadata.Interface, log *slog.Logger) *ownerIndex {
+	return &ownerIndex{client: client, log: log, pods: map[types.UID]*ownerLookup{}, forbidden: map[schema.GroupKind]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
 }
 
-// of a pod; known is false until it has been looked up.
-func (o *owners) of(pod *metav1.PartialObjectMetadata) (top owner, known bool) {
+// ownerOf returns the owner of a pod. The first call starts the lookup, and known is false
+// until the lookup has succeeded. A pod without a controller is its own owner.
+func (x *ownerIndex) ownerOf(pod *metav1.PartialObjectMetadata) (top owner, known bool) {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil {
 		return owner{"Pod", pod.Name}, true
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	l := o.pods[pod.UID]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.pods[pod.UID]
 	if l == nil {
-		l = &lookUp{namespace: pod.Namespace, from: *ref}
-		o.pods[pod.UID] = l
-		o.queue.Add(pod.UID)
+		l = &ownerLookup{namespace: pod.Namespace, controller: *ref}
+		x.pods[pod.UID] = l
+		x.queue.Add(pod.UID)
 	}
-	return l.top, l.known
+	return l.top, l.done
 }
 
-// forget a pod that is gone.
-func (o *owners) forget(pod types.UID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.pods, pod)
-	o.queue.Forget(pod)
+// forget drops the lookup of a deleted pod.
+func (x *ownerIndex) forget(pod types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.pods, pod)
+	x.queue.Forget(pod)
 }
 
-// run looks up what is asked for until ctx ends.
-func (o *owners) run(ctx context.Context) {
-	stopped := context.AfterFunc(ctx, o.queue.ShutDown)
-	defer stopped()
+// run processes lookups until ctx ends.
+func (x *ownerIndex) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, x.queue.ShutDown)
+	defer stop()
 	for {
-		pod, ended := o.queue.Get()
-		if ended {
+		pod, shutdown := x.queue.Get()
+		if shutdown {
 			return
 		}
-		if err := o.find(ctx, pod); err != nil && ctx.Err() == nil {
-			o.log.Debug("the owner of a pod is not known yet", "uid", pod, "err", err)
-			o.queue.AddRateLimited(pod)
+		if err := x.lookUp(ctx, pod); err != nil && ctx.Err() == nil {
+			x.log.Debug("cannot look up the owner of a pod yet", "uid", pod, "err", err)
+			x.queue.AddRateLimited(pod)
 		} else {
-			o.queue.Forget(pod)
+			x.queue.Forget(pod)
 		}
-		o.queue.Done(pod)
+		x.queue.Done(pod)
 	}
 }
 
-func (o *owners) find(ctx context.Context, pod types.UID) error {
-	o.mu.Lock()
-	l := o.pods[pod]
-	o.mu.Unlock()
+func (x *ownerIndex) lookUp(ctx context.Context, pod types.UID) error {
+	x.mu.Lock()
+	l := x.pods[pod]
+	x.mu.Unlock()
 	if l == nil {
-		return nil // it went away meanwhile
+		return nil // the pod was deleted
 	}
-	top, err := o.top(ctx, l.namespace, l.from)
+	top, err := x.findTop(ctx, l.namespace, l.controller)
 	if err != nil {
 		return err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	l.top, l.known = top, true
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l.top, l.done = top, true
 	return nil
 }
 
-// maxHeight of a hierarchy, in case it goes round in a circle.
-const maxHeight = 10
+// maxDepth limits the number of controllers above a pod, in case their references form a
+// cycle.
+const maxDepth = 10
 
-// top follows controllers upwards from a reference. One that is gone, or which we
-// may not read, is the top as far as can be told.
-func (o *owners) top(ctx context.Context, namespace string, ref metav1.OwnerReference) (owner, error) {
-	for range maxHeight {
+// findTop follows controllers upward from a reference. A controller that was deleted, or
+// that the exporter may not read, counts as the topmost.
+func (x *ownerIndex) findTop(ctx context.Context, namespace string, ref metav1.OwnerReference) (owner, error) {
+	for range maxDepth {
 		group, err := schema.ParseGroupVersion(ref.APIVersion)
-		resource, more := followed[schema.GroupKind{Group: group.Group, Kind: ref.Kind}]
-		if err != nil || !more {
+		kind := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
+		resource, isIntermediate := intermediateControllers[kind]
+		if err != nil || !isIntermediate {
 			break
 		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		object, err := o.client.Resource(group.WithResource(resource)).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		object, err := x.client.Resource(group.WithResource(resource)).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		cancel()
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		if apierrors.IsForbidden(err) {
+			x.logForbidden(kind, err)
+			break
+		}
+		if apierrors.IsNotFound(err) {
 			break
 		}
 		if err != nil {
@@ -144,4 +153,14 @@ func (o *owners) top(ctx context.Context, namespace string, ref metav1.OwnerRefe
 		ref = *above
 	}
 	return owner{ref.Kind, ref.Name}, nil
+}
+
+// logForbidden logs once for each kind that the exporter lacks the permission to read it.
+func (x *ownerIndex) logForbidden(kind schema.GroupKind, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.forbidden[kind] {
+		x.forbidden[kind] = true
+		x.log.Warn("no permission to read controllers of pods; plimsoll_pod_owner_info has this kind instead of a controller above it", "kind", kind.String(), "err", err)
+	}
 }

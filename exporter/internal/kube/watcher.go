@@ -1,5 +1,5 @@
-// Package kube follows the metadata of one node's pods through the API server:
-// their UIDs, labels and owners. It never asks for anything else of them.
+// Package kube watches the metadata of a node's pods: UIDs, labels and owners. It never
+// requests specs or statuses.
 package kube
 
 import (
@@ -22,57 +22,58 @@ import (
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// Watcher keeps what it last knew while the API server is away. Create one with New
-// and call Run.
+// Watcher watches the pods of a node. While the API server is unreachable it keeps the last
+// known metadata. Create a Watcher with New and call Run.
 type Watcher struct {
 	client    metadata.Interface
 	informer  cache.SharedIndexInformer
 	node      fields.Selector
-	owners    *owners // nil where they are not asked for
+	owners    *ownerIndex // nil if owners are not looked up
 	reachable atomic.Bool
 	log       *slog.Logger
 }
 
-// Options of a Watcher.
+// Options configure a Watcher.
 type Options struct {
-	Node   string // whose pods are followed
-	Owners bool   // follow them up to the top
+	Node   string // name of the node
+	Owners bool   // look up the topmost controller of each pod
 	Log    *slog.Logger
 }
 
 const byUID = "uid"
 
-// New watcher over the API server that config names.
+// New returns a Watcher of the pods of a node.
 func New(config *rest.Config, o Options) (*Watcher, error) {
 	config = metadata.ConfigFor(config)
-	config.Timeout = 0 // a watch has no end; each request has its own
+	config.Timeout = 0 // a watch is unlimited; other requests have their own timeout
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("a client of the API server: %w", err)
+		return nil, fmt.Errorf("create a client for the API server: %w", err)
 	}
 	w := &Watcher{client: client, node: fields.OneTermEqualSelector("spec.nodeName", o.Node), log: o.Log}
 	if o.Owners {
-		w.owners = newOwners(client, o.Log)
+		w.owners = newOwnerIndex(client, o.Log)
 	}
 	w.informer = cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}, &metav1.PartialObjectMetadata{}, 0,
 		cache.Indexers{byUID: func(object any) ([]string, error) {
 			return []string{string(object.(*metav1.PartialObjectMetadata).UID)}, nil
 		}})
-	if err := w.informer.SetTransform(slim); err != nil {
+	if err := w.informer.SetTransform(dropUnusedMetadata); err != nil {
 		return nil, err
 	}
-	if err := w.informer.SetWatchErrorHandlerWithContext(w.failed); err != nil {
+	if err := w.informer.SetWatchErrorHandlerWithContext(w.logWatchError); err != nil {
 		return nil, err
 	}
 	if w.owners != nil {
-		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: w.gone}); err != nil {
+		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: w.forgetOwner}); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-func (w *Watcher) gone(object any) {
+// forgetOwner drops the owner of a deleted pod.
+func (w *Watcher) forgetOwner(object any) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
@@ -84,39 +85,38 @@ func (w *Watcher) gone(object any) {
 func (w *Watcher) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	o.FieldSelector = w.node.String()
 	l, err := w.client.Resource(pods).List(ctx, o)
-	w.note(err)
+	w.recordReachable(err)
 	return l, err
 }
 
 func (w *Watcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.FieldSelector = w.node.String()
 	i, err := w.client.Resource(pods).Watch(ctx, o)
-	w.note(err)
+	w.recordReachable(err)
 	return i, err
 }
 
-// note whether the API server answered, and say so when that changes.
-func (w *Watcher) note(err error) {
-	if was := w.reachable.Swap(err == nil); err != nil && was {
-		w.log.Warn("the API server does not tell of the node's pods; what was known of them stays", "err", err)
+// recordReachable records the result of a request, and logs the first failure.
+func (w *Watcher) recordReachable(err error) {
+	if before := w.reachable.Swap(err == nil); err != nil && before {
+		w.log.Warn("cannot list or watch the node's pods; keeping the last known metadata", "err", err)
 	}
 }
 
-// failed is told of each list and watch that ended with an error; the informer
-// tries again by itself.
-func (w *Watcher) failed(_ context.Context, _ *cache.Reflector, err error) {
-	w.log.Debug("following the node's pods goes on anew", "err", err)
+// logWatchError logs each list or watch that ends with an error. The informer retries.
+func (w *Watcher) logWatchError(_ context.Context, _ *cache.Reflector, err error) {
+	w.log.Debug("watching the node's pods again", "err", err)
 }
 
-// slim drops what is not read.
-func slim(object any) (any, error) {
+// dropUnusedMetadata removes metadata that the exporter does not use.
+func dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields, m.Annotations = nil, nil
 	}
 	return object, nil
 }
 
-// Run until ctx ends.
+// Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	if w.owners != nil {
 		done := make(chan struct{})
@@ -126,50 +126,37 @@ func (w *Watcher) Run(ctx context.Context) {
 	w.informer.RunWithContext(ctx)
 }
 
-// WaitForList of the node's pods; false when ctx ended before.
+// WaitForList waits for the first list of pods. It returns false if ctx ends first.
 func (w *Watcher) WaitForList(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced)
 }
 
-// Reachable tells whether the API server answered the last list or watch of pods.
+// Reachable reports whether the last request to list or watch pods succeeded.
 func (w *Watcher) Reachable() bool { return w.reachable.Load() }
 
-// Pod by its name; false where it is not known. Its owner is looked up at the first
-// call, and known at a later one.
-func (w *Watcher) Pod(namespace, name string) (podmap.Meta, bool) {
+// Pod returns the metadata of a pod. ok is false if the pod is unknown. The first call
+// starts the lookup of the owner, and later calls return the owner.
+func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return podmap.Meta{}, false
 	}
 	m := object.(*metav1.PartialObjectMetadata)
-	out := podmap.Meta{UID: string(m.UID), Labels: m.Labels}
+	meta = podmap.Meta{UID: string(m.UID), Labels: m.Labels}
 	if w.owners != nil {
-		if top, known := w.owners.of(m); known {
-			out.OwnerKind, out.OwnerName = top.Kind, top.Name
+		if top, known := w.owners.ownerOf(m); known {
+			meta.OwnerKind, meta.OwnerName = top.Kind, top.Name
 		}
 	}
-	return out, true
+	return meta, true
 }
 
-// Named pod with a UID; false where there is none on the node.
-func (w *Watcher) Named(uid string) (namespace, name string, ok bool) {
+// PodByUID returns the name of the pod with a UID. ok is false if the node has no such pod.
+func (w *Watcher) PodByUID(uid string) (namespace, name string, ok bool) {
 	objects, err := w.informer.GetIndexer().ByIndex(byUID, uid)
 	if err != nil || len(objects) == 0 {
 		return "", "", false
 	}
 	m := objects[0].(*metav1.PartialObjectMetadata)
 	return m.Namespace, m.Name, true
-}
-
-// Count the pods on a node, once; an error says what is missing.
-func Count(ctx context.Context, config *rest.Config, node string) (int, error) {
-	client, err := metadata.NewForConfig(metadata.ConfigFor(config))
-	if err != nil {
-		return 0, fmt.Errorf("a client of the API server: %w", err)
-	}
-	l, err := client.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
-	if err != nil {
-		return 0, fmt.Errorf("list the node's pods: %w", err)
-	}
-	return len(l.Items), nil
 }

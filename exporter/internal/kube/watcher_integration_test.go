@@ -25,25 +25,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// door to an API server that a test opens and shuts.
-type door struct {
+// proxy forwards connections to an API server until a test closes it.
+type proxy struct {
 	to       string
 	address  string
 	listener net.Listener
-	inside   chan net.Conn
+	conns    chan net.Conn
 }
 
-func open(t *testing.T, to, address string) *door {
+func startProxy(t *testing.T, to, address string) *proxy {
 	t.Helper()
-	d := &door{to: to}
+	p := &proxy{to: to}
 	var err error
-	if d.listener, err = net.Listen("tcp", address); err != nil {
+	if p.listener, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
-	d.address, d.inside = d.listener.Addr().String(), make(chan net.Conn, 1000)
+	p.address, p.conns = p.listener.Addr().String(), make(chan net.Conn, 1000)
 	go func() {
 		for {
-			in, err := d.listener.Accept()
+			in, err := p.listener.Accept()
 			if err != nil {
 				return
 			}
@@ -52,23 +52,24 @@ func open(t *testing.T, to, address string) *door {
 				_ = in.Close()
 				continue
 			}
-			d.inside <- in
-			d.inside <- out
+			p.conns <- in
+			p.conns <- out
 			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
 			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
 		}
 	}()
-	return d
+	return p
 }
 
-func (d *door) shut() {
-	_ = d.listener.Close()
-	for len(d.inside) > 0 {
-		_ = (<-d.inside).Close()
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	for len(p.conns) > 0 {
+		_ = (<-p.conns).Close()
 	}
 }
 
-func start(t *testing.T) (*rest.Config, client.Client) {
+// startAPIServer starts an API server with the CRDs of job controllers.
+func startAPIServer(t *testing.T) (*rest.Config, client.Client) {
 	t.Helper()
 	crd := func(group, kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 		preserve := true
@@ -94,8 +95,8 @@ func start(t *testing.T) (*rest.Config, client.Client) {
 	return config, c
 }
 
-// grant what config/exporter/pod-owners does, to the exporter's account.
-func grant(t *testing.T, c client.Client) {
+// grantPodOwners applies the RBAC of config/exporter/pod-owners.
+func grantPodOwners(t *testing.T, c client.Client) {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/exporter/pod-owners")
 	if err != nil {
@@ -124,8 +125,8 @@ type cluster struct {
 	client.Client
 }
 
-// make an object whose controller is another.
-func (c cluster) make(apiVersion, kind, name string, controller *unstructured.Unstructured) *unstructured.Unstructured {
+// createObject creates an object, with a controller unless controller is nil.
+func (c cluster) createObject(apiVersion, kind, name string, controller *unstructured.Unstructured) *unstructured.Unstructured {
 	c.t.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -143,54 +144,55 @@ func (c cluster) make(apiVersion, kind, name string, controller *unstructured.Un
 		template["spec"].(map[string]any)["restartPolicy"] = "Always"
 		o.Object["spec"] = map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "template": template}
 	}
-	c.own(o, controller)
+	c.setController(o, controller)
 	if err := c.Create(c.t.Context(), o); err != nil {
 		c.t.Fatal(err)
 	}
 	return o
 }
 
-func (c cluster) own(o metav1.Object, controller *unstructured.Unstructured) {
+func (c cluster) setController(o metav1.Object, controller *unstructured.Unstructured) {
 	if controller != nil {
 		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(controller, controller.GroupVersionKind())})
 	}
 }
 
-func (c cluster) pod(name, node string, controller *unstructured.Unstructured) *corev1.Pod {
+func (c cluster) createPod(name, node string, controller *unstructured.Unstructured) *corev1.Pod {
 	c.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"team": "ml"}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
-	c.own(p, controller)
+	c.setController(p, controller)
 	if err := c.Create(c.t.Context(), p); err != nil {
 		c.t.Fatal(err)
 	}
 	return p
 }
 
-// With the rights that config/exporter/pod-owners grants, on a real API server: metadata of the
-// node's pods alone, owners up to the top, and what was known while it is away.
-func TestPodsOfANode(t *testing.T) {
-	config, admin := start(t)
-	grant(t, admin)
+// The test runs with the RBAC of config/exporter/pod-owners on a real API server. The
+// watcher knows only the node's pods and their topmost controllers, and keeps the metadata
+// while the API server is unreachable.
+func TestWatcherFollowsPodsOfNode(t *testing.T) {
+	config, admin := startAPIServer(t)
+	grantPodOwners(t, admin)
 	c := cluster{t, admin}
-	jobset := c.make("jobset.x-k8s.io/v1", "JobSet", "train", nil)
-	rayjob := c.make("ray.io/v1", "RayJob", "tune", nil)
-	pytorch := c.make("kubeflow.org/v1", "PyTorchJob", "fit", nil)
-	plain := c.make("batch/v1", "Job", "plain", nil)
-	gone := c.make("batch/v1", "Job", "gone", nil)
-	c.pod("of-jobset", "node-1", c.make("batch/v1", "Job", "train-0", jobset))
-	c.pod("of-rayjob", "node-1", c.make("ray.io/v1", "RayCluster", "tune-x", rayjob))
-	c.pod("of-pytorchjob", "node-1", pytorch)
-	c.pod("of-job", "node-1", plain)
-	c.pod("of-deployment", "node-1", c.make("apps/v1", "ReplicaSet", "serve-1", &unstructured.Unstructured{Object: map[string]any{
+	jobset := c.createObject("jobset.x-k8s.io/v1", "JobSet", "train", nil)
+	rayjob := c.createObject("ray.io/v1", "RayJob", "tune", nil)
+	pytorch := c.createObject("kubeflow.org/v1", "PyTorchJob", "fit", nil)
+	plain := c.createObject("batch/v1", "Job", "plain", nil)
+	deleted := c.createObject("batch/v1", "Job", "deleted", nil)
+	c.createPod("of-jobset", "node-1", c.createObject("batch/v1", "Job", "train-0", jobset))
+	c.createPod("of-rayjob", "node-1", c.createObject("ray.io/v1", "RayCluster", "tune-x", rayjob))
+	c.createPod("of-pytorchjob", "node-1", pytorch)
+	c.createPod("of-job", "node-1", plain)
+	c.createPod("of-deployment", "node-1", c.createObject("apps/v1", "ReplicaSet", "serve-1", &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "serve", "uid": "d"}}}))
-	c.pod("of-gone", "node-1", gone)
-	leader := c.make("v1", "Pod", "infer-0", c.make("apps/v1", "StatefulSet", "infer", &unstructured.Unstructured{Object: map[string]any{
+	c.createPod("of-deleted", "node-1", deleted)
+	leader := c.createObject("v1", "Pod", "infer-0", c.createObject("apps/v1", "StatefulSet", "infer", &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": map[string]any{"name": "infer", "uid": "l"}}}))
-	c.pod("of-leader", "node-1", c.make("apps/v1", "StatefulSet", "infer-0", leader))
-	alone := c.pod("alone", "node-1", nil)
-	c.pod("elsewhere", "node-2", nil)
-	if err := admin.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.GracePeriodSeconds(0)); err != nil {
+	c.createPod("of-leader", "node-1", c.createObject("apps/v1", "StatefulSet", "infer-0", leader))
+	alone := c.createPod("alone", "node-1", nil)
+	c.createPod("elsewhere", "node-2", nil)
+	if err := admin.Delete(t.Context(), deleted, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -199,9 +201,9 @@ func TestPodsOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := goleak.IgnoreCurrent()
-	way := open(t, host.Host, "127.0.0.1:0")
+	apiServer := startProxy(t, host.Host, "127.0.0.1:0")
 	account := rest.CopyConfig(config)
-	account.Host = "https://" + way.address
+	account.Host = "https://" + apiServer.address
 	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:plimsoll-exporter:plimsoll-exporter", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	w, err := New(account, Options{Node: "node-1", Owners: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -219,41 +221,40 @@ func TestPodsOfANode(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"of-jobset": "JobSet/train", "of-rayjob": "RayJob/tune", "of-pytorchjob": "PyTorchJob/fit",
-		"of-job": "Job/plain", "of-deployment": "Deployment/serve", "of-gone": "Job/gone", "of-leader": "LeaderWorkerSet/infer", "alone": "Pod/alone"} {
+		"of-job": "Job/plain", "of-deployment": "Deployment/serve", "of-deleted": "Job/deleted", "of-leader": "LeaderWorkerSet/infer", "alone": "Pod/alone"} {
 		g.Eventually(owner(name), time.Minute).Should(Equal(want), name)
 	}
 	m, ok := w.Pod("default", "alone")
 	g.Expect(ok).To(BeTrue())
 	g.Expect(m.UID).To(Equal(string(alone.UID)))
 	g.Expect(m.Labels).To(Equal(map[string]string{"team": "ml"}))
-	_, name, ok := w.Named(string(alone.UID))
+	_, name, ok := w.PodByUID(string(alone.UID))
 	g.Expect(ok).To(BeTrue())
 	g.Expect(name).To(Equal("alone"))
 	_, ok = w.Pod("default", "elsewhere")
 	g.Expect(ok).To(BeFalse(), "a pod of another node is known")
 	g.Expect(w.Reachable()).To(BeTrue())
 
-	way.shut()
+	apiServer.close()
 	g.Eventually(w.Reachable, time.Minute).Should(BeFalse())
-	g.Expect(owner("of-jobset")()).To(Equal("JobSet/train"), "what was known is forgotten while the API server is away")
-	c.pod("late", "node-1", c.make("batch/v1", "Job", "train-1", jobset))
+	g.Expect(owner("of-jobset")()).To(Equal("JobSet/train"), "the owner was dropped while the API server is unreachable")
+	c.createPod("late", "node-1", c.createObject("batch/v1", "Job", "train-1", jobset))
 	g.Expect(admin.Delete(t.Context(), alone, client.GracePeriodSeconds(0))).To(Succeed())
-	way = open(t, host.Host, way.address)
+	apiServer = startProxy(t, host.Host, apiServer.address)
 	g.Eventually(owner("late"), time.Minute).Should(Equal("JobSet/train"))
 	g.Eventually(func() bool { _, ok := w.Pod("default", "alone"); return ok }, time.Minute).Should(BeFalse())
 	g.Expect(w.Reachable()).To(BeTrue())
 
 	cancel()
 	<-ended
-	way.shut()
+	apiServer.close()
 	goleak.VerifyNone(t, before)
-	g.Expect(w.owners.pods).To(HaveLen(8), "those of pods that have a controller")
+	g.Expect(w.owners.pods).To(HaveLen(8), "lookups of pods with a controller")
 }
 
-// The account may read nothing else of the cluster.
-func TestRightsAreNoMoreThanNeeded(t *testing.T) {
-	config, admin := start(t)
-	grant(t, admin)
+func TestPermissionsAreMinimal(t *testing.T) {
+	config, admin := startAPIServer(t)
+	grantPodOwners(t, admin)
 	account := rest.CopyConfig(config)
 	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:plimsoll-exporter:plimsoll-exporter"}
 	c, err := client.New(account, client.Options{})
@@ -262,11 +263,11 @@ func TestRightsAreNoMoreThanNeeded(t *testing.T) {
 	}
 	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.NodeList{}} {
 		if err := c.List(t.Context(), list); client.IgnoreNotFound(err) == nil {
-			t.Errorf("it may list %T", list)
+			t.Errorf("the account may list %T", list)
 		}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
 	if err := c.Create(t.Context(), pod); err == nil {
-		t.Error("it may make pods")
+		t.Error("the account may create pods")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// exporter over the fake, whose clock the test sets.
+// exporter is a collector for the fake with a clock set by the test.
 type exporter struct {
 	*fake
 	*collector.Collector
@@ -25,14 +25,14 @@ type exporter struct {
 func (f *fake) exporter(t *testing.T, deadline time.Duration) *exporter {
 	t.Helper()
 	s := f.open()
-	e := &exporter{fake: f, clock: time.Now(), Collector: over(t, s, deadline)}
+	e := &exporter{fake: f, clock: time.Now(), Collector: newCollector(t, s, deadline)}
 	s.now = func() time.Time { return e.clock }
 	e.handler = e.Handler()
 	return e
 }
 
-// over a source, without a kubelet.
-func over(t *testing.T, s *Source, deadline time.Duration) *collector.Collector {
+// newCollector returns a collector for a source, without a kubelet.
+func newCollector(t *testing.T, s *Source, deadline time.Duration) *collector.Collector {
 	t.Helper()
 	pods, err := podmap.New("", nil)
 	if err != nil {
@@ -55,16 +55,15 @@ func (e *exporter) scrape() string {
 	return response.Body.String()
 }
 
-// What a collection may cost: callsPerDevice for each, callsPerInstance for each that
-// MIG cut off it, and besides callsPerTick and one for each XID. In its first reading a
-// device that tells its monitors is asked for two calls more.
+// Limits of the library calls per collection. Each XID adds a call, and the first reading of
+// a device with GPM adds two.
 const (
 	callsPerDevice   = 22
-	callsPerInstance = 11 // of which one is its memory, and two its monitors
-	callsPerTick     = 2  // how many devices there are, and what events
+	callsPerInstance = 11 // including 1 for the memory and 2 for GPM
+	callsPerTick     = 2  // device count and events
 )
 
-func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {
+func TestCallsPerCollectionAndScrape(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
@@ -72,72 +71,72 @@ func TestACollectionMakesABoundedNumberOfCallsAndAScrapeNone(t *testing.T) {
 	e := f.exporter(t, time.Minute)
 	e.tick(t)
 	for range 3 {
-		f.xid(4, 31)
+		f.addXID(4, 31)
 		before := f.get(wordCalls)
 		e.tick(t)
 		if calls := f.get(wordCalls) - before; calls > 8*callsPerDevice+callsPerTick+1 {
-			t.Errorf("%d calls for eight devices", calls)
+			t.Errorf("a collection of eight devices makes %d calls", calls)
 		}
 	}
 	before := f.get(wordCalls)
 	for range 10 {
 		if text := e.scrape(); strings.Count(text, "\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{") != 8 {
-			t.Fatalf("%s", text)
+			t.Fatalf("tensor core metrics of eight devices are missing in\n%s", text)
 		}
 	}
 	if calls := f.get(wordCalls) - before; calls != 0 {
-		t.Errorf("ten scrapes made %d calls", calls)
+		t.Errorf("ten scrapes make %d calls, want 0", calls)
 	}
 }
 
-// Ten scrapers are answered while a collection waits for a call.
+// Ten clients scrape while a collection waits for a hung call.
 func TestScrapesDoNotWaitForCalls(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
 	}
 	for i := range 8 {
-		var seven []instance
+		var instances []fakeInstance
 		for gi := range uint64(7) {
-			seven = append(seven, instance{1, 1, 10, gi + 1, 0})
+			instances = append(instances, fakeInstance{1, 1, 10, gi + 1, 0})
 		}
-		f.cut(i, 0, seven...)
+		f.partition(i, 0, instances...)
 	}
 	e := f.exporter(t, time.Minute)
 	e.tick(t)
 	before := f.get(wordCalls)
-	f.device(0, devState, stateHung)
+	f.setDevice(0, devState, stateHung)
 	collected := make(chan struct{})
 	go func() {
 		defer close(collected)
 		e.tick(t)
 	}()
-	var scrapers sync.WaitGroup
+	var clients sync.WaitGroup
 	for range 10 {
-		scrapers.Go(func() {
+		clients.Go(func() {
 			for range 3 {
 				if n := strings.Count(e.scrape(), "\"} "); n < 2240 {
-					t.Errorf("%d series", n)
+					t.Errorf("a scrape has only %d series", n)
 				}
 			}
 		})
 	}
-	scrapers.Wait()
+	clients.Wait()
 	select {
 	case <-collected:
-		t.Error("the collection did not wait")
+		t.Error("the collection did not wait for the hung device")
 	default:
 	}
 	f.unstall()
 	<-collected
 	if calls := f.get(wordCalls) - before; calls > 8*callsPerDevice+8*7*callsPerInstance+callsPerTick {
-		t.Errorf("%d calls for eight devices and their 56 instances", calls)
+		t.Errorf("a collection of eight devices and 56 instances makes %d calls", calls)
 	}
 }
 
-// One hung and one lost of eight: the six others are fresh in the same collection,
-// which ends while the hung one still hangs.
-func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
+// Of eight devices, a device hangs and a device is lost. The collection ends at its deadline
+// with fresh values of the other six.
+func TestHungAndLostDevicesDoNotAffectOthers(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
@@ -145,10 +144,10 @@ func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
 	e := f.exporter(t, 200*time.Millisecond)
 	e.tick(t)
 	e.tick(t)
-	f.device(1, devState, stateHung)
-	f.device(6, devState, stateLost)
-	f.xid(6, 79)
-	f.device(0, devGPM, 10)
+	f.setDevice(1, devState, stateHung)
+	f.setDevice(6, devState, stateLost)
+	f.addXID(6, 79)
+	f.setDevice(0, devGPM, 10)
 	e.tick(t)
 	text := e.scrape()
 	sample := func(i int) string {
@@ -156,9 +155,9 @@ func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
 	}
 	for i := range 8 {
 		gauges := strings.Count(text, fmt.Sprintf("\nDCGM_FI_DEV_GPU_TEMP{gpu=\"%d\"", i))
-		fresh := strings.Contains(text, sample(i))
-		if want := i != 1 && i != 6; fresh != want || (gauges == 1) != want {
-			t.Errorf("device %d: fresh %t, %d temperatures", i, fresh, gauges)
+		isFresh := strings.Contains(text, sample(i))
+		if want := i != 1 && i != 6; isFresh != want || (gauges == 1) != want {
+			t.Errorf("device %d: fresh %t, want %t; %d temperatures", i, isFresh, want, gauges)
 		}
 	}
 	for _, line := range []string{
@@ -170,67 +169,67 @@ func TestSixOfEightAreFreshBesideAHungAndALostDevice(t *testing.T) {
 			t.Errorf("missing: %s", line)
 		}
 	}
-	asked := f.deviceWord(1, devCalls)
+	before := f.deviceWord(1, devCalls)
 	for range 3 {
 		e.tick(t)
 	}
-	if again := f.deviceWord(1, devCalls) - asked; again != 0 || f.get(wordStalled) != 1 {
-		t.Errorf("the hung device was called %d times more, and %d calls hang", again, f.get(wordStalled))
+	if calls := f.deviceWord(1, devCalls) - before; calls != 0 || f.get(wordStalled) != 1 {
+		t.Errorf("%d further calls of the hung device, want 0; %d calls hang, want 1", calls, f.get(wordStalled))
 	}
 	f.unstall()
 	for strings.Contains(e.scrape(), `plimsoll_device_hung{node="n",uuid="`+f.uuid(1)+`",gpu="1",model="NVIDIA-H100-80GB-HBM3"} 1`) {
 		e.tick(t)
 	}
 	if !strings.Contains(e.scrape(), sample(1)) {
-		t.Error("it answers again and is not fresh")
+		t.Error("the recovered device has no fresh values")
 	}
 }
 
-// A driver whose lock is held answers no call: what was read stands, and is told to
-// be old.
-func TestADriverWhoseLockIsHeld(t *testing.T) {
+// If another process holds the driver's lock, every call blocks. The last values stay
+// exported, and the stall is reported.
+func TestStalledDriverKeepsLastValues(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
 	}
 	e := f.exporter(t, 100*time.Millisecond)
 	for i := range 7 {
-		f.device(i+1, devAbsent, 1) // one device, so that it can be read within the deadline
+		f.setDevice(i+1, devAbsent, 1) // a single device can be read within the deadline
 	}
 	e.tick(t)
 	f.set(wordStallCount, 1)
-	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not answer") {
-		t.Errorf("%v", err)
+	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not") {
+		t.Errorf("collecting from a stalled driver: got error %v", err)
 	}
 	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 1\n") || !strings.Contains(text, "\nDCGM_FI_DEV_GPU_TEMP{") {
-		t.Errorf("%s", text)
+		t.Errorf("the stall or the last values are missing in\n%s", text)
 	}
 	if e.Healthy() == nil {
-		t.Error("healthy with a driver that does not answer")
+		t.Error("Healthy returns no error although the driver is stalled")
 	}
 	f.unstall()
 	for e.Healthy() != nil {
 		e.tick(t)
 	}
 	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 0\n") {
-		t.Errorf("%s", text)
+		t.Errorf("the driver is still reported as stalled in\n%s", text)
 	}
 }
 
-// A driver that is slow in everything costs freshness, not the devices.
-func TestSlowCallsHangNoDevice(t *testing.T) {
+// A driver with slow calls delays the values. Its devices are not reported as hung.
+func TestSlowCallsDoNotHangDevice(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
 	}
 	f.set(wordCount, 1)
-	e := f.exporter(t, 500*time.Millisecond) // which the reading takes longer than, and no call
+	e := f.exporter(t, 500*time.Millisecond) // shorter than a reading, longer than each call
 	e.tick(t)
 	f.set(wordLatency, 50_000)
 	e.tick(t)
 	text := e.scrape()
 	if strings.Contains(text, "model=\"NVIDIA-H100-80GB-HBM3\"} 1\n") {
-		t.Errorf("a device is lost, hung or failed:\n%s", text)
+		t.Errorf("a device is reported as lost, hung or failed:\n%s", text)
 	}
 	_, after, _ := strings.Cut(text, `plimsoll_exporter_device_call_seconds{node="n",call="nvmlDeviceGetPowerUsage"} `)
 	if after < "0.05" || after > "0.5" {

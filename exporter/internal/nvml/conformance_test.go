@@ -10,30 +10,31 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device/conformance"
 )
 
-// subject is the fake as its test set it up.
+// subject returns the fake as a subject of the conformance tests. The devices have an XID
+// after the first advance of the clock.
 func (f *fake) subject(_ *testing.T) conformance.Subject {
 	s := f.open()
 	clock := time.Now()
 	s.now = func() time.Time { return clock }
 	for i := range 8 {
-		f.healthy(i)
+		f.setHealthy(i)
 	}
-	told := false
+	xidAdded := false
 	advance := func(d time.Duration) {
 		clock = clock.Add(d)
-		f.work(d)
-		if !told {
-			f.xid(5, 13)
-			told = true
+		f.advanceCounters(d)
+		if !xidAdded {
+			f.addXID(5, 13)
+			xidAdded = true
 		}
 	}
 	return conformance.Subject{Source: s, Advance: advance,
-		Lose: func(d device.Device) { f.device(d.Index, devState, stateLost) }}
+		Lose: func(d device.Device) { f.setDevice(d.Index, devState, stateLost) }}
 }
 
-func isReal() bool { return os.Getenv("PLIMSOLL_NVML") == "real" }
+func useRealDriver() bool { return os.Getenv("PLIMSOLL_NVML") == "real" }
 
-func openReal(t *testing.T) *Source {
+func openRealDriver(t *testing.T) *Source {
 	s := New("", slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -43,11 +44,11 @@ func openReal(t *testing.T) *Source {
 	return s
 }
 
-// With PLIMSOLL_NVML=real the suite runs over the machine's own library.
-func TestTheLibraryConforms(t *testing.T) {
-	if isReal() {
+// With PLIMSOLL_NVML=real the test uses the driver of the machine instead of the fake.
+func TestDriverConforms(t *testing.T) {
+	if useRealDriver() {
 		conformance.Test(t, func(t *testing.T) conformance.Subject {
-			return conformance.Subject{Source: openReal(t), Advance: time.Sleep}
+			return conformance.Subject{Source: openRealDriver(t), Advance: time.Sleep}
 		})
 		return
 	}
@@ -55,11 +56,11 @@ func TestTheLibraryConforms(t *testing.T) {
 	if f == nil {
 		return
 	}
-	f.cut(3, 0, instance{1, 1, 10, 7, 0}, instance{3, 3, 40, 2, 0})
+	f.partition(3, 0, fakeInstance{1, 1, 10, 7, 0}, fakeInstance{3, 3, 40, 2, 0})
 	conformance.Test(t, f.subject)
 }
 
-func TestAnOldDriverConforms(t *testing.T) {
+func TestOldDriverConforms(t *testing.T) {
 	f := inFake(t, "-DOLD_DRIVER")
 	if f == nil {
 		return

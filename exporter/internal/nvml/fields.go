@@ -12,19 +12,20 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// allLinks is the scope of a field value that sums over a device's NVLinks.
+// allLinks is the scope of field values summed over all NVLinks of a device.
 const allLinks = math.MaxUint32
 
-// fieldValue is one value of the call that asks them all.
+// fieldValue is a value read with nvmlDeviceGetFieldValues.
 type fieldValue struct {
 	id, scope uint32
 	field     device.Field
-	per       float64 // the value is multiplied by it
-	wide      bool    // of 32 bits it says nothing: it wraps between two readings
+	scale     float64 // factor from the driver's unit to the field's unit
+	// wideOnly ignores 32-bit values, because the counter can wrap between two readings.
+	wideOnly bool
 }
 
-// fields have ids below 250, which mean the same to every driver.
-var fields = []fieldValue{
+// commonFields have IDs below 250, which mean the same in every driver.
+var commonFields = []fieldValue{
 	{nvml.FI_DEV_MEMORY_TEMP, 0, device.MemoryTemp, 1, false},
 	{nvml.FI_DEV_ECC_SBE_VOL_TOTAL, 0, device.ECCSingleVolatile, 1, false},
 	{nvml.FI_DEV_ECC_DBE_VOL_TOTAL, 0, device.ECCDoubleVolatile, 1, false},
@@ -52,52 +53,60 @@ var fields = []fieldValue{
 	{nvml.FI_DEV_PCIE_COUNT_RX_BYTES, 0, device.PCIeRxBytes, 1, true},
 }
 
-// moved are the fields whose first id another driver gives to something else.
-// Between the versions that are known they are left out.
-var moved = []struct {
-	from, to int // major versions of the driver
-	first    uint32
-}{{570, 580, 251}, {595, math.MaxInt, nvml.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN}}
-
-// fieldsOf are the field values that mean what they should to a driver.
-func fieldsOf(driver string) []fieldValue {
-	major, _, _ := strings.Cut(driver, ".")
-	version, _ := strconv.Atoi(major) // 0, which has none of them, where it is no number
-	for _, m := range moved {
-		if version >= m.from && version <= m.to {
-			return append(slices.Clip(fields),
-				fieldValue{m.first, 0, device.SWThermalSlowdown, 1, false},
-				fieldValue{m.first + 1, 0, device.HWThermalSlowdown, 1, false},
-				fieldValue{m.first + 2, 0, device.HWPowerBrake, 1, false})
-		}
-	}
-	return fields
+// slowdownCounters lists where drivers have the slowdown counters: three consecutive field
+// IDs from first on. Other driver versions use these IDs for other values, so the counters
+// are only read from the listed major versions.
+var slowdownCounters = []struct {
+	minMajor, maxMajor int
+	first              uint32
+}{
+	{570, 580, 251},
+	{595, math.MaxInt, nvml.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN},
 }
 
-// fieldValues asks all of them at once. The call may succeed where a value does
-// not: its own return code counts.
-func fieldValues(u *unit, r *device.Reading) nvml.Return {
-	values := make([]nvml.FieldValue, len(u.fields))
-	for i, f := range u.fields {
+// fieldsFor returns the field values supported by a driver version such as 580.65.06.
+func fieldsFor(driver string) []fieldValue {
+	majorText, _, _ := strings.Cut(driver, ".")
+	major, err := strconv.Atoi(majorText)
+	if err != nil {
+		return commonFields
+	}
+	for _, c := range slowdownCounters {
+		if major >= c.minMajor && major <= c.maxMajor {
+			return append(slices.Clip(commonFields),
+				fieldValue{c.first, 0, device.SWThermalSlowdown, 1, false},
+				fieldValue{c.first + 1, 0, device.HWThermalSlowdown, 1, false},
+				fieldValue{c.first + 2, 0, device.HWPowerBrake, 1, false})
+		}
+	}
+	return commonFields
+}
+
+// readFieldValues reads all field values with one call. Each value has its own return code:
+// the call can succeed without some of the values.
+func readFieldValues(h *deviceHandle, r *device.Reading) nvml.Return {
+	values := make([]nvml.FieldValue, len(h.fields))
+	for i, f := range h.fields {
 		values[i].FieldId, values[i].ScopeId = f.id, f.scope
 	}
-	if ret := u.GetFieldValues(values); ret != nvml.SUCCESS {
+	if ret := h.GetFieldValues(values); ret != nvml.SUCCESS {
 		return ret
 	}
-	for i, f := range u.fields {
-		narrow := nvml.ValueType(values[i].ValueType) == nvml.VALUE_TYPE_UNSIGNED_INT
-		if nvml.Return(values[i].NvmlReturn) != nvml.SUCCESS || f.wide && narrow {
+	for i, f := range h.fields {
+		isNarrow := nvml.ValueType(values[i].ValueType) == nvml.VALUE_TYPE_UNSIGNED_INT
+		if nvml.Return(values[i].NvmlReturn) != nvml.SUCCESS || f.wideOnly && isNarrow {
 			continue
 		}
-		if v, ok := decode(values[i]); ok {
-			r.Set(f.field, v*f.per)
+		if v, ok := decodeValue(values[i]); ok {
+			r.Set(f.field, v*f.scale)
 		}
 	}
 	return nvml.SUCCESS
 }
 
-// decode a value of the type that it says it has.
-func decode(v nvml.FieldValue) (float64, bool) {
+// decodeValue converts a field value according to its type. It returns false for an unknown
+// type.
+func decodeValue(v nvml.FieldValue) (float64, bool) {
 	bits := binary.NativeEndian.Uint64(v.Value[:])
 	switch nvml.ValueType(v.ValueType) {
 	case nvml.VALUE_TYPE_DOUBLE:
@@ -112,7 +121,7 @@ func decode(v nvml.FieldValue) (float64, bool) {
 		return float64(int32(binary.NativeEndian.Uint32(v.Value[:]))), true
 	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
 		return float64(binary.NativeEndian.Uint16(v.Value[:])), true
-	case nvml.VALUE_TYPE_COUNT: // no type, but how many there are
+	case nvml.VALUE_TYPE_COUNT: // the number of types, not a type
 	}
 	return 0, false
 }

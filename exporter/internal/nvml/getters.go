@@ -6,73 +6,79 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// getter is one call that the library may lack, and what it adds to a reading.
+// getter adds the result of one library call to a reading.
 type getter struct {
-	symbol  string
-	get     get
-	also    []string // symbols that it needs besides
-	instead *getter  // where the library lacks one of them
+	symbol   string
+	read     readFunc
+	requires []string // further symbols used by read
+	fallback *getter  // used if the library lacks one of the symbols
 }
 
-var getters = []getter{
-	{symbol: "nvmlDeviceGetClockInfo", get: number(device.SMClock, func(u *unit) (uint32, nvml.Return) { return u.GetClockInfo(nvml.CLOCK_SM) }, 1)},
-	{symbol: "nvmlDeviceGetClockInfo", get: number(device.MemClock, func(u *unit) (uint32, nvml.Return) { return u.GetClockInfo(nvml.CLOCK_MEM) }, 1)},
-	{symbol: "nvmlDeviceGetTemperature", get: number(device.GPUTemp, func(u *unit) (uint32, nvml.Return) { return u.GetTemperature(nvml.TEMPERATURE_GPU) }, 1)},
-	{symbol: "nvmlDeviceGetTemperatureThreshold", get: number(device.SlowdownTemp, func(u *unit) (uint32, nvml.Return) {
-		return u.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
+// readFunc makes a call and sets the fields of the reading. It returns the code of the call.
+type readFunc = func(*deviceHandle, *device.Reading) nvml.Return
+
+// allDeviceGetters are the calls made for every reading of a whole device.
+var allDeviceGetters = []getter{
+	{symbol: "nvmlDeviceGetClockInfo", read: readNumber(device.SMClock, func(h *deviceHandle) (uint32, nvml.Return) { return h.GetClockInfo(nvml.CLOCK_SM) }, 1)},
+	{symbol: "nvmlDeviceGetClockInfo", read: readNumber(device.MemClock, func(h *deviceHandle) (uint32, nvml.Return) { return h.GetClockInfo(nvml.CLOCK_MEM) }, 1)},
+	{symbol: "nvmlDeviceGetTemperature", read: readNumber(device.GPUTemp, func(h *deviceHandle) (uint32, nvml.Return) { return h.GetTemperature(nvml.TEMPERATURE_GPU) }, 1)},
+	{symbol: "nvmlDeviceGetTemperatureThreshold", read: readNumber(device.SlowdownTemp, func(h *deviceHandle) (uint32, nvml.Return) {
+		return h.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
 	}, 1)},
-	{symbol: "nvmlDeviceGetMarginTemperature", get: margin},
-	{symbol: "nvmlDeviceGetPowerUsage", get: number(device.PowerUsage, (*unit).GetPowerUsage, 1000)},
-	{symbol: "nvmlDeviceGetEnforcedPowerLimit", get: number(device.PowerLimit, (*unit).GetEnforcedPowerLimit, 1000)},
-	{symbol: "nvmlDeviceGetPowerManagementLimit", get: number(device.PowerManagementLimit, (*unit).GetPowerManagementLimit, 1000)},
-	{symbol: "nvmlDeviceGetTotalEnergyConsumption", get: number(device.TotalEnergy, (*unit).GetTotalEnergyConsumption, 1)},
-	{symbol: "nvmlDeviceGetPcieReplayCounter", get: number(device.PCIeReplay, (*unit).GetPcieReplayCounter, 1)},
-	{symbol: "nvmlDeviceGetCurrentClocksEventReasons", get: number(device.ClockEvents, (*unit).GetCurrentClocksEventReasons, 1),
-		instead: &getter{symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", get: number(device.ClockEvents, (*unit).GetCurrentClocksThrottleReasons, 1)}},
-	{symbol: "nvmlDeviceGetUtilizationRates", get: utilization},
-	{symbol: "nvmlDeviceGetEncoderUtilization", get: encoder},
-	{symbol: "nvmlDeviceGetDecoderUtilization", get: decoder},
+	{symbol: "nvmlDeviceGetMarginTemperature", read: readThermalMargin},
+	{symbol: "nvmlDeviceGetPowerUsage", read: readNumber(device.PowerUsage, (*deviceHandle).GetPowerUsage, 1000)},
+	{symbol: "nvmlDeviceGetEnforcedPowerLimit", read: readNumber(device.PowerLimit, (*deviceHandle).GetEnforcedPowerLimit, 1000)},
+	{symbol: "nvmlDeviceGetPowerManagementLimit", read: readNumber(device.PowerManagementLimit, (*deviceHandle).GetPowerManagementLimit, 1000)},
+	{symbol: "nvmlDeviceGetTotalEnergyConsumption", read: readNumber(device.TotalEnergy, (*deviceHandle).GetTotalEnergyConsumption, 1)},
+	{symbol: "nvmlDeviceGetPcieReplayCounter", read: readNumber(device.PCIeReplay, (*deviceHandle).GetPcieReplayCounter, 1)},
+	{symbol: "nvmlDeviceGetCurrentClocksEventReasons", read: readNumber(device.ClockEvents, (*deviceHandle).GetCurrentClocksEventReasons, 1),
+		fallback: &getter{symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", read: readNumber(device.ClockEvents, (*deviceHandle).GetCurrentClocksThrottleReasons, 1)}},
+	{symbol: "nvmlDeviceGetUtilizationRates", read: readUtilization},
+	{symbol: "nvmlDeviceGetEncoderUtilization", read: readEncoder},
+	{symbol: "nvmlDeviceGetDecoderUtilization", read: readDecoder},
 	memoryGetter,
-	{symbol: "nvmlDeviceGetRemappedRows", get: remappedRows},
-	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", get: license},
-	{symbol: "nvmlDeviceGetFieldValues", get: fieldValues},
-	{symbol: "nvmlDeviceGetMigMode", get: mig, also: migSymbols},
-	{symbol: "nvmlGpmMetricsGet", get: profile, also: gpmSymbols},
+	{symbol: "nvmlDeviceGetRemappedRows", read: readRemappedRows},
+	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", read: readLicense},
+	{symbol: "nvmlDeviceGetFieldValues", read: readFieldValues},
+	{symbol: "nvmlDeviceGetMigMode", read: readMIG, requires: migSymbols},
+	{symbol: "nvmlGpmMetricsGet", read: readGPM, requires: gpmSymbols},
 }
 
-var memoryGetter = getter{symbol: "nvmlDeviceGetMemoryInfo_v2", get: memory, instead: &getter{symbol: "nvmlDeviceGetMemoryInfo", get: memoryV1}}
+// memoryGetter also applies to MIG instances.
+var memoryGetter = getter{symbol: "nvmlDeviceGetMemoryInfo_v2", read: readMemory, fallback: &getter{symbol: "nvmlDeviceGetMemoryInfo", read: readMemoryV1}}
 
-type get = func(*unit, *device.Reading) nvml.Return
-
-func number[N uint32 | uint64 | int](f device.Field, call func(*unit) (N, nvml.Return), per float64) get {
-	return func(u *unit, r *device.Reading) nvml.Return {
-		v, ret := call(u)
+// readNumber returns a readFunc for a call with a single number. The field is set to the
+// number divided by divisor.
+func readNumber[N uint32 | uint64 | int](f device.Field, call func(*deviceHandle) (N, nvml.Return), divisor float64) readFunc {
+	return func(h *deviceHandle, r *device.Reading) nvml.Return {
+		v, ret := call(h)
 		if ret == nvml.SUCCESS {
-			r.Set(f, float64(v)/per)
+			r.Set(f, float64(v)/divisor)
 		}
 		return ret
 	}
 }
 
-func margin(u *unit, r *device.Reading) nvml.Return {
-	m, ret := u.GetMarginTemperature()
+func readThermalMargin(h *deviceHandle, r *device.Reading) nvml.Return {
+	m, ret := h.GetMarginTemperature()
 	if ret == nvml.SUCCESS {
 		r.Set(device.ThermalMargin, float64(m.MarginTemperature))
 	}
 	return ret
 }
 
-// license of a vGPU; a device that needs none has no such status.
-func license(u *unit, r *device.Reading) nvml.Return {
-	l, ret := u.GetGridLicensableFeatures()
+// readLicense sets the license state of a vGPU. The field is absent for a device without
+// license requirement.
+func readLicense(h *deviceHandle, r *device.Reading) nvml.Return {
+	features, ret := h.GetGridLicensableFeatures()
 	if ret != nvml.SUCCESS {
 		return ret
 	}
-	if l.IsGridLicenseSupported == 0 {
+	if features.IsGridLicenseSupported == 0 {
 		return nvml.ERROR_NOT_SUPPORTED
 	}
 	licensed := 0.0
-	for _, feature := range l.GridLicensableFeatures[:min(int(l.LicensableFeaturesCount), len(l.GridLicensableFeatures))] {
+	for _, feature := range features.GridLicensableFeatures[:min(int(features.LicensableFeaturesCount), len(features.GridLicensableFeatures))] {
 		if feature.FeatureState != 0 {
 			licensed = 1
 		}
@@ -81,8 +87,8 @@ func license(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-func utilization(u *unit, r *device.Reading) nvml.Return {
-	rates, ret := u.GetUtilizationRates()
+func readUtilization(h *deviceHandle, r *device.Reading) nvml.Return {
+	rates, ret := h.GetUtilizationRates()
 	if ret == nvml.SUCCESS {
 		r.Set(device.GPUUtil, float64(rates.Gpu))
 		r.Set(device.MemCopyUtil, float64(rates.Memory))
@@ -90,24 +96,24 @@ func utilization(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-func encoder(u *unit, r *device.Reading) nvml.Return {
-	v, _, ret := u.GetEncoderUtilization()
+func readEncoder(h *deviceHandle, r *device.Reading) nvml.Return {
+	v, _, ret := h.GetEncoderUtilization()
 	if ret == nvml.SUCCESS {
 		r.Set(device.EncUtil, float64(v))
 	}
 	return ret
 }
 
-func decoder(u *unit, r *device.Reading) nvml.Return {
-	v, _, ret := u.GetDecoderUtilization()
+func readDecoder(h *deviceHandle, r *device.Reading) nvml.Return {
+	v, _, ret := h.GetDecoderUtilization()
 	if ret == nvml.SUCCESS {
 		r.Set(device.DecUtil, float64(v))
 	}
 	return ret
 }
 
-func memory(u *unit, r *device.Reading) nvml.Return {
-	m, ret := u.GetMemoryInfo_v2()
+func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
+	m, ret := h.GetMemoryInfo_v2()
 	if ret == nvml.SUCCESS {
 		r.Set(device.FBFree, float64(m.Free>>20))
 		r.Set(device.FBUsed, float64(m.Used>>20))
@@ -120,9 +126,10 @@ func memory(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-// memoryV1 is what drivers before 510 have: what is reserved counts as used.
-func memoryV1(u *unit, r *device.Reading) nvml.Return {
-	m, ret := u.GetMemoryInfo()
+// readMemoryV1 is the fallback for drivers before 510. Their used memory includes the
+// reserved memory.
+func readMemoryV1(h *deviceHandle, r *device.Reading) nvml.Return {
+	m, ret := h.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
 		r.Set(device.FBFree, float64(m.Free>>20))
 		r.Set(device.FBUsed, float64(m.Used>>20))
@@ -130,8 +137,8 @@ func memoryV1(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-func remappedRows(u *unit, r *device.Reading) nvml.Return {
-	correctable, uncorrectable, _, failed, ret := u.GetRemappedRows()
+func readRemappedRows(h *deviceHandle, r *device.Reading) nvml.Return {
+	correctable, uncorrectable, _, failed, ret := h.GetRemappedRows()
 	if ret == nvml.SUCCESS {
 		r.Set(device.CorrectableRemappedRows, float64(correctable))
 		r.Set(device.UncorrectableRemappedRows, float64(uncorrectable))

@@ -9,12 +9,12 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// gpmMetrics are what two samples of a device's performance monitors tell
-// (Hopper and newer); per is what a value is multiplied by.
+// gpmMetrics are the metrics calculated from two GPM samples (Hopper and newer). A value is
+// multiplied by scale.
 var gpmMetrics = []struct {
 	id    nvml.GpmMetricId
 	field device.Field
-	per   float64
+	scale float64
 }{
 	{nvml.GPM_METRIC_GRAPHICS_UTIL, device.EngineActive, 0.01},
 	{nvml.GPM_METRIC_SM_UTIL, device.SMActive, 0.01},
@@ -28,53 +28,54 @@ var gpmMetrics = []struct {
 	{nvml.GPM_METRIC_PCIE_RX_PER_SEC, device.PCIeRx, 1 << 20},
 }
 
-// gpmSymbols are all needed for them.
+// gpmSymbols are the calls needed for GPM.
 var gpmSymbols = []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmMetricsGet", "nvmlGpmSampleFree"}
 
-// gpmApart is the least time between two samples: the device takes them no faster.
-const gpmApart = 100 * time.Millisecond
+// gpmMinInterval is the shortest interval between two samples. The device refreshes its
+// counters at this interval.
+const gpmMinInterval = 100 * time.Millisecond
 
-// gpm keeps the last sample of a device, or of a GPU instance of it, so that a reading takes one and never
-// waits for a second.
-type gpm struct {
-	asked, supported bool
-	last, next       nvml.GpmSample
-	at               time.Time                // of last; zero where there is none
-	values           map[device.Field]float64 // of the last two samples
+// gpmSampler keeps the last GPM sample of a device or GPU instance. A reading takes a new
+// sample and compares both, so no reading has to wait for a second sample.
+type gpmSampler struct {
+	supportKnown, supported bool
+	last, next              nvml.GpmSample
+	lastTime                time.Time                // zero before the first sample
+	values                  map[device.Field]float64 // calculated from the last two samples
 }
 
-// profile takes a sample and tells what happened since the last one. Before the
-// second sample there is nothing to tell; a reading too soon after another tells
-// the same again.
-func profile(u *unit, r *device.Reading) nvml.Return {
-	ret := u.gpm.update(u, r.Time, u.GpmSampleGet)
+// gpuInstance identifies a GPU instance. After a reconfiguration an instance with another
+// profile may have the same ID.
+type gpuInstance struct {
+	id      int
+	profile string
+}
+
+// readGPM sets the GPM metrics since the last sample of a device. Before the second sample
+// they are absent. A reading within gpmMinInterval returns the previous values.
+func readGPM(h *deviceHandle, r *device.Reading) nvml.Return {
+	ret := h.gpm.update(h, r.Time, h.GpmSampleGet)
 	if ret == nvml.SUCCESS {
-		for f, v := range u.gpm.values {
+		for f, v := range h.gpm.values {
 			r.Set(f, v)
 		}
 	}
 	return ret
 }
 
-// cut is a GPU instance: another profile may follow under its id.
-type cut struct {
-	gi      int
-	profile string
-}
-
-// profileInstance is the same for the GPU instance that an instance is a part of, by
-// way of the device's handle; several parts share its samples. PCIe is not divided.
-func profileInstance(u *unit, r *device.Reading) nvml.Return {
-	u.parent.mu.Lock()
-	defer u.parent.mu.Unlock()
-	g := u.parent.cuts[u.cut]
-	if g == nil {
-		g = &gpm{}
-		u.parent.cuts[u.cut] = g
+// readInstanceGPM sets the GPM metrics of a MIG instance. Compute instances of the same GPU
+// instance share its samples. PCIe metrics stay absent: MIG does not partition PCIe.
+func readInstanceGPM(h *deviceHandle, r *device.Reading) nvml.Return {
+	h.parent.mu.Lock()
+	defer h.parent.mu.Unlock()
+	sampler := h.parent.instanceGPM[h.gpuInstance]
+	if sampler == nil {
+		sampler = &gpmSampler{}
+		h.parent.instanceGPM[h.gpuInstance] = sampler
 	}
-	ret := g.update(u.parent, r.Time, func(s nvml.GpmSample) nvml.Return { return u.parent.GpmMigSampleGet(u.cut.gi, s) })
+	ret := sampler.update(h.parent, r.Time, func(s nvml.GpmSample) nvml.Return { return h.parent.GpmMigSampleGet(h.gpuInstance.id, s) })
 	if ret == nvml.SUCCESS {
-		for f, v := range g.values {
+		for f, v := range sampler.values {
 			if f != device.PCIeTx && f != device.PCIeRx {
 				r.Set(f, v)
 			}
@@ -83,34 +84,37 @@ func profileInstance(u *unit, r *device.Reading) nvml.Return {
 	return ret
 }
 
-// keepCuts gives back the samples of GPU instances that there are no more.
-func (u *unit) keepCuts() {
-	there := map[cut]bool{}
-	for _, p := range u.parts {
-		there[p.cut()] = true
+// freeStaleSamplers frees the samples of removed GPU instances.
+func (h *deviceHandle) freeStaleSamplers() {
+	current := map[gpuInstance]bool{}
+	for _, instance := range h.instances {
+		current[instance.gpuInstance()] = true
 	}
-	maps.DeleteFunc(u.cuts, func(c cut, g *gpm) bool {
-		if !there[c] {
-			g.free()
+	maps.DeleteFunc(h.instanceGPM, func(instance gpuInstance, sampler *gpmSampler) bool {
+		if !current[instance] {
+			sampler.free()
 		}
-		return !there[c]
+		return !current[instance]
 	})
 }
 
-func (g *gpm) update(u *unit, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
-	if ret := g.prepare(u); ret != nvml.SUCCESS || now.Sub(g.at) < gpmApart {
+// update takes a sample with take and calculates values, unless the last sample is younger
+// than gpmMinInterval.
+func (g *gpmSampler) update(h *deviceHandle, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
+	if ret := g.prepare(h); ret != nvml.SUCCESS || now.Sub(g.lastTime) < gpmMinInterval {
 		return ret
 	}
-	return g.sample(u, now, take)
+	return g.sample(h, now, take)
 }
 
-func (g *gpm) prepare(u *unit) nvml.Return {
-	if !g.asked {
-		support, ret := u.GpmQueryDeviceSupport()
+// prepare checks the device's support for GPM and allocates the two samples.
+func (g *gpmSampler) prepare(h *deviceHandle) nvml.Return {
+	if !g.supportKnown {
+		support, ret := h.GpmQueryDeviceSupport()
 		if ret != nvml.SUCCESS {
 			return ret
 		}
-		g.asked, g.supported = true, support.IsSupportedDevice != 0
+		g.supportKnown, g.supported = true, support.IsSupportedDevice != 0
 	}
 	if !g.supported {
 		return nvml.ERROR_NOT_SUPPORTED
@@ -119,7 +123,7 @@ func (g *gpm) prepare(u *unit) nvml.Return {
 		if *s != nil {
 			continue
 		}
-		sample, ret := u.lib.GpmSampleAlloc()
+		sample, ret := h.lib.GpmSampleAlloc()
 		if ret != nvml.SUCCESS {
 			return ret
 		}
@@ -128,38 +132,37 @@ func (g *gpm) prepare(u *unit) nvml.Return {
 	return nvml.SUCCESS
 }
 
-func (g *gpm) sample(u *unit, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
+func (g *gpmSampler) sample(h *deviceHandle, now time.Time, take func(nvml.GpmSample) nvml.Return) nvml.Return {
 	g.values = map[device.Field]float64{}
-	first := g.at.IsZero()
-	g.at = time.Time{}
+	isFirst := g.lastTime.IsZero()
+	g.lastTime = time.Time{}
 	if ret := take(g.next); ret != nvml.SUCCESS {
 		return ret
 	}
-	g.last, g.next, g.at = g.next, g.last, now
-	if first {
+	g.last, g.next, g.lastTime = g.next, g.last, now
+	if isFirst {
 		return nvml.SUCCESS
 	}
-	question := nvml.GpmMetricsGetType{NumMetrics: uint32(len(gpmMetrics)), Sample1: g.next, Sample2: g.last}
+	request := nvml.GpmMetricsGetType{NumMetrics: uint32(len(gpmMetrics)), Sample1: g.next, Sample2: g.last}
 	for i, m := range gpmMetrics {
-		question.Metrics[i].MetricId = uint32(m.id)
+		request.Metrics[i].MetricId = uint32(m.id)
 	}
-	if ret := u.lib.GpmMetricsGet(&question); ret != nvml.SUCCESS {
+	if ret := h.lib.GpmMetricsGet(&request); ret != nvml.SUCCESS {
 		return ret
 	}
 	for i, m := range gpmMetrics {
-		if told := question.Metrics[i]; nvml.Return(told.NvmlReturn) == nvml.SUCCESS {
-			g.values[m.field] = told.Value * m.per
+		if result := request.Metrics[i]; nvml.Return(result.NvmlReturn) == nvml.SUCCESS {
+			g.values[m.field] = result.Value * m.scale
 		}
 	}
 	return nvml.SUCCESS
 }
 
-// free gives the samples back.
-func (g *gpm) free() {
+func (g *gpmSampler) free() {
 	for _, s := range []nvml.GpmSample{g.last, g.next} {
 		if s != nil {
-			_ = s.Free() // of a driver that may be gone
+			_ = s.Free() // fails if the driver was unloaded
 		}
 	}
-	*g = gpm{}
+	*g = gpmSampler{}
 }

@@ -1,7 +1,6 @@
 package nvml
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,73 +11,97 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// migSymbols are all needed, besides the one for the mode.
+// migSymbols are the calls needed for MIG instances, apart from nvmlDeviceGetMigMode.
 var migSymbols = []string{"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetAttributes_v2",
 	"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"}
 
-// placementSymbols tell where on the device an instance lies, for claims name it by that.
+// placementSymbols are the calls needed for the placement of an instance on the device.
+// Resource claims name an instance by its placement.
 var placementSymbols = []string{"nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"}
 
-// part is an instance that MIG has cut off a unit.
-type part struct {
+// allInstanceGetters are the calls made for a MIG instance: its memory and the GPM metrics of
+// its GPU instance.
+var allInstanceGetters = []getter{memoryGetter, {symbol: "nvmlGpmMigSampleGet", read: readInstanceGPM, requires: gpmSymbols}}
+
+// migInstance is a MIG instance found by a reading of its device.
+type migInstance struct {
 	handle    nvml.Device
 	uuid      string
 	memoryMiB int64
 	device.Instance
 }
 
-// mig tells whether a device is in MIG mode, and which instances there are now.
-// They come and go while the driver runs, and one may follow another under the same
-// UUID, so all are asked anew. An instance that goes away meanwhile is left out.
-func mig(u *unit, r *device.Reading) nvml.Return {
-	u.parts = nil
-	defer u.keepCuts()
-	mode, _, ret := u.GetMigMode()
+// gpuInstance returns the key of the GPU instance. The profile of a compute instance such as
+// 1c.2g.20gb ends with the profile of its GPU instance.
+func (m migInstance) gpuInstance() gpuInstance {
+	_, profile, ok := strings.Cut(m.Profile, "c.")
+	if !ok {
+		profile = m.Profile
+	}
+	return gpuInstance{m.GI, profile}
+}
+
+// readMIG sets the MIG mode of a device and finds its instances. Every reading describes all
+// instances again: they change while the driver runs, and a new instance may have the UUID of
+// a removed instance.
+func readMIG(h *deviceHandle, r *device.Reading) nvml.Return {
+	h.instances, h.instanceErr = nil, nil
+	defer h.freeStaleSamplers()
+	mode, _, ret := h.GetMigMode()
 	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return ret
 	}
 	r.MIG = true
-	places, ret := u.GetMaxMigDeviceCount()
-	for i := 0; ret == nvml.SUCCESS && i < places; i++ {
-		handle, ret := u.GetMigDeviceHandleByIndex(i)
-		if ret != nvml.SUCCESS {
-			continue // nothing is at this place
+	slots, ret := h.GetMaxMigDeviceCount()
+	for i := 0; ret == nvml.SUCCESS && i < slots; i++ {
+		handle, ret := h.GetMigDeviceHandleByIndex(i)
+		if ret == nvml.SUCCESS {
+			h.addInstance(i, handle)
+		} else if !isAbsent(ret) {
+			h.instanceErr = fmt.Errorf("instance %d: %s", i, message(ret))
 		}
-		if p, err := u.describePart(handle); err == nil {
-			u.parts = append(u.parts, p)
-		}
-		u.beat()
+		h.beat()
 	}
 	return ret
 }
 
-func (u *unit) describePart(handle nvml.Device) (part, error) {
-	p := part{handle: handle}
-	name, named := handle.GetName()
-	attributes, described := handle.GetAttributes()
-	var identified, inGI, inCI nvml.Return
-	p.uuid, identified = handle.GetUUID()
-	p.GI, inGI = handle.GetGpuInstanceId()
-	p.CI, inCI = handle.GetComputeInstanceId()
-	for _, ret := range []nvml.Return{named, described, identified, inGI, inCI} {
-		if ret != nvml.SUCCESS {
-			return p, errors.New(message(ret))
-		}
-	}
-	p.memoryMiB = int64(attributes.MemorySizeMB)
-	var ok bool
-	if _, p.Profile, ok = strings.Cut(name, " MIG "); !ok {
-		p.Profile = profileOf(attributes, u.memoryMiB)
-	}
-	if u.placed {
-		p.Placement = u.placement(p.GI)
-	}
-	return p, nil
+// isAbsent reports whether ret means an empty slot or an instance removed in the meantime.
+func isAbsent(ret nvml.Return) bool {
+	return ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT
 }
 
-// profileOf an instance, where the driver does not name it: its slices, and its
-// memory in eighths of the device's.
-func profileOf(a nvml.DeviceAttributes, deviceMiB int64) string {
+// addInstance describes the MIG instance at index and adds it to h.instances.
+func (h *deviceHandle) addInstance(index int, handle nvml.Device) {
+	m := migInstance{handle: handle}
+	var uuidRet, giRet, ciRet nvml.Return
+	name, nameRet := handle.GetName()
+	attributes, attributesRet := handle.GetAttributes()
+	m.uuid, uuidRet = handle.GetUUID()
+	m.GI, giRet = handle.GetGpuInstanceId()
+	m.CI, ciRet = handle.GetComputeInstanceId()
+	for _, ret := range []nvml.Return{nameRet, attributesRet, uuidRet, giRet, ciRet} {
+		if ret == nvml.SUCCESS {
+			continue
+		}
+		if !isAbsent(ret) {
+			h.instanceErr = fmt.Errorf("instance %d: %s", index, message(ret))
+		}
+		return
+	}
+	m.memoryMiB = int64(attributes.MemorySizeMB)
+	var ok bool
+	if _, m.Profile, ok = strings.Cut(name, " MIG "); !ok {
+		m.Profile = profileName(attributes, h.memoryMiB)
+	}
+	if h.hasPlacement {
+		m.Placement = h.placement(m.GI)
+	}
+	h.instances = append(h.instances, m)
+}
+
+// profileName returns the profile of an instance without a profile in its name. It consists
+// of the slices and the memory, which is rounded up to eighths of the device memory.
+func profileName(a nvml.DeviceAttributes, deviceMiB int64) string {
 	eighths := math.Ceil(8 * float64(a.MemorySizeMB) / float64(deviceMiB))
 	gb := math.Round(eighths / 8 * math.Ceil(float64(deviceMiB)/1024))
 	profile := fmt.Sprintf("%dg.%.0fgb", a.GpuInstanceSliceCount, gb)
@@ -88,9 +111,10 @@ func profileOf(a nvml.DeviceAttributes, deviceMiB int64) string {
 	return profile
 }
 
-// placement of a GPU instance as claims write it; "" where we may not see it.
-func (u *unit) placement(gi int) string {
-	instance, ret := u.GetGpuInstanceById(gi)
+// placement returns the placement of a GPU instance in the notation of resource claims:
+// PROFILE-START-SIZE. It is empty if the driver denies access, which is usual without root.
+func (h *deviceHandle) placement(gi int) string {
+	instance, ret := h.GetGpuInstanceById(gi)
 	if ret != nvml.SUCCESS {
 		return ""
 	}
@@ -101,36 +125,36 @@ func (u *unit) placement(gi int) string {
 	return fmt.Sprintf("%d-%d-%d", info.ProfileId, info.Placement.Start, info.Placement.Size)
 }
 
-// adopt the instances that a reading of their device found, so that they can be
-// read, and lists them in the reading.
-func (s *Source) adopt(u *unit, d device.Device, r *device.Reading) {
-	u.mu.Lock()
-	parts := u.parts
-	u.mu.Unlock()
+// addInstances adds the MIG instances found by a reading of d to the reading, and opens their
+// handles for Read.
+func (s *Source) addInstances(h *deviceHandle, d device.Device, r *device.Reading) {
+	h.mu.Lock()
+	instances, instanceErr := h.instances, h.instanceErr
+	h.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.units[d.UUID] != u {
-		return // of a session that is over
+	if s.handles[d.UUID] != h {
+		return // the library was loaded again during the reading
 	}
-	maps.DeleteFunc(s.units, func(_ string, other *unit) bool { return other.parent == u })
-	for _, p := range parts {
-		p.Parent = d.UUID
+	s.logInstanceError(h, d, instanceErr)
+	maps.DeleteFunc(s.handles, func(_ string, other *deviceHandle) bool { return other.parent == h })
+	for _, m := range instances {
+		m.Parent = d.UUID
 		instance := d
-		instance.UUID, instance.MemoryMiB, instance.Links, instance.Instance = p.uuid, p.memoryMiB, nil, &p.Instance
+		instance.UUID, instance.MemoryMiB, instance.Links, instance.Instance = m.uuid, m.memoryMiB, nil, &m.Instance
 		r.Instances = append(r.Instances, instance)
-		s.units[p.uuid] = &unit{Device: p.handle, lib: s.lib, parent: u, cut: p.cut()}
+		s.handles[m.uuid] = &deviceHandle{Device: m.handle, lib: s.lib, parent: h, gpuInstance: m.gpuInstance()}
 	}
 }
 
-// cut that the part is one of.
-func (p part) cut() cut {
-	_, profile, ok := strings.Cut(p.Profile, "c.")
-	if !ok {
-		profile = p.Profile
+// logInstanceError logs an error of reading MIG instances when it first occurs.
+func (s *Source) logInstanceError(h *deviceHandle, d device.Device, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
 	}
-	return cut{p.GI, profile}
+	if text != "" && text != h.loggedInstanceErr {
+		s.log.Warn("reading a MIG instance failed; it is not exported", "uuid", d.UUID, "err", text)
+	}
+	h.loggedInstanceErr = text
 }
-
-// ofInstance are the getters that an instance answers: its memory, and what its
-// GPU instance's monitors tell.
-var ofInstance = []getter{memoryGetter, {symbol: "nvmlGpmMigSampleGet", get: profileInstance, also: gpmSymbols}}

@@ -8,32 +8,34 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// processGetters tell which processes use a device. They take milliseconds, so that
-// they are asked only where processes are attributed to pods.
+// processGetters read the processes on a device. The calls take milliseconds, so they are
+// only made if EnableProcesses was called.
 var processGetters = []getter{
-	{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", get: processes,
-		instead: &getter{symbol: "nvmlDeviceGetComputeRunningProcesses_v2", get: processes,
-			instead: &getter{symbol: "nvmlDeviceGetComputeRunningProcesses", get: processes}}},
-	{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", get: mpsProcesses},
-	{symbol: "nvmlDeviceGetProcessUtilization", get: busy},
+	{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", read: readProcesses,
+		fallback: &getter{symbol: "nvmlDeviceGetComputeRunningProcesses_v2", read: readProcesses,
+			fallback: &getter{symbol: "nvmlDeviceGetComputeRunningProcesses", read: readProcesses}}},
+	{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", read: readMPSProcesses},
+	{symbol: "nvmlDeviceGetProcessUtilization", read: readProcessUtilization},
 }
 
-// TellProcesses makes readings of whole devices tell their processes.
-func (s *Source) TellProcesses() { s.asked = append(s.asked, processGetters...) }
+// EnableProcesses includes processes in the readings of whole devices. It must be called
+// before the first call of Devices.
+func (s *Source) EnableProcesses() { s.enabledGetters = append(s.enabledGetters, processGetters...) }
 
-func processes(u *unit, r *device.Reading) nvml.Return {
-	list, ret := u.GetComputeRunningProcesses()
+func readProcesses(h *deviceHandle, r *device.Reading) nvml.Return {
+	list, ret := h.GetComputeRunningProcesses()
 	return addProcesses(r, list, ret)
 }
 
-// mpsProcesses are the clients of an MPS server, which the other list leaves out.
-func mpsProcesses(u *unit, r *device.Reading) nvml.Return {
-	list, ret := u.GetMPSComputeRunningProcesses()
+// readMPSProcesses reads the clients of an MPS server, which GetComputeRunningProcesses does
+// not return.
+func readMPSProcesses(h *deviceHandle, r *device.Reading) nvml.Return {
+	list, ret := h.GetMPSComputeRunningProcesses()
 	return addProcesses(r, list, ret)
 }
 
-// notAvailable is what stands for a process' memory that the driver does not manage.
-const notAvailable = 1<<64 - 1
+// memoryNotAvailable is the memory of a process if the driver does not manage its memory.
+const memoryNotAvailable = 1<<64 - 1
 
 func addProcesses(r *device.Reading, list []nvml.ProcessInfo, ret nvml.Return) nvml.Return {
 	if ret != nvml.SUCCESS {
@@ -44,7 +46,7 @@ func addProcesses(r *device.Reading, list []nvml.ProcessInfo, ret nvml.Return) n
 	}
 	for _, p := range list {
 		bytes := float64(p.UsedGpuMemory)
-		if p.UsedGpuMemory == notAvailable {
+		if p.UsedGpuMemory == memoryNotAvailable {
 			bytes = 0
 		}
 		r.Processes.Memory[int(p.Pid)] += bytes
@@ -52,26 +54,26 @@ func addProcesses(r *device.Reading, list []nvml.ProcessInfo, ret nvml.Return) n
 	return nvml.SUCCESS
 }
 
-// busy is how much of the time since the last reading each process kept the SMs
-// busy. The driver keeps samples for a while, and asked for all since 0 it gives
-// those of long ago as well.
-func busy(u *unit, r *device.Reading) nvml.Return {
+// readProcessUtilization sets the SM utilization of each process since the last reading. The
+// driver buffers old samples, so the first reading requests the samples of the last second
+// only.
+func readProcessUtilization(h *deviceHandle, r *device.Reading) nvml.Return {
 	if r.Processes == nil {
 		return nvml.ERROR_NOT_SUPPORTED
 	}
-	if u.newest == 0 {
-		u.newest = uint64(r.Time.Add(-time.Second).UnixMicro())
+	if h.lastProcessSample == 0 {
+		h.lastProcessSample = uint64(r.Time.Add(-time.Second).UnixMicro())
 	}
-	samples, ret := u.GetProcessUtilization(u.newest)
-	nobody := ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INSUFFICIENT_SIZE && samples != nil
-	if ret != nvml.SUCCESS && !nobody {
+	samples, ret := h.GetProcessUtilization(h.lastProcessSample)
+	noSamples := ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INSUFFICIENT_SIZE && samples != nil
+	if ret != nvml.SUCCESS && !noSamples {
 		return ret
 	}
 	sum, n := map[int]float64{}, map[int]float64{}
 	for _, s := range samples {
 		sum[int(s.Pid)] += float64(s.SmUtil)
 		n[int(s.Pid)]++
-		u.newest = max(u.newest, s.TimeStamp)
+		h.lastProcessSample = max(h.lastProcessSample, s.TimeStamp)
 	}
 	r.Processes.Busy = map[int]float64{}
 	for pid := range sum {

@@ -16,14 +16,14 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// queried are what nvidia-smi tells as well, and how far it may be from what was
-// read just before and just after.
-var queried = []struct {
-	name  string
-	field device.Field
-	off   float64
+// smiFields are the fields also shown by nvidia-smi. A value of nvidia-smi may differ by
+// tolerance from the readings before and after the query.
+var smiFields = []struct {
+	name      string
+	field     device.Field
+	tolerance float64
 }{
-	{"utilization.gpu", device.GPUUtil, 20}, // of a shorter time than a second
+	{"utilization.gpu", device.GPUUtil, 20}, // averaged over less than a second
 	{"utilization.memory", device.MemCopyUtil, 20},
 	{"memory.used", device.FBUsed, 8},
 	{"memory.total", device.FBTotal, 1},
@@ -40,69 +40,72 @@ var queried = []struct {
 	{"temperature.memory", device.MemoryTemp, 2},
 }
 
-func query() []string {
+func smiArgs() []string {
 	names := []string{"uuid"}
-	for _, q := range queried {
-		names = append(names, q.name)
+	for _, f := range smiFields {
+		names = append(names, f.name)
 	}
 	return []string{"--query-gpu=" + strings.Join(names, ","), "--format=csv,noheader,nounits"}
 }
 
-// disagreements between readings before and after a query, by UUID, and its answer.
-func disagreements(before, after map[string]device.Reading, answer string) ([]string, error) {
-	reader := csv.NewReader(strings.NewReader(answer))
+// compareWithSMI compares the output of nvidia-smi with the readings before and after it, by
+// UUID, and returns the differences.
+func compareWithSMI(before, after map[string]device.Reading, output string) ([]string, error) {
+	reader := csv.NewReader(strings.NewReader(output))
 	reader.TrimLeadingSpace = true
 	rows, err := reader.ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	var differences []string
 	if len(rows) != len(before) {
-		out = append(out, fmt.Sprintf("nvidia-smi lists %d devices, we %d", len(rows), len(before)))
+		differences = append(differences, fmt.Sprintf("nvidia-smi lists %d devices, the source %d", len(rows), len(before)))
 	}
 	for _, row := range rows {
-		for i, q := range queried {
+		for i, f := range smiFields {
 			first, last := before[row[0]], after[row[0]]
-			a, told := first.Get(q.field)
-			b, _ := last.Get(q.field)
+			a, present := first.Get(f.field)
+			b, _ := last.Get(f.field)
 			v, err := strconv.ParseFloat(row[i+1], 64)
-			if tells := err == nil; tells != told || told && (v < math.Min(a, b)-q.off || v > math.Max(a, b)+q.off) {
-				out = append(out, fmt.Sprintf("%s %s: nvidia-smi says %s, we read %g and %g (%t)", row[0], q.name, row[i+1], a, b, told))
+			if inSMI := err == nil; inSMI != present || present && (v < math.Min(a, b)-f.tolerance || v > math.Max(a, b)+f.tolerance) {
+				differences = append(differences, fmt.Sprintf("%s %s: nvidia-smi shows %s, the source read %g and %g (present %t)", row[0], f.name, row[i+1], a, b, present))
 			}
 		}
 	}
-	return out, nil
+	return differences, nil
 }
 
-// agree compares what the library tells with nvidia-smi in the same second.
-func agree(t *testing.T, s *Source, smi func(args ...string) (string, error)) []string {
+// readAndCompare reads all devices before and after running nvidia-smi and returns the
+// differences.
+func readAndCompare(t *testing.T, s *Source, smi func(args ...string) (string, error)) []string {
 	t.Helper()
 	readings := func() map[string]device.Reading {
 		out := map[string]device.Reading{}
-		for _, d := range list(t, s) {
-			out[d.UUID] = read(t, s, d)
+		for _, d := range listDevices(t, s) {
+			out[d.UUID] = readDevice(t, s, d)
 		}
 		return out
 	}
 	before := readings()
-	answer, err := smi(query()...)
+	output, err := smi(smiArgs()...)
 	if err != nil {
 		t.Fatalf("nvidia-smi: %v", err)
 	}
-	out, err := disagreements(before, readings(), answer)
+	differences, err := compareWithSMI(before, readings(), output)
 	if err != nil {
-		t.Fatalf("nvidia-smi answers %q: %v", answer, err)
+		t.Fatalf("output of nvidia-smi %q: %v", output, err)
 	}
-	return out
+	return differences
 }
 
-// record what two collections expose, for someone without such a device to read.
-func record(t *testing.T, s *Source, folder string) (path string) {
+// recordExposition writes the metrics of two collections to a file in folder. The recording
+// allows work on the metrics without such a device.
+func recordExposition(t *testing.T, s *Source, folder string) (path string) {
 	t.Helper()
-	d := list(t, s)[0]
-	e := over(t, s, time.Second)
+	d := listDevices(t, s)[0]
+	e := newCollector(t, s, time.Second)
 	for range 2 {
-		time.Sleep(gpmApart) // or the device's monitors tell nothing
+		time.Sleep(gpmMinInterval) // otherwise GPM metrics are absent
 		if err := e.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -122,18 +125,19 @@ func record(t *testing.T, s *Source, folder string) (path string) {
 	return path
 }
 
-// smiOf the fake: what its devices tell, in nvidia-smi's words.
-func (f *fake) smiOf(change map[string]string) func(...string) (string, error) {
+// smi returns a fake nvidia-smi with the values of the fake driver. Values in overrides
+// replace them, by field name.
+func (f *fake) smi(overrides map[string]string) func(...string) (string, error) {
 	return func(...string) (string, error) {
 		var out strings.Builder
 		for i := range 8 {
 			out.WriteString(f.uuid(i))
-			for _, q := range queried {
-				answer, ok := change[q.name]
+			for _, field := range smiFields {
+				value, ok := overrides[field.name]
 				if !ok {
-					answer = f.tells(i, q.field)
+					value = f.smiValue(i, field.field)
 				}
-				out.WriteString(", " + answer)
+				out.WriteString(", " + value)
 			}
 			out.WriteString("\n")
 		}
@@ -141,7 +145,7 @@ func (f *fake) smiOf(change map[string]string) func(...string) (string, error) {
 	}
 }
 
-func (f *fake) tells(i int, field device.Field) string {
+func (f *fake) smiValue(i int, field device.Field) string {
 	word := map[device.Field]int{device.GPUUtil: devUtil, device.MemCopyUtil: devMemUtil, device.FBUsed: devUsed, device.FBTotal: devTotal,
 		device.FBReserved: devReserved, device.PowerUsage: devPower, device.PowerLimit: devPowerLimit, device.PowerManagementLimit: devPowerSet,
 		device.SMClock: devSMClock, device.MemClock: devMemClock, device.GPUTemp: devTemperature, device.MemoryTemp: devMemTemp}
@@ -153,31 +157,21 @@ func (f *fake) tells(i int, field device.Field) string {
 		v /= 1000
 	case device.PowerMin, device.PowerMax, device.PowerDefault:
 		v = map[device.Field]float64{device.PowerMin: 200, device.PowerMax: 700, device.PowerDefault: 600}[field]
-	default: // the fake has it in nvidia-smi's unit
+	default: // the control word already has the unit of nvidia-smi
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-func realSMI(args ...string) (string, error) {
+func runSMI(args ...string) (string, error) {
 	out, err := exec.Command("nvidia-smi", args...).Output()
 	return string(out), err
 }
 
-// With PLIMSOLL_NVML=real this asks the machine's own library and nvidia-smi, and
-// with PLIMSOLL_NVML_RECORD=true records what it exposes in testdata/recorded.
-func TestTheLibraryAgreesWithNVIDIASMI(t *testing.T) {
-	if isReal() {
-		s := openReal(t)
-		if _, err := exec.LookPath("nvidia-smi"); err != nil {
-			t.Log("not compared: ", err)
-		} else {
-			for _, difference := range agree(t, s, realSMI) {
-				t.Error(difference)
-			}
-		}
-		if os.Getenv("PLIMSOLL_NVML_RECORD") == "true" {
-			t.Log("recorded ", record(t, s, "testdata/recorded"))
-		}
+// With PLIMSOLL_NVML=real the test uses the driver and nvidia-smi of the machine. With
+// PLIMSOLL_NVML_RECORD=true it also records the metrics in testdata/recorded.
+func TestDriverAgreesWithNvidiaSMI(t *testing.T) {
+	if useRealDriver() {
+		compareRealDriver(t)
 		return
 	}
 	f := inFake(t)
@@ -185,16 +179,33 @@ func TestTheLibraryAgreesWithNVIDIASMI(t *testing.T) {
 		return
 	}
 	s := f.open()
-	if out := agree(t, s, f.smiOf(nil)); len(out) > 0 {
-		t.Errorf("the same numbers disagree: %q", out)
+	if out := readAndCompare(t, s, f.smi(nil)); len(out) > 0 {
+		t.Errorf("equal values differ: %q", out)
 	}
-	for name, answer := range map[string]string{"temperature.gpu": "39.99", "memory.total": "80000", "utilization.gpu": "[N/A]", "power.draw": "400.5"} {
-		if out := agree(t, s, f.smiOf(map[string]string{name: answer})); len(out) == 0 || !strings.Contains(out[len(out)-1], name) {
-			t.Errorf("%s of %s passes: %q", name, answer, out)
+	for name, value := range map[string]string{"temperature.gpu": "39.99", "memory.total": "80000", "utilization.gpu": "[N/A]", "power.draw": "400.5"} {
+		t.Run(name, func(t *testing.T) {
+			if out := readAndCompare(t, s, f.smi(map[string]string{name: value})); len(out) == 0 || !strings.Contains(out[len(out)-1], name) {
+				t.Errorf("%s of %s is not reported: %q", name, value, out)
+			}
+		})
+	}
+	text, err := os.ReadFile(recordExposition(t, s, t.TempDir()))
+	if err != nil || !strings.Contains(string(text), "\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{") {
+		t.Errorf("the recording lacks the tensor core metric: %v\n%s", err, text)
+	}
+}
+
+func compareRealDriver(t *testing.T) {
+	t.Helper()
+	s := openRealDriver(t)
+	if _, err := exec.LookPath("nvidia-smi"); err != nil {
+		t.Log("not compared: ", err)
+	} else {
+		for _, difference := range readAndCompare(t, s, runSMI) {
+			t.Error(difference)
 		}
 	}
-	text, err := os.ReadFile(record(t, s, t.TempDir()))
-	if err != nil || !strings.Contains(string(text), "\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{") {
-		t.Errorf("what is recorded lacks the tensor cores: %v\n%s", err, text)
+	if os.Getenv("PLIMSOLL_NVML_RECORD") == "true" {
+		t.Log("recorded ", recordExposition(t, s, "testdata/recorded"))
 	}
 }

@@ -1,4 +1,5 @@
-// Package podmap asks the kubelet's PodResources API which pod holds which device.
+// Package podmap maps devices to the pods that hold them, with the kubelet's
+// PodResources API.
 package podmap
 
 import (
@@ -20,69 +21,81 @@ import (
 // Holder is a container that holds a device.
 type Holder struct{ Namespace, Pod, Container string }
 
-// Claim through which a container holds a device.
+// Claim is the resource claim through which a container holds a device.
 type Claim struct{ Name, Namespace, Driver, Pool, Device string }
 
-// Map is what the kubelet said at one time. Keys are device ids in their plain
-// form: a UUID, the name of a device node such as nvidia0, or of a MIG instance
-// GPU-<uuid>/<gi>/<ci>, nvidia0/gi3 or nvidia0/mig-<profile>-<start>-<size>.
+// Meta is the metadata of a pod from the API server.
+type Meta struct {
+	UID    string
+	Labels map[string]string
+	// OwnerKind and OwnerName identify the topmost controller of the pod, such as a Job,
+	// JobSet, RayJob or PyTorchJob. A pod without a controller is its own owner. Both are
+	// empty until the owner has been looked up.
+	OwnerKind, OwnerName string
+}
+
+// Map is the state of the kubelet at one time. Its keys are normalized device ids: a
+// UUID, a device node such as nvidia0, or a MIG instance as GPU-<uuid>/<gi>/<ci>,
+// nvidia0/gi3 or nvidia0/mig-<profile>-<start>-<size>. A Map never changes after Poll.
 type Map struct {
-	// Resource by device that the kubelet may hand out.
+	// Allocatable is the resource name of each device that the kubelet can allocate.
 	Allocatable map[string]string
-	// Holders by device, in the kubelet's order.
+	// AllocatableErr is the error of the query for allocatable devices, which kubelets
+	// before 1.23 do not support. Allocatable is empty then. Holders is still complete.
+	AllocatableErr error
+	// Holders are the containers that hold each device, in the order of the kubelet.
 	Holders map[string][]Holder
-	// Shared devices and instances are handed out as replicas: never whole.
+	// Shared contains each device that is allocated as replicas, never as a whole.
 	Shared map[string]bool
-	// Replicas of a device that a holder has, by their names.
+	// Replicas are the names of the replicas of a device that each container holds.
 	Replicas map[string]map[Holder][]string
-	// Claimed devices by the holder of the claim.
+	// Claimed is the claim through which a container holds a device.
 	Claimed map[string]map[Holder]Claim
-	// Claims are how the devices that no device plugin has are handed out.
-	Claims bool
-	// Uncounted where the kubelet does not tell what it may hand out; Allocatable is
-	// empty then, and who holds what is known all the same.
-	Uncounted bool
-	// Unmapped device ids of a form that is not known, by how often they came.
+	// UsesClaims is true if resource claims allocate the devices that no device plugin lists.
+	UsesClaims bool
+	// Unmapped counts the device ids that were ignored, by reason.
 	Unmapped map[string]int
 }
 
-// Poller keeps the last Map.
+// Poller queries the kubelet and keeps the last Map.
 type Poller struct {
 	client    podresources.PodResourcesListerClient
 	conn      *grpc.ClientConn
 	resources func(name string) bool
 
-	mu     sync.RWMutex
-	claims bool // are used here, or were once
-	last   Map
-	err    error
+	mu         sync.RWMutex
+	usesClaims bool // claims are expected, or were seen in an earlier Poll
+	last       Map
+	err        error
 }
 
-// ErrUnknown says that the kubelet has not been asked, or did not answer.
-var ErrUnknown = errors.New("who holds which device is not known")
+// ErrUnknown is the error of Last before the first Poll.
+var ErrUnknown = errors.New("the holders of devices are unknown")
 
-// ErrNotAsked is the ErrUnknown of a Poller without a socket.
-var ErrNotAsked = fmt.Errorf("the kubelet is not asked: %w", ErrUnknown)
+// ErrDisabled is the ErrUnknown of a Poller without a socket.
+var ErrDisabled = fmt.Errorf("the kubelet is not queried: %w", ErrUnknown)
 
-// New reads from the kubelet's socket, which need not be there yet: each Poll
-// tries anew. An empty socket is a Poller that knows nothing. names are resource
-// names that count besides those of NVIDIA's device plugin and google.com/tpu. Others
-// below nvidia.com are no GPUs: network cards, for one.
-func New(socket string, names []string) (*Poller, error) {
-	extra := map[string]bool{}
-	for _, n := range names {
-		extra[strings.TrimSpace(n)] = true
+// New returns a Poller for the kubelet's socket. The socket may appear later, since
+// each Poll connects again. With an empty socket every Poll returns ErrDisabled.
+//
+// Resource names of NVIDIA's device plugin and google.com/tpu count as devices, and so do
+// the names in extra. Other resources below nvidia.com do not: some are network cards.
+func New(socket string, extra []string) (*Poller, error) {
+	counted := map[string]bool{}
+	for _, n := range extra {
+		counted[strings.TrimSpace(n)] = true
 	}
 	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
-		return extra[name] || name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-") || name == tpuResource
+		return counted[name] || name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-") || name == tpuResource
 	}}
 	if socket == "" {
-		p.err = ErrNotAsked
+		p.err = ErrDisabled
 		return p, nil
 	}
-	// The kubelet may restart behind the same path: a Poll waits for one attempt more.
-	often := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 400 * time.Millisecond}, MinConnectTimeout: time.Second}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(often),
+	// The kubelet may restart and create the socket again. Frequent attempts let a Poll
+	// succeed right after that.
+	reconnect := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 400 * time.Millisecond}, MinConnectTimeout: time.Second}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
@@ -91,77 +104,82 @@ func New(socket string, names []string) (*Poller, error) {
 	return p, nil
 }
 
-// Poll asks the kubelet. After an error the map is unknown: an old one would
-// name pods that are gone.
+// Poll queries the kubelet. After an error the previous map is dropped, because its
+// pods may have been deleted.
 func (p *Poller) Poll(ctx context.Context) error {
 	if p.client == nil {
-		return ErrNotAsked
+		return ErrDisabled
 	}
-	m, err := p.ask(ctx)
+	m, err := p.query(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.claims = p.claims || m.Claims
-	m.Claims = p.claims
+	p.usesClaims = p.usesClaims || m.UsesClaims
+	m.UsesClaims = p.usesClaims
 	p.last, p.err = m, err
 	return err
 }
 
-// A collection waits so long for a kubelet that is not there, and for one that is
-// and slow: less than the ten seconds after which a snapshot is old.
-const absent, slow = time.Second, 5 * time.Second
+// Limits of a query. Both are below the ten seconds after which a collection is stale.
+const (
+	limitDisconnected = time.Second     // while there is no connection to the kubelet
+	limitConnected    = 5 * time.Second // while there is one
+)
 
-func (p *Poller) ask(ctx context.Context) (Map, error) {
-	limit := slow
+func (p *Poller) query(ctx context.Context) (Map, error) {
+	limit := limitConnected
 	if p.conn.GetState() != connectivity.Ready {
-		limit = absent
+		limit = limitDisconnected
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	pods, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
-		return Map{}, fmt.Errorf("ask the kubelet who holds devices: %w", err)
+		return Map{}, fmt.Errorf("list pod resources of the kubelet: %w", err)
 	}
 	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{}, Unmapped: map[string]int{}}
-	// Kubelets before 1.23 do not tell this, and with many devices it takes longer.
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	m.Uncounted = err != nil
+	if err != nil {
+		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)
+	}
 	for _, d := range allocatable.GetDevices() {
-		p.each(d, &m, func(id, _ string) { m.Allocatable[id] = d.ResourceName })
+		p.forEachDevice(d, &m, func(id, _ string) { m.Allocatable[id] = d.ResourceName })
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
-			p.hold(&m, Holder{pod.Namespace, pod.Name, c.Name}, c)
+			p.addContainer(&m, Holder{pod.Namespace, pod.Name, c.Name}, c)
 		}
 	}
 	return m, nil
 }
 
-// hold notes what a container holds, by device plugin or by claim. A container
-// that holds several replicas of a device holds it once.
-func (p *Poller) hold(m *Map, h Holder, c *podresources.ContainerResources) {
-	use := func(id, replica string) {
-		if !slices.Contains(m.Holders[id], h) {
-			m.Holders[id] = append(m.Holders[id], h)
-		}
-		if replica == "" {
-			return
-		}
-		if m.Replicas[id] == nil {
-			m.Replicas[id] = map[Holder][]string{}
-		}
-		m.Replicas[id][h] = append(m.Replicas[id][h], replica)
-	}
+// addContainer records the devices of a container, from device plugins and from claims.
+func (p *Poller) addContainer(m *Map, h Holder, c *podresources.ContainerResources) {
 	for _, d := range c.Devices {
-		p.each(d, m, use)
+		p.forEachDevice(d, m, func(id, replica string) { m.hold(id, replica, h) })
 	}
 	for _, claim := range c.DynamicResources {
 		for _, r := range claim.ClaimResources {
-			claimed(r, m, func(id, replica string) {
-				use(id, replica)
+			m.addClaimed(r, func(id string) {
+				m.hold(id, "", h)
 				m.claim(id, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
 			})
 		}
 	}
+}
+
+// hold records a holder of a device. A container that holds several replicas of a
+// device is one holder.
+func (m *Map) hold(id, replica string, h Holder) {
+	if !slices.Contains(m.Holders[id], h) {
+		m.Holders[id] = append(m.Holders[id], h)
+	}
+	if replica == "" {
+		return
+	}
+	if m.Replicas[id] == nil {
+		m.Replicas[id] = map[Holder][]string{}
+	}
+	m.Replicas[id][h] = append(m.Replicas[id][h], replica)
 }
 
 func (m *Map) claim(id string, h Holder, c Claim) {
@@ -174,44 +192,47 @@ func (m *Map) claim(id string, h Holder, c Claim) {
 	m.Claimed[id][h] = c
 }
 
-func (p *Poller) each(d *podresources.ContainerDevices, m *Map, use func(id, replica string)) {
+// forEachDevice calls visit for each device of a resource that counts. It records
+// shared devices and ids of unknown format in m.
+func (p *Poller) forEachDevice(d *podresources.ContainerDevices, m *Map, visit func(id, replica string)) {
 	if !p.resources(d.ResourceName) {
 		return
 	}
 	for _, raw := range d.DeviceIds {
-		id, replica, ok := plain(raw)
+		id, replica, ok := parseNVIDIA(raw)
 		if d.ResourceName == tpuResource {
-			id, ok = chip(raw)
+			id, ok = parseTPU(raw)
 		}
 		if !ok {
-			m.Unmapped[unknownForm]++
+			m.Unmapped[UnknownIDFormat]++
 			continue
 		}
 		if replica != "" || strings.HasSuffix(d.ResourceName, ".shared") {
 			m.Shared[id] = true
 		}
-		use(id, replica)
+		visit(id, replica)
 	}
 }
 
-// ExpectClaims says that devices are handed out by claims, before the first claim is
-// seen: the kubelet does not tell which ones there could be.
-func (p *Poller) ExpectClaims() { p.claims = true }
+// ExpectClaims declares that resource claims allocate devices, even before the first
+// claim exists. The kubelet reports only claims in use, not the devices that claims
+// could allocate.
+func (p *Poller) ExpectClaims() { p.usesClaims = true }
 
-// Last map; an error when the kubelet did not answer the last Poll.
+// Last returns the map of the last Poll, or its error.
 func (p *Poller) Last() (Map, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.last, p.err
 }
 
-// Holds tells whether a container holds the device, as far as is known.
+// Holds reports whether a container is known to hold the device.
 func (p *Poller) Holds(uuid string) bool {
 	m, err := p.Last()
 	return err == nil && len(m.Holders[uuid]) > 0
 }
 
-// Close ends the connection.
+// Close closes the connection to the kubelet.
 func (p *Poller) Close() error {
 	if p.conn == nil {
 		return nil

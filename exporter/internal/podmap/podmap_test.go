@@ -21,44 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const uuid = "GPU-7ac2f0e1-0000-4000-8000-000000000001"
 
-func TestDeviceIDForms(t *testing.T) {
-	for _, c := range []struct {
-		raw, id, replica string
-		ok               bool
-	}{
-		{uuid, uuid, "", true},
-		{uuid + "::3", uuid, "3", true},
-		{"MIG-7ac2f0e1-0000-4000-8000-000000000002", "MIG-7ac2f0e1-0000-4000-8000-000000000002", "", true},
-		{"MIG-7ac2f0e1-0000-4000-8000-000000000002::1", "MIG-7ac2f0e1-0000-4000-8000-000000000002", "1", true},
-		{"MIG-" + uuid + "/7/0", uuid + "/7/0", "", true},
-		{"MIG-" + uuid + "/7/0::2", uuid + "/7/0", "2", true},
-		{"MIG-" + uuid, "", "", false},
-		{"MIG-" + uuid + "/7", "", "", false},
-		{"nvidia0", "nvidia0", "", true},
-		{"nvidia12::1", "nvidia12", "1", true},
-		{"nvidia0/gi3", "nvidia0/gi3", "", true},
-		{"nvidia0/gi3::1", "nvidia0/gi3", "1", true},
-		{"nvidia0/gi3/vgpu1", "nvidia0/gi3", "1", true},
-		{"nvidia0/vgpu1", "nvidia0", "1", true},
-		{"nvidia0/part1", "", "", false},
-		{"nvidiactl", "", "", false},
-		{"nvidia", "", "", false},
-		{"card0", "", "", false},
-		{"", "", "", false},
-	} {
-		id, replica, ok := plain(c.raw)
-		if id != c.id || replica != c.replica || ok != c.ok {
-			t.Errorf("%q: %q, replica %q, %t; want %q, %q, %t", c.raw, id, replica, ok, c.id, c.replica, c.ok)
-		}
-	}
-}
-
-// kubelet answers PodResources on a socket.
+// kubelet serves PodResources on a socket.
 type kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu          sync.Mutex
 	pods        []*podresources.PodResources
-	allocatable func(context.Context) error // nil for none that fails
+	allocatable func(context.Context) error // error of GetAllocatableResources; nil for success
 }
 
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -136,7 +104,7 @@ func poll(t *testing.T, p *Poller) Map {
 	return m
 }
 
-func TestHoldersByPluginAndByClaim(t *testing.T) {
+func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 	k, p, socket := setup(t)
 	defer k.start(t, socket).Stop()
 	share := claim("gpu.nvidia.com", "gpu-4")
@@ -163,43 +131,43 @@ func TestHoldersByPluginAndByClaim(t *testing.T) {
 			"nvidia2/mig-19-0-1": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
 			"nvidia4":            {held("share")[0]: of("gpu-4")},
 		},
-		Claims:   true,
-		Unmapped: map[string]int{"unknown device id form": 1},
+		UsesClaims: true,
+		Unmapped:   map[string]int{"unknown_id_format": 1},
 	}
 	if diff := cmp.Diff(want, poll(t, p)); diff != "" {
 		t.Error(diff)
 	}
 	k.hold()
-	if !poll(t, p).Claims {
-		t.Error("claims are forgotten with the last one")
+	if !poll(t, p).UsesClaims {
+		t.Error("UsesClaims is false after the last claim was deleted")
 	}
 }
 
-// Pods keep their devices where the kubelet does not tell what is allocatable, or
-// does not answer that in time.
-func TestHoldersWithoutWhatIsAllocatable(t *testing.T) {
-	for name, allocatable := range map[string]func(context.Context, func()) error{
+// If the query for allocatable resources fails or times out, pods keep their devices.
+func TestPollKeepsHoldersWithoutAllocatable(t *testing.T) {
+	for name, allocatable := range map[string]func(ctx context.Context, expire func()) error{
 		"unimplemented": func(context.Context, func()) error { return status.Error(codes.Unimplemented, "") },
-		"too late":      func(ctx context.Context, late func()) error { late(); <-ctx.Done(); return ctx.Err() },
+		"timeout":       func(ctx context.Context, expire func()) error { expire(); <-ctx.Done(); return ctx.Err() },
 	} {
-		k, p, socket := setup(t)
-		ctx, late := context.WithCancel(t.Context())
-		k.allocatable = func(of context.Context) error { return allocatable(of, late) }
-		k.hold(pod("train", plugin(uuid)))
-		server := k.start(t, socket)
-		if err := p.Poll(ctx); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if m, err := p.Last(); err != nil || len(m.Holders[uuid]) != 1 || !m.Uncounted {
-			t.Errorf("%s: %+v, %v", name, m, err)
-		}
-		late()
-		server.Stop()
+		t.Run(name, func(t *testing.T) {
+			k, p, socket := setup(t)
+			ctx, expire := context.WithCancel(t.Context())
+			defer expire()
+			k.allocatable = func(of context.Context) error { return allocatable(of, expire) }
+			k.hold(pod("train", plugin(uuid)))
+			defer k.start(t, socket).Stop()
+			if err := p.Poll(ctx); err != nil {
+				t.Error(err)
+			}
+			if m, err := p.Last(); err != nil || len(m.Holders[uuid]) != 1 || m.AllocatableErr == nil {
+				t.Errorf("%+v, %v", m, err)
+			}
+		})
 	}
 }
 
-// NVIDIA's network operator hands out cards below the same domain, with PCI ids.
-func TestResourcesThatAreNoDevicesDoNotCount(t *testing.T) {
+// NVIDIA's network operator uses the same resource domain for network cards, with PCI ids.
+func TestPollIgnoresOtherResources(t *testing.T) {
 	p, err := New("", []string{"example.com/gpu", " example.com/half ", ""})
 	if err != nil {
 		t.Fatal(err)
@@ -208,40 +176,42 @@ func TestResourcesThatAreNoDevicesDoNotCount(t *testing.T) {
 		"nvidia.com/gpu": true, "nvidia.com/gpu.shared": true, "nvidia.com/mig-1g.10gb": true, "nvidia.com/mig-1g.10gb.shared": true, "google.com/tpu": true,
 		"example.com/gpu": true, "example.com/half": true, "nvidia.com/hostdev": false, "nvidia.com/rdma_shared_device_a": false, "nvidia.com/cx7_sriov": false,
 	} {
-		m := Map{Holders: map[string][]Holder{}, Unmapped: map[string]int{}, Shared: map[string]bool{}}
-		p.each(&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"0000:1b:00.2"}}, &m, func(string, string) {})
-		if got := m.Unmapped[unknownForm] == 1; got != counts {
-			t.Errorf("%s counts: %t, want %t", name, got, counts)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := Map{Holders: map[string][]Holder{}, Unmapped: map[string]int{}, Shared: map[string]bool{}}
+			p.forEachDevice(&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"0000:1b:00.2"}}, &m, func(string, string) {})
+			if got := m.Unmapped[UnknownIDFormat] == 1; got != counts {
+				t.Errorf("counts: %t, want %t", got, counts)
+			}
+		})
 	}
 }
 
-func TestKubeletAbsentThenThereThenRestarted(t *testing.T) {
+func TestPollReconnectsAfterKubeletRestart(t *testing.T) {
 	k, p, socket := setup(t)
 	k.hold(pod("train", plugin(uuid)))
-	absent := func(when string) {
+	requireUnknown := func(when string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := p.Poll(ctx); err == nil {
 			t.Errorf("%s: no error", when)
 		}
 		if _, err := p.Last(); err == nil || p.Holds(uuid) {
-			t.Errorf("%s: an old map is told", when)
+			t.Errorf("%s: an old map is still served", when)
 		}
 	}
-	absent("before the kubelet")
+	requireUnknown("before the kubelet starts")
 	for range 3 {
 		server := k.start(t, socket)
 		if m := poll(t, p); len(m.Holders[uuid]) != 1 || !p.Holds(uuid) {
 			t.Errorf("with the kubelet: %+v", m)
 		}
 		server.Stop()
-		absent("after the kubelet stopped")
+		requireUnknown("after the kubelet stopped")
 	}
 }
 
-// 10,000 pods come and go; only those of now are remembered.
-func TestChurn(t *testing.T) {
+// 10,000 pods come and go. The map holds only the current ones.
+func TestPollForgetsDeletedPods(t *testing.T) {
 	k, p, socket := setup(t)
 	defer k.start(t, socket).Stop()
 	for round := range 100 {
@@ -261,6 +231,6 @@ func TestChurn(t *testing.T) {
 	}
 	k.hold()
 	if m := poll(t, p); len(m.Holders) != 0 {
-		t.Errorf("held by nobody: %v", m.Holders)
+		t.Errorf("holders without any pod: %v", m.Holders)
 	}
 }

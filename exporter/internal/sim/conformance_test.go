@@ -10,24 +10,24 @@ import (
 
 func TestScenariosConform(t *testing.T) {
 	for _, scenario := range Scenarios() {
-		if scenario == "gpu-hung" { // a hung device is the collector's to bear
+		if scenario == "gpu-hung" { // the collector handles hung devices
 			continue
 		}
 		t.Run(scenario, func(t *testing.T) {
 			conformance.Test(t, func(t *testing.T) conformance.Subject {
-				s, err := FromScenario(scenario, 1, func(uuid string) bool { return len(uuid) > 4 && uuid[4] < '8' }, quiet)
+				s, err := FromScenario(scenario, 1, func(uuid string) bool { return len(uuid) > 4 && uuid[4] < '8' }, discardLog)
 				if err != nil {
 					t.Fatal(err)
 				}
-				clock := time.Now().Add(10 * time.Second) // when devices are lost
+				clock := time.Now().Add(10 * time.Second) // scenarios lose devices by then
 				s.now = func() time.Time { return clock }
 				lost := map[string]bool{}
-				next := s.next
-				s.next = func(now time.Time) (State, []device.XID, error) {
-					state, xids, err := next(now)
+				nextState := s.nextState
+				s.nextState = func(now time.Time) (State, []device.XID, error) {
+					state, xids, err := nextState(now)
 					for i := range state.Devices {
 						if lost[state.Devices[i].UUID] {
-							state.Devices[i].State = "lost"
+							state.Devices[i].State = stateLost
 						}
 					}
 					return state, xids, err

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// dashboardQueries are what dashboards over dcgm-exporter ask, those of Grafana's 12239
-// first, and what ours may ask besides; with how many series answer.
+// dashboardQueries are queries of dashboards for dcgm-exporter and for this exporter, with
+// the number of series in the result. The first queries are from Grafana's dashboard 12239.
 var dashboardQueries = map[string]int{
 	`DCGM_FI_DEV_GPU_TEMP{instance=~"node-1:9400",gpu=~"0|1"}`:            2,
 	`avg(DCGM_FI_DEV_GPU_TEMP{instance=~"node-1:9400",gpu=~".*"})`:        1,
@@ -35,12 +35,12 @@ var dashboardQueries = map[string]int{
 	`DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN < DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX`: 8,
 }
 
-func TestDashboardsAnswerOnOurScrape(t *testing.T) {
-	n := play(t, "steady")
-	n.at(0)
+func TestDashboardQueriesReturnSeries(t *testing.T) {
+	n := startScenario(t, "steady")
+	n.scrapeAt(0)
 	var load strings.Builder
 	load.WriteString("load 30s\n")
-	for line := range strings.Lines(n.at(10 * time.Second)) {
+	for line := range strings.Lines(n.scrapeAt(10 * time.Second)) {
 		if name, rest, ok := strings.Cut(line, "{"); ok && !strings.HasPrefix(line, "#") {
 			labels, v, _ := strings.Cut(rest, "} ")
 			fmt.Fprintf(&load, "  %s{instance=\"node-1:9400\",%s} %s\n", name, labels, strings.TrimSpace(v))
@@ -49,14 +49,16 @@ func TestDashboardsAnswerOnOurScrape(t *testing.T) {
 	storage := promqltest.LoadedStorage(t, load.String())
 	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute})
 	for text, want := range dashboardQueries {
-		query, err := engine.NewInstantQuery(t.Context(), storage, nil, text, time.Unix(0, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		vector, err := query.Exec(t.Context()).Vector()
-		if err != nil || len(vector) != want {
-			t.Errorf("%s: %d series, want %d: %v", text, len(vector), want, err)
-		}
-		query.Close()
+		t.Run(text, func(t *testing.T) {
+			query, err := engine.NewInstantQuery(t.Context(), storage, nil, text, time.Unix(0, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer query.Close()
+			vector, err := query.Exec(t.Context()).Vector()
+			if err != nil || len(vector) != want {
+				t.Errorf("%d series, want %d: %v", len(vector), want, err)
+			}
+		})
 	}
 }

@@ -1,13 +1,10 @@
-// Package sim is a source of devices that don't exist: deterministic by seed,
-// loaded by what the kubelet says holds them, and by a state that its owner sets.
+// Package sim simulates devices. Their values depend on a seed, on the state set by a file or
+// a scenario, and on the containers that the kubelet reports for each device.
 package sim
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -19,161 +16,112 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// State is the --sim-state file, or what a scenario makes.
-type State struct {
-	Seed    int64         `json:"seed"`
-	Devices []DeviceState `json:"devices"`
-}
-
-// DeviceState of one device.
-type DeviceState struct {
-	UUID      string `json:"uuid"`
-	Model     string `json:"model"`
-	MemoryMiB int64  `json:"memoryMiB"`
-	// State is ok, lost or hung.
-	State string `json:"state"`
-	// Background is the utilization, 0..1, that others cause.
-	Background float64 `json:"background"`
-	// Heat is what a failing cooler adds to the temperature, in °C.
-	Heat float64 `json:"heat,omitempty"`
-	// NVSwitch says that the node's switches connect it with the others.
-	NVSwitch bool `json:"nvswitch,omitempty"`
-	// Topology of the slice that a TPU chip is in, such as 2x4; empty for a GPU.
-	Topology string `json:"topology,omitempty"`
-	// Queued programs on a TPU chip, and for how many seconds none has moved.
-	Queued  int     `json:"queued,omitempty"`
-	Stalled float64 `json:"stalled,omitempty"`
-	// MIG says that the device is in MIG mode, and cut in these instances.
-	MIG       bool            `json:"mig,omitempty"`
-	Instances []InstanceState `json:"instances,omitempty"`
-	// Processes that share the device; they alone are what it does.
-	Processes []ProcessState `json:"processes,omitempty"`
-}
-
-// Source simulates devices. Create one with FromFile or FromScenario.
+// Source simulates devices. FromFile and FromScenario create one.
 type Source struct {
-	held func(uuid string) bool
-	next func(now time.Time) (State, []device.XID, error)
-	log  *slog.Logger
-	now  func() time.Time
+	isAllocated func(uuid string) bool
+	nextState   func(now time.Time) (State, []device.XID, error)
+	log         *slog.Logger
+	now         func() time.Time
 
-	mu      sync.Mutex
-	state   State
-	loadErr string
-	live    map[string]*live
-	xids    []device.XID
+	mu        sync.Mutex
+	state     State
+	loggedErr string // of nextState, logged once
+	live      map[string]*liveState
+	xids      []device.XID
 }
 
-// live is what moves between readings of a device.
-type live struct {
+// liveState is the part of a device's state that changes between readings.
+type liveState struct {
 	utilization float64
 	energyMJ    float64
 	temperature float64
-	hotNS       float64 // throttled by heat
-	moved       traffic
-	at          time.Time
+	throttledNS float64 // by heat
+	traffic     traffic
+	updated     time.Time
 }
 
-func newSource(held func(string) bool, log *slog.Logger, next func(time.Time) (State, []device.XID, error)) *Source {
-	return &Source{held: held, next: next, log: log, now: time.Now, live: map[string]*live{}}
+func newSource(isAllocated func(string) bool, log *slog.Logger, nextState func(time.Time) (State, []device.XID, error)) *Source {
+	return &Source{isAllocated: isAllocated, nextState: nextState, log: log, now: time.Now, live: map[string]*liveState{}}
 }
 
-// FromFile reads the state from a JSON file again at each tick. A file that
-// can't be read leaves the last good state in force, and that is logged.
-func FromFile(path string, held func(uuid string) bool, log *slog.Logger) *Source {
-	return newSource(held, log, func(time.Time) (State, []device.XID, error) {
+// FromFile returns a Source with the state in a JSON file. Every listing reads the file again.
+// If the file becomes invalid, the last valid state stays and the error is logged.
+func FromFile(path string, isAllocated func(uuid string) bool, log *slog.Logger) *Source {
+	return newSource(isAllocated, log, func(time.Time) (State, []device.XID, error) {
 		var s State
 		content, err := os.ReadFile(path)
 		if err != nil {
-			return s, nil, fmt.Errorf("read the simulator's state: %w", err)
+			return s, nil, fmt.Errorf("read the simulator state: %w", err)
 		}
 		if err := json.Unmarshal(content, &s); err != nil {
-			return s, nil, fmt.Errorf("the simulator's state in %s is not as expected: %w", path, err)
+			return s, nil, fmt.Errorf("parse the simulator state %s: %w", path, err)
 		}
-		return s, nil, s.check(path)
+		return s, nil, s.validate(path)
 	})
 }
 
-func (s State) check(path string) error {
-	if len(s.Devices) == 0 {
-		return fmt.Errorf("the simulator's state in %s names no devices", path)
-	}
-	for i, d := range s.Devices {
-		switch {
-		case d.UUID == "" || d.Model == "" || d.MemoryMiB <= 0:
-			return fmt.Errorf("%s: devices[%d] must have a uuid, a model and memoryMiB above 0", path, i)
-		case d.State != "ok" && d.State != "lost" && d.State != "hung":
-			return fmt.Errorf("%s: devices[%d].state must be ok, lost or hung, not %q", path, i, d.State)
-		case d.Background < 0 || d.Background > 1:
-			return fmt.Errorf("%s: devices[%d].background must be within 0..1, not %g", path, i, d.Background)
-		}
-		if err := errors.Join(d.checkInstances(path, i), d.checkProcesses(path, i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Devices re-reads the state and lists its devices, lost ones included.
+// Devices updates the state and lists its devices, lost devices included.
 func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, xids, err := s.next(s.now())
+	state, xids, err := s.nextState(s.now())
 	switch {
 	case err == nil:
-		s.state, s.loadErr = state, ""
+		s.state, s.loggedErr = state, ""
 		s.xids = append(s.xids, xids...)
 	case len(s.state.Devices) == 0:
 		return nil, err
-	case err.Error() != s.loadErr:
-		s.loadErr = err.Error()
-		s.log.Warn("keeping the simulator's last good state", "err", err)
+	case err.Error() != s.loggedErr:
+		s.loggedErr = err.Error()
+		s.log.Warn("reading the simulator state failed; using the last valid state", "err", err)
 	}
 	devices := make([]device.Device, len(s.state.Devices))
 	for i, d := range s.state.Devices {
-		devices[i] = device.Device{UUID: d.UUID, Index: i, Minor: fmt.Sprintf("nvidia%d", i),
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+i), Model: d.Model, MemoryMiB: d.MemoryMiB, TellsXIDs: true}
-		if d.Topology != "" {
-			devices[i].Minor, devices[i].TellsXIDs, devices[i].TPU = fmt.Sprintf("tpu%d", i), false, &device.TPU{Topology: d.Topology}
-		}
-		if d.NVSwitch {
-			devices[i].Links = []string{device.NVSwitch}
-		}
+		devices[i] = d.device(i)
 	}
 	return devices, nil
 }
 
-// Read moves the device on to now and tells its values. A hung device answers
-// only when ctx ends.
+func (d DeviceState) device(index int) device.Device {
+	out := device.Device{UUID: d.UUID, Index: index, Minor: fmt.Sprintf("nvidia%d", index),
+		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+index), Model: d.Model, MemoryMiB: d.MemoryMiB, ReportsXIDs: true}
+	if d.Topology != "" {
+		out.Minor, out.ReportsXIDs, out.TPU = fmt.Sprintf("tpu%d", index), false, &device.TPU{Topology: d.Topology}
+	}
+	if d.NVSwitch {
+		out.Links = []string{device.NVSwitch}
+	}
+	return out
+}
+
+// Read advances the device to the current time and returns its values. Reading a hung device
+// blocks until ctx ends.
 func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, error) {
 	state, err := s.stateOf(d)
 	if err != nil {
 		return device.Reading{}, err
 	}
 	switch state.State {
-	case "lost":
+	case stateLost:
 		return device.Reading{}, device.ErrLost
-	case "hung":
+	case stateHung:
 		<-ctx.Done()
 		return device.Reading{}, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if d.Instance != nil {
+	switch {
+	case d.Instance != nil:
 		return s.readInstance(d, state, now)
+	case d.TPU != nil:
+		return s.readTPU(d, state, now), nil
+	default:
+		return s.readGPU(d, state, now), nil
 	}
-	if d.TPU != nil {
-		return s.stepTPU(s.liveOf(d.UUID, now), d, state, now), nil
-	}
-	r := s.step(s.liveOf(d.UUID, now), d, state, now)
-	r.MIG, r.Instances = state.MIG, state.instances(d)
-	state.setProcesses(&r)
-	return r, nil
 }
 
-// stateOf a device or of the one that it was cut off; it may be gone from the state
-// since it was listed.
+// stateOf returns the state of a device, or the state of the device of a MIG instance.
 func (s *Source) stateOf(d device.Device) (DeviceState, error) {
 	uuid := d.UUID
 	if d.Instance != nil {
@@ -184,85 +132,46 @@ func (s *Source) stateOf(d device.Device) (DeviceState, error) {
 	if i := slices.IndexFunc(s.state.Devices, func(state DeviceState) bool { return state.UUID == uuid }); i >= 0 {
 		return s.state.Devices[i], nil
 	}
-	return DeviceState{}, fmt.Errorf("device %s is not simulated any more", uuid)
+	return DeviceState{}, fmt.Errorf("device %s is no longer simulated", uuid)
 }
 
-func (s *Source) liveOf(uuid string, now time.Time) *live {
+// liveStateOf returns the live state of a device or MIG instance. A new device is idle.
+func (s *Source) liveStateOf(uuid string, now time.Time) *liveState {
 	l := s.live[uuid]
 	if l == nil {
-		l = &live{temperature: 34, at: now}
+		l = &liveState{temperature: idleTemperature, updated: now}
 		s.live[uuid] = l
 	}
 	return l
 }
 
-// follow the utilization that is wanted, and say how many seconds have passed.
-func (l *live) follow(target float64, now time.Time) (dt float64) {
-	dt = now.Sub(l.at).Seconds()
-	l.at = now
+// advance moves the utilization towards target, with a time constant of a second like the
+// averages of a real device. It returns the seconds since the last call.
+func (l *liveState) advance(target float64, now time.Time) (dt float64) {
+	dt = now.Sub(l.updated).Seconds()
+	l.updated = now
 	l.utilization = approach(l.utilization, target, dt, 1)
 	return dt
 }
 
-// approach moves from a value towards another with a time constant in seconds.
-func approach(from, to, dt, seconds float64) float64 {
-	return to + (from-to)*math.Exp(-dt/seconds)
+// approach returns the value after dt seconds of an exponential approach to target.
+func approach(value, target, dt, timeConstant float64) float64 {
+	return target + (value-target)*math.Exp(-dt/timeConstant)
 }
 
-// step follows the target with a time constant of about a second, as a real
-// device's averages do.
-func (s *Source) step(l *live, d device.Device, state DeviceState, now time.Time) device.Reading {
-	target := s.load(d, state)
-	if target > 0 {
-		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
-	}
-	dt := l.follow(target, now)
-	l.temperature = approach(l.temperature, 34+42*l.utilization, dt, 8)
-	can := productOf(d.Model)
-	power := can.idle + 0.97*(can.limit-can.idle)*l.utilization
-	clock := can.slow + (can.fast-can.slow)*math.Min(1, 2*l.utilization)
-	temperature := math.Min(105, l.temperature+state.Heat)
-	if temperature >= throttleAt {
-		l.hotNS += dt * 1e9
-		clock, power = clock/2, power/2
-	}
-	l.energyMJ += power * dt * 1000
+// allocatedUtilization is the utilization caused by a container.
+const allocatedUtilization = 0.92
 
-	r := device.Reading{Time: now}
-	if !state.MIG { // in MIG mode a device does not tell what of it is active
-		r.Set(device.GPUUtil, math.Round(100*l.utilization))
-		r.Set(device.MemCopyUtil, math.Round(45*l.utilization))
-		r.Set(device.EncUtil, 0)
-		r.Set(device.DecUtil, 0)
-		l.activity(&r, can, dt, len(d.Links) > 0)
+// targetUtilization returns the utilization of a device or MIG instance: the background
+// utilization, or more if the device is allocated.
+func (s *Source) targetUtilization(d device.Device, background float64) float64 {
+	if slices.ContainsFunc(d.Names(), s.isAllocated) {
+		return math.Max(background, allocatedUtilization)
 	}
-	r.Set(device.SMClock, math.Round(clock))
-	r.Set(device.MemClock, can.memory)
-	r.Set(device.GPUTemp, math.Round(temperature))
-	r.Set(device.MemoryTemp, math.Round(temperature+8))
-	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
-	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
-	r.Set(device.PCIeReplay, 0)
-	setMemory(&r, l.utilization, float64(d.MemoryMiB))
-	r.Set(device.ECCSingleVolatile, 0)
-	r.Set(device.ECCDoubleVolatile, 0)
-	r.Set(device.CorrectableRemappedRows, 0)
-	r.Set(device.UncorrectableRemappedRows, 0)
-	r.Set(device.RowRemapFailure, 0)
-	l.restraint(&r, can, temperature)
-	return r
+	return background
 }
 
-// throttleAt is the temperature, in °C, at which clocks are halved.
-const throttleAt = 87
-
-// noise within -1..1 that is the same for the same seed, device and second.
-func (s *Source) noise(uuid string, now time.Time) float64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%d", s.state.Seed, uuid, now.Unix()))
-	return float64(binary.BigEndian.Uint32(sum[:4]))/float64(1<<31) - 1
-}
-
-// XIDs since the last call.
+// XIDs returns the XIDs since the last call.
 func (s *Source) XIDs() []device.XID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,5 +180,5 @@ func (s *Source) XIDs() []device.XID {
 	return xids
 }
 
-// Close does nothing: there is no library to give back.
+// Close does nothing.
 func (s *Source) Close() error { return nil }

@@ -8,33 +8,35 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// slice is a TPU v6e host of eight chips, a whole slice of 2x4, on which a training
-// runs. In the last minute of every five a chip hangs, and so do the others, for each
-// step is a step of all of them.
-func slice(s *State, since time.Duration) []device.XID {
+// tpuSlice is a scenario of a TPU v6e host with eight chips, a whole slice of topology 2x4, in
+// training. In the last minute of every five the chips stall: each step needs all chips, so a
+// single hung chip stalls the slice.
+func tpuSlice(s *State, since time.Duration) []device.XID {
 	for i := range s.Devices {
-		s.Devices[i] = DeviceState{UUID: fmt.Sprintf("TPU-0000:00:%02x.0", 4+i), Model: "tpu-v6e-slice", MemoryMiB: 32 << 10, State: "ok",
+		s.Devices[i] = DeviceState{UUID: fmt.Sprintf("TPU-0000:00:%02x.0", 4+i), Model: "tpu-v6e-slice", MemoryMiB: 32 << 10, State: stateOK,
 			Topology: "2x4", Background: 0.93}
-		if in := math.Mod(since.Seconds(), 300); in >= 240 {
-			s.Devices[i].Stalled = math.Round(in - 240)
+		if second := math.Mod(since.Seconds(), 300); second >= 240 {
+			s.Devices[i].Stalled = math.Round(second - 240)
 			s.Devices[i].Queued = 2
 		}
 	}
 	return nil
 }
 
-// stepTPU tells what the runtime of a workload on a chip would, where there is one.
-func (s *Source) stepTPU(l *live, d device.Device, state DeviceState, now time.Time) device.Reading {
-	target := s.wanted(d, state.Background)
-	runs := target > 0
+// readTPU advances a TPU chip to now and returns its values. Without a workload it returns
+// only the memory size, because the other values come from the workload's runtime.
+func (s *Source) readTPU(d device.Device, state DeviceState, now time.Time) device.Reading {
+	l := s.liveStateOf(d.UUID, now)
+	target := s.targetUtilization(d, state.Background)
+	hasWorkload := target > 0
 	if state.Queued > 0 {
 		target = 0
 	}
-	l.follow(target, now)
+	l.advance(target, now)
 	total := float64(d.MemoryMiB << 20)
 	r := device.Reading{Time: now}
 	r.Set(device.AcceleratorMemoryTotal, total)
-	if !runs {
+	if !hasWorkload {
 		r.Set(device.Workload, 0)
 		return r
 	}

@@ -11,35 +11,38 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device/conformance"
 )
 
-// listing lists the devices before each is read, as the collector does.
-type listing struct{ *Source }
+// listingSource lists the devices before every reading, like the collector.
+type listingSource struct{ *Source }
 
-func (l listing) Read(ctx context.Context, d device.Device) (device.Reading, error) {
+func (l listingSource) Read(ctx context.Context, d device.Device) (device.Reading, error) {
 	if _, err := l.Devices(ctx); err != nil {
 		return device.Reading{}, err
 	}
 	return l.Source.Read(ctx, d)
 }
 
-func TestChipsConform(t *testing.T) {
-	for name, metrics := range map[string]map[string]string{
-		"idle": nil,
-		"busy": {
-			memoryTotal: values(0, "as_int", 1<<34, 1<<34, 1<<34), memoryUsed: values(0, "as_int", 0, 1, 2), dutyCycle: values(0, "as_double", 10, 20, 30),
-			queueSize: values(0, "as_int", 0, 1, 2), idleSeconds: values(0, "as_double", 0, 0.5, 100), uptimeSeconds: `metrics{gauge{as_int:7}}`, sliceError: `metrics{gauge{as_int:0}}`,
-		},
+func TestSourceConforms(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		metrics map[string]string
+	}{
+		{"idle", nil},
+		{"busy", map[string]string{
+			memoryTotal: gauges(0, "as_int", 1<<34, 1<<34, 1<<34), memoryUsed: gauges(0, "as_int", 0, 1, 2), dutyCycle: gauges(0, "as_double", 10, 20, 30),
+			queueSize: gauges(0, "as_int", 0, 1, 2), idleSeconds: gauges(0, "as_double", 0, 0.5, 100), uptimeSeconds: `metrics{gauge{as_int:7}}`, sliceError: `metrics{gauge{as_int:0}}`,
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			address := "127.0.0.1:1" // where nothing listens
-			if metrics != nil {
-				address = start(t, metrics).address
+		t.Run(tc.name, func(t *testing.T) {
+			address := "127.0.0.1:1" // nothing listens on port 1
+			if tc.metrics != nil {
+				address = startRuntime(t, tc.metrics).address
 			}
 			conformance.Test(t, func(t *testing.T) conformance.Subject {
-				sysfs := host(t, "0x0063", "0x0063", "0x0063")
-				s := source(sysfs, address)
+				sysfs := fakeSysfs(t, "0x0063", "0x0063", "0x0063")
+				s := newSource(sysfs, address)
 				clock := time.Now()
 				s.now = func() time.Time { clock = clock.Add(time.Millisecond); return clock }
-				return conformance.Subject{Source: listing{s}, Advance: func(d time.Duration) { clock = clock.Add(d) }, Lose: func(d device.Device) {
+				return conformance.Subject{Source: listingSource{s}, Advance: func(d time.Duration) { clock = clock.Add(d) }, Lose: func(d device.Device) {
 					if err := os.RemoveAll(filepath.Join(sysfs, "bus/pci/devices", d.PCIBusID)); err != nil {
 						t.Error(err)
 					}

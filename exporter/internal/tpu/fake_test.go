@@ -29,8 +29,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// schema is the service's, as far as it is used, so that the fake speaks protobuf by
-// the protobuf library and not by what is tested: NAME of TYPE = NUMBER, * repeated.
+// schema defines the messages of the runtime metric service used by the exporter. The fake
+// encodes them with the protobuf library instead of the code under test. A message is a list of
+// NAME TYPE NUMBER. A type starts with * if repeated and with ? if optional.
 var schema = map[string]string{
 	"MetricRequest":                "metric_name string 1;skip_node_aggregation bool 2",
 	"MetricResponse":               "metric TPUMetric 1",
@@ -47,7 +48,7 @@ var schema = map[string]string{
 	"SupportedMetric":              "metric_name string 1",
 	"GetTpuRuntimeStatusRequest":   "include_hlo_info bool 1",
 	"GetTpuRuntimeStatusResponse":  "host_name ?string 1;core_states *CoreState 2",
-	"CoreState":                    "key int32 1;value CurrentCoreStateSummary 2", // an entry of a map
+	"CoreState":                    "key int32 1;value CurrentCoreStateSummary 2", // a map entry
 	"CurrentCoreStateSummary":      "core_id TpuCoreIdentifier 1;sequencer_info *SequencerInfo 2;queued_program_info *QueuedProgramInfo 6",
 	"TpuCoreIdentifier":            "global_core_id ?int32 1;chip_id ?int32 2",
 	"SequencerInfo":                "sequencer_type ?int32 1;sequencer_index ?int32 2;pc ?int64 3;tag ?int64 4;run_id ?int64 7",
@@ -64,7 +65,7 @@ var messages = sync.OnceValue(func() protoreflect.MessageDescriptors {
 			if _, err := fmt.Sscan(text, &field, &kind, &number); err != nil {
 				panic(err)
 			}
-			m.Field = append(m.Field, describe(m, field, kind, number))
+			m.Field = append(m.Field, fieldDescriptor(m, field, kind, number))
 		}
 		file.MessageType = append(file.MessageType, m)
 	}
@@ -75,7 +76,7 @@ var messages = sync.OnceValue(func() protoreflect.MessageDescriptors {
 	return descriptor.Messages()
 })
 
-func describe(m *descriptorpb.DescriptorProto, name, kind string, number int32) *descriptorpb.FieldDescriptorProto {
+func fieldDescriptor(m *descriptorpb.DescriptorProto, name, kind string, number int32) *descriptorpb.FieldDescriptorProto {
 	f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
 	if rest, ok := strings.CutPrefix(kind, "*"); ok {
 		kind, f.Label = rest, descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
@@ -92,8 +93,8 @@ func describe(m *descriptorpb.DescriptorProto, name, kind string, number int32) 
 	return f
 }
 
-// message of the schema from its text form.
-func message(name, text string) *dynamicpb.Message {
+// newMessage returns a message of the schema, parsed from the text format.
+func newMessage(name, text string) *dynamicpb.Message {
 	m := dynamicpb.NewMessage(messages().ByName(protoreflect.Name(name)))
 	if err := prototext.Unmarshal([]byte(text), m); err != nil {
 		panic(fmt.Sprintf("%s: %v in\n%s", name, err, text))
@@ -101,116 +102,118 @@ func message(name, text string) *dynamicpb.Message {
 	return m
 }
 
-// libtpu is a runtime metric service whose answers a test sets.
-type libtpu struct {
+// fakeRuntime is a fake runtime metric service.
+type fakeRuntime struct {
 	address string
 
-	mu       sync.Mutex
-	metrics  map[string]string // text of a TPUMetric's metrics, by name
-	unlisted map[string]bool
-	status   string // text of a GetTpuRuntimeStatusResponse; empty = an older runtime, without the call
-	fails    error  // of every call
-	dies     bool   // after it has listed its metrics
-	hangs    chan struct{}
-	asked    []string
-	alone    bool // the last question was for what this process alone has
-	server   *grpc.Server
-	ended    chan struct{}
+	mu        sync.Mutex
+	metrics   map[string]string // metrics of a TPUMetric in text format, by name
+	unlisted  map[string]bool   // metrics missing in the list of supported metrics
+	status    string            // GetTpuRuntimeStatusResponse in text format; without it the call is not implemented
+	err       error             // returned by every call
+	stopsSoon bool              // the service stops after the list of supported metrics
+	hang      chan struct{}     // calls wait until it is closed
+	requested []string          // requested metrics
+	ownOnly   bool              // the last request was for the own process only
+	server    *grpc.Server
+	stopped   chan struct{}
 }
 
-// start a service with these metrics.
-func start(t *testing.T, metrics map[string]string) *libtpu {
+// startRuntime starts a runtime metric service with metrics in text format, by name.
+func startRuntime(t *testing.T, metrics map[string]string) *fakeRuntime {
 	t.Helper()
-	l := &libtpu{metrics: metrics, unlisted: map[string]bool{}, address: "127.0.0.1:0"}
-	l.serve(t)
-	t.Cleanup(l.stop)
-	return l
+	f := &fakeRuntime{metrics: metrics, unlisted: map[string]bool{}, address: "127.0.0.1:0"}
+	f.serve(t)
+	t.Cleanup(f.stop)
+	return f
 }
 
-func (l *libtpu) serve(t *testing.T) {
+func (f *fakeRuntime) serve(t *testing.T) {
 	t.Helper()
-	listener, err := net.Listen("tcp", l.address)
+	listener, err := net.Listen("tcp", f.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.address = listener.Addr().String()
-	l.server = grpc.NewServer(grpc.UnknownServiceHandler(l.handle))
-	l.ended = make(chan struct{})
-	go func(s *grpc.Server, ended chan struct{}) {
-		defer close(ended)
-		_ = s.Serve(listener) // until it is stopped
-	}(l.server, l.ended)
+	f.address = listener.Addr().String()
+	f.server = grpc.NewServer(grpc.UnknownServiceHandler(f.handle))
+	f.stopped = make(chan struct{})
+	go func(s *grpc.Server, stopped chan struct{}) {
+		defer close(stopped)
+		_ = s.Serve(listener) // returns after Stop
+	}(f.server, f.stopped)
 }
 
-func (l *libtpu) stop() {
-	l.server.Stop()
-	<-l.ended
+func (f *fakeRuntime) stop() {
+	f.server.Stop()
+	<-f.stopped
 }
 
-func (l *libtpu) set(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// update calls change while no call is in progress.
+func (f *fakeRuntime) update(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	change()
 }
 
-func (l *libtpu) handle(_ any, stream grpc.ServerStream) error {
+func (f *fakeRuntime) handle(_ any, stream grpc.ServerStream) error {
 	full, _ := grpc.MethodFromServerStream(stream)
 	method := strings.TrimPrefix(full, "/tpu.monitoring.runtime.RuntimeMetricService/")
 	request := map[string]string{"ListSupportedMetrics": "ListSupportedMetricsRequest", "GetRuntimeMetric": "MetricRequest", "GetTpuRuntimeStatus": "GetTpuRuntimeStatusRequest"}[method]
 	if request == "" {
 		return status.Error(codes.Unimplemented, full)
 	}
-	in := message(request, "")
+	in := newMessage(request, "")
 	if err := stream.RecvMsg(in); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if hangs := l.hangs; hangs != nil {
-		l.mu.Unlock()
-		<-hangs
-		l.mu.Lock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hang := f.hang; hang != nil {
+		f.mu.Unlock()
+		<-hang
+		f.mu.Lock()
 	}
-	out, err := l.answer(method, in)
+	out, err := f.respond(method, in)
 	if err != nil {
 		return err
 	}
 	return stream.SendMsg(out)
 }
 
-func (l *libtpu) answer(method string, in *dynamicpb.Message) (proto.Message, error) {
+func (f *fakeRuntime) respond(method string, in *dynamicpb.Message) (proto.Message, error) {
 	switch {
-	case l.fails != nil:
-		return nil, l.fails
+	case f.err != nil:
+		return nil, f.err
 	case method == "ListSupportedMetrics":
 		text := ""
-		for name := range l.metrics {
-			if !l.unlisted[name] {
+		for name := range f.metrics {
+			if !f.unlisted[name] {
 				text += fmt.Sprintf("supported_metric{metric_name:%q}", name)
 			}
 		}
-		return message("ListSupportedMetricsResponse", text), nil
-	case l.dies:
-		go l.server.Stop()
-		return nil, status.Error(codes.Unavailable, "gone")
-	case method == "GetTpuRuntimeStatus" && l.status == "":
+		return newMessage("ListSupportedMetricsResponse", text), nil
+	case f.stopsSoon:
+		go f.server.Stop()
+		return nil, status.Error(codes.Unavailable, "stopped")
+	case method == "GetTpuRuntimeStatus" && f.status == "":
 		return nil, status.Error(codes.Unimplemented, method)
 	case method == "GetTpuRuntimeStatus":
-		return message("GetTpuRuntimeStatusResponse", l.status), nil
+		return newMessage("GetTpuRuntimeStatusResponse", f.status), nil
 	}
 	name := in.Get(in.Descriptor().Fields().ByName("metric_name")).String()
-	l.asked = append(l.asked, name)
-	l.alone = in.Get(in.Descriptor().Fields().ByName("skip_node_aggregation")).Bool()
-	if text := l.metrics[name]; text != "garbage" {
-		return message("MetricResponse", fmt.Sprintf("metric{name:%q %s}", name, text)), nil
+	f.requested = append(f.requested, name)
+	f.ownOnly = in.Get(in.Descriptor().Fields().ByName("skip_node_aggregation")).Bool()
+	if text := f.metrics[name]; text != "garbage" {
+		return newMessage("MetricResponse", fmt.Sprintf("metric{name:%q %s}", name, text)), nil
 	}
-	garbage := message("MetricResponse", "")
-	garbage.SetUnknown([]byte{0x0a, 0x03, 0xff, 0xff, 0xff}) // a metric that is no message
+	garbage := newMessage("MetricResponse", "")
+	garbage.SetUnknown([]byte{0x0a, 0x03, 0xff, 0xff, 0xff}) // the metric is not a valid message
 	return garbage, nil
 }
 
-// values is a metric with one gauge for each device, numbered from first on.
-func values(first int, kind string, each ...float64) string {
+// gauges returns a metric in text format with a gauge per device. The device numbers start at
+// first.
+func gauges(first int, kind string, each ...float64) string {
 	var b strings.Builder
 	for i, v := range each {
 		fmt.Fprintf(&b, `metrics{attribute{key:"device-id" value{int_attr:%d}} gauge{%s:%s}}`, first+i, kind, strconv.FormatFloat(v, 'f', -1, 64))
@@ -218,14 +221,15 @@ func values(first int, kind string, each ...float64) string {
 	return b.String()
 }
 
-// host is a fake sysfs of chips, by PCI device id.
-func host(t *testing.T, ids ...string) string {
+// fakeSysfs creates a sysfs with chips of PCI device IDs, or DEVICE/SUBSYSTEM, and returns its
+// path.
+func fakeSysfs(t *testing.T, ids ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	for i, id := range ids {
 		address := fmt.Sprintf("0000:00:%02x.0", 4+i)
 		id, subsystem, _ := strings.Cut(id, "/")
-		path := pci(t, root, address, map[string]string{"vendor": vendor, "device": id, "subsystem_device": subsystem})
+		path := addPCIDevice(t, root, address, map[string]string{"vendor": googleVendor, "device": id, "subsystem_device": subsystem})
 		if err := os.Symlink(fmt.Sprintf("../../../kernel/iommu_groups/%d", i), filepath.Join(path, "iommu_group")); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +237,8 @@ func host(t *testing.T, ids ...string) string {
 	return root
 }
 
-func pci(t *testing.T, root, address string, attributes map[string]string) string {
+// addPCIDevice adds a PCI device to a fake sysfs and returns its path.
+func addPCIDevice(t *testing.T, root, address string, attributes map[string]string) string {
 	t.Helper()
 	path := filepath.Join(root, "bus/pci/devices", address)
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -247,13 +252,54 @@ func pci(t *testing.T, root, address string, attributes map[string]string) strin
 	return path
 }
 
-// source over a fake host and the services at addresses.
-func source(sysfs string, addresses ...string) *Source {
+// newSource returns a source with a fake sysfs and the services at addresses.
+func newSource(sysfs string, addresses ...string) *Source {
 	return New(Options{Sysfs: sysfs, Runtimes: addresses, Log: slog.New(slog.DiscardHandler)})
 }
 
-// read all devices.
-func read(t *testing.T, s *Source) []device.Reading {
+// newSourceWithProcfs returns a source with a fake sysfs and the fake procfs below root. Its
+// default port is 9.
+func newSourceWithProcfs(sysfs, root string) *Source {
+	return New(Options{Sysfs: sysfs, Procfs: filepath.Join(root, "proc"), Dev: filepath.Join(root, "dev"), Ports: "9", Log: slog.New(slog.DiscardHandler)})
+}
+
+// fibTrie is /proc/PID/net/fib_trie of a pod. The argument is the pod IP.
+const fibTrie = `Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 127.0.0.0/8 2 0 2
+        |-- 127.0.0.1
+           /32 host LOCAL
+     |-- %[1]s
+        /32 host LOCAL
+`
+
+// fakeProcess is a process with open device nodes.
+type fakeProcess struct {
+	pid           int
+	namespace, ip string // of its network
+	environ       string // an environment variable
+	nodes         []string
+}
+
+// addFakeProcess adds a process to the fake procfs below root.
+func addFakeProcess(t *testing.T, root string, p fakeProcess) {
+	t.Helper()
+	dir := filepath.Join(root, "proc", strconv.Itoa(p.pid))
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "fd"), 0o755), os.MkdirAll(filepath.Join(dir, "ns"), 0o755), os.MkdirAll(filepath.Join(dir, "net"), 0o755),
+		os.Symlink(p.namespace, filepath.Join(dir, "ns/net")), os.WriteFile(filepath.Join(dir, "net/fib_trie"), fmt.Appendf(nil, fibTrie, p.ip), 0o600),
+		os.WriteFile(filepath.Join(dir, "environ"), []byte("A=b\x00"+p.environ+"\x00"), 0o600), os.Symlink("/dev/null", filepath.Join(dir, "fd/0")))
+	for i, node := range p.nodes {
+		err = errors.Join(err, os.Symlink(filepath.Join(root, "dev", node), filepath.Join(dir, "fd", strconv.Itoa(3+i))))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll lists and reads all devices. The reading of a lost device is empty.
+func readAll(t *testing.T, s *Source) []device.Reading {
 	t.Helper()
 	devices, err := s.Devices(t.Context())
 	if err != nil {
@@ -270,8 +316,8 @@ func read(t *testing.T, s *Source) []device.Reading {
 	return out
 }
 
-// row of a field's values, one for each device; absent ones as "-".
-func row(readings []device.Reading, f device.Field) string {
+// valuesOf returns the value of a field in each reading, or "-" where the field is absent.
+func valuesOf(readings []device.Reading, f device.Field) string {
 	var cells []string
 	for _, r := range readings {
 		if v, ok := r.Get(f); ok {
@@ -283,8 +329,8 @@ func row(readings []device.Reading, f device.Field) string {
 	return strings.Join(cells, " ")
 }
 
-// impostor answers every connection with a text and closes it.
-func impostor(t *testing.T, text string) string {
+// startTextServer starts a server that writes text to every connection and closes it.
+func startTextServer(t *testing.T, text string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -297,7 +343,7 @@ func impostor(t *testing.T, text string) string {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte(text)) // whoever asks may have gone
+			_, _ = conn.Write([]byte(text)) // the client may have disconnected
 			_ = conn.Close()
 		}
 	})

@@ -11,70 +11,80 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// gather what the services tell of every chip.
+// gather reads all services in parallel and sets the reading of every chip.
 func (s *Source) gather(ctx context.Context) {
 	s.services = nil
-	groups := s.groups()
-	answers := make([]answer, len(groups))
-	var relayed map[device.Field][]float64
+	groups := s.findGroups()
+	results := make([]groupResult, len(groups))
+	var pluginValues map[device.Field][]float64
 	var plugin *device.Service
 	var all sync.WaitGroup
 	for i, g := range groups {
-		all.Go(func() { answers[i] = g.ask(ctx) })
+		all.Go(func() { results[i] = g.query(ctx) })
 	}
-	if s.o.Plugin != "" {
-		all.Go(func() { relayed, plugin = relay(ctx, s.o.Plugin, s.chips) })
+	if s.options.Plugin != "" {
+		all.Go(func() { pluginValues, plugin = readPlugin(ctx, s.options.Plugin, len(s.chips)) })
 	}
 	all.Wait()
-	s.readings = make([]device.Reading, len(s.chips))
-	for i, c := range s.chips {
-		s.readings[i].Time = s.now()
-		s.readings[i].Set(device.AcceleratorMemoryTotal, float64(c.gib<<30))
-		if !slices.ContainsFunc(groups, func(g group) bool { return slices.Contains(g.chips, i) }) {
-			s.readings[i].Set(device.Workload, 0)
-		}
-	}
-	for i, a := range answers {
-		s.services = append(s.services, a.services...)
-		s.apply(groups[i], a)
+	s.initReadings(groups)
+	for i, result := range results {
+		s.services = append(s.services, result.services...)
+		s.apply(groups[i], result)
 	}
 	if plugin != nil {
 		s.services = append(s.services, *plugin)
 	}
-	for field, values := range relayed {
-		for i, v := range values {
-			if _, told := s.readings[i].Get(field); !told {
-				s.readings[i].Set(field, v)
-			}
-		}
-	}
-	s.say()
+	s.applyPlugin(pluginValues)
+	s.logProblems()
 	reported := slices.Clone(s.services)
 	s.reported.Store(&reported)
 }
 
-// say what is wrong with a service once, and when it is right again.
-func (s *Source) say() {
-	said := make(map[string]string, len(s.services)) // not of those that are gone
+// initReadings starts a reading for every chip. A chip outside of all groups has no workload.
+func (s *Source) initReadings(groups []group) {
+	s.readings = make([]device.Reading, len(s.chips))
+	for i, c := range s.chips {
+		s.readings[i].Time = s.now()
+		s.readings[i].Set(device.AcceleratorMemoryTotal, float64(c.memoryGiB<<30))
+		if !slices.ContainsFunc(groups, func(g group) bool { return slices.Contains(g.chips, i) }) {
+			s.readings[i].Set(device.Workload, 0)
+		}
+	}
+}
+
+// applyPlugin sets the values of the device plugin. Values of the runtime take precedence.
+func (s *Source) applyPlugin(pluginValues map[device.Field][]float64) {
+	for field, values := range pluginValues {
+		for i, v := range values {
+			if _, present := s.readings[i].Get(field); !present {
+				s.readings[i].Set(field, v)
+			}
+		}
+	}
+}
+
+// logProblems logs the error of each failed service when it first occurs.
+func (s *Source) logProblems() {
+	problems := make(map[string]string, len(s.services)) // without removed services
 	for _, service := range s.services {
 		problem := ""
 		if service.Err != nil && service.State == device.ServiceFailed {
 			problem = service.Err.Error()
 		}
-		if problem != "" && problem != s.said[service.Address] {
-			s.o.Log.Warn("a TPU service does not tell what it should", "service", service.Name, "err", problem)
+		if problem != "" && problem != s.loggedProblems[service.Address] {
+			s.options.Log.Warn("reading a TPU service failed", "service", service.Name, "address", service.Address, "err", problem)
 		}
-		said[service.Address] = problem
+		problems[service.Address] = problem
 	}
-	s.said = said
+	s.loggedProblems = problems
 }
 
-// perDevice are the metrics that are told of each device, and how a chip's value
-// follows from its devices'.
-var perDevice = []struct {
-	metric string
-	field  device.Field
-	of     func([]float64) float64
+// deviceMetrics are the runtime metrics with a value per runtime device. combine calculates
+// the value of a chip from its devices.
+var deviceMetrics = []struct {
+	name    string
+	field   device.Field
+	combine func([]float64) float64
 }{
 	{memoryTotal, device.AcceleratorMemoryTotal, sum},
 	{memoryUsed, device.AcceleratorMemoryUsed, sum},
@@ -84,88 +94,101 @@ var perDevice = []struct {
 	{idleSeconds, device.IdleSeconds, slices.Min[[]float64]},
 }
 
-// apply a group's answers to its chips' readings.
-func (s *Source) apply(g group, a answer) {
-	if len(g.chips) == 0 || !a.serving && !a.idle {
-		s.unsure(g.chips)
+// apply sets the values of a group in the readings of its chips.
+func (s *Source) apply(g group, result groupResult) {
+	if len(g.chips) == 0 || !result.serving && !result.idle {
+		s.resetStalls(g.chips)
 		return
 	}
-	devices := s.chips[g.chips[0]].devices
 	for _, i := range g.chips {
-		s.readings[i].Set(device.Workload, flag(a.serving))
+		s.readings[i].Set(device.Workload, boolValue(result.serving))
 	}
-	for _, m := range perDevice {
-		values, listed := a.metrics[m.metric]
+	devicesPerChip := s.chips[g.chips[0]].devices
+	for _, m := range deviceMetrics {
+		samples, listed := result.samples[m.name]
 		if !listed {
 			continue
 		}
-		placed, err := place(values, len(g.chips), devices)
+		assigned, err := assignSamples(samples, len(g.chips), devicesPerChip)
 		if err != nil {
-			s.misplaced(g, fmt.Errorf("%s tells %w", m.metric, err))
+			s.failServices(g, fmt.Errorf("%s: %w", m.name, err))
 			continue
 		}
 		for k, i := range g.chips {
-			s.readings[i].Set(m.field, m.of(placed[k]))
+			s.readings[i].Set(m.field, m.combine(assigned[k]))
 		}
 	}
 	for name, field := range map[string]device.Field{megascaleError: device.MegascaleError, sliceError: device.SliceError} {
-		if worst := highest(a.metrics[name]); worst != nil {
+		if worst := highest(result.samples[name]); worst != nil {
 			for _, i := range g.chips {
-				s.readings[i].Set(field, flag(*worst != 0))
+				s.readings[i].Set(field, boolValue(*worst != 0))
 			}
 		}
 	}
-	s.pulses(g, a)
+	s.detectStalls(g, result)
 }
 
-// pulses tells which of the chips execute what is queued on them.
-func (s *Source) pulses(g group, a answer) {
-	marks, err := placeCores(a.cores, len(g.chips))
+// detectStalls sets how long the queued programs of each chip have made no progress.
+func (s *Source) detectStalls(g group, result groupResult) {
+	marks, err := assignCores(result.cores, len(g.chips))
 	if err != nil {
 		marks = make([]uint64, len(g.chips))
+		if len(result.cores) > 0 {
+			s.addServiceError(g, err)
+		}
 	}
+	uptime := highest(result.samples[uptimeSeconds])
 	for k, i := range g.chips {
 		r := &s.readings[i]
-		p := pulse{at: r.Time, mark: marks[k], uptime: highest(a.metrics[uptimeSeconds])}
-		var queue float64
-		queue, p.told = r.Get(device.QueuedPrograms)
-		p.queued = queue > 0
+		sample := progressSample{time: r.Time, coreMark: marks[k], uptime: uptime}
+		var queued float64
+		queued, sample.queueKnown = r.Get(device.QueuedPrograms)
+		sample.queued = queued > 0
 		if idle, ok := r.Get(device.IdleSeconds); ok {
-			p.idle = &idle
+			sample.idle = &idle
 		}
-		if seconds, ok := s.watches[i].see(p); ok {
+		if seconds, ok := s.stalls[i].observe(sample); ok {
 			r.Set(device.StalledSeconds, seconds)
 		}
 	}
 }
 
-// unsure forgets what was remembered of chips that nothing is known of now.
-func (s *Source) unsure(chips []int) {
+// resetStalls discards the progress history of chips whose service failed.
+func (s *Source) resetStalls(chips []int) {
 	for _, i := range chips {
-		s.watches[i] = watch{}
+		s.stalls[i] = stallDetector{}
 	}
 }
 
-// misplaced notes values that can't be told to be of any chip, with the group's services.
-func (s *Source) misplaced(g group, err error) {
+// failServices marks the services of a group as failed.
+func (s *Source) failServices(g group, err error) {
+	s.addServiceError(g, err)
 	for i := range s.services {
 		if slices.Contains(g.addresses, s.services[i].Address) {
-			s.services[i].Err = errors.Join(s.services[i].Err, err)
 			s.services[i].State = device.ServiceFailed
 		}
 	}
 }
 
-// highest of a metric's values; nil without any.
-func highest(values []sample) *float64 {
-	if len(values) == 0 {
+// addServiceError adds an error to the services of a group without a change of their state.
+func (s *Source) addServiceError(g group, err error) {
+	for i := range s.services {
+		if slices.Contains(g.addresses, s.services[i].Address) {
+			s.services[i].Err = errors.Join(s.services[i].Err, err)
+		}
+	}
+}
+
+// highest returns the highest value of a metric, or nil without samples.
+func highest(samples []sample) *float64 {
+	if len(samples) == 0 {
 		return nil
 	}
-	highest := slices.MaxFunc(values, func(a, b sample) int { return cmp.Compare(a.value, b.value) }).value
+	highest := slices.MaxFunc(samples, func(a, b sample) int { return cmp.Compare(a.value, b.value) }).value
 	return &highest
 }
 
-func flag(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -10,77 +10,83 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// group of services that share the chips they speak of.
+// group is a set of runtime metric services that together report the same chips.
 type group struct {
 	addresses []string
-	chips     []int // indices
+	chips     []int // indexes in Source.chips
 }
 
-type answer struct {
-	told
-	serving  bool
-	idle     bool
+// groupResult is the combined result of the services of a group.
+type groupResult struct {
+	runtimeMetrics
+	serving  bool // at least one service responded
+	idle     bool // no service failed or responded
 	services []device.Service
 }
 
-// ask every service of the group. One that does not run leaves the others' word.
-func (g group) ask(ctx context.Context) answer {
-	parts, failures := make([]told, len(g.addresses)), make([]error, len(g.addresses))
+// query reads every service of the group and combines the results. A service without a
+// workload does not affect the others.
+func (g group) query(ctx context.Context) groupResult {
+	results, failures := make([]runtimeMetrics, len(g.addresses)), make([]error, len(g.addresses))
 	var all sync.WaitGroup
 	for i, address := range g.addresses {
-		all.Go(func() { parts[i], failures[i] = ask(ctx, address, len(g.addresses) > 1) })
+		all.Go(func() { results[i], failures[i] = queryRuntime(ctx, address, len(g.addresses) > 1) })
 	}
 	all.Wait()
-	a := answer{told: told{metrics: map[string][]sample{}}, idle: true}
-	for i, part := range parts {
-		service := device.Service{Name: "runtime", Address: g.addresses[i], State: device.ServiceServing, Err: errors.Join(part.lacks...)}
+	combined := groupResult{runtimeMetrics: runtimeMetrics{samples: map[string][]sample{}}, idle: true}
+	for i, result := range results {
+		service := device.Service{Name: "runtime", Address: g.addresses[i], State: device.ServiceServing, Err: errors.Join(result.failures...)}
 		switch err := failures[i]; {
 		case errors.Is(err, errIdle):
 			service.State, service.Err = device.ServiceIdle, err
 		case err != nil:
 			service.State, service.Err = device.ServiceFailed, err
-			a.idle = false
+			combined.idle = false
 		default:
-			a.serving, a.idle = true, false
+			combined.serving, combined.idle = true, false
 		}
-		a.services = append(a.services, service)
-		for name, values := range part.metrics {
-			a.metrics[name] = append(a.metrics[name], shift(values, i)...)
+		combined.services = append(combined.services, service)
+		for name, samples := range result.samples {
+			combined.samples[name] = append(combined.samples[name], offsetDevices(samples, i)...)
 		}
-		a.cores = append(a.cores, part.cores...)
+		combined.cores = append(combined.cores, result.cores...)
 	}
-	return a
+	return combined
 }
 
-// shift keeps apart the devices of several processes, each of which counts from 0.
-func shift(values []sample, process int) []sample {
-	for i := range values {
-		if values[i].device >= 0 {
-			values[i].device += int64(process) << 32
+// offsetDevices makes the device numbers of several processes distinct. Each process numbers
+// its devices from 0.
+func offsetDevices(samples []sample, process int) []sample {
+	for i := range samples {
+		if samples[i].device >= 0 {
+			samples[i].device += int64(process) << 32
 		}
 	}
-	return values
+	return samples
 }
 
-// groups of services, and the chips that each speaks of.
-func (s *Source) groups() []group {
-	if len(s.o.Runtimes) == 0 {
-		found, service := s.processes()
+// findGroups returns the runtime metric services to read, with the chips of each group.
+// Services come from Options.Runtimes, else from the processes with open chips, else from
+// localhost. Services without known processes report the allocated chips, or all chips if
+// none is allocated.
+func (s *Source) findGroups() []group {
+	if len(s.options.Runtimes) == 0 {
+		found, service := s.findWorkloads()
 		s.services = append(s.services, service)
 		if len(found) > 0 {
 			return found
 		}
 	}
-	g := group{addresses: s.o.Runtimes}
+	g := group{addresses: s.options.Runtimes}
 	if len(g.addresses) == 0 {
-		for _, port := range ports(s.o.Ports, 1) {
+		for _, port := range parsePorts(s.options.Ports, 1) {
 			g.addresses = append(g.addresses, "localhost:"+port)
 		}
 	}
 	var all []int
-	for i, d := range s.seen {
+	for i, d := range s.devices {
 		all = append(all, i)
-		if s.o.Held(d.Minor) {
+		if s.options.IsAllocated(d.Minor) {
 			g.chips = append(g.chips, i)
 		}
 	}
@@ -90,24 +96,28 @@ func (s *Source) groups() []group {
 	return []group{g}
 }
 
-// maxPorts is how many services of the runtime there are on one host.
-const maxPorts = 8
+const (
+	// firstPort is the default port of the first runtime metric service on a host.
+	firstPort = 8431
+	// maxPorts limits the services read on a host.
+	maxPorts = 8
+)
 
-// ports that a list names, or the first n of the runtime's own where it names none.
-// A workload's list is its owner's to write: what is no port is left out, and so are
-// those past the eighth.
-func ports(list string, n int) []string {
-	var out []string
+// parsePorts returns the ports in a comma-separated list, or the first n default ports if
+// the list has none. The list may come from the environment of a workload, so invalid ports
+// and ports after the first maxPorts are ignored.
+func parsePorts(list string, n int) []string {
+	var ports []string
 	for name := range strings.SplitSeq(list, ",") {
-		if port, err := strconv.ParseUint(strings.TrimSpace(name), 10, 16); err == nil && port > 0 && len(out) < maxPorts {
-			out = append(out, strconv.FormatUint(port, 10))
+		if port, err := strconv.ParseUint(strings.TrimSpace(name), 10, 16); err == nil && port > 0 && len(ports) < maxPorts {
+			ports = append(ports, strconv.FormatUint(port, 10))
 		}
 	}
-	if len(out) > 0 {
-		return out
+	if len(ports) > 0 {
+		return ports
 	}
 	for i := range min(n, maxPorts) {
-		out = append(out, strconv.Itoa(8431+i))
+		ports = append(ports, strconv.Itoa(firstPort+i))
 	}
-	return out
+	return ports
 }

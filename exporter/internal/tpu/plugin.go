@@ -16,47 +16,49 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// relayed are the metrics of GKE's device plugin that the runtime does not have.
-var relayed = map[string]device.Field{
+// pluginMetrics are the metrics read from GKE's device plugin.
+var pluginMetrics = map[string]device.Field{
 	"tensorcore_utilization_node":       device.TensorCoreUtil,
 	"memory_bandwidth_utilization_node": device.MemoryBandwidthUtil,
 }
 
-// most of the plugin's answer that is read.
-const most = 4 << 20
+// maxPluginBytes limits the size of the plugin's response.
+const maxPluginBytes = 4 << 20
 
-// relay what the device plugin tells of each chip.
-func relay(ctx context.Context, url string, chips []chip) (map[device.Field][]float64, *device.Service) {
+// readPlugin reads the metrics of the device plugin at url. It returns the values of each
+// chip by field, and the state of the plugin.
+func readPlugin(ctx context.Context, url string, chips int) (map[device.Field][]float64, *device.Service) {
 	service := &device.Service{Name: "plugin", Address: url, State: device.ServiceServing}
-	families, err := scrape(ctx, url)
+	families, err := scrapePlugin(ctx, url)
 	if err != nil {
 		service.State, service.Err = device.ServiceFailed, err
 		return nil, service
 	}
-	out := map[device.Field][]float64{}
-	for name, field := range relayed {
+	values := map[device.Field][]float64{}
+	for name, field := range pluginMetrics {
 		family := families[name]
 		if family == nil {
-			service.Err = errors.Join(service.Err, fmt.Errorf("%s has no %s", url, name))
+			service.Err = errors.Join(service.Err, fmt.Errorf("%s has no metric %s", url, name))
 			continue
 		}
-		var values []sample
+		var samples []sample
 		for _, m := range family.Metric {
-			values = append(values, sample{acceleratorNumber(m), valueOf(m)})
+			samples = append(samples, sample{acceleratorNumber(m), metricValue(m)})
 		}
-		placed, err := place(values, len(chips), 1)
+		assigned, err := assignSamples(samples, chips, 1)
 		if err != nil {
-			service.State, service.Err = device.ServiceFailed, errors.Join(service.Err, fmt.Errorf("%s of %s: %w", name, url, err))
+			service.State, service.Err = device.ServiceFailed, errors.Join(service.Err, fmt.Errorf("metric %s of %s: %w", name, url, err))
 			continue
 		}
-		for _, v := range placed {
-			out[field] = append(out[field], v[0])
+		for _, v := range assigned {
+			values[field] = append(values[field], v[0])
 		}
 	}
-	return out, service
+	return values, service
 }
 
-func scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+// scrapePlugin returns the metric families of the device plugin.
+func scrapePlugin(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -66,28 +68,29 @@ func scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, erro
 	request.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("the device plugin's metrics: %w", err)
+		return nil, fmt.Errorf("scrape the device plugin: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the device plugin's metrics: %s answers %s", url, response.Status)
+		return nil, fmt.Errorf("scrape the device plugin: %s returned %s", url, response.Status)
 	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, most+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxPluginBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("the device plugin's metrics: %w", err)
+		return nil, fmt.Errorf("scrape the device plugin: %w", err)
 	}
-	if len(text) > most {
-		return nil, fmt.Errorf("the device plugin's metrics: %s answers more than %d MiB", url, most>>20)
+	if len(text) > maxPluginBytes {
+		return nil, fmt.Errorf("scrape the device plugin: the response of %s exceeds %d MiB", url, maxPluginBytes>>20)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("the device plugin's metrics: %w", err)
+		return nil, fmt.Errorf("scrape the device plugin: %w", err)
 	}
 	return families, nil
 }
 
-// acceleratorNumber is the device's, which ends its accelerator_id.
+// acceleratorNumber returns the device number at the end of the label accelerator_id, or -1
+// without a number.
 func acceleratorNumber(m *dto.Metric) int64 {
 	for _, l := range m.Label {
 		if l.GetName() == "accelerator_id" {
@@ -100,7 +103,8 @@ func acceleratorNumber(m *dto.Metric) int64 {
 	return -1
 }
 
-func valueOf(m *dto.Metric) float64 {
+// metricValue returns the value of a gauge or of a metric without type.
+func metricValue(m *dto.Metric) float64 {
 	if m.Untyped != nil {
 		return m.Untyped.GetValue()
 	}

@@ -10,8 +10,8 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// exposition of a device plugin on a host whose chips it numbers from 4 on.
-const exposition = `# TYPE tensorcore_utilization_node gauge
+// pluginExposition is the exposition of a device plugin whose chip numbers start at 4.
+const pluginExposition = `# TYPE tensorcore_utilization_node gauge
 tensorcore_utilization_node{accelerator_id="123-5",make="cloud-tpu",model="tpu7x",tpu_topology="2x2x2"} 55.5
 tensorcore_utilization_node{accelerator_id="123-4",make="cloud-tpu",model="tpu7x",tpu_topology="2x2x2"} 44.5
 memory_bandwidth_utilization_node{accelerator_id="123-4"} 1
@@ -19,44 +19,49 @@ memory_bandwidth_utilization_node{accelerator_id="123-5"} 2
 go_goroutines 34
 `
 
-func TestThePluginsMetricsAreRelayed(t *testing.T) {
-	answer := exposition
+func TestReadPluginMetrics(t *testing.T) {
+	response := pluginExposition
 	plugin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if answer == "" {
+		if response == "" {
 			w.WriteHeader(http.StatusForbidden)
 		}
-		fmt.Fprint(w, answer)
+		fmt.Fprint(w, response)
 	}))
 	t.Cleanup(plugin.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	l := start(t, map[string]string{dutyCycle: values(0, "as_double", 10, 20), memoryBandwidth: values(0, "as_double", 30, 40)})
-	s := source(host(t, "0x006f", "0x006f"), l.address)
-	if got := row(read(t, s), device.TensorCoreUtil); got != "- -" {
-		t.Errorf("without being asked for, it is relayed: %s", got)
+	runtime := startRuntime(t, map[string]string{dutyCycle: gauges(0, "as_double", 10, 20), memoryBandwidth: gauges(0, "as_double", 30, 40)})
+	s := newSource(fakeSysfs(t, "0x006f", "0x006f"), runtime.address)
+	if got := valuesOf(readAll(t, s), device.TensorCoreUtil); got != "- -" {
+		t.Errorf("without the option the tensor core utilization is %s, want it absent", got)
 	}
-	s.o.Plugin = plugin.URL
-	readings := read(t, s)
-	if got := row(readings, device.TensorCoreUtil) + ", " + row(readings, device.MemoryBandwidthUtil); got != "44.5 55.5, 30 40" {
-		t.Errorf("tensor cores, and memory bandwidth by the runtime's own word: %s", got)
+	s.options.Plugin = plugin.URL
+	readings := readAll(t, s)
+	if got := valuesOf(readings, device.TensorCoreUtil); got != "44.5 55.5" {
+		t.Errorf("tensor core utilization is %s, want 44.5 55.5", got)
 	}
-	for _, bad := range []struct{ answer, says string }{
-		{"", "403 Forbidden"},
-		{"<html>", "text format parsing error"},
-		{strings.Repeat("#\n", most), "answers more than 4 MiB"},
-		{`tensorcore_utilization_node{accelerator_id="123-4"} 1` + "\n", "1 values for 2 chips"},
+	if got := valuesOf(readings, device.MemoryBandwidthUtil); got != "30 40" {
+		t.Errorf("memory bandwidth is %s, want the values of the runtime, 30 40", got)
+	}
+	for _, tc := range []struct{ name, response, err string }{
+		{"forbidden", "", "403 Forbidden"},
+		{"not the text format", "<html>", "text format parsing error"},
+		{"too large", strings.Repeat("#\n", maxPluginBytes), "exceeds 4 MiB"},
+		{"missing chip", `tensorcore_utilization_node{accelerator_id="123-4"} 1` + "\n", "1 values for 2 chips"},
 	} {
-		answer = bad.answer
-		readings := read(t, s)
-		services := s.Services()
-		if got := services[1]; got.Name != "plugin" || got.State != device.ServiceFailed || !strings.Contains(got.Err.Error(), bad.says) {
-			t.Errorf("%.20q: %v, want %s", bad.answer, got, bad.says)
-		}
-		if got := row(readings, device.TensorCoreUtil) + ", " + row(readings, device.DutyCycle); got != "- -, 10 20" {
-			t.Errorf("%.20q: tensor cores and duty cycle %s", bad.answer, got)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			response = tc.response
+			readings := readAll(t, s)
+			services := s.Services()
+			if got := services[1]; got.Name != "plugin" || got.State != device.ServiceFailed || !strings.Contains(got.Err.Error(), tc.err) {
+				t.Errorf("service is %v, want a failed plugin with error %s", got, tc.err)
+			}
+			if got := valuesOf(readings, device.TensorCoreUtil) + ", " + valuesOf(readings, device.DutyCycle); got != "- -, 10 20" {
+				t.Errorf("tensor core utilization and duty cycle are %s, want - -, 10 20", got)
+			}
+		})
 	}
 	plugin.Close()
-	if read(t, s); s.Services()[1].State != device.ServiceFailed {
-		t.Error("a plugin that is gone is not told")
+	if readAll(t, s); s.Services()[1].State != device.ServiceFailed {
+		t.Error("a stopped plugin is not reported as failed")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Names of the runtime's metrics that are asked for.
+// Names of the runtime metrics read by the exporter.
 const (
 	memoryTotal     = "tpu.runtime.hbm.memory.total.bytes"
 	memoryUsed      = "tpu.runtime.hbm.memory.usage.bytes"
@@ -28,116 +29,146 @@ const (
 	sliceError      = "slice.error.detected.gauge"
 )
 
-var wanted = []string{memoryTotal, memoryUsed, memoryBandwidth, dutyCycle, idleSeconds, uptimeSeconds, queueSize, megascaleError, sliceError}
+var metricNames = []string{memoryTotal, memoryUsed, memoryBandwidth, dutyCycle, idleSeconds, uptimeSeconds, queueSize, megascaleError, sliceError}
 
-// timeout of all questions to one service.
+// timeout limits all calls to a service together.
 const timeout = time.Second
 
-// told is what one or several services said: the samples of each metric, and what
-// the cores execute where that was worth asking.
-type told struct {
-	metrics map[string][]sample
-	cores   []core
-	lacks   []error // metrics that are listed and were not given
+// runtimeMetrics are the metrics of one or several runtime metric services.
+type runtimeMetrics struct {
+	samples  map[string][]sample // by metric name
+	cores    []core              // only read while programs are queued
+	failures []error             // of metrics listed by the service
 }
 
-// errIdle says that no workload's runtime listens.
+// errIdle means that no workload runs: nothing listens on the address, or the service ended.
 var errIdle = errors.New("no workload's runtime listens")
 
-// ask the runtime metric service at an address: which metrics it has, then those.
-// ofThisProcess leaves out what the service would say for its neighbors. A service
-// that goes away between is idle; one that gives nonsense is an error.
-func ask(ctx context.Context, address string, ofThisProcess bool) (told, error) {
+// queryRuntime reads the metrics of the runtime metric service at address, which must be
+// HOST:PORT. With ownProcessOnly the service reports only the chips of its own process. The
+// error is errIdle if no workload runs.
+func queryRuntime(ctx context.Context, address string, ownProcessOnly bool) (runtimeMetrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var connected atomic.Bool
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(
-		func(ctx context.Context, address string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-			if err == nil {
-				connected.Store(true)
-			}
-			return c, err
-		}), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(1<<20)))
+	client, err := newRuntimeClient(address)
 	if err != nil {
-		return told{}, fmt.Errorf("%s must be HOST:PORT: %w", address, err)
+		return runtimeMetrics{}, err
 	}
-	defer func() { _ = conn.Close() }() // nothing is under way any more
-	var speaks peer.Peer                // has an address once something there speaks gRPC
-	call := func(method string, message []byte) (answer []byte, err error) {
-		err = conn.Invoke(ctx, "/tpu.monitoring.runtime.RuntimeMetricService/"+method, message, &answer, grpc.Peer(&speaks))
-		return answer, err
-	}
-	list, err := call("ListSupportedMetrics", nil)
+	defer client.close()
+	list, err := client.call(ctx, "ListSupportedMetrics", nil)
 	switch {
-	case status.Code(err) == codes.Unavailable && connected.Load() && speaks.Addr == nil:
-		return told{}, fmt.Errorf("what listens on %s is not the runtime metric service: %s", address, status.Convert(err).Message())
+	case status.Code(err) == codes.Unavailable && client.connected.Load() && !client.speaksGRPC():
+		return runtimeMetrics{}, fmt.Errorf("the server on %s is not the runtime metric service: %s", address, status.Convert(err).Message())
 	case err != nil:
-		return told{}, explain(address, err)
+		return runtimeMetrics{}, describeError(address, err)
 	}
-	names, err := supported(list)
+	supported, err := decodeSupportedMetrics(list)
 	if err != nil {
-		return told{}, fmt.Errorf("%s lists its metrics: %w", address, err)
+		return runtimeMetrics{}, fmt.Errorf("list the metrics of %s: %w", address, err)
 	}
-	t := told{metrics: map[string][]sample{}}
-	for _, name := range wanted {
-		if !names[name] {
+	m := runtimeMetrics{samples: map[string][]sample{}}
+	for _, name := range metricNames {
+		if !supported[name] {
 			continue
 		}
-		answer, err := call("GetRuntimeMetric", request(name, ofThisProcess))
+		response, err := client.call(ctx, "GetRuntimeMetric", encodeMetricRequest(name, ownProcessOnly))
 		if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
-			return told{}, explain(address, err)
+			return runtimeMetrics{}, describeError(address, err)
 		}
-		t.take(name, answer, err)
+		m.addMetric(name, response, err)
 	}
-	if t.waiting() {
-		// Of an old libtpu, or one that refuses: the cores' state is not told.
-		if answer, err := call("GetTpuRuntimeStatus", nil); err == nil {
-			t.cores, _ = cores(answer)
-		}
+	if m.hasQueuedPrograms() {
+		response, err := client.call(ctx, "GetTpuRuntimeStatus", nil)
+		m.addCores(response, err)
 	}
-	return t, nil
+	return m, nil
 }
 
-// take the answer to the question for a metric.
-func (t *told) take(name string, answer []byte, err error) {
-	var got string
-	var values []sample
-	if err == nil {
-		got, values, err = samples(answer)
+// runtimeClient calls the runtime metric service at an address.
+type runtimeClient struct {
+	conn      *grpc.ClientConn
+	connected atomic.Bool // a TCP connection was established
+	peer      peer.Peer
+}
+
+func newRuntimeClient(address string) (*runtimeClient, error) {
+	c := &runtimeClient{}
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			c.connected.Store(true)
+		}
+		return conn, err
 	}
-	if err == nil && got != name {
-		err = fmt.Errorf("the answer is %q", got)
+	var err error
+	c.conn, err = grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<20)))
+	if err != nil {
+		return nil, fmt.Errorf("%s must be HOST:PORT: %w", address, err)
+	}
+	return c, nil
+}
+
+func (c *runtimeClient) call(ctx context.Context, method string, message []byte) (response []byte, err error) {
+	err = c.conn.Invoke(ctx, "/tpu.monitoring.runtime.RuntimeMetricService/"+method, message, &response, grpc.Peer(&c.peer))
+	return response, err
+}
+
+// speaksGRPC reports whether the server completed the gRPC handshake of the last call.
+func (c *runtimeClient) speaksGRPC() bool { return c.peer.Addr != nil }
+
+func (c *runtimeClient) close() { _ = c.conn.Close() } // fails only if already closed
+
+// addMetric adds the response to the request for a metric, or the failure.
+func (m *runtimeMetrics) addMetric(name string, response []byte, err error) {
+	var responseName string
+	var samples []sample
+	if err == nil {
+		responseName, samples, err = decodeMetric(response)
+	}
+	if err == nil && responseName != name {
+		err = fmt.Errorf("the response is for metric %q", responseName)
 	}
 	if err != nil {
-		t.lacks = append(t.lacks, fmt.Errorf("%s: %w", name, err))
+		m.failures = append(m.failures, fmt.Errorf("%s: %w", name, err))
 		return
 	}
-	t.metrics[name] = values
+	m.samples[name] = samples
 }
 
-// waiting is true when programs are queued.
-func (t *told) waiting() bool {
-	for _, s := range t.metrics[queueSize] {
-		if s.value > 0 {
-			return true
-		}
+// addCores adds the response to the request for the core states, or the failure. An old
+// libtpu does not implement the request, and a service may deny it. Both are no failure.
+func (m *runtimeMetrics) addCores(response []byte, err error) {
+	if code := status.Code(err); slices.Contains([]codes.Code{codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}, code) {
+		return
 	}
-	return false
+	var cores []core
+	if err == nil {
+		cores, err = decodeCores(response)
+	}
+	if err != nil {
+		m.failures = append(m.failures, fmt.Errorf("core states: %w", err))
+		return
+	}
+	m.cores = cores
 }
 
-// explain why a service did not answer.
-func explain(address string, err error) error {
+func (m *runtimeMetrics) hasQueuedPrograms() bool {
+	return slices.ContainsFunc(m.samples[queueSize], func(s sample) bool { return s.value > 0 })
+}
+
+// describeError converts a gRPC error to an error with the likely cause.
+func describeError(address string, err error) error {
 	switch code := status.Code(err); code {
 	case codes.Unavailable:
 		return fmt.Errorf("%w on %s", errIdle, address)
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%s does not answer within %s", address, timeout)
+		return fmt.Errorf("%s does not respond within %s", address, timeout)
 	case codes.Unimplemented:
-		return fmt.Errorf("what listens on %s has no runtime metric service; libtpu may be too old for it", address)
+		return fmt.Errorf("the server on %s has no runtime metric service; libtpu may be too old", address)
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return fmt.Errorf("%s refuses to tell: %s", address, status.Convert(err).Message())
+		return fmt.Errorf("%s denies access: %s", address, status.Convert(err).Message())
 	default:
-		return fmt.Errorf("%s answers %s: %s", address, code, status.Convert(err).Message())
+		return fmt.Errorf("%s returned %s: %s", address, code, status.Convert(err).Message())
 	}
 }

@@ -21,11 +21,11 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap/fake"
 )
 
-// node is a whole exporter: a fake sysfs and procfs, a kubelet, and scrapes over HTTP.
+// node is a complete exporter with a fake sysfs, procfs and kubelet. It is scraped over HTTP.
 type node struct {
 	t         *testing.T
 	sysfs     string
-	root      string // of proc and dev
+	root      string // contains proc and dev
 	kubelet   *fake.Kubelet
 	collector *collector.Collector
 	server    *httptest.Server
@@ -33,7 +33,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{t: t, sysfs: host(t, "0x0063", "0x0063", "0x0063", "0x0063"), root: t.TempDir(), kubelet: fake.Start(t)}
+	n := &node{t: t, sysfs: fakeSysfs(t, "0x0063", "0x0063", "0x0063", "0x0063"), root: t.TempDir(), kubelet: fake.Start(t)}
 	n.kubelet.Allocatable("google.com/tpu", "0", "1", "2", "3")
 	pods, err := podmap.New(n.kubelet.Socket, nil)
 	if err != nil {
@@ -41,15 +41,15 @@ func newNode(t *testing.T) *node {
 	}
 	t.Cleanup(func() { _ = pods.Close() })
 	quiet := slog.New(slog.DiscardHandler)
-	s := New(Options{Sysfs: n.sysfs, Procfs: filepath.Join(n.root, "proc"), Dev: filepath.Join(n.root, "dev"), Ports: "1", Held: pods.Holds, Topology: "2x2", Log: quiet})
-	n.collector = collector.NewAuto(collector.Config{Node: "n", Interval: time.Second, Log: quiet}, pods, collector.Named{Name: "tpu", Source: s})
+	s := New(Options{Sysfs: n.sysfs, Procfs: filepath.Join(n.root, "proc"), Dev: filepath.Join(n.root, "dev"), Ports: "1", IsAllocated: pods.Holds, Topology: "2x2", Log: quiet})
+	n.collector = collector.NewAuto(collector.Config{Node: "n", Interval: time.Second, Log: quiet}, pods, collector.NamedSource{Name: "tpu", Source: s})
 	n.server = httptest.NewServer(n.collector.Handler())
 	t.Cleanup(n.server.Close)
 	t.Cleanup(n.server.Client().CloseIdleConnections)
 	return n
 }
 
-// scrape after a collection, as Prometheus does.
+// scrape collects and then scrapes like Prometheus. It returns the values by labels.
 func (n *node) scrape() map[string]float64 {
 	n.t.Helper()
 	if err := n.collector.Collect(n.t.Context()); err != nil {
@@ -87,9 +87,9 @@ func (n *node) scrape() map[string]float64 {
 	}
 }
 
-// has wants the values of the one series that each selector, NAME and labels, names;
-// "-" wants none.
-func (n *node) has(series map[string]float64, want map[string]string) {
+// expect compares values with the scraped series. The key of want is the name of the metric
+// with labels in the form NAME=VALUE. The value "-" means no such series.
+func (n *node) expect(series map[string]float64, want map[string]string) {
 	n.t.Helper()
 	for selector, value := range want {
 		parts, got := strings.Split(selector, " "), "-"
@@ -112,9 +112,9 @@ func (n *node) has(series map[string]float64, want map[string]string) {
 	}
 }
 
-func TestFromTheChipToTheScrape(t *testing.T) {
+func TestScrapeFollowsWorkload(t *testing.T) {
 	n := newNode(t)
-	n.has(n.scrape(), map[string]string{
+	n.expect(n.scrape(), map[string]string{
 		"plimsoll_node_devices state=free resource=google.com/tpu model=tpu-v5-lite-podslice": "4",
 		"plimsoll_device_workload_up gpu=0":                                                   "0",
 		"memory_total_node accelerator_id=n-3 tpu_topology=2x2":                               "1.7179869184e+10",
@@ -122,9 +122,9 @@ func TestFromTheChipToTheScrape(t *testing.T) {
 		"plimsoll_exporter_services service=runtime state=idle": "1",
 	})
 
-	// A pod is given two chips, and does nothing with them yet.
+	// A pod gets two chips and does not use them yet.
 	n.kubelet.Hold("team-a/train-0/main", "google.com/tpu", "1", "2")
-	n.has(n.scrape(), map[string]string{
+	n.expect(n.scrape(), map[string]string{
 		"plimsoll_node_devices state=free":             "2",
 		"plimsoll_device_owner_info gpu=2 pod=train-0": "1",
 		"accelerator_request pod=train-0":              "2",
@@ -134,14 +134,14 @@ func TestFromTheChipToTheScrape(t *testing.T) {
 		"plimsoll_exporter_services service=runtime state=idle": "1",
 	})
 
-	// Its process opens them, and the runtime's service.
-	l := start(t, map[string]string{
-		dutyCycle: values(0, "as_double", 71, 72), memoryUsed: values(0, "as_int", 1<<30, 2<<30), memoryTotal: values(0, "as_int", 15<<30, 15<<30),
-		queueSize: values(0, "as_int", 0, 0), sliceError: `metrics{gauge{as_int:0}}`,
+	// Its process opens the chips and the runtime metric service.
+	runtime := startRuntime(t, map[string]string{
+		dutyCycle: gauges(0, "as_double", 71, 72), memoryUsed: gauges(0, "as_int", 1<<30, 2<<30), memoryTotal: gauges(0, "as_int", 15<<30, 15<<30),
+		queueSize: gauges(0, "as_int", 0, 0), sliceError: `metrics{gauge{as_int:0}}`,
 	})
-	_, port, _ := strings.Cut(l.address, ":")
-	process(t, n.root, 20, "net:[2]", "127.0.0.1", "TPU_RUNTIME_METRICS_PORTS="+port, "vfio/2", "vfio/1")
-	n.has(n.scrape(), map[string]string{
+	_, port, _ := strings.Cut(runtime.address, ":")
+	addFakeProcess(t, n.root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "127.0.0.1", environ: "TPU_RUNTIME_METRICS_PORTS=" + port, nodes: []string{"vfio/2", "vfio/1"}})
+	n.expect(n.scrape(), map[string]string{
 		"duty_cycle accelerator_id=n-1 pod=train-0 namespace=team-a container=main make=cloud-tpu": "71",
 		"duty_cycle_node accelerator_id=n-2":                       "72",
 		"duty_cycle_node accelerator_id=n-0":                       "-",
@@ -157,10 +157,10 @@ func TestFromTheChipToTheScrape(t *testing.T) {
 		"tensorcore_utilization_node":                              "-", "plimsoll_device_megascale_error": "-",
 	})
 
-	// The service stops answering in time; then the process is gone, and a chip as well.
+	// The service hangs. Then the process exits and a chip is lost.
 	release := make(chan struct{})
-	l.set(func() { l.hangs = release })
-	n.has(n.scrape(), map[string]string{
+	runtime.update(func() { runtime.hang = release })
+	n.expect(n.scrape(), map[string]string{
 		"plimsoll_exporter_services service=runtime state=failed": "1",
 		"plimsoll_device_workload_up gpu=1":                       "-", "duty_cycle": "-",
 		"plimsoll_node_devices state=unhealthy": "0",
@@ -169,7 +169,7 @@ func TestFromTheChipToTheScrape(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Join(n.root, "proc/20")), os.RemoveAll(filepath.Join(n.sysfs, "bus/pci/devices/0000:00:07.0"))); err != nil {
 		t.Fatal(err)
 	}
-	n.has(n.scrape(), map[string]string{
+	n.expect(n.scrape(), map[string]string{
 		"plimsoll_device_lost gpu=3":            "1",
 		"plimsoll_node_devices state=unhealthy": "1",
 		"plimsoll_node_devices state=free":      "1",

@@ -2,52 +2,59 @@ package tpu
 
 import "time"
 
-// pulse is what tells whether a chip executes what is queued on it.
-type pulse struct {
-	at     time.Time
-	told   bool   // it is known whether anything is queued
-	queued bool   // something is
-	mark   uint64 // of its cores' program counters; 0 where they are not told
-	idle   *float64
-	uptime *float64
+// progressSample is a sample of the indicators of progress on a chip.
+type progressSample struct {
+	time       time.Time
+	queueKnown bool // the runtime reports the queue size
+	queued     bool // programs are queued
+	// coreMark changes with the program counters of the cores. 0 means unknown.
+	coreMark uint64
+	idle     *float64 // seconds since the cores last computed; nil if unknown
+	uptime   *float64 // uptime of the runtime in seconds; nil if unknown
 }
 
-// watch remembers since when a chip has not moved.
-type watch struct {
-	last  pulse
-	since time.Time // of the last sign that it moved
+// stallDetector measures how long a chip has made no progress.
+type stallDetector struct {
+	last         progressSample
+	lastProgress time.Time
 }
 
-// see a pulse and tell for how many seconds programs have been queued on the chip
-// while nothing shows that it executes any; ok is false where that can't be told.
-func (w *watch) see(p pulse) (seconds float64, ok bool) {
-	last := w.last
-	w.last = p
-	if !p.told {
+// observe adds a sample and returns for how many seconds programs have been queued without
+// progress. It returns false if the sample has no indicator of progress.
+func (d *stallDetector) observe(sample progressSample) (seconds float64, ok bool) {
+	last := d.last
+	d.last = sample
+	if !sample.queueKnown {
 		return 0, false
 	}
-	if !p.queued || !last.queued {
-		w.since = p.at
-		return 0, !p.queued || p.mark != 0 || p.idle != nil
+	if !sample.queued || !last.queued {
+		d.lastProgress = sample.time
+		return 0, !sample.queued || sample.coreMark != 0 || sample.idle != nil
 	}
-	moves, ok := p.moves(last)
-	if moves || !ok {
-		w.since = p.at
+	progressed, ok := sample.hasProgressed(last)
+	if progressed || !ok {
+		d.lastProgress = sample.time
 	}
-	return p.at.Sub(w.since).Seconds(), ok
+	return sample.time.Sub(d.lastProgress).Seconds(), ok
 }
 
-// moves compares with the last pulse: program counters decide, else how long the
-// cores have been idle. A runtime whose own clock stands still does not move.
-func (p pulse) moves(last pulse) (moves, known bool) {
-	elapsed := p.at.Sub(last.at).Seconds()
+// hasProgressed compares two samples. It returns known = false if neither has an indicator of
+// progress. The first applicable rule decides:
+//
+//  1. A restarted runtime has progressed.
+//  2. A runtime whose uptime stands still has not.
+//  3. Changed program counters mean progress.
+//  4. Cores idle for less than the interval between the samples mean progress.
+func (p progressSample) hasProgressed(last progressSample) (progressed, known bool) {
+	elapsed := p.time.Sub(last.time).Seconds()
+	hasUptime := p.uptime != nil && last.uptime != nil
 	switch {
-	case p.uptime != nil && last.uptime != nil && *p.uptime < *last.uptime: // it has restarted
+	case hasUptime && *p.uptime < *last.uptime:
 		return true, true
-	case p.uptime != nil && last.uptime != nil && *p.uptime == *last.uptime && elapsed > 2:
+	case hasUptime && *p.uptime == *last.uptime && elapsed > 2:
 		return false, true
-	case p.mark != 0:
-		return p.mark != last.mark, true
+	case p.coreMark != 0:
+		return p.coreMark != last.coreMark, true
 	case p.idle != nil:
 		return *p.idle < elapsed, true
 	}

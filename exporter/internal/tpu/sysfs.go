@@ -11,18 +11,19 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-const vendor = "0x1ae0"
+// googleVendor is the PCI vendor ID of Google.
+const googleVendor = "0x1ae0"
 
-// kind of chip.
-type kind struct {
-	model   string // as GKE's node label cloud.google.com/gke-tpu-accelerator calls it
-	gib     int64  // of memory
-	devices int    // that the runtime may count for one chip
+// chipModel describes a generation of chips.
+type chipModel struct {
+	model     string // value of GKE's node label cloud.google.com/gke-tpu-accelerator
+	memoryGiB int64
+	devices   int // the runtime reports up to this number of devices per chip
 }
 
-// kinds by PCI device; v2 and v3 share one and differ in the subsystem. What else
-// the vendor makes, such as network cards, is none.
-var kinds = map[string]kind{
+// chipModels are the chip models by PCI device ID. v2 and v3 share a device ID and differ in
+// the subsystem ID. Google's other PCI devices, such as network cards, are not listed.
+var chipModels = map[string]chipModel{
 	"0x0027/0x004e": {"tpu-v2", 8, 2},
 	"0x0027/0x004f": {"tpu-v3-slice", 16, 2},
 	"0x005e":        {"tpu-v4-podslice", 32, 1},
@@ -32,53 +33,61 @@ var kinds = map[string]kind{
 	"0x0076":        {"tpu7x", 192, 2},
 }
 
-// sysfs is where it is mounted.
+// sysfs is the path of a mounted sysfs.
 type sysfs string
 
-// chip of the node.
+// chip is a TPU chip of the node.
 type chip struct {
-	kind
-	address string // on the PCI bus
-	node    string // below /dev: accel0, vfio/7; empty without a driver
+	chipModel
+	address string // PCI address
+	node    string // device node in /dev, such as accel0 or vfio/7; empty without a driver
 }
 
-// chips in the order of their PCI addresses.
+// chips returns the chips in the order of their PCI addresses.
 func (s sysfs) chips() ([]chip, error) {
 	entries, err := os.ReadDir(filepath.Join(string(s), "bus/pci/devices"))
 	if err != nil {
-		return nil, fmt.Errorf("no PCI devices to look at; --tpu-sysfs-root must name sysfs: %w", err)
+		return nil, fmt.Errorf("list the PCI devices: --tpu-sysfs-root must be a mounted sysfs: %w", err)
 	}
 	var found []chip
 	for _, e := range entries {
-		k, ok, err := s.identify(e.Name())
+		m, ok, err := s.identify(e.Name())
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			found = append(found, chip{k, e.Name(), s.node(e.Name())})
+		if !ok {
+			continue
 		}
+		node, err := s.deviceNode(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, chip{m, e.Name(), node})
 	}
 	return found, nil
 }
 
-func (s sysfs) identify(address string) (kind, bool, error) {
-	got, err := s.attribute(address, "vendor")
-	if err != nil || got != vendor {
-		return kind{}, false, err
+// identify returns the model of the PCI device at address, or false if the device is no TPU
+// chip.
+func (s sysfs) identify(address string) (chipModel, bool, error) {
+	vendor, err := s.attribute(address, "vendor")
+	if err != nil || vendor != googleVendor {
+		return chipModel{}, false, err
 	}
 	id, err := s.attribute(address, "device")
 	if err != nil {
-		return kind{}, false, err
+		return chipModel{}, false, err
 	}
-	if k, ok := kinds[id]; ok {
-		return k, true, nil
+	if m, ok := chipModels[id]; ok {
+		return m, true, nil
 	}
 	subsystem, err := s.attribute(address, "subsystem_device")
-	k, ok := kinds[id+"/"+subsystem]
-	return k, ok, err
+	m, ok := chipModels[id+"/"+subsystem]
+	return m, ok, err
 }
 
-// attribute of a PCI device; empty where it is not told.
+// attribute returns an attribute of a PCI device, or an empty string if the attribute does
+// not exist.
 func (s sysfs) attribute(address, name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(string(s), "bus/pci/devices", address, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,30 +96,40 @@ func (s sysfs) attribute(address, name string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// node under /dev: accelN up to v4, vfio/<group> from v5e; empty without a driver.
-func (s sysfs) node(address string) string {
+// deviceNode returns the device node of a chip in /dev: accelN up to v4, vfio/GROUP since
+// v5e. It is empty without a driver.
+func (s sysfs) deviceNode(address string) (string, error) {
 	path := filepath.Join(string(s), "bus/pci/devices", address)
-	if nodes, err := os.ReadDir(filepath.Join(path, "accel")); err == nil && len(nodes) > 0 {
-		return nodes[0].Name()
+	nodes, err := os.ReadDir(filepath.Join(path, "accel"))
+	if err == nil && len(nodes) > 0 {
+		return nodes[0].Name(), nil
 	}
-	if group, err := os.Readlink(filepath.Join(path, "iommu_group")); err == nil {
-		return "vfio/" + filepath.Base(group)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
-	return ""
+	group, err := os.Readlink(filepath.Join(path, "iommu_group"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return "vfio/" + filepath.Base(group), nil
 }
 
-// there is nil while the chip answers on the bus.
-func (s sysfs) there(address string) error {
-	switch got, err := s.attribute(address, "vendor"); {
+// checkPresent returns device.ErrLost if the chip is no longer on the PCI bus.
+func (s sysfs) checkPresent(address string) error {
+	switch vendor, err := s.attribute(address, "vendor"); {
 	case err != nil:
 		return err
-	case got != vendor:
+	case vendor != googleVendor:
 		return device.ErrLost
 	}
 	return nil
 }
 
-// minor is how the kubelet's device plugin numbers the chip: by its device node.
+// minor returns the chip's name in the kubelet's device plugin API, such as tpu0. It ends with
+// the number of the device node, and is empty without a device node.
 func (c chip) minor() string {
 	number := strings.TrimLeft(c.node, "acelvfio/")
 	if number == "" {

@@ -1,5 +1,5 @@
-// Package tpu reads Google's TPU chips: which there are from sysfs, and what they do
-// from the runtime metric service that libtpu opens in the workload's process.
+// Package tpu reads Google TPU chips. It finds the chips in sysfs and reads their metrics
+// from the runtime metric service, which libtpu opens in the process of the workload.
 package tpu
 
 import (
@@ -16,50 +16,55 @@ import (
 
 // Options of a Source.
 type Options struct {
-	Node   string // its name, which makes chips' UUIDs unique among nodes
-	Sysfs  string // where it is mounted
-	Procfs string // of the host; without the host's processes, the services are looked for on localhost
-	Dev    string
-	// Runtimes are the addresses of runtime metric services; found by themselves when empty.
+	Node  string // name of the node, part of the UUID of each chip
+	Sysfs string // where sysfs is mounted
+	// Procfs is where the procfs of the host is mounted. Without it the runtime metric
+	// services are expected on localhost.
+	Procfs string
+	Dev    string // where the workloads see their device nodes
+	// Runtimes are the addresses of runtime metric services. If empty, the source finds them
+	// by the processes with open chips.
 	Runtimes []string
-	// Ports of the services, as TPU_RUNTIME_METRICS_PORTS gives them.
+	// Ports of the services on localhost, in the format of TPU_RUNTIME_METRICS_PORTS.
 	Ports string
-	// Plugin is the URL of the device plugin's own metrics; not asked when empty.
+	// Plugin is the URL of the device plugin's metrics. If empty, they are not read.
 	Plugin string
-	// Model and Topology are the node's labels gke-tpu-accelerator and gke-tpu-topology.
+	// Model and Topology are the node labels gke-tpu-accelerator and gke-tpu-topology.
 	Model, Topology string
-	// Held tells whether a container holds a chip.
-	Held func(minor string) bool
-	Log  *slog.Logger
+	// IsAllocated reports whether the chip is allocated to a container. Default: no chip is.
+	IsAllocated func(minor string) bool
+	Log         *slog.Logger
 }
 
-// Source of a node's chips.
+// Source reads the chips of a node.
 type Source struct {
-	o     Options
-	sysfs sysfs
-	now   func() time.Time
+	options Options
+	sysfs   sysfs
+	now     func() time.Time
 
 	mu       sync.Mutex
-	seen     []device.Device
-	chips    []chip // of seen
-	readings []device.Reading
-	watches  []watch
+	chips    []chip
+	devices  []device.Device  // of chips, in the same order
+	readings []device.Reading // of chips, in the same order
+	stalls   []stallDetector  // of chips, in the same order
 	services []device.Service
-	said     map[string]string // by service, so that a problem is logged once
+	// loggedProblems are the logged problems by service address. Each is logged once.
+	loggedProblems map[string]string
 
 	reported atomic.Pointer[[]device.Service]
 }
 
-// New source.
+// New returns a Source. It reads nothing before the first call of Devices.
 func New(o Options) *Source {
-	if o.Held == nil {
-		o.Held = func(string) bool { return false }
+	if o.IsAllocated == nil {
+		o.IsAllocated = func(string) bool { return false }
 	}
-	return &Source{o: o, sysfs: sysfs(o.Sysfs), now: time.Now}
+	return &Source{options: o, sysfs: sysfs(o.Sysfs), now: time.Now}
 }
 
-// Devices in the order of their PCI addresses, and numbered by it; those that went
-// away since stay. It asks the services what each chip does, so that Read need not.
+// Devices lists the chips in the order of their discovery, and of their PCI addresses if
+// discovered together. Removed chips stay listed. Devices also reads the metrics of all
+// chips, for later calls of Read.
 func (s *Source) Devices(ctx context.Context) ([]device.Device, error) {
 	chips, err := s.sysfs.chips()
 	if err != nil {
@@ -68,33 +73,40 @@ func (s *Source) Devices(ctx context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range chips {
-		i := slices.IndexFunc(s.chips, func(k chip) bool { return k.address == c.address })
+		i := slices.IndexFunc(s.chips, func(known chip) bool { return known.address == c.address })
 		if i < 0 {
-			s.add(c)
+			s.addChip(c)
 			continue
 		}
-		// A driver may bind after the chip was first seen.
-		s.chips[i].node, s.seen[i].Minor = c.node, c.minor()
+		// The driver may bind after the chip is discovered.
+		s.chips[i].node, s.devices[i].Minor = c.node, c.minor()
 	}
-	if len(s.seen) == 0 {
-		return nil, fmt.Errorf("no TPU among the PCI devices of %s", s.o.Sysfs)
+	if len(s.devices) == 0 {
+		return nil, fmt.Errorf("no TPU among the PCI devices of %s", s.options.Sysfs)
 	}
 	s.gather(ctx)
-	return slices.Clone(s.seen), nil
+	return slices.Clone(s.devices), nil
 }
 
-func (s *Source) add(c chip) {
+func (s *Source) addChip(c chip) {
 	model := c.model
-	if s.o.Model != "" {
-		model = s.o.Model
+	if s.options.Model != "" {
+		model = s.options.Model
 	}
 	s.chips = append(s.chips, c)
-	s.watches = append(s.watches, watch{})
-	s.seen = append(s.seen, device.Device{UUID: "TPU-" + s.o.Node + "-" + c.address, Index: len(s.seen), Minor: c.minor(), PCIBusID: c.address,
-		Model: model, MemoryMiB: c.gib << 10, TPU: &device.TPU{Topology: s.o.Topology}})
+	s.stalls = append(s.stalls, stallDetector{})
+	s.devices = append(s.devices, device.Device{
+		UUID:      "TPU-" + s.options.Node + "-" + c.address,
+		Index:     len(s.devices),
+		Minor:     c.minor(),
+		PCIBusID:  c.address,
+		Model:     model,
+		MemoryMiB: c.memoryGiB << 10,
+		TPU:       &device.TPU{Topology: s.options.Topology},
+	})
 }
 
-// Services that the chips' values come from, as of the last listing.
+// Services returns the state of the services read by the last call of Devices.
 func (s *Source) Services() []device.Service {
 	if services := s.reported.Load(); services != nil {
 		return *services
@@ -102,9 +114,10 @@ func (s *Source) Services() []device.Service {
 	return nil
 }
 
-// Read what the services told of the chip, if it is still there.
+// Read returns the metrics read by the last call of Devices. It returns device.ErrLost if
+// the chip is no longer on the PCI bus.
 func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error) {
-	if err := s.sysfs.there(d.PCIBusID); err != nil {
+	if err := s.sysfs.checkPresent(d.PCIBusID); err != nil {
 		return device.Reading{}, err
 	}
 	s.mu.Lock()
@@ -112,8 +125,8 @@ func (s *Source) Read(_ context.Context, d device.Device) (device.Reading, error
 	return s.readings[d.Index], nil
 }
 
-// XIDs are NVIDIA's; there are none.
+// XIDs returns nil. Only NVIDIA devices have XIDs.
 func (s *Source) XIDs() []device.XID { return nil }
 
-// Close has nothing to give back: connections last for one gathering.
+// Close does nothing. Devices closes its connections before it returns.
 func (s *Source) Close() error { return nil }

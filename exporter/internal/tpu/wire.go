@@ -12,11 +12,11 @@ import (
 
 // sample is one value of a runtime metric.
 type sample struct {
-	device int64 // that it is of; -1 where it is of none in particular
+	device int64 // device number; -1 without a device
 	value  float64
 }
 
-// field of a message: a number in bits, or bytes.
+// wireField is a field of a protobuf message, with a number in bits or a value in bytes.
 type wireField struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -26,11 +26,11 @@ type wireField struct {
 
 func (f wireField) double() float64 { return math.Float64frombits(f.bits) }
 
-var errWire = errors.New("the answer is no protobuf message of the runtime metric service")
+var errWire = errors.New("the response is not a protobuf message of the runtime metric service")
 
-// eachField of a message, in its order; fields of kinds that are not used here are
-// passed over.
-func eachField(message []byte, use func(f wireField) error) error {
+// forEachField calls handle for each field of a message, in order. Fields of other wire types
+// than varint, fixed64 and bytes have neither bits nor bytes set.
+func forEachField(message []byte, handle func(f wireField) error) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -52,30 +52,31 @@ func eachField(message []byte, use func(f wireField) error) error {
 			return errWire
 		}
 		message = message[n:]
-		if err := use(f); err != nil {
+		if err := handle(f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// request is a MetricRequest.
-func request(metric string, ofThisProcess bool) []byte {
+// encodeMetricRequest returns a MetricRequest. With ownProcessOnly the service leaves out the
+// chips of other processes on the node.
+func encodeMetricRequest(metric string, ownProcessOnly bool) []byte {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), metric)
-	if ofThisProcess { // skip_node_aggregation
+	if ownProcessOnly { // skip_node_aggregation
 		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 1)
 	}
 	return b
 }
 
-// supported are the names of a ListSupportedMetricsResponse.
-func supported(message []byte) (map[string]bool, error) {
+// decodeSupportedMetrics returns the metric names in a ListSupportedMetricsResponse.
+func decodeSupportedMetrics(message []byte) (map[string]bool, error) {
 	names := map[string]bool{}
-	return names, eachField(message, func(f wireField) error {
+	return names, forEachField(message, func(f wireField) error {
 		if f.number != 1 {
 			return nil
 		}
-		return eachField(f.bytes, func(f wireField) error {
+		return forEachField(f.bytes, func(f wireField) error {
 			if f.number == 1 {
 				names[string(f.bytes)] = true
 			}
@@ -84,79 +85,81 @@ func supported(message []byte) (map[string]bool, error) {
 	})
 }
 
-// samples of a MetricResponse, and the name that they have.
-func samples(message []byte) (name string, out []sample, err error) {
-	err = eachField(message, func(f wireField) error {
+// decodeMetric returns the name and the samples of the metric in a MetricResponse.
+func decodeMetric(message []byte) (name string, samples []sample, err error) {
+	err = forEachField(message, func(f wireField) error {
 		if f.number != 1 {
 			return nil
 		}
-		return eachField(f.bytes, func(f wireField) error {
+		return forEachField(f.bytes, func(f wireField) error {
 			switch f.number {
 			case 1:
 				name = string(f.bytes)
 			case 3:
-				s, told, err := metric(f.bytes)
-				if told {
-					out = append(out, s)
+				s, ok, err := decodeSample(f.bytes)
+				if ok {
+					samples = append(samples, s)
 				}
 				return err
 			}
 			return nil
 		})
 	})
-	return name, out, err
+	return name, samples, err
 }
 
-// metric is a Metric; told is false where it has no number.
-func metric(message []byte) (s sample, told bool, err error) {
+// decodeSample decodes a Metric. It returns false if the metric has no finite number.
+func decodeSample(message []byte) (s sample, ok bool, err error) {
 	s.device = -1
-	err = eachField(message, func(f wireField) error {
+	err = forEachField(message, func(f wireField) error {
 		var err error
 		switch f.number {
 		case 1:
-			s.device, err = deviceOf(f.bytes)
+			s.device, err = decodeDevice(f.bytes)
 		case 3, 4: // a gauge or a counter
-			s.value, told, err = number(f.bytes, f.number == 3)
+			s.value, ok, err = decodeNumber(f.bytes, f.number == 3)
 		}
 		return err
 	})
-	return s, told && !math.IsNaN(s.value) && !math.IsInf(s.value, 0), err
+	return s, ok && !math.IsNaN(s.value) && !math.IsInf(s.value, 0), err
 }
 
-// number of a Gauge {1 double, 2 int64, 3 string, 4 bool} or a Counter {1 double, 2 uint64}.
-func number(message []byte, gauge bool) (v float64, told bool, err error) {
-	err = eachField(message, func(f wireField) error {
+// decodeNumber decodes a Gauge {1 double, 2 int64, 3 string, 4 bool} or a Counter {1 double,
+// 2 uint64}. It returns false without a number.
+func decodeNumber(message []byte, isGauge bool) (v float64, ok bool, err error) {
+	err = forEachField(message, func(f wireField) error {
 		switch {
 		case f.number == 1 && f.kind == protowire.Fixed64Type:
-			v, told = f.double(), true
+			v, ok = f.double(), true
 		case f.kind != protowire.VarintType:
-		case f.number == 2 && gauge:
-			v, told = float64(int64(f.bits)), true
+		case f.number == 2 && isGauge:
+			v, ok = float64(int64(f.bits)), true
 		case f.number == 2:
-			v, told = float64(f.bits), true
-		case f.number == 4 && gauge:
-			v, told = float64(f.bits), true
+			v, ok = float64(f.bits), true
+		case f.number == 4 && isGauge:
+			v, ok = float64(f.bits), true
 		}
 		return nil
 	})
-	return v, told, err
+	return v, ok, err
 }
 
-// deviceOf an Attribute: its value where that is an integer, or the device_ordinal
-// of its list. An attribute without its value is device 0, as proto3 leaves zeros out.
-func deviceOf(attribute []byte) (int64, error) {
+// decodeDevice returns the device number in an Attribute: its integer value, or the element
+// device_ordinal of its list. It returns 0 without a value, because proto3 omits zeros, and -1
+// for any other value.
+func decodeDevice(attribute []byte) (int64, error) {
 	device := int64(0)
-	return device, eachField(attribute, func(f wireField) error {
+	return device, forEachField(attribute, func(f wireField) error {
 		if f.number != 2 {
 			return nil
 		}
-		return eachField(f.bytes, func(f wireField) error {
+		return forEachField(f.bytes, func(f wireField) error {
 			switch f.number {
 			case 3:
 				device = int64(f.bits)
 			case 6:
 				var err error
-				device, err = ordinal(f.bytes)
+				device, err = decodeOrdinal(f.bytes)
 				return err
 			default:
 				device = -1
@@ -166,15 +169,16 @@ func deviceOf(attribute []byte) (int64, error) {
 	})
 }
 
-// ordinal is the attribute device_ordinal of a KeyValueList, a number or a text of one; -1 without.
-func ordinal(list []byte) (int64, error) {
+// decodeOrdinal returns the attribute device_ordinal of a KeyValueList, given as integer or
+// string. It returns -1 without the attribute.
+func decodeOrdinal(list []byte) (int64, error) {
 	device := int64(-1)
-	return device, eachField(list, func(f wireField) error {
+	return device, forEachField(list, func(f wireField) error {
 		if f.number != 1 {
 			return nil
 		}
 		key, value := "", []byte(nil)
-		err := eachField(f.bytes, func(f wireField) error {
+		err := forEachField(f.bytes, func(f wireField) error {
 			switch f.number {
 			case 1:
 				key = string(f.bytes)
@@ -186,7 +190,7 @@ func ordinal(list []byte) (int64, error) {
 		if err != nil || key != "device_ordinal" {
 			return err
 		}
-		return eachField(value, func(f wireField) error {
+		return forEachField(value, func(f wireField) error {
 			switch f.number {
 			case 1:
 				if n, err := strconv.ParseInt(string(f.bytes), 10, 64); err == nil {
@@ -200,40 +204,40 @@ func ordinal(list []byte) (int64, error) {
 	})
 }
 
-// core is what a TensorCore or SparseCore executes.
+// core is the state of a TensorCore or SparseCore.
 type core struct {
-	chip   int64
-	queued int
-	mark   uint64 // of its sequencers' program counters and runs: moves when they do
+	chip int64
+	// mark is a hash of the program counters and runs of the core's sequencers.
+	mark uint64
 }
 
-// cores of a GetTpuRuntimeStatusResponse.
-func cores(message []byte) ([]core, error) {
+// decodeCores returns the core states of a GetTpuRuntimeStatusResponse.
+func decodeCores(message []byte) ([]core, error) {
 	var out []core
-	return out, eachField(message, func(f wireField) error {
+	return out, forEachField(message, func(f wireField) error {
 		if f.number != 2 {
 			return nil
 		}
-		return eachField(f.bytes, func(entry wireField) error {
+		return forEachField(f.bytes, func(entry wireField) error {
 			if entry.number != 2 {
 				return nil
 			}
-			c, err := coreOf(entry.bytes)
+			c, err := decodeCore(entry.bytes)
 			out = append(out, c)
 			return err
 		})
 	})
 }
 
-var seed = maphash.MakeSeed()
+var markSeed = maphash.MakeSeed()
 
-// coreOf a CurrentCoreStateSummary.
-func coreOf(summary []byte) (c core, err error) {
+// decodeCore decodes a CurrentCoreStateSummary.
+func decodeCore(summary []byte) (c core, err error) {
 	var sequencers []byte
-	err = eachField(summary, func(f wireField) error {
+	err = forEachField(summary, func(f wireField) error {
 		switch f.number {
 		case 1:
-			return eachField(f.bytes, func(f wireField) error {
+			return forEachField(f.bytes, func(f wireField) error {
 				if f.number == 2 {
 					c.chip = int64(f.bits)
 				}
@@ -241,27 +245,25 @@ func coreOf(summary []byte) (c core, err error) {
 			})
 		case 2:
 			sequencers = append(append(sequencers, f.bytes...), 0xff)
-		case 6:
-			c.queued++
 		}
 		return nil
 	})
-	c.mark = maphash.Bytes(seed, sequencers)
+	c.mark = maphash.Bytes(markSeed, sequencers)
 	return c, err
 }
 
-// raw passes messages through gRPC as they are.
-type raw struct{}
+// rawCodec is a gRPC codec for encoded messages.
+type rawCodec struct{}
 
-func (raw) Name() string { return "proto" }
+func (rawCodec) Name() string { return "proto" }
 
-func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (rawCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
 
-func (raw) Unmarshal(message []byte, v any) error {
-	into, ok := v.(*[]byte)
+func (rawCodec) Unmarshal(message []byte, v any) error {
+	target, ok := v.(*[]byte)
 	if !ok {
-		return fmt.Errorf("raw messages go into *[]byte, not %T", v)
+		return fmt.Errorf("decode an encoded message: target must be *[]byte, not %T", v)
 	}
-	*into = append([]byte(nil), message...)
+	*target = append([]byte(nil), message...)
 	return nil
 }

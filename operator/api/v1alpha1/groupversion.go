@@ -1,6 +1,7 @@
-// Package v1alpha1 is the API of Plimsoll: where to ask (MetricsSource), what to
-// ask and how an answer becomes a score (ScoringPolicy), and which workloads may
-// go where, now (PlacementGate).
+// Package v1alpha1 is the API of Plimsoll. A MetricsSource describes a Prometheus,
+// Thanos or Mimir server. A ScoringPolicy queries the server and turns the results
+// into scores of clusters. A PlacementGate admits workloads only to clusters that
+// have room for them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=plimsoll.dev
@@ -34,32 +35,19 @@ func addKnownTypes(s *runtime.Scheme) error {
 const (
 	// ControllerName is the controllerName of AdmissionChecks that a PlacementGate decides.
 	ControllerName = "plimsoll.dev/placement"
-	// DispatcherName is the multiKueue.dispatcherName in Kueue's configuration
-	// that leaves nominations to the operator.
+	// DispatcherName is the value of multiKueue.dispatcherName in Kueue's configuration
+	// with which the operator nominates clusters for workloads.
 	DispatcherName = "plimsoll.dev/dispatcher"
-	// DispatchAnnotation on a Workload keeps what must outlive an eviction
-	// (attempt, nominated at, ever nominated, widened at, last yield, reason), as JSON.
+	// DispatchAnnotation on a Workload holds the dispatch state that must survive an
+	// eviction, as JSON: the attempt, the nominated clusters, the times of nomination
+	// and widening, and the last yield.
 	DispatchAnnotation = "plimsoll.dev/dispatch"
-	// ManagedByLabel marks MultiKueueConfigs and MultiKueueClusters that a gate
-	// created; its value is the gate's name. No ownerReference does: collecting
-	// these objects would evict what runs on the clusters they name.
+	// ClusterAnnotation in the podSetUpdates of a Ready check names the cluster that the
+	// gate chose. The gate sets it where a Ready check is its last decision: without
+	// MultiKueue, or if Kueue's built-in dispatcher nominates clusters.
+	ClusterAnnotation = "plimsoll.dev/cluster"
+	// ManagedByLabel marks the MultiKueueConfigs and MultiKueueClusters that a gate
+	// created. Its value is the name of the gate. An ownerReference would be unsafe:
+	// garbage collection of these objects evicts the workloads on their clusters.
 	ManagedByLabel = "plimsoll.dev/gate"
 )
-
-// LocalReference names a cluster-scoped object of this group.
-type LocalReference struct {
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-}
-
-// SecretKeyReference names a key of a Secret in the operator's own namespace.
-// Secrets elsewhere can't be named: whoever may create our objects gains no Secret.
-type SecretKeyReference struct {
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Key string `json:"key"`
-}

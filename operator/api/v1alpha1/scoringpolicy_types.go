@@ -5,68 +5,88 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PolicyMode says what becomes of the scores.
+// PolicyMode states whether a policy publishes its scores.
 // +kubebuilder:validation:Enum=Publish;Shadow
 type PolicyMode string
 
 const (
 	// ModePublish writes AddOnPlacementScores.
 	ModePublish PolicyMode = "Publish"
-	// ModeShadow evaluates and reports, and writes nothing.
+	// ModeShadow evaluates and reports the scores, but writes no AddOnPlacementScores.
 	ModeShadow PolicyMode = "Shadow"
 )
 
-// ScoringPolicySpec says what to ask and how an answer becomes a score.
+// ScoringPolicySpec describes the queries of a policy and how their results become
+// scores.
 // +kubebuilder:validation:XValidation:rule="!has(self.total) || self.scores.all(s, s.name != self.total.name)",message="total.name must differ from every scores[].name"
 type ScoringPolicySpec struct {
+	// MetricsSource that the policy queries. Required.
 	SourceRef LocalReference `json:"sourceRef"`
-	// ClusterSelector picks ManagedClusters by label; absent = all.
+	// Labels of the ManagedClusters that the policy scores. By default, the policy
+	// scores every accepted ManagedCluster.
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-	// PeriodSeconds between rounds; jittered.
+	// Time between rounds in seconds. Each round queries the source and updates the
+	// scores. The operator varies the time by 5 percent. Default 30, from 1 to 86400.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
-	// ValidForPeriods is how many periods a published score stays valid.
+	// Validity of published scores, in periods. A score that is not renewed within
+	// this time expires. Default 3, from 2 to 100.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ValidForPeriods int32 `json:"validForPeriods,omitempty"`
+	// Publish writes AddOnPlacementScores. Shadow evaluates and reports the scores in
+	// status and metrics, and deletes the AddOnPlacementScores of the policy. Default
+	// Publish.
 	// +kubebuilder:default=Publish
 	// +optional
 	Mode PolicyMode `json:"mode,omitempty"`
+	// Limit of the age of samples. By default, every sample in a response counts as
+	// fresh.
 	// +optional
 	Freshness *Freshness `json:"freshness,omitempty"`
-	// MinHealthyPercent of the clusters that answered this policy within 24 h
-	// must answer fresh now, else the round is held. Not applied below 3 such
-	// clusters, nor in the first round.
+	// Share of the recently healthy clusters that must have fresh values, in percent.
+	// A cluster is recently healthy if it had a fresh value within 24 hours. If fewer
+	// have one, the round counts no value: the last values are held. The limit does
+	// not apply below 3 recently healthy clusters, nor in the first round. Default 50,
+	// from 0 to 100.
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	MinHealthyPercent *int32 `json:"minHealthyPercent,omitempty"`
+	// Scores of the policy, from 1 to 32. Required.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Scores []ScoreSpec `json:"scores"`
-	// Total publishes the weighted mean of the scores whose weight is above 0.
+	// Additional score: the weighted mean of all scores with a weight above 0. By
+	// default, no total is published.
 	// +optional
 	Total *TotalSpec `json:"total,omitempty"`
+	// Location of the published scores.
 	// +optional
 	Publish PublishSpec `json:"publish,omitempty"`
 }
 
-// Freshness judges how old a cluster's samples are.
+// Freshness limits the age of samples.
 type Freshness struct {
-	// Query answers the age in seconds of each cluster's newest trusted sample.
-	// Take it from a timestamp value, never from timestamp() of a recorded series.
+	// PromQL query that returns the age of the newest trusted sample of each cluster,
+	// in seconds. Compute the age from a sample value that is a timestamp, such as
+	// time() - max by (cluster) (last_sample_timestamp_seconds). The function
+	// timestamp() of a recorded series is always recent. At most 4096 characters.
+	// Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
+	// Age in seconds above which the values of a cluster count as missing. A cluster of
+	// unknown age counts as too old. Default 120, from 1 to 86400.
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -79,185 +99,232 @@ type Freshness struct {
 type ScoreRange string
 
 const (
-	// RangeZeroTo100 publishes 0..100: an absent score, which OCM reads as 0, ties with the worst.
+	// RangeZeroTo100 is 0 to 100. OCM reads a missing score as 0, which ties with the
+	// worst score of this range.
 	RangeZeroTo100 ScoreRange = "ZeroTo100"
-	// RangeFull publishes -100..100.
+	// RangeFull is -100 to 100.
 	RangeFull ScoreRange = "Full"
 )
 
-// ScoreSpec is one score of a policy.
+// ScoreSpec describes one score of a policy.
 type ScoreSpec struct {
+	// Name of the score in AddOnPlacementScores: letters, digits and hyphens, starting
+	// with a letter, at most 63 characters. Required.
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Query is PromQL that answers at most one sample per cluster.
+	// PromQL query that returns at most one sample per cluster, with the cluster label
+	// of the source. At most 4096 characters. Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
-	// Weight in the total; 0 leaves the score out of it.
+	// Weight of the score in the total. 0 excludes the score. Default 1, from 0 to
+	// 1000.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
-	// Minimum vetoes: a cluster below it, in normalized points after damping,
-	// publishes -100 for this score and for the total.
+	// Lowest acceptable score, in points after normalization and damping. A cluster
+	// below it is vetoed: this score and the total are published as -100. By default,
+	// there is no veto. From -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
 	Minimum *int32 `json:"minimum,omitempty"`
+	// Range of the score: ZeroTo100 (0 to 100) or Full (-100 to 100). Default
+	// ZeroTo100.
 	// +kubebuilder:default=ZeroTo100
 	// +optional
-	Range     ScoreRange `json:"range,omitempty"`
-	Normalize Normalize  `json:"normalize"`
+	Range ScoreRange `json:"range,omitempty"`
+	// Conversion of raw values to points. Required.
+	Normalize Normalize `json:"normalize"`
+	// Treatment of clusters without a usable value. By default, the last value is held
+	// for 300 seconds, and then the worst score is published.
 	// +optional
 	Missing Missing `json:"missing,omitempty"`
+	// Smoothing of changes. By default, changes apply at once.
 	// +optional
 	Damping Damping `json:"damping,omitempty"`
 }
 
-// NormalizeType names one way from a raw value to points.
+// NormalizeType selects a conversion of raw values to points.
 // +kubebuilder:validation:Enum=Linear;Steps;Fleet;Identity
 type NormalizeType string
 
-// The ways to points.
 const (
-	NormalizeLinear   NormalizeType = "Linear"
-	NormalizeSteps    NormalizeType = "Steps"
-	NormalizeFleet    NormalizeType = "Fleet"
+	// NormalizeLinear interpolates between two raw values.
+	NormalizeLinear NormalizeType = "Linear"
+	// NormalizeSteps assigns fixed points to intervals of raw values.
+	NormalizeSteps NormalizeType = "Steps"
+	// NormalizeFleet compares a cluster with the other clusters of the round.
+	NormalizeFleet NormalizeType = "Fleet"
+	// NormalizeIdentity uses the raw value as points, limited to the range.
 	NormalizeIdentity NormalizeType = "Identity"
 )
 
-// Normalize turns a raw value into points.
+// Normalize converts raw values to points.
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Linear') == has(self.linear)",message="linear must be set exactly when type is Linear"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Steps') == has(self.steps)",message="steps must be set exactly when type is Steps"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Fleet') == has(self.fleet)",message="fleet must be set exactly when type is Fleet"
 type Normalize struct {
+	// Conversion: Linear, Steps, Fleet or Identity. Identity uses the raw value as
+	// points, limited to the range of the score. Required.
 	Type NormalizeType `json:"type"`
+	// Parameters of the conversion Linear. Required exactly if type is Linear.
 	// +optional
 	Linear *Linear `json:"linear,omitempty"`
-	// Steps in ascending order of from; a value takes the points of the last
-	// step that it reaches, and the lowest of the range below the first.
+	// Steps in ascending order of from, between 1 and 32. A value gets the points of
+	// the last step whose from is not above the value. Below the first step, a value
+	// gets the lowest points of the range. Required exactly if type is Steps.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Steps []Step `json:"steps,omitempty"`
+	// Parameters of the comparison with the fleet. Required exactly if type is Fleet.
 	// +optional
 	Fleet *Fleet `json:"fleet,omitempty"`
 }
 
-// Linear maps from..to on the score's range, reversed when from > to, clamped.
+// Linear maps the interval from..to linearly to the range of the score. Values outside
+// the interval get the nearest end of the range. The mapping is reversed if from is
+// greater than to.
 type Linear struct {
+	// Raw value that gets the lowest points of the range. Required.
 	From resource.Quantity `json:"from"`
-	To   resource.Quantity `json:"to"`
+	// Raw value that gets the highest points of the range. Required.
+	To resource.Quantity `json:"to"`
 }
 
-// Step gives points from a value on.
+// Step assigns points to raw values from a threshold on.
 type Step struct {
+	// Lowest raw value of the step. Required.
 	From resource.Quantity `json:"from"`
+	// Points of the step, limited to the range of the score. From -100 to 100. Required.
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
 	Points int32 `json:"points"`
 }
 
-// FleetMethod compares a cluster with the others of the round.
+// FleetMethod selects how a cluster is compared with the fleet.
 // +kubebuilder:validation:Enum=MinMax;Rank
 type FleetMethod string
 
-// The ways to compare.
 const (
+	// FleetMinMax interpolates between the lowest and the highest raw value.
 	FleetMinMax FleetMethod = "MinMax"
-	FleetRank   FleetMethod = "Rank"
+	// FleetRank spreads the clusters evenly over the range, in the order of their raw
+	// values.
+	FleetRank FleetMethod = "Rank"
 )
 
-// Fleet normalizes against the other clusters of the same round.
+// Fleet compares a cluster with the other clusters of the same round.
 type Fleet struct {
+	// MinMax interpolates between the lowest and the highest raw value of the round.
+	// Rank spreads the clusters evenly over the range, in the order of their raw
+	// values. Required.
 	Method FleetMethod `json:"method"`
-	// Descending makes the lowest raw value the best.
+	// Give the highest points to the lowest raw value. Default false.
 	// +optional
 	Descending bool `json:"descending,omitempty"`
 }
 
-// MissingOutcome is what a missing value becomes after its hold.
+// MissingOutcome states what is published for a missing value after the hold.
 // +kubebuilder:validation:Enum=Worst;Omit;Fixed
 type MissingOutcome string
 
-// The outcomes of a missing value.
 const (
+	// MissingWorst publishes -100.
 	MissingWorst MissingOutcome = "Worst"
-	MissingOmit  MissingOutcome = "Omit"
+	// MissingOmit publishes no score.
+	MissingOmit MissingOutcome = "Omit"
+	// MissingFixed publishes a fixed value.
 	MissingFixed MissingOutcome = "Fixed"
 )
 
-// Missing says what happens when a cluster has no trusted value.
+// Missing describes the treatment of clusters without a usable value.
 // +kubebuilder:validation:XValidation:rule="!has(self.then) || (self.then == 'Fixed') == has(self.fixedValue)",message="fixedValue must be set exactly when then is Fixed"
 type Missing struct {
-	// HoldSeconds keeps the last good value this long after its sample.
+	// Time in seconds, from the last usable sample, during which the last score is held.
+	// Afterwards, then applies. Default 300, from 0 to 86400.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
-	// Then Worst publishes -100 whatever the range, Omit leaves the score out,
-	// Fixed publishes fixedValue.
+	// Score after the hold. Worst publishes -100 in every range, Omit publishes no
+	// score, and Fixed publishes fixedValue. Default Worst.
 	// +kubebuilder:default=Worst
 	// +optional
 	Then MissingOutcome `json:"then,omitempty"`
+	// Score of a missing value if then is Fixed. Required exactly in this case. From
+	// -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
 	FixedValue *int32 `json:"fixedValue,omitempty"`
 }
 
-// Damping keeps noise from moving placements.
+// Damping reduces changes of placements by noise.
 type Damping struct {
-	// HalfLifeSeconds of an exponentially weighted mean; 0 = none.
+	// Half-life in seconds of the exponentially weighted mean of the points. After this
+	// time, half of a step change has taken effect. 0 disables the mean. Default 0, at
+	// most 86400.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	HalfLifeSeconds int32 `json:"halfLifeSeconds,omitempty"`
-	// Deadband in points, below which no write happens.
+	// Smallest change in points that is published. The published score stays as long
+	// as the change is smaller. Default 0, at most 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Deadband int32 `json:"deadband,omitempty"`
-	// RiseSeconds a better value must last before it is published; worse applies at once.
+	// Time in seconds for which a score must be better before the better score is
+	// published. A worse score applies at once. Default 0, at most 86400.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	RiseSeconds int32 `json:"riseSeconds,omitempty"`
 }
 
-// TotalSpec names the weighted mean.
+// TotalSpec describes the weighted mean of the scores.
 type TotalSpec struct {
+	// Name of the total in AddOnPlacementScores. It must differ from every other score:
+	// letters, digits and hyphens, starting with a letter, at most 63 characters.
+	// Default "total".
 	// +kubebuilder:default=total
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Name string `json:"name,omitempty"`
+	// Range of the total: ZeroTo100 (0 to 100) or Full (-100 to 100). Each score is
+	// converted from its own range first. Default ZeroTo100.
 	// +kubebuilder:default=ZeroTo100
 	// +optional
 	Range ScoreRange `json:"range,omitempty"`
 }
 
-// PublishSpec says where scores go.
+// PublishSpec describes where scores are published.
 type PublishSpec struct {
-	// Name of the AddOnPlacementScore in each cluster's namespace; the policy's name by default.
+	// Name of the AddOnPlacementScore in the namespace of each cluster. Two policies
+	// must not use the same name: the second one publishes nothing. Default: the name
+	// of the policy. At most 253 characters.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// Condition types of a ScoringPolicy.
+// Condition types of a ScoringPolicy, beside ConditionReady and ConditionQueriesValid.
+// True is the good state of each.
 const (
-	// ConditionReady: the other conditions, in one.
-	ConditionReady = "Ready"
-	// ConditionQueriesValid: every expression parses, and where is said if not.
-	ConditionQueriesValid = "QueriesValid"
-	// ConditionDataFresh: also on each AddOnPlacementScore; False with Held, Stale or Missing.
+	// ConditionDataFresh is True if every cluster has a fresh value in every score. The
+	// AddOnPlacementScore of each cluster has this condition, too. Its reasons are
+	// ReasonHeld, ReasonStale and ReasonMissing if it is False.
 	ConditionDataFresh = "DataFresh"
-	// ConditionPublished: what was decided stands in the AddOnPlacementScores.
+	// ConditionPublished is True if the AddOnPlacementScores contain the scores of the
+	// last round.
 	ConditionPublished = "Published"
 )
 
@@ -272,16 +339,23 @@ const (
 	ReasonNotFound   = "NotFound"
 )
 
-// ScoringPolicyStatus sums up the last round; per-cluster values are metrics.
+// ScoringPolicyStatus summarizes the last round. The values of each cluster are
+// available as metrics and in AddOnPlacementScores.
 type ScoringPolicyStatus struct {
+	// Conditions of the policy: Ready, QueriesValid, DataFresh and Published. True is
+	// the good state of each.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Generation of the spec that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Summary of the last round.
 	// +optional
 	LastRound *RoundStatus `json:"lastRound,omitempty"`
+	// Queries of the last round, one entry per score, and one named "(freshness)" if
+	// the policy has a freshness query.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -289,38 +363,53 @@ type ScoringPolicyStatus struct {
 	Scores []ScoreStatus `json:"scores,omitempty"`
 }
 
-// RoundStatus counts the clusters of a round by what became of them.
+// RoundStatus counts the clusters of a round. Each cluster counts once, by its worst
+// score. Clusters with a fixed value count in clusters only.
 type RoundStatus struct {
-	Time     metav1.Time     `json:"time"`
-	Duration metav1.Duration `json:"duration"`
-	Clusters int32           `json:"clusters"`
-	Scored   int32           `json:"scored"`
-	Held     int32           `json:"held"`
-	Worst    int32           `json:"worst"`
-	Omitted  int32           `json:"omitted"`
+	// Time at which the round started.
+	Time metav1.Time `json:"time"`
+	// Duration of the round in milliseconds, from the first query to the last write.
+	DurationMilliseconds int64 `json:"durationMilliseconds"`
+	// Number of clusters that the policy selects.
+	Clusters int32 `json:"clusters"`
+	// Number of clusters with a fresh value in every score.
+	Scored int32 `json:"scored"`
+	// Number of clusters with a held score, and none worse.
+	Held int32 `json:"held"`
+	// Number of clusters with a missing value that is published as -100.
+	Worst int32 `json:"worst"`
+	// Number of clusters with a missing value that is not published.
+	Omitted int32 `json:"omitted"`
 }
 
-// ScoreStatus is what one query did in the last round.
+// ScoreStatus describes one query of the last round.
 type ScoreStatus struct {
+	// Name of the score, or "(freshness)".
 	Name string `json:"name"`
-	// Query as it was sent.
+	// PromQL query as sent. At most 8192 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Query string `json:"query,omitempty"`
+	// Duration of the query in milliseconds, including retries.
 	// +optional
-	Duration *metav1.Duration `json:"duration,omitempty"`
+	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
+	// Number of series in the response.
 	// +optional
 	Series int32 `json:"series,omitempty"`
+	// Warnings of the source and of the mapping to clusters. At most 8, each of at most
+	// 512 characters.
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=512
 	Warnings []string `json:"warnings,omitempty"`
+	// Parse error or failure of the query. Empty if the query succeeded. At most 1024
+	// characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
 }
 
-// ScoringPolicy turns PromQL answers into AddOnPlacementScores.
+// ScoringPolicy turns the results of PromQL queries into AddOnPlacementScores.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -336,8 +425,10 @@ type ScoreStatus struct {
 type ScoringPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              ScoringPolicySpec   `json:"spec"`
-	Status            ScoringPolicyStatus `json:"status,omitempty"`
+	// Desired state of the policy.
+	Spec ScoringPolicySpec `json:"spec"`
+	// Observed state of the policy.
+	Status ScoringPolicyStatus `json:"status,omitempty"`
 }
 
 // ScoringPolicyList is a list of ScoringPolicies.

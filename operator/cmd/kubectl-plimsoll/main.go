@@ -1,4 +1,4 @@
-// Command kubectl-plimsoll is the kubectl plugin: kubectl plimsoll …
+// Command kubectl-plimsoll is a kubectl plugin, called as kubectl plimsoll.
 package main
 
 import (

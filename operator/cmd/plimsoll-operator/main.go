@@ -1,5 +1,6 @@
-// Command plimsoll-operator runs the hub's controllers: it turns PromQL answers into
-// AddOnPlacementScores and gates Kueue's workloads by what clusters can take.
+// Command plimsoll-operator runs the controllers of the hub. They turn the results of
+// PromQL queries into AddOnPlacementScores, and admit workloads of Kueue to clusters that
+// have room for them.
 package main
 
 import (
@@ -12,16 +13,19 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
+// run returns the exit code: 0 after a regular stop, 1 after a failure, and 2 for a wrong
+// command line.
 func run(args []string) int {
 	o, err := parse(args, os.Stderr)
 	if err != nil {
 		return 2
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel}))
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	handler := newLogHandler(os.Stderr, o.logFormat, o.logLevel)
+	log := slog.New(handler)
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
 	cfg, err := o.restConfig()
 	if err != nil {
-		log.Error("no API server to talk to: set --kubeconfig, KUBECONFIG, or run in a cluster", "error", err)
+		log.Error("Could not find the API server of the hub: set --kubeconfig or KUBECONFIG, or run in a cluster", "error", err)
 		return 1
 	}
 	mgr, err := newManager(cfg, o)
@@ -29,11 +33,11 @@ func run(args []string) int {
 		err = setup(mgr, o)
 	}
 	if err != nil {
-		log.Error("can't start", "error", err)
+		log.Error("Could not start", "error", err)
 		return 1
 	}
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
-		log.Error("stopped", "error", err)
+		log.Error("Stopped by an error", "error", err)
 		return 1
 	}
 	return 0

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// options are the values of the command line.
 type options struct {
 	kubeconfig     string
 	namespace      string
@@ -27,28 +28,30 @@ type options struct {
 	ledgerSettle   time.Duration
 	ledgerTTL      time.Duration
 	logLevel       slog.Level
+	logFormat      string
 }
 
-// parse reads the command line; what is wrong is written to out with the usage.
+// parse parses the command line. It writes errors and the usage to out.
 func parse(args []string, out io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("plimsoll-operator", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the hub; default: KUBECONFIG, the service account, ~/.kube/config")
-	f.StringVar(&o.namespace, "namespace", "plimsoll-system", "namespace of the operator: leader election, and the only one whose Secrets MetricsSources may name")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics and /explain; 0 = none")
-	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and explanations over TLS to whom the API server authenticates and authorizes")
-	f.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics listener; default: self-signed")
-	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 = none")
-	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of Go's profiles, /debug/pprof; they are not authenticated, so bind them to loopback; 0 = none")
-	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among several operators")
-	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: be Kueue's dispatcher, plimsoll.dev/dispatcher; off: leave that to Kueue")
-	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "kueue: nominate as Kueue's own field manager; own: as plimsoll-dispatch, which needs the policy of config/nomination")
-	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: none may be named")
-	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "writes of AddOnPlacementScores at a time, for each policy")
-	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "how long after a workload's admission on a cluster an exporter's sample shows its devices as taken; where Kueue tells when its pods are ready (PodsReady), then, or after four times as long")
-	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "how long devices of a nomination are counted as taken when nothing else is heard of it")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig of the hub; default: KUBECONFIG, the service account, ~/.kube/config")
+	f.StringVar(&o.namespace, "namespace", "plimsoll-system", "namespace of the operator, for leader election and for the Secrets of MetricsSources")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics and /explain; 0 disables them")
+	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and explanations over TLS, and only to clients that the API server authenticates and authorizes")
+	f.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "directory with tls.crt and tls.key of the metrics server; default: a self-signed certificate")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 disables them")
+	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles at /debug/pprof; they require no authentication, so bind them to a loopback address; 0 disables them")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader, so that several replicas can run")
+	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: act as the dispatcher plimsoll.dev/dispatcher of MultiKueue; off: leave the dispatch to Kueue")
+	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires the policy in config/nomination")
+	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: no file is allowed")
+	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
+	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "time from a workload's admission on a cluster to the first sample that shows its devices as used; if Kueue reports when the pods are ready (PodsReady), that time counts instead, with four times this value as the limit")
+	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "time for which the devices of a nomination are reserved if nothing more is known about it")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "lowest level of log lines: DEBUG, INFO, WARN or ERROR")
+	f.StringVar(&o.logFormat, "log-format", logFormatText, "format of log lines: text or json")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -59,14 +62,17 @@ func parse(args []string, out io.Writer) (*options, error) {
 	return o, nil
 }
 
+// check returns the first invalid option. rest are the arguments after the flags.
 func (o *options) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q: every setting is a flag", rest[0])
+		return fmt.Errorf("unexpected argument %q: use flags only", rest[0])
 	case o.dispatch != "nominate" && o.dispatch != "off":
-		return fmt.Errorf("--multikueue-dispatch must be nominate or off, is %q", o.dispatch)
+		return fmt.Errorf("--multikueue-dispatch must be nominate or off, but is %q", o.dispatch)
 	case o.nominateAs != "kueue" && o.nominateAs != "own":
-		return fmt.Errorf("--nominate-as must be kueue or own, is %q", o.nominateAs)
+		return fmt.Errorf("--nominate-as must be kueue or own, but is %q", o.nominateAs)
+	case o.logFormat != logFormatText && o.logFormat != logFormatJSON:
+		return fmt.Errorf("--log-format must be text or json, but is %q", o.logFormat)
 	case o.namespace == "":
 		return fmt.Errorf("--namespace must not be empty")
 	case o.concurrency < 1:
@@ -75,8 +81,9 @@ func (o *options) check(rest []string) error {
 	return nil
 }
 
-// restConfig finds the hub. The client does not limit itself: priority and fairness
-// of the API server does, and writes are bounded by their concurrency.
+// restConfig returns the client configuration of the hub. It disables the rate limit of the
+// client: the API server has priority and fairness, and the number of concurrent writes is
+// limited.
 func (o *options) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig

@@ -10,17 +10,19 @@ func TestParse(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
-		want string // what the user reads; empty: accepted
+		want string // part of the output; empty if the arguments are valid
 	}{
-		{"nothing", nil, ""},
-		{"the lab's", []string{"--namespace=plimsoll-system", "--metrics-bind-address=127.0.0.1:0", "--leader-elect=false", "--multikueue-dispatch=off"}, ""},
+		{"no arguments", nil, ""},
+		{"arguments of the lab", []string{"--namespace=plimsoll-system", "--metrics-bind-address=127.0.0.1:0", "--leader-elect=false", "--multikueue-dispatch=off"}, ""},
 		{"unknown flag", []string{"--bogus"}, "flag provided but not defined: -bogus"},
-		{"argument", []string{"run"}, `plimsoll-operator: unexpected argument "run": every setting is a flag`},
-		{"dispatch", []string{"--multikueue-dispatch=x"}, `--multikueue-dispatch must be nominate or off, is "x"`},
-		{"nominate as", []string{"--nominate-as=x"}, `--nominate-as must be kueue or own, is "x"`},
+		{"argument", []string{"run"}, `plimsoll-operator: unexpected argument "run": use flags only`},
+		{"dispatch", []string{"--multikueue-dispatch=x"}, `--multikueue-dispatch must be nominate or off, but is "x"`},
+		{"nominate as", []string{"--nominate-as=x"}, `--nominate-as must be kueue or own, but is "x"`},
 		{"namespace", []string{"--namespace="}, "--namespace must not be empty"},
 		{"concurrency", []string{"--score-write-concurrency=0"}, "--score-write-concurrency must be at least 1"},
-		{"level", []string{"--log-level=loud"}, "invalid value"},
+		{"log format", []string{"--log-format=xml"}, `--log-format must be text or json, but is "xml"`},
+		{"JSON", []string{"--log-format=json", "--log-level=debug"}, ""},
+		{"log level", []string{"--log-level=loud"}, "invalid value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -32,7 +34,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestEveryKindIsKnown(t *testing.T) {
+func TestSchemeHasEveryGroup(t *testing.T) {
 	s, err := newScheme()
 	if err != nil {
 		t.Fatal(err)

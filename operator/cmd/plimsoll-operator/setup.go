@@ -104,16 +104,16 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 	} else if err != nil {
 		return err
 	}
-	board, nominate := registry.New(), o.dispatch == "nominate"
-	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: nominate}); err != nil {
+	gates, nominate := registry.New(), o.dispatch == "nominate"
+	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Nominate: nominate}); err != nil {
 		return err
 	}
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return err
 	}
 	r, err := workload.Setup(mgr, workload.Options{
-		Board: board, Ledger: ledger.New(o.ledgerSettle, o.ledgerTTL), Sources: sources,
-		Nominate: nominate, OwnNominations: o.nominateAs == "own", Registerer: metrics.Registry,
+		Registry: gates, Ledger: ledger.New(o.ledgerSettle, o.ledgerTTL), Sources: sources,
+		Nominate: nominate, NominateAsOwn: o.nominateAs == "own", Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err

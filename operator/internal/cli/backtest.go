@@ -13,128 +13,128 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
-	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// mostRounds of one backtest: five weeks at 30 s.
-const mostRounds = 100_000
+// maxRounds of one backtest: five weeks at 30 s.
+const maxRounds = 100_000
 
-// backtest are the flags of the command.
-type backtest struct {
-	asking
+// backtestFlags are the flags of backtest.
+type backtestFlags struct {
+	policyFlags
 	since, step string
-	rank        string
+	rankScore   string
 }
 
-// span of simulated time: rounds from start on, one every step.
-type span struct {
+// timeGrid is the simulated time of a backtest: rounds at start and every step after.
+type timeGrid struct {
 	start  time.Time
 	step   time.Duration
 	rounds int
 }
 
-func (s span) at(i int) time.Time { return s.start.Add(time.Duration(i) * s.step) }
-func (s span) end() time.Time     { return s.at(s.rounds - 1) }
+func (g timeGrid) at(i int) time.Time { return g.start.Add(time.Duration(i) * g.step) }
+func (g timeGrid) end() time.Time     { return g.at(g.rounds - 1) }
 
 func newBacktest(a *app) *cobra.Command {
 	var (
-		out output
-		b   = backtest{asking: asking{timeout: 2 * time.Minute}}
+		out   outputFlag
+		flags = backtestFlags{policyFlags: policyFlags{connection: connectionFlags{timeout: 2 * time.Minute}}}
 	)
 	cmd := &cobra.Command{
 		Use:   "backtest -f POLICY --prometheus URL",
-		Short: "What a ScoringPolicy would have scored over recorded history",
-		Long: `What a ScoringPolicy would have scored over recorded history.
+		Short: "Evaluate a ScoringPolicy over recorded metrics",
+		Long: `Evaluate a ScoringPolicy over recorded metrics.
 
-One round is evaluated for each of the policy's periods, as the operator evaluates
-it: freshness, hold, damping, vetoes and refused rounds work in simulated time. A time
-at which the source itself was down shows as missing values. Rounds before the first
-answer are left out. Nothing is written.
+backtest evaluates one round per period of the policy, as the operator does: freshness,
+hold, damping, vetoes and refused rounds use the simulated time. If the source was down at
+some time, the values of that time are missing. Rounds before the first sample are
+excluded. Nothing is written.
 
-` + askingHelp + `
+` + policyFlagsHelp + `
 
-TREND is the mean of each of up to 42 slices of the time, and · where no usable score
-was published in most of a slice. MIN, MEDIAN and MAX are of what was published. BEST is
-how long a cluster was the one that its score ranks first; of equals the first by name is, as
-for OCM. CHANGES counts new values, without renewals. -o wide tells every score.
+TREND divides the time into up to 42 slices and shows the mean of each; · stands for a slice
+in which most rounds have no usable score. MIN, MEDIAN and MAX are those of the published
+values. BEST is the share of rounds in which the cluster ranks first; the first by name wins
+a tie, as in OCM. CHANGES/DAY counts new values, not renewals. -o wide shows every score.
 
-Exit code 1 when a query failed throughout or nothing answered.`,
+The exit code is 1 if a query always fails or no query returns data.`,
 		Example: "  kubectl plimsoll backtest -f policy.yaml --prometheus http://localhost:9090 --since 7d",
-		Args:    exactly(0, "no arguments besides -f POLICY"),
+		Args:    exactArgs(0, "no arguments besides -f POLICY"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(out.check(), b.check()); err != nil {
+			if err := errors.Join(out.check(), flags.check()); err != nil {
 				return err
 			}
-			report, err := b.run(cmd.Context(), a)
+			report, err := flags.run(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			return out.print(a.Out, report, func(w io.Writer) { report.write(w, a.paint, out.wide()) })
+			return out.print(a.Out, report, func(w io.Writer) { report.write(w, a.paint, out.isWide()) })
 		},
 	}
-	b.add(cmd.Flags())
-	completeSourceType(cmd)
-	cmd.Flags().StringVar(&b.since, "since", "7d", "how far to go back, such as 36h or 7d")
-	cmd.Flags().StringVar(&b.step, "step", "", "time between rounds instead of the policy's period, such as 5m")
-	cmd.Flags().StringVar(&b.rank, "score", "", "score that ranks the clusters, instead of the total or the first one")
+	flags.add(cmd.Flags())
+	registerSourceTypeCompletion(cmd)
+	cmd.Flags().StringVar(&flags.since, "since", "7d", "how far to go back, such as 36h or 7d")
+	cmd.Flags().StringVar(&flags.step, "step", "", "time between rounds, such as 5m (default: the period of the policy)")
+	cmd.Flags().StringVar(&flags.rankScore, "score", "", "score that ranks the clusters (default: the total, or the first score without a total)")
 	out.add(cmd)
 	return cmd
 }
 
-func (b *backtest) run(ctx context.Context, a *app) (*backtestReport, error) {
-	t, err := b.open(a)
+func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error) {
+	e, err := f.open(a)
 	if err != nil {
 		return nil, err
 	}
-	defer t.source.Close()
-	policy := score.Compile(&t.policy.Spec)
-	rank, err := rankedBy(policy, b.rank)
+	defer e.source.client.Close()
+	policy := score.Compile(&e.policy.Spec)
+	rank, err := rankIndex(policy, f.rankScore)
 	if err != nil {
 		return nil, err
 	}
-	over, err := b.span(a, time.Duration(cmp.Or(t.policy.Spec.PeriodSeconds, 30))*time.Second)
+	grid, err := f.grid(a, time.Duration(cmp.Or(e.policy.Spec.PeriodSeconds, 30))*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	exprs, err := expressionsOf(t)
+	exprs, err := e.expressions()
 	if err != nil {
 		return nil, err
 	}
-	fleet, fromAnswers, err := b.fleet(ctx, a, t, func() ([]string, error) { return t.seen(ctx, exprs, over) })
+	clusters, fromResults, err := f.selectClusters(ctx, a, e, func() ([]string, error) { return e.listRecordedClusters(ctx, exprs, grid) })
 	if err != nil {
 		return nil, err
 	}
-	ctx = query.ForClusters(ctx, fleet.Names())
-	h := newHistory(t.source, exprs, over, fleet.Len(), a.progress())
-	defer h.progress.clear()
-	totals := newTotals(policy, rank, over, fleet.Names())
-	req := round.Request{Spec: &t.policy.Spec, Policy: policy, Querier: query.Func(h.query), Clusters: fleet}
-	for i := range over.rounds {
-		if err := h.reach(ctx, i); err != nil {
-			return nil, fmt.Errorf("ask for history: %w", err)
+	ctx = query.ForClusters(ctx, clusters.Names())
+	history := newRangeCache(e.source.client, exprs, grid, clusters.Len(), a.progress())
+	defer history.progress.clear()
+	totals := newTotals(policy, rank, grid, clusters.Names())
+	req := round.Request{Spec: &e.policy.Spec, Policy: policy, Querier: query.QuerierFunc(history.query), Clusters: clusters}
+	for i := range grid.rounds {
+		if err := history.load(ctx, i); err != nil {
+			return nil, fmt.Errorf("query recorded metrics: %w", err)
 		}
-		req.Now = over.at(i)
+		req.Now = grid.at(i)
 		report := round.Run(ctx, req)
-		h.note(report)
-		if totals.add(i, report) {
+		history.addWarnings(report)
+		if totals.addRound(i, report) {
 			req.Previous = report.Result
 		}
 	}
-	h.progress.clear()
-	h.tell(a.ErrOut)
-	if !totals.begun {
-		return nil, fmt.Errorf("no cluster answered between %s and %s: does %s hold that history, and do series name clusters by %q?",
-			moment(over.start), moment(over.end()), t.where(), t.info.ClusterLabel)
+	history.progress.clear()
+	history.writeWarnings(a.ErrOut)
+	if !totals.started {
+		return nil, fmt.Errorf("no cluster has data between %s and %s: check that %s has metrics of this time, and that the label %q of its series identifies clusters",
+			formatTime(grid.start), formatTime(grid.end()), e.source.address(), e.source.info.ClusterLabel)
 	}
-	return totals.report(t.policy, fromAnswers), nil
+	return totals.report(e.policy, fromResults), nil
 }
 
-// rankedBy is the index of the score that ranks.
-func rankedBy(p *score.Policy, name string) (int, error) {
+// rankIndex returns the index of the score that ranks the clusters. Without a name, it is
+// the total, or the first score if the policy has no total.
+func rankIndex(p *score.Policy, name string) (int, error) {
 	if name == "" {
 		if p.HasTotal {
 			return len(p.Names) - 1, nil
@@ -148,47 +148,50 @@ func rankedBy(p *score.Policy, name string) (int, error) {
 	return i, nil
 }
 
-// span that the flags ask for. A period too short for it is widened, and told; a
-// step of the user's is refused.
-func (b *backtest) span(a *app, period time.Duration) (span, error) {
-	since, err := model.ParseDuration(b.since)
+// grid returns the simulated time that the flags request. If the period of the policy
+// gives more than maxRounds, the step is a multiple of the period, and grid says so on
+// standard error. A --step that gives more than maxRounds is an error.
+func (f *backtestFlags) grid(a *app, period time.Duration) (timeGrid, error) {
+	since, err := model.ParseDuration(f.since)
 	if err != nil {
-		return span{}, usagef("--since: %w", err)
+		return timeGrid{}, usagef("--since: %w", err)
 	}
 	step, length := period, time.Duration(since)
-	if b.step != "" {
-		d, err := model.ParseDuration(b.step)
+	if f.step != "" {
+		d, err := model.ParseDuration(f.step)
 		if err != nil {
-			return span{}, usagef("--step: %w", err)
+			return timeGrid{}, usagef("--step: %w", err)
 		}
 		step = time.Duration(d)
 	}
 	switch rounds := length / max(step, 1); {
 	case step < time.Second:
-		return span{}, usagef("--step must be at least 1s")
+		return timeGrid{}, usagef("--step must be at least 1s")
 	case rounds < 1:
-		return span{}, usagef("--since %s is shorter than a step of %s", b.since, model.Duration(step))
-	case rounds < mostRounds:
-	case b.step != "":
-		return span{}, usagef("--since %s by --step %s are %d rounds, at most %d are possible: a step of %s is", b.since, b.step, rounds, mostRounds, model.Duration(widened(length, time.Second)))
+		return timeGrid{}, usagef("--since %s is shorter than a step of %s", f.since, model.Duration(step))
+	case rounds < maxRounds:
+	case f.step != "":
+		return timeGrid{}, usagef("--since %s with --step %s needs %d rounds, at most %d are allowed: set --step to %s or more",
+			f.since, f.step, rounds, maxRounds, model.Duration(shortestStep(length, time.Second)))
 	default:
-		step = widened(length, period)
-		_, _ = fmt.Fprintf(a.ErrOut, "stepping by %s instead of the policy's %s: %s would be %d rounds, at most %d are possible\n",
-			model.Duration(step), model.Duration(period), b.since, rounds, mostRounds)
+		step = shortestStep(length, period)
+		_, _ = fmt.Fprintf(a.ErrOut, "using a step of %s instead of the policy's period of %s: --since %s would need %d rounds, at most %d are allowed\n",
+			model.Duration(step), model.Duration(period), f.since, rounds, maxRounds)
 	}
 	n := int(length/step) + 1
 	end := a.now().UTC().Truncate(step)
-	return span{start: end.Add(-time.Duration(n-1) * step), step: step, rounds: n}, nil
+	return timeGrid{start: end.Add(-time.Duration(n-1) * step), step: step, rounds: n}, nil
 }
 
-// widened is the shortest multiple of unit that makes few enough rounds.
-func widened(length, unit time.Duration) time.Duration {
-	return (length/(mostRounds-1)/unit + 1) * unit
+// shortestStep returns the shortest multiple of unit that divides length into less than
+// maxRounds.
+func shortestStep(length, unit time.Duration) time.Duration {
+	return (length/(maxRounds-1)/unit + 1) * unit
 }
 
-// expressionsOf a policy that can be asked, each once. Those that don't parse are
-// errors here: a whole history without them would be of no use.
-func expressionsOf(t *trial) ([]expression, error) {
+// expressions returns the distinct expressions of the policy. An invalid expression is an
+// error here, while a round only leaves its score out.
+func (e *evaluation) expressions() ([]expression, error) {
 	var (
 		exprs []expression
 		errs  []error
@@ -196,37 +199,30 @@ func expressionsOf(t *trial) ([]expression, error) {
 	add := func(name, expr string) {
 		if p := append(promql.Check(expr), promql.Pinned(expr)...); p != nil {
 			errs = append(errs, fmt.Errorf("%s: %s", name, promql.Strings(p)))
-		} else if !slices.ContainsFunc(exprs, func(e expression) bool { return e.text == expr }) {
+		} else if !slices.ContainsFunc(exprs, func(known expression) bool { return known.text == expr }) {
 			exprs = append(exprs, expression{name: name, text: expr})
 		}
 	}
-	for i := range t.policy.Spec.Scores {
-		add(t.policy.Spec.Scores[i].Name, t.policy.Spec.Scores[i].Query)
+	spec := &e.policy.Spec
+	for i := range spec.Scores {
+		add(spec.Scores[i].Name, spec.Scores[i].Query)
 	}
-	if f := t.policy.Spec.Freshness; f != nil {
-		add("freshness", f.Query)
+	if spec.Freshness != nil {
+		add(freshnessName, spec.Freshness.Query)
 	}
 	return exprs, errors.Join(errs...)
 }
 
-// where a trial asks.
-func (t *trial) where() string {
-	if dial.PerCluster(t.spec) {
-		return t.spec.Topology.URLTemplate
-	}
-	return t.spec.URL
-}
-
-// seen are the clusters that the series of the expressions name.
-func (t *trial) seen(ctx context.Context, exprs []expression, over span) ([]string, error) {
+// listRecordedClusters returns the clusters in the series that the expressions select.
+func (e *evaluation) listRecordedClusters(ctx context.Context, exprs []expression, grid timeGrid) ([]string, error) {
 	var selectors []string
-	for _, e := range exprs {
-		selectors = append(selectors, promql.Selectors(e.text)...)
+	for _, expr := range exprs {
+		selectors = append(selectors, promql.Selectors(expr.text)...)
 	}
 	slices.Sort(selectors)
-	names, err := t.source.LabelValues(ctx, t.info.ClusterLabel, slices.Compact(selectors), over.start, over.end())
+	names, err := e.source.client.LabelValues(ctx, e.source.info.ClusterLabel, slices.Compact(selectors), grid.start, grid.end())
 	if err != nil {
-		return nil, fmt.Errorf("ask which clusters there were: %w", err)
+		return nil, fmt.Errorf("query the names of recorded clusters: %w", err)
 	}
 	return names, nil
 }

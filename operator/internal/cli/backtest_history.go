@@ -13,142 +13,144 @@ import (
 )
 
 const (
-	// pointsAtOnce of one expression are asked for: some 30 MiB of answer.
-	pointsAtOnce = 1_000_000
-	// An expression is given up after so many failures at single times: a few when it
-	// was never answered.
-	mostFailures, mostFirst = 200, 10
+	// pointsPerQuery limits the points of one range query, to about 30 MiB of response.
+	pointsPerQuery = 1_000_000
+	// A backtest fails if an expression fails at this many single times.
+	maxFailures = 200
+	// maxFailuresWithoutData replaces maxFailures while an expression has no data.
+	maxFailuresWithoutData = 10
 )
 
-// expression and the score that it is for.
+// expression is a PromQL expression and the name of its score.
 type expression struct{ name, text string }
 
-// history answers a round's questions from range queries, window by window: as many
-// rounds as the source answers at once.
-type history struct {
+// rangeCache serves the instant queries of rounds from the results of range queries. It
+// loads one window of rounds at a time.
+type rangeCache struct {
 	source   *query.Client
 	exprs    []expression
-	over     span
-	window   int // rounds to ask for at once
-	until    int // rounds before it are loaded
-	loaded   map[string]*recorded
-	failures map[string][]failure // by expression's name
-	answered map[string]bool      // by the same: with series
-	notes    map[string]bool      // warnings that came with answers
-	progress progress
+	grid     timeGrid
+	window   int // rounds per range query
+	until    int // the first round that is not loaded
+	windows  map[string]*loadedWindow
+	failures map[string][]queryFailure // by name of the expression
+	hasData  map[string]bool           // by name of the expression
+	warnings map[string]bool
+	progress progressLine
 }
 
-// recorded is an expression's answer over a window.
-type recorded struct {
-	series []*track
-	failed map[int64]error // by time in milliseconds
+// loadedWindow holds the results of one expression for the loaded rounds.
+type loadedWindow struct {
+	series   []*seriesReader
+	failures map[int64]error // by time in milliseconds
 }
 
-// track is a series, read from its beginning to its end.
-type track struct {
+// seriesReader reads the points of a series in order of time.
+type seriesReader struct {
 	query.Series
 	next int
 }
 
-type failure struct {
+// queryFailure is the failure of an expression at a single time.
+type queryFailure struct {
 	at  time.Time
 	err error
 }
 
-func newHistory(source *query.Client, exprs []expression, over span, clusters int, p progress) *history {
-	return &history{
-		source: source, exprs: exprs, over: over, window: min(query.MaxPoints, max(pointsAtOnce/max(clusters, 1), 1)),
-		failures: map[string][]failure{}, answered: map[string]bool{}, notes: map[string]bool{}, progress: p,
+func newRangeCache(source *query.Client, exprs []expression, grid timeGrid, clusters int, p progressLine) *rangeCache {
+	return &rangeCache{
+		source: source, exprs: exprs, grid: grid,
+		window:   min(query.MaxPointsPerSeries, max(pointsPerQuery/max(clusters, 1), 1)),
+		failures: map[string][]queryFailure{}, hasData: map[string]bool{}, warnings: map[string]bool{}, progress: p,
 	}
 }
 
-// reach loads the window that begins with round i, unless it is loaded.
-func (h *history) reach(ctx context.Context, i int) error {
-	if i < h.until {
+// load loads the window that starts at round i, unless round i is already loaded.
+func (c *rangeCache) load(ctx context.Context, i int) error {
+	if i < c.until {
 		return nil
 	}
-	n := min(h.window, h.over.rounds-i)
-	h.progress.show("%d%% of %d rounds, asking from %s on", 100*i/h.over.rounds, h.over.rounds, moment(h.over.at(i)))
-	h.loaded = map[string]*recorded{}
-	for _, e := range h.exprs {
-		r := &recorded{failed: map[int64]error{}}
-		if err := h.load(ctx, e, r, i, n); err != nil {
+	n := min(c.window, c.grid.rounds-i)
+	c.progress.show("%d%% of %d rounds, querying metrics from %s on", 100*i/c.grid.rounds, c.grid.rounds, formatTime(c.grid.at(i)))
+	c.windows = map[string]*loadedWindow{}
+	for _, e := range c.exprs {
+		w := &loadedWindow{failures: map[int64]error{}}
+		if err := c.loadRounds(ctx, e, w, i, n); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
-		h.loaded[e.text] = r
+		c.windows[e.text] = w
 	}
-	h.until = i + n
+	c.until = i + n
 	return nil
 }
 
-// load n rounds of an expression from round i on. What is too much at once is asked
-// in halves; what fails at one time is that round's failure, as it was the operator's.
-func (h *history) load(ctx context.Context, e expression, into *recorded, i, n int) error {
-	answer, err := h.source.Range(ctx, e.text, h.over.at(i), h.over.at(i+n-1), h.over.step)
+// loadRounds loads n rounds of an expression, starting at round i. If the result is too
+// large or can't be evaluated at some time, loadRounds splits the range in halves. A
+// failure at a single time is a failure of that round only, as in the operator.
+func (c *rangeCache) loadRounds(ctx context.Context, e expression, into *loadedWindow, i, n int) error {
+	result, err := c.source.Range(ctx, e.text, c.grid.at(i), c.grid.at(i+n-1), c.grid.step)
 	switch {
 	case err == nil:
-		h.answered[e.name] = h.answered[e.name] || len(answer.Series) > 0
-		for _, s := range answer.Series {
-			into.series = append(into.series, &track{Series: s})
+		c.hasData[e.name] = c.hasData[e.name] || len(result.Series) > 0
+		for _, s := range result.Series {
+			into.series = append(into.series, &seriesReader{Series: s})
 		}
-		for _, w := range answer.Warnings {
-			h.notes[e.name+": "+w] = true
+		for _, w := range result.Warnings {
+			c.warnings[e.name+": "+w] = true
 		}
 		return nil
-	case !query.Divisible(err):
+	case !query.CanSplitRange(err):
 		return err
 	case n > 1:
-		h.window = min(h.window, (n+1)/2)
-		if err := h.load(ctx, e, into, i, n/2); err != nil {
+		c.window = min(c.window, (n+1)/2)
+		if err := c.loadRounds(ctx, e, into, i, n/2); err != nil {
 			return err
 		}
-		return h.load(ctx, e, into, i+n/2, n-n/2)
+		return c.loadRounds(ctx, e, into, i+n/2, n-n/2)
 	}
-	into.failed[h.over.at(i).UnixMilli()] = err
-	failures := append(h.failures[e.name], failure{h.over.at(i), err})
-	h.failures[e.name] = failures
-	if n := len(failures); n > mostFailures || n > mostFirst && !h.answered[e.name] {
-		return fmt.Errorf("it failed in %d rounds, first at %s: %w", n, moment(failures[0].at), failures[0].err)
+	into.failures[c.grid.at(i).UnixMilli()] = err
+	failures := append(c.failures[e.name], queryFailure{c.grid.at(i), err})
+	c.failures[e.name] = failures
+	if n := len(failures); n > maxFailures || n > maxFailuresWithoutData && !c.hasData[e.name] {
+		return fmt.Errorf("the query failed in %d rounds, first at %s: %w", n, formatTime(failures[0].at), failures[0].err)
 	}
 	return nil
 }
 
-// query is a query.Func. Each expression must be asked for later times only.
-func (h *history) query(_ context.Context, expr string, at time.Time) (query.Answer, error) {
-	r, ms := h.loaded[expr], at.UnixMilli()
-	if err := r.failed[ms]; err != nil {
-		return query.Answer{}, err
+// query implements query.QuerierFunc. The times of an expression must not decrease.
+func (c *rangeCache) query(_ context.Context, expr string, at time.Time) (query.Result, error) {
+	w, ms := c.windows[expr], at.UnixMilli()
+	if err := w.failures[ms]; err != nil {
+		return query.Result{}, err
 	}
-	var answer query.Answer
-	for _, s := range r.series {
+	var result query.Result
+	for _, s := range w.series {
 		for s.next < len(s.Points) && s.Points[s.next].At < ms {
 			s.next++
 		}
 		if s.next < len(s.Points) && s.Points[s.next].At == ms {
-			answer.Samples = append(answer.Samples, query.Sample{Labels: s.Labels, Value: s.Points[s.next].Value})
+			result.Samples = append(result.Samples, query.Sample{Labels: s.Labels, Value: s.Points[s.next].Value})
 		}
 	}
-	return answer, nil
+	return result, nil
 }
 
-// note what the mapping to clusters found wrong.
-func (h *history) note(report *round.Report) {
+// addWarnings records the warnings of a round, such as series without the cluster label.
+func (c *rangeCache) addWarnings(report *round.Report) {
 	for _, s := range report.Scores {
 		for _, w := range s.Warnings {
-			h.notes[s.Name+": "+w] = true
+			c.warnings[s.Name+": "+w] = true
 		}
 	}
 }
 
-// tell what came with the answers, and which rounds had none.
-func (h *history) tell(w io.Writer) {
-	for _, note := range slices.Sorted(maps.Keys(h.notes)) {
-		_, _ = fmt.Fprintln(w, "warning:", note)
+// writeWarnings writes all distinct warnings and the rounds in which queries failed.
+func (c *rangeCache) writeWarnings(w io.Writer) {
+	for _, warning := range slices.Sorted(maps.Keys(c.warnings)) {
+		_, _ = fmt.Fprintln(w, "warning:", warning)
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.failures)) {
-		f := h.failures[name]
-		_, _ = fmt.Fprintf(w, "warning: %s: failed in %s, first at %s: %v\n", name, count(len(f), "round"), moment(f[0].at), f[0].err)
+	for _, name := range slices.Sorted(maps.Keys(c.failures)) {
+		f := c.failures[name]
+		_, _ = fmt.Fprintf(w, "warning: %s: the query failed in %s, first at %s: %v\n", name, pluralize(len(f), "round"), formatTime(f[0].at), f[0].err)
 	}
 }
-
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -26,8 +26,8 @@ import (
 
 var programs = map[string]string{}
 
-// program of the lab, looked up once.
-func program(t *testing.T, name string) string {
+// labProgram returns the path of a program of the lab.
+func labProgram(t *testing.T, name string) string {
 	t.Helper()
 	if path := programs[name]; path != "" {
 		return path
@@ -42,10 +42,11 @@ func program(t *testing.T, name string) string {
 	return programs[name]
 }
 
-// remember starts a Prometheus over the history of two days before now: c1 has 48 of 64
-// devices free on the first day and 8 on the second, c2 always 32, but for three hours
-// of silence; a third of c3's samples is too old.
-func remember(t *testing.T, flags ...string) (url string) {
+// startWithHistory starts a Prometheus with the metrics of the two days before now:
+//   - c1 has 48 of 64 devices free on the first day and 8 on the second.
+//   - c2 always has 32 free devices, with a gap of three hours.
+//   - a third of the samples of c3 is stale.
+func startWithHistory(t *testing.T, flags ...string) (url string) {
 	t.Helper()
 	dir := t.TempDir()
 	var text strings.Builder
@@ -71,13 +72,14 @@ func remember(t *testing.T, flags ...string) (url string) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := exec.Command(program(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", file, data).CombinedOutput(); err != nil {
+	if out, err := exec.Command(labProgram(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", file, data).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return prometheus(t, append(flags, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=100y")...)
+	return startPrometheus(t, append(flags, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=100y")...)
 }
 
-func prometheus(t *testing.T, flags ...string) (url string) {
+// startPrometheus starts a Prometheus without scrape targets.
+func startPrometheus(t *testing.T, flags ...string) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,7 +91,7 @@ func prometheus(t *testing.T, flags ...string) (url string) {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program(t, "prometheus"), append(flags, "--log.level=warn", "--config.file="+config, "--web.listen-address="+address)...)
+	cmd := exec.Command(labProgram(t, "prometheus"), append(flags, "--log.level=warn", "--config.file="+config, "--web.listen-address="+address)...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -116,7 +118,7 @@ func prometheus(t *testing.T, flags ...string) (url string) {
 const historyPolicy = `
 apiVersion: plimsoll.dev/v1alpha1
 kind: ScoringPolicy
-metadata: {name: past}
+metadata: {name: history}
 spec:
   sourceRef: {name: prometheus}
   periodSeconds: 15
@@ -130,8 +132,8 @@ spec:
     missing: {holdSeconds: 600}
 `
 
-// backtested runs the command on a policy.
-func backtested(t *testing.T, policy, url string, args ...string) (out, errOut string, code int) {
+// runBacktest runs backtest on a policy.
+func runBacktest(t *testing.T, policy, url string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
@@ -143,11 +145,11 @@ func backtested(t *testing.T, policy, url string, args ...string) (out, errOut s
 	return o.String(), e.String(), code
 }
 
-const wantHistory = `Policy:     past
+const wantHistory = `Policy:     history
 Rounds:     11521, one every 15s from 2026-02-27 12:00:00Z to 2026-03-01 12:00:00Z
 Best:       by headroom: c1 52.2%, c2 44.2%, c3 3.6% of the time
-Switches:   14 of the best cluster, 7 a day
-Published:  484.5 changes a day
+Switches:   14 of the best cluster, 7 per day
+Published:  484.5 changes per day
 
 CLUSTER  SCORE     TREND                                       MIN   MEDIAN  MAX  HELD   MISSING  BEST   CHANGES/DAY
 c1       headroom  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▆▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  13    57      75   0%     0%       52.2%  4
@@ -155,36 +157,36 @@ c2       headroom  ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅�
 c3       headroom  ▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃  -100  24      42   15.9%  17.4%    3.6%   479.5
 `
 
-func TestBacktestOverRealHistory(t *testing.T) {
+func TestBacktestWithPrometheus(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	url := remember(t)
-	limited := remember(t, "--query.max-samples=2000")
-	t.Run("the table", func(t *testing.T) {
-		out, errOut, code := backtested(t, historyPolicy, url, "--since", "2d")
-		if code != exitDone || out != wantHistory {
+	url := startWithHistory(t)
+	limited := startWithHistory(t, "--query.max-samples=2000")
+	t.Run("table", func(t *testing.T) {
+		out, errOut, code := runBacktest(t, historyPolicy, url, "--since", "2d")
+		if code != exitOK || out != wantHistory {
 			t.Errorf("%d %s\n%s", code, errOut, out)
 		}
-		// A server that evaluates fewer samples at once is asked more often.
-		again, errOut, code := backtested(t, historyPolicy, limited, "--since", "2d")
-		if code != exitDone || again != out {
+		// A server with a smaller limit of samples gets more queries, with the same result.
+		again, errOut, code := runBacktest(t, historyPolicy, limited, "--since", "2d")
+		if code != exitOK || again != out {
 			t.Errorf("%d %s\n%s", code, errOut, again)
 		}
 	})
-	t.Run("round by round as the operator", func(t *testing.T) { sameAsInstants(t, url) })
+	t.Run("same rounds as instant queries", func(t *testing.T) { compareWithInstantQueries(t, url) })
 	for name, tc := range map[string]struct {
 		policy, url string
 		args        []string
 		code        int
 		want        string
 	}{
-		"empty history":      {historyPolicy, prometheus(t, "--storage.tsdb.path="+t.TempDir()), nil, exitFindings, "no cluster answered between"},
-		"bad query":          {strings.ReplaceAll(historyPolicy, "sum by (cluster) (free)", "free * on () age"), url, nil, exitFindings, "many-to-many"},
-		"refused connection": {historyPolicy, "http://127.0.0.1:1", nil, exitFindings, "Unreachable: "},
-		"too many points":    {historyPolicy, url, []string{"--since", "30d", "--step", "1s"}, exitUsage, "at most 100000 are possible: a step of 26s is"},
-		"too many samples":   {historyPolicy, limited, []string{"--since", "1h", "--step", "30s", "--clusters", "c1"}, exitDone, ""},
+		"empty history":      {historyPolicy, startPrometheus(t, "--storage.tsdb.path="+t.TempDir()), nil, exitFailure, "no cluster has data between"},
+		"bad query":          {strings.ReplaceAll(historyPolicy, "sum by (cluster) (free)", "free * on () age"), url, nil, exitFailure, "many-to-many"},
+		"refused connection": {historyPolicy, "http://127.0.0.1:1", nil, exitFailure, "Unreachable: "},
+		"too many points":    {historyPolicy, url, []string{"--since", "30d", "--step", "1s"}, exitUsage, "at most 100000 are allowed: set --step to 26s or more"},
+		"too many samples":   {historyPolicy, limited, []string{"--since", "1h", "--step", "30s", "--clusters", "c1"}, exitOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, errOut, code := backtested(t, tc.policy, tc.url, tc.args...)
+			_, errOut, code := runBacktest(t, tc.policy, tc.url, tc.args...)
 			if code != tc.code || !strings.Contains(errOut, tc.want) {
 				t.Errorf("%d, want %d with %q: %s", code, tc.code, tc.want, errOut)
 			}
@@ -192,35 +194,36 @@ func TestBacktestOverRealHistory(t *testing.T) {
 	}
 }
 
-// sameAsInstants runs rounds by instant queries, as the operator does, and compares
-// their values with a backtest so short that its trend has one mark for each round.
-func sameAsInstants(t *testing.T, url string) {
-	policy, err := policyIn([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
+// compareWithInstantQueries runs rounds with instant queries, as the operator does, and
+// compares their values with a backtest that is so short that its trend has one slice per
+// round.
+func compareWithInstantQueries(t *testing.T, url string) {
+	policy, err := decodePolicy([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := &trial{}
-	if err := (&asking{url: url}).dial(&app{}, now, nil, nil); err != nil {
+	source, err := (&connectionFlags{url: url}).connectSource(&app{}, nil, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer now.source.Close()
-	out, errOut, code := backtested(t, historyPolicy, url, "--since", "195m", "--step", "5m", "-o", "json", "--clusters", "c1,c2,c3,c4")
+	defer source.client.Close()
+	out, errOut, code := runBacktest(t, historyPolicy, url, "--since", "195m", "--step", "5m", "-o", "json", "--clusters", "c1,c2,c3,c4")
 	var report backtestReport
-	if err := json.Unmarshal([]byte(out), &report); code != exitDone || err != nil || report.Rounds != 40 {
+	if err := json.Unmarshal([]byte(out), &report); code != exitOK || err != nil || report.Rounds != 40 {
 		t.Fatalf("%d %v %s\n%s", code, err, errOut, out)
 	}
 	req := round.Request{
-		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: now.source,
-		Clusters: clustermap.FromNames(now.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
+		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: source.client,
+		Clusters: clustermap.FromNames(source.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {
 		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)
 		req.Previous = round.Run(context.Background(), req).Result
 		for c, cluster := range req.Clusters.Names() {
-			cell, mark := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
+			cell, mean := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
 			usable := cell.State == score.Scored || cell.State == score.Held
-			if usable != (mark != nil) || usable && float64(cell.Value) != *mark {
-				t.Errorf("round %d of %s: %d %s by an instant query, backtest has %v", i, cluster, cell.Value, cell.State, mark)
+			if usable != (mean != nil) || usable && float64(cell.Value) != *mean {
+				t.Errorf("round %d of %s: an instant query gives %d %s, the backtest %v", i, cluster, cell.Value, cell.State, mean)
 			}
 		}
 	}

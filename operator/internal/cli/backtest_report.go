@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,66 +15,69 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// backtestReport is what backtest prints. Shares are 0..1 of the rounds.
+// backtestReport is the output of backtest. Shares are 0..1 of all rounds.
 type backtestReport struct {
-	Policy         string              `json:"policy"`
-	From           time.Time           `json:"from"`
-	To             time.Time           `json:"to"`
-	StepSeconds    float64             `json:"stepSeconds"`
-	Rounds         int                 `json:"rounds"`
-	RefusedRounds  int                 `json:"refusedRounds"`
-	RankedBy       string              `json:"rankedBy"`
-	Switches       int                 `json:"switches"` // of the best cluster
-	SwitchesPerDay float64             `json:"switchesPerDay"`
-	NoneBest       float64             `json:"noneBest"` // no cluster had a usable score
-	ChangesPerDay  float64             `json:"changesPerDay"`
-	Clusters       []backtestedCluster `json:"clusters"`
+	Policy         string            `json:"policy"`
+	From           time.Time         `json:"from"`
+	To             time.Time         `json:"to"`
+	StepSeconds    float64           `json:"stepSeconds"`
+	Rounds         int               `json:"rounds"`
+	RefusedRounds  int               `json:"refusedRounds"`
+	RankedBy       string            `json:"rankedBy"`
+	Switches       int               `json:"switches"` // changes of the best cluster
+	SwitchesPerDay float64           `json:"switchesPerDay"`
+	NoBestShare    float64           `json:"noBestShare"` // no cluster had a usable score
+	ChangesPerDay  float64           `json:"changesPerDay"`
+	Clusters       []backtestCluster `json:"clusters"`
 
-	minHealthy int
-	asked      time.Time // where history was looked for
+	minHealthy     int
+	requestedStart time.Time
 }
 
-type backtestedCluster struct {
-	Cluster       string            `json:"cluster"`
-	Best          float64           `json:"best"`
-	ChangesPerDay float64           `json:"changesPerDay"` // rounds that published any new value
-	Scores        []backtestedScore `json:"scores"`
+// backtestCluster is one cluster. ChangesPerDay counts rounds that published any new value.
+type backtestCluster struct {
+	Cluster       string          `json:"cluster"`
+	BestShare     float64         `json:"bestShare"`
+	ChangesPerDay float64         `json:"changesPerDay"`
+	Scores        []backtestScore `json:"scores"`
 }
 
-type backtestedScore struct {
+// backtestScore is one score of one cluster. Min, Median and Max are nil if no value was
+// published. Trend holds means; nil stands for a slice that mostly has no usable score.
+type backtestScore struct {
 	Name          string     `json:"name"`
-	Min           *int32     `json:"min,omitempty"` // none: never published
+	Min           *int32     `json:"min,omitempty"`
 	Median        *int32     `json:"median,omitempty"`
 	Max           *int32     `json:"max,omitempty"`
-	Held          float64    `json:"held"`
-	Missing       float64    `json:"missing"` // after the hold
-	Vetoed        float64    `json:"vetoed"`
+	HeldShare     float64    `json:"heldShare"`
+	MissingShare  float64    `json:"missingShare"` // after the hold ended
+	VetoedShare   float64    `json:"vetoedShare"`
 	ChangesPerDay float64    `json:"changesPerDay"`
-	Trend         []*float64 `json:"trend"` // means; null: mostly without a usable score
+	Trend         []*float64 `json:"trend"`
 
-	low float64 // of its range
+	lowest float64 // smallest value of the score's range
 }
 
-// report what was totalled. Clusters that never answered are left out if it was
-// the answers that should name them.
-func (t *totals) report(policy *v1alpha1.ScoringPolicy, onlySeen bool) *backtestReport {
-	rounds := t.over.rounds - t.first
-	length := time.Duration(rounds) * t.over.step
+// report converts the totals. If withDataOnly is true, clusters that never had data are
+// left out.
+func (t *backtestTotals) report(policy *v1alpha1.ScoringPolicy, withDataOnly bool) *backtestReport {
+	rounds := t.grid.rounds - t.firstRound
+	length := time.Duration(rounds) * t.grid.step
 	r := &backtestReport{
-		Policy: policy.Name, From: t.over.at(t.first), To: t.over.end(), StepSeconds: t.over.step.Seconds(), Rounds: rounds, RefusedRounds: t.refused,
-		RankedBy: t.policy.Names[t.rank], Switches: t.switches, SwitchesPerDay: perDay(t.switches, length), NoneBest: share(t.none, rounds),
-		Clusters: []backtestedCluster{}, minHealthy: t.policy.MinHealthy, asked: t.over.start,
+		Policy: policy.Name, From: t.grid.at(t.firstRound), To: t.grid.end(), StepSeconds: t.grid.step.Seconds(), Rounds: rounds, RefusedRounds: t.refused,
+		RankedBy: t.policy.Names[t.rank], Switches: t.switches, SwitchesPerDay: perDay(t.switches, length), NoBestShare: share(t.roundsNoBest, rounds),
+		Clusters: []backtestCluster{}, minHealthy: t.policy.MinHealthy, requestedStart: t.grid.start,
 	}
 	changes := 0
-	for c, cluster := range t.fleet {
-		tally := &t.clusters[c]
-		if onlySeen && !tally.seen {
+	for c, cluster := range t.clusters {
+		totals := &t.clusterTotals[c]
+		if withDataOnly && !totals.hasData {
 			continue
 		}
-		changes += tally.changes
-		row := backtestedCluster{Cluster: cluster, Best: share(tally.best, rounds), ChangesPerDay: perDay(tally.changes, length)}
+		changes += totals.changedRounds
+		row := backtestCluster{Cluster: cluster, BestShare: share(totals.bestRounds, rounds), ChangesPerDay: perDay(totals.changedRounds, length)}
 		for s, name := range t.policy.Names {
-			row.Scores = append(row.Scores, t.cells[c*len(t.policy.Names)+s].report(name, lowest(&policy.Spec, s), min(trendWidth, rounds), length))
+			row.Scores = append(row.Scores, t.scores[c*len(t.policy.Names)+s].report(name, lowestValue(&policy.Spec, s), min(maxTrendSlices, rounds), length))
 		}
 		r.Clusters = append(r.Clusters, row)
 	}
@@ -83,27 +85,28 @@ func (t *totals) report(policy *v1alpha1.ScoringPolicy, onlySeen bool) *backtest
 	return r
 }
 
-func (t *tally) report(name string, low float64, width int, length time.Duration) backtestedScore {
-	s := backtestedScore{
-		Name: name, Held: share(t.held, t.rounds), Missing: share(t.missing, t.rounds), Vetoed: share(t.vetoed, t.rounds),
-		ChangesPerDay: perDay(t.changes, length), low: low,
+func (t *scoreTotals) report(name string, lowest float64, slices int, length time.Duration) backtestScore {
+	s := backtestScore{
+		Name: name, HeldShare: share(t.heldRounds, t.rounds), MissingShare: share(t.missingRounds, t.rounds), VetoedShare: share(t.vetoedRounds, t.rounds),
+		ChangesPerDay: perDay(t.changes, length), lowest: lowest,
 	}
-	if low, median, high, ok := t.extremes(); ok {
+	if low, median, high, ok := t.publishedStats(); ok {
 		s.Min, s.Median, s.Max = &low, &median, &high
 	}
-	for _, part := range t.trend[:width] {
-		if part.good <= part.bad {
+	for _, slice := range t.trend[:slices] {
+		if slice.usable <= slice.notUsable {
 			s.Trend = append(s.Trend, nil)
 			continue
 		}
-		mean := round1(part.sum / float64(part.good))
+		mean := roundTenth(slice.sum / float64(slice.usable))
 		s.Trend = append(s.Trend, &mean)
 	}
 	return s
 }
 
-// lowest of the range of a policy's score; the total is last.
-func lowest(spec *v1alpha1.ScoringPolicySpec, s int) float64 {
+// lowestValue returns the smallest value in the range of score s. The total follows the
+// scores of the spec.
+func lowestValue(spec *v1alpha1.ScoringPolicySpec, s int) float64 {
 	r := v1alpha1.RangeZeroTo100
 	if s < len(spec.Scores) {
 		r = spec.Scores[s].Range
@@ -118,71 +121,88 @@ func lowest(spec *v1alpha1.ScoringPolicySpec, s int) float64 {
 
 func (r *backtestReport) write(w io.Writer, paint painter, wide bool) {
 	step := model.Duration(r.StepSeconds * float64(time.Second))
-	line(w, "Policy:", r.Policy)
-	line(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, moment(r.From), moment(r.To)))
-	if r.From.After(r.asked) {
-		line(w, "", paint.wait("history begins there: nothing answered from "+moment(r.asked)+" on"))
+	writeRow(w, "Policy:", r.Policy)
+	writeRow(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, formatTime(r.From), formatTime(r.To)))
+	if r.From.After(r.requestedStart) {
+		writeRow(w, "", paint.warning(fmt.Sprintf("no data between %s and the first round", formatTime(r.requestedStart))))
 	}
 	if r.RefusedRounds > 0 {
-		line(w, "Refused:", paint.wait(fmt.Sprintf("%s: fewer than %d%% of the clusters answered fresh", count(r.RefusedRounds, "round"), r.minHealthy)))
+		writeRow(w, "Refused:", paint.warning(fmt.Sprintf("%s: less than %d%% of the clusters had fresh data", pluralize(r.RefusedRounds, "round"), r.minHealthy)))
 	}
-	line(w, "Best:", fmt.Sprintf("by %s: %s", r.RankedBy, r.bestText()))
-	line(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s a day", r.Switches, decimal(r.SwitchesPerDay)))
-	line(w, "Published:", decimal(r.ChangesPerDay)+" changes a day")
-	line(w)
+	writeRow(w, "Best:", fmt.Sprintf("by %s: %s", r.RankedBy, r.describeBest()))
+	writeRow(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, formatDecimal(r.SwitchesPerDay)))
+	writeRow(w, "Published:", formatDecimal(r.ChangesPerDay)+" changes per day")
+	writeRow(w)
 	columns := []string{"CLUSTER", "SCORE", "TREND", "MIN", "MEDIAN", "MAX", "HELD", "MISSING", "BEST", "CHANGES/DAY"}
 	if wide {
 		columns = slices.Insert(columns, 8, "VETOED")
 	}
-	line(w, columns...)
+	writeRow(w, columns...)
 	for i := range r.Clusters {
 		r.Clusters[i].write(w, r.RankedBy, wide)
 	}
 }
 
-func (c *backtestedCluster) write(w io.Writer, rank string, wide bool) {
+// write writes the row of the ranking score, or a row of every score if wide is true.
+func (c *backtestCluster) write(w io.Writer, rankedBy string, wide bool) {
 	name := c.Cluster
 	for i := range c.Scores {
 		s := &c.Scores[i]
-		if !wide && s.Name != rank {
+		if !wide && s.Name != rankedBy {
 			continue
 		}
 		best := ""
-		if s.Name == rank {
-			best = percent(c.Best)
+		if s.Name == rankedBy {
+			best = formatPercent(c.BestShare)
 		}
-		cells := []string{name, s.Name, sparkline(s.Trend, s.low), published(s.Min), published(s.Median), published(s.Max), percent(s.Held), percent(s.Missing), best, decimal(s.ChangesPerDay)}
+		cells := []string{
+			name, s.Name, sparkline(s.Trend, s.lowest), formatScore(s.Min, "none"), formatScore(s.Median, "none"), formatScore(s.Max, "none"),
+			formatPercent(s.HeldShare), formatPercent(s.MissingShare), best, formatDecimal(s.ChangesPerDay),
+		}
 		if wide {
-			cells = slices.Insert(cells, 8, percent(s.Vetoed))
+			cells = slices.Insert(cells, 8, formatPercent(s.VetoedShare))
 		}
-		line(w, cells...)
-		name = "" // it stands once
+		writeRow(w, cells...)
+		name = "" // only in the first row of a cluster
 	}
 }
 
-// bestText names the three clusters that were best for longest.
-func (r *backtestReport) bestText() string {
+// describeBest lists the three clusters with the largest share of best rounds.
+func (r *backtestReport) describeBest() string {
 	ranked := slices.Clone(r.Clusters)
-	slices.SortStableFunc(ranked, func(a, b backtestedCluster) int { return cmp.Compare(b.Best, a.Best) })
+	slices.SortStableFunc(ranked, func(a, b backtestCluster) int { return cmp.Compare(b.BestShare, a.BestShare) })
 	var text []string
 	for _, c := range ranked[:min(3, len(ranked))] {
-		if c.Best > 0 {
-			text = append(text, c.Cluster+" "+percent(c.Best))
+		if c.BestShare > 0 {
+			text = append(text, c.Cluster+" "+formatPercent(c.BestShare))
 		}
 	}
-	if r.NoneBest > 0 {
-		text = append(text, "none "+percent(r.NoneBest))
+	if r.NoBestShare > 0 {
+		text = append(text, "none "+formatPercent(r.NoBestShare))
 	}
 	return strings.Join(text, ", ") + " of the time"
 }
 
-func share(n, of int) float64 { return math.Round(1e4*float64(n)/float64(max(of, 1))) / 1e4 }
+// sparkline draws the means of a trend between lowest and maxScore. A nil mean is drawn
+// as a dot.
+func sparkline(trend []*float64, lowest float64) string {
+	var b strings.Builder
+	bars := []rune("▁▂▃▄▅▆▇█")
+	for _, v := range trend {
+		if v == nil {
+			b.WriteRune('·')
+			continue
+		}
+		i := int((*v - lowest) / (maxScore - lowest) * float64(len(bars)))
+		b.WriteRune(bars[min(max(i, 0), len(bars)-1)])
+	}
+	return b.String()
+}
 
-// percent of a share, with one digit after the point where it matters.
-func percent(v float64) string { return decimal(round1(100*v)) + "%" }
+// share returns n of total as 0..1 with four decimals.
+func share(n, total int) float64 { return math.Round(1e4*float64(n)/float64(max(total, 1))) / 1e4 }
 
-func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
-func perDay(n int, over time.Duration) float64 { return round1(float64(n) / (over.Hours() / 24)) }
-
-func round1(v float64) float64 { return math.Round(v*10) / 10 }
+// perDay returns n per day of length, with one decimal.
+func perDay(n int, length time.Duration) float64 {
+	return roundTenth(float64(n) / (length.Hours() / 24))
+}

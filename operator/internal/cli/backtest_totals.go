@@ -2,192 +2,179 @@ package cli
 
 import (
 	"math"
-	"strings"
 
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// slices of time that a trend has at most.
-const trendWidth = 42
+const (
+	// maxTrendSlices is the largest number of slices of a trend.
+	maxTrendSlices = 42
+	// maxScore is the largest published value; -maxScore is the smallest.
+	maxScore = 100
+)
 
-// totals of a backtest, built round by round. They take the same room however many
-// rounds there are.
-type totals struct {
-	policy *score.Policy
-	rank   int
-	over   span
-	fleet  []string
+// backtestTotals accumulates the rounds of a backtest. Its size does not depend on their
+// number.
+type backtestTotals struct {
+	policy   *score.Policy
+	rank     int // index of the score that ranks the clusters
+	grid     timeGrid
+	clusters []string
 
-	begun          bool
-	first          int // the round that began
-	refused        int
-	cells          []tally // of all clusters, each with one per score
-	clusters       []clusterTally
-	best, switches int // best is -1 while there is none
-	none           int // rounds without a best cluster
+	started       bool // a round had fresh data
+	firstRound    int
+	refused       int
+	scores        []scoreTotals   // all scores of the first cluster, then of the second, …
+	clusterTotals []clusterTotals // as clusters
+	best          int             // index of the best cluster of the last round that had one; -1 for none
+	switches      int             // changes of best
+	roundsNoBest  int
 }
 
-// tally of one score of one cluster.
-type tally struct {
-	rounds                int
-	values                [2*reach + 1]int32 // rounds by published value
-	held, vetoed, missing int
-	changes               int
-	last                  int32
-	published             bool
-	trend                 [trendWidth]slice
+// scoreTotals accumulates one score of one cluster.
+type scoreTotals struct {
+	rounds                                  int
+	published                               [2*maxScore + 1]int32 // rounds by published value + maxScore
+	heldRounds, vetoedRounds, missingRounds int
+	changes                                 int
+	lastValue                               int32
+	lastPublished                           bool
+	trend                                   [maxTrendSlices]trendSlice
 }
 
-// clusterTally is what all scores of a cluster share.
-type clusterTally struct {
-	best    int // rounds
-	changes int // rounds in which any value changed
-	seen    bool
+// clusterTotals accumulates a cluster over all its scores.
+type clusterTotals struct {
+	bestRounds    int
+	changedRounds int // rounds in which any value changed
+	hasData       bool
 }
 
-// slice of a trend.
-type slice struct {
-	sum       float64
-	good, bad int
+// trendSlice accumulates one slice of a trend.
+type trendSlice struct {
+	sum               float64
+	usable, notUsable int // rounds with and without a usable score
 }
 
-// reach of published values: -100 to 100.
-const reach = 100
-
-func newTotals(p *score.Policy, rank int, over span, fleet []string) *totals {
-	return &totals{
-		policy: p, rank: rank, over: over, fleet: fleet, best: -1,
-		cells: make([]tally, len(fleet)*len(p.Names)), clusters: make([]clusterTally, len(fleet)),
+func newTotals(p *score.Policy, rank int, grid timeGrid, clusters []string) *backtestTotals {
+	return &backtestTotals{
+		policy: p, rank: rank, grid: grid, clusters: clusters, best: -1,
+		scores: make([]scoreTotals, len(clusters)*len(p.Names)), clusterTotals: make([]clusterTotals, len(clusters)),
 	}
 }
 
-// add a round, and say whether history has begun: nothing answers before.
-func (t *totals) add(i int, report *round.Report) bool {
+// addRound adds round i. It ignores rounds before the first one with fresh data, and
+// returns false for them.
+func (t *backtestTotals) addRound(i int, report *round.Report) bool {
 	r := report.Result
-	if !t.begun {
+	if !t.started {
 		if r.Fresh == 0 {
 			return false
 		}
-		t.begun, t.first = true, i
+		t.started, t.firstRound = true, i
 	}
 	if r.Refused {
 		t.refused++
 	}
-	for c := range t.fleet {
-		t.addCluster(c, r.Row(c), t.slice(i))
+	for c := range t.clusters {
+		t.addCluster(c, r.Row(c), t.sliceOf(i))
 	}
-	t.rankRound(r)
+	t.addRanking(r)
 	return true
 }
 
-func (t *totals) slice(i int) int {
-	rounds := t.over.rounds - t.first
-	return (i - t.first) * min(trendWidth, rounds) / rounds
+// sliceOf returns the index of the trend slice of round i.
+func (t *backtestTotals) sliceOf(i int) int {
+	rounds := t.grid.rounds - t.firstRound
+	return (i - t.firstRound) * min(maxTrendSlices, rounds) / rounds
 }
 
-func (t *totals) addCluster(c int, row []score.Cell, part int) {
-	cluster, changed := &t.clusters[c], false
+func (t *backtestTotals) addCluster(c int, row []score.Cell, slice int) {
+	cluster, changed := &t.clusterTotals[c], false
 	for s := range row {
 		cell := &row[s]
-		cluster.seen = cluster.seen || cell.Outcome == score.OK
-		changed = t.cells[c*len(row)+s].add(cell, part) || changed
+		cluster.hasData = cluster.hasData || cell.Outcome == score.OK
+		changed = t.scores[c*len(row)+s].addCell(cell, slice) || changed
 	}
 	if changed {
-		cluster.changes++
+		cluster.changedRounds++
 	}
 }
 
-// add a cell, and say whether what is published changed.
-func (t *tally) add(cell *score.Cell, part int) (changed bool) {
-	trend := &t.trend[part]
+// addCell adds the score of one round, and reports whether the published value changed.
+func (t *scoreTotals) addCell(cell *score.Cell, slice int) (changed bool) {
+	trend := &t.trend[slice]
 	switch cell.State {
 	case score.Held:
-		t.held++
+		t.heldRounds++
 	case score.Vetoed:
-		t.vetoed++
+		t.vetoedRounds++
 	case score.Worst, score.Omitted, score.Fixed:
-		t.missing++
+		t.missingRounds++
 	case score.Scored:
 	}
 	if cell.State == score.Scored || cell.State == score.Held {
-		trend.good++
+		trend.usable++
 		trend.sum += float64(cell.Value)
 	} else {
-		trend.bad++
+		trend.notUsable++
 	}
 	omitted := cell.State == score.Omitted
 	if !omitted {
-		t.values[cell.Value+reach]++
+		t.published[cell.Value+maxScore]++
 	}
-	changed = t.rounds > 0 && (t.published == omitted || !omitted && t.last != cell.Value)
+	changed = t.rounds > 0 && (t.lastPublished == omitted || !omitted && t.lastValue != cell.Value)
 	if changed {
 		t.changes++
 	}
-	t.rounds, t.published, t.last = t.rounds+1, !omitted, cell.Value
+	t.rounds, t.lastPublished, t.lastValue = t.rounds+1, !omitted, cell.Value
 	return changed
 }
 
-// rankRound finds the cluster that the ranking score puts first: the highest value,
-// of equals the first by name. One that is blind or vetoed is never best.
-func (t *totals) rankRound(r *score.Result) {
-	best, top := -1, int32(math.MinInt32)
-	for c := range t.fleet {
+// addRanking finds the best cluster of a round: the highest value of the ranking score,
+// and the first by name of equal values. A cluster without data or with a veto is never
+// the best.
+func (t *backtestTotals) addRanking(r *score.Result) {
+	best, highest := -1, int32(math.MinInt32)
+	for c := range t.clusters {
 		cell := &r.Row(c)[t.rank]
 		usable := cell.State == score.Scored || cell.State == score.Held || cell.State == score.Fixed
-		if usable && cell.Value > top {
-			best, top = c, cell.Value
+		if usable && cell.Value > highest {
+			best, highest = c, cell.Value
 		}
 	}
 	if best < 0 {
-		t.none++
+		t.roundsNoBest++
 		return
 	}
-	t.clusters[best].best++
+	t.clusterTotals[best].bestRounds++
 	if t.best >= 0 && t.best != best {
 		t.switches++
 	}
 	t.best = best
 }
 
-// extremes of what was published, and its median; ok is false when nothing was.
-func (t *tally) extremes() (low, median, high int32, ok bool) {
+// publishedStats returns the minimum, median and maximum of the published values. ok is
+// false if no value was published.
+func (t *scoreTotals) publishedStats() (lowest, median, highest int32, ok bool) {
 	total := 0
-	for _, n := range t.values {
+	for _, n := range t.published {
 		total += int(n)
 	}
 	if total == 0 {
 		return 0, 0, 0, false
 	}
-	low, seen := math.MaxInt32, 0
-	for i, n := range t.values {
+	lowest, counted := math.MaxInt32, 0
+	for i, n := range t.published {
 		if n == 0 {
 			continue
 		}
-		v := int32(i - reach)
-		low, high = min(low, v), v
-		if seen < (total+1)/2 {
+		v := int32(i - maxScore)
+		lowest, highest = min(lowest, v), v
+		if counted < (total+1)/2 {
 			median = v
 		}
-		seen += int(n)
+		counted += int(n)
 	}
-	return low, median, high, true
-}
-
-// marks of a trend, from the lowest to the highest.
-const marks = "▁▂▃▄▅▆▇█"
-
-// sparkline of means; nil stands for a slice without a usable score.
-func sparkline(trend []*float64, low float64) string {
-	var b strings.Builder
-	all := []rune(marks)
-	for _, v := range trend {
-		if v == nil {
-			b.WriteRune('·')
-			continue
-		}
-		i := int((*v - low) / (reach - low) * float64(len(all)))
-		b.WriteRune(all[min(max(i, 0), len(all)-1)])
-	}
-	return b.String()
+	return lowest, median, highest, true
 }

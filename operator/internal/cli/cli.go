@@ -1,4 +1,5 @@
-// Package cli is the kubectl plugin: it shows why, and checks before you apply.
+// Package cli is the kubectl plugin: it explains scores and placement decisions, and tests
+// scoring policies before they are applied.
 package cli
 
 import (
@@ -14,26 +15,27 @@ import (
 
 // Exit codes.
 const (
-	exitDone     = 0
-	exitFindings = 1 // also: something was asked that failed
-	exitUsage    = 2
+	exitOK      = 0
+	exitFailure = 1 // a request failed, or lint or test has findings
+	exitUsage   = 2
 )
 
-// exitHelp ends the help of every command.
+// exitHelp is appended to the usage of every command.
 const exitHelp = `
-Exit codes: 0; 1 when lint or test found something or a request failed; 2 when the command
-line can't be understood.
+Exit codes: 0 on success; 1 if lint or test has findings or a request failed; 2 if the command
+line is invalid.
 `
 
-// errFindings ends a command whose output says all: lint found something.
+// errFindings makes a command exit with exitFailure without an error message, because its
+// output already lists the findings.
 var errFindings = errors.New("findings")
 
-// usageError is a command line that can't be understood.
+// usageError is the error of an invalid command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// app is what all commands share.
+// app holds the state that all commands share.
 type app struct {
 	genericclioptions.IOStreams
 	flags *genericclioptions.ConfigFlags
@@ -41,8 +43,8 @@ type app struct {
 	paint painter
 }
 
-// Main runs the plugin and returns its exit code: 0, 1 for findings or a failed
-// request, 2 for a command line that can't be understood.
+// Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
+// request, 2 for an invalid command line.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	return run(ctx, args, genericclioptions.IOStreams{In: in, Out: out, ErrOut: errOut}, time.Now)
 }
@@ -55,24 +57,24 @@ func run(ctx context.Context, args []string, streams genericclioptions.IOStreams
 	var usage usageError
 	switch {
 	case err == nil:
-		return exitDone
+		return exitOK
 	case errors.Is(err, errFindings):
-		return exitFindings
+		return exitFailure
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\nSee 'kubectl plimsoll --help'.\n", err)
 		return exitUsage
 	}
 	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
-	return exitFindings
+	return exitFailure
 }
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-plimsoll",
-		Short: "Why clusters score as they do, and why workloads go where they go",
-		Long: `Why clusters score as they do, and why workloads go where they go.
+		Short: "Explain cluster scores and workload placement, and test scoring policies",
+		Long: `Explain cluster scores and workload placement, and test scoring policies.
 
-Colors are left out where NO_COLOR is set or the output is not a terminal.`,
+Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -93,11 +95,11 @@ Colors are left out where NO_COLOR is set or the output is not a terminal.`,
 	return root
 }
 
-// exactly n arguments, or a usage error that says what is expected.
-func exactly(n int, what string) cobra.PositionalArgs {
+// exactArgs requires n arguments. expected describes them in the error message.
+func exactArgs(n int, expected string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("expected %s, got %d arguments", what, len(args))
+			return usagef("expected %s, got %d arguments", expected, len(args))
 		}
 		return nil
 	}

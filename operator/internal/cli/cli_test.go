@@ -14,9 +14,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-var update = flag.Bool("update", false, "write the golden files of the scripts anew")
+var update = flag.Bool("update", false, "update the golden files of the scripts")
 
-// now in all scripts.
+// now is the current time in all scripts.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestMain(m *testing.M) {
@@ -28,20 +28,21 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// Each script runs the plugin as a user does, against a hub that serves the objects
-// in its folder hub, an operator and a Prometheus.
+// TestScripts runs the plugin as a user does, against fake servers: a hub with the objects
+// in the folder hub of the script, an operator and a Prometheus.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
-		Setup:               serve,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expandFile},
+		Setup:               startServers,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "expand": expandFile},
 	})
 }
 
-// exits CODE COMMAND...: the command ends with this code.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
+// runExits implements the script command "exits CODE COMMAND...": COMMAND must exit with
+// CODE.
+func runExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
 	}
@@ -60,7 +61,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expandFile FILE: write the file anew with what its variables stand for.
+// expandFile implements the script command "expand FILE...": it replaces the environment
+// variables in the files.
 func expandFile(ts *testscript.TestScript, _ bool, args []string) {
 	for _, file := range args {
 		path := ts.MkAbs(file)

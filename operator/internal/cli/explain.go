@@ -4,10 +4,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Values of the field "from" of reports: the source of an explanation.
+const (
+	fromOperator = "operator"
+	fromObjects  = "objects"
+)
+
 func newExplain(a *app) *cobra.Command {
 	explain := &cobra.Command{
 		Use:   "explain",
-		Short: "Why this score, why this cluster, why waiting",
+		Short: "Explain a score, a placement decision or a waiting workload",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("can't explain %q: choose workload, policy or cluster", args[0])

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,19 +11,19 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// finding is one fault and where it stands.
+// finding is one problem and its position in a file.
 type finding struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Object  string `json:"object,omitempty"`
-	Path    string `json:"path,omitempty"`
-	Message string `json:"message"`
+	File         string `json:"file"`
+	LineNumber   int    `json:"line"`
+	ColumnNumber int    `json:"column"`
+	Object       string `json:"object,omitempty"`
+	Path         string `json:"path,omitempty"`
+	Message      string `json:"message"`
 }
 
-// String is file:line:column: object: path: message.
+// String returns file:line:column: object: path: message.
 func (f finding) String() string {
-	text := fmt.Sprintf("%s:%d:%d: ", f.File, f.Line, f.Column)
+	text := fmt.Sprintf("%s:%d:%d: ", f.File, f.LineNumber, f.ColumnNumber)
 	if f.Object != "" {
 		text += f.Object + ": "
 	}
@@ -37,7 +35,7 @@ func (f finding) String() string {
 
 func newLint(a *app) *cobra.Command {
 	var (
-		out   output
+		out   outputFlag
 		files []string
 	)
 	cmd := &cobra.Command{
@@ -45,17 +43,18 @@ func newLint(a *app) *cobra.Command {
 		Short: "Check MetricsSources, ScoringPolicies and PlacementGates without a cluster",
 		Long: `Check MetricsSources, ScoringPolicies and PlacementGates without a cluster.
 
-Fields that don't exist, PromQL that does not parse, variables that a gate does not
-have, and names that match nothing in the same files are told with file, line and
-column. Objects of other groups are passed over. Exit code 1 when anything was found.`,
+lint reports the file, line and column of unknown fields, invalid PromQL, unknown variables
+in the queries of a gate, and references to scores that their policy does not publish, if the
+policy is in the files too.
+Objects of other API groups are ignored. The exit code is 1 if there are findings.`,
 		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -",
-		Args:    exactly(0, "no arguments besides -f FILE"),
+		Args:    exactArgs(0, "no arguments besides -f FILE"),
 		RunE: func(*cobra.Command, []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
 			if len(files) == 0 {
-				return usageError{errors.New("name a file or folder with -f; - reads standard input")}
+				return usagef("set a file or folder with -f; - reads standard input")
 			}
 			return lint(a, &out, files)
 		},
@@ -65,51 +64,35 @@ column. Objects of other groups are passed over. Exit code 1 when anything was f
 	return cmd
 }
 
-func lint(a *app, out *output, names []string) error {
-	l := &linter{policies: map[string]*v1alpha1.ScoringPolicy{}}
-	files, err := expand(names)
+// lint prints the findings in the files. It returns errFindings if there are any.
+func lint(a *app, out *outputFlag, names []string) error {
+	l := &linter{policies: map[string]*v1alpha1.ScoringPolicy{}, findings: []finding{}}
+	files, err := expandFolders(names)
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		content, err := a.read(file)
+		content, err := a.readFile(file)
 		if err != nil {
 			return err
 		}
-		l.file(file, content)
+		l.checkFile(file, content)
 	}
-	l.across()
-	slices.SortStableFunc(l.found, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	l.checkReferences()
+	slices.SortStableFunc(l.findings, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)), cmp.Compare(a.LineNumber, b.LineNumber), cmp.Compare(a.ColumnNumber, b.ColumnNumber))
 	})
-	if l.found == nil {
-		l.found = []finding{}
-	}
-	err = out.print(a.Out, l.found, func(w io.Writer) {
-		for _, f := range l.found {
-			line(w, f.String())
+	err = out.print(a.Out, l.findings, func(w io.Writer) {
+		for _, f := range l.findings {
+			writeRow(w, f.String())
 		}
 	})
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(a.ErrOut, "%s checked, %s\n", count(l.checked, "object"), count(len(l.found), "finding"))
-	if len(l.found) > 0 {
+	_, _ = fmt.Fprintf(a.ErrOut, "%s checked, %s\n", pluralize(l.checked, "object"), pluralize(len(l.findings), "finding"))
+	if len(l.findings) > 0 {
 		return errFindings
 	}
 	return nil
-}
-
-func (a *app) read(file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(a.In)
-	}
-	return os.ReadFile(file)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

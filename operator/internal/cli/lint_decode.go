@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,16 +16,16 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// linter gathers what is wrong with the objects of some files.
+// linter collects the findings in a set of files.
 type linter struct {
-	found    []finding
+	findings []finding
 	checked  int
 	policies map[string]*v1alpha1.ScoringPolicy
-	gates    []gateIn
+	gates    []gateDocument
 }
 
-// gateIn is a gate and where it was read.
-type gateIn struct {
+// gateDocument is a gate and the document that it was read from.
+type gateDocument struct {
 	gate *v1alpha1.PlacementGate
 	doc  *document
 }
@@ -37,37 +34,19 @@ type gateIn struct {
 type document struct {
 	file   string
 	root   *yaml.Node
-	lines  []string // of the file
+	lines  []string // of the whole file
 	object string   // kind and name
 }
 
-// expand folders into the files that they hold.
-func expand(names []string) ([]string, error) {
-	var files []string
-	for _, name := range names {
-		if name == "-" {
-			files = append(files, name)
-			continue
-		}
-		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			if path == name || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) {
-				files = append(files, filepath.ToSlash(path))
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
-}
+// The parsers of YAML and JSON report positions and fields only in their messages.
+var (
+	yamlSyntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+	strictError     = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
+	typeError       = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
+)
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-
-func (l *linter) file(name string, content []byte) {
+// checkFile checks all documents of a file.
+func (l *linter) checkFile(name string, content []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for {
 		root := &yaml.Node{}
@@ -76,31 +55,38 @@ func (l *linter) file(name string, content []byte) {
 			return
 		}
 		if err != nil {
-			at, message := 1, err.Error()
-			if m := yamlLine.FindStringSubmatch(message); m != nil {
-				message = m[2]
-				at, _ = strconv.Atoi("0" + m[1]) // no line given is line 0
-			}
-			l.found = append(l.found, finding{File: name, Line: max(at, 1), Column: 1, Message: message})
+			l.findings = append(l.findings, syntaxFinding(name, err))
 			return
 		}
 		if len(root.Content) == 1 {
-			l.document(&document{file: name, root: root.Content[0], lines: strings.Split(string(content), "\n")})
+			l.checkDocument(&document{file: name, root: root.Content[0], lines: strings.Split(string(content), "\n")})
 		}
 	}
 }
 
-var strictField = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
+// syntaxFinding converts an error of the YAML parser. An error without a position is
+// reported in the first line.
+func syntaxFinding(file string, err error) finding {
+	lineNumber, message := 1, err.Error()
+	if m := yamlSyntaxError.FindStringSubmatch(message); m != nil {
+		message = m[2]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			lineNumber = max(n, 1)
+		}
+	}
+	return finding{File: file, LineNumber: lineNumber, ColumnNumber: 1, Message: message}
+}
 
-// document is decoded strictly, and checked if it is one of ours.
-func (l *linter) document(d *document) {
-	apiVersion, kind := text(d.find("apiVersion")), text(d.find("kind"))
+// checkDocument decodes a document strictly and checks the object. Documents of other API
+// groups are ignored.
+func (l *linter) checkDocument(d *document) {
+	apiVersion, kind := nodeText(d.find("apiVersion")), nodeText(d.find("kind"))
 	group, _, _ := strings.Cut(apiVersion, "/")
 	if group != v1alpha1.GroupVersion.Group {
 		return
 	}
 	l.checked++
-	d.object = strings.TrimSpace(kind + " " + text(d.find("metadata.name")))
+	d.object = strings.TrimSpace(kind + " " + nodeText(d.find("metadata.name")))
 	content, err := yaml.Marshal(d.root)
 	if err != nil {
 		l.add(d, "", "%s", err)
@@ -108,53 +94,54 @@ func (l *linter) document(d *document) {
 	}
 	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(content, nil, nil)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		path, message := undecodable(err)
+		path, message := explainDecodeError(err)
 		l.add(d, path, "%s", message)
 		return
 	}
 	if err != nil {
-		for _, m := range strictField.FindAllStringSubmatch(err.Error(), -1) {
+		for _, m := range strictError.FindAllStringSubmatch(err.Error(), -1) {
 			l.add(d, m[2], "%s field", m[1])
 		}
 	}
-	if text(d.find("metadata.name")) == "" {
+	if nodeText(d.find("metadata.name")) == "" {
 		l.add(d, "metadata", "must have a name")
 	}
 	switch o := object.(type) {
 	case *v1alpha1.MetricsSource:
-		l.source(d, o)
+		l.checkSource(d, o)
 	case *v1alpha1.ScoringPolicy:
 		l.policies[o.Name] = o
-		l.policy(d, o)
+		l.checkPolicy(d, o)
 	case *v1alpha1.PlacementGate:
-		l.gates = append(l.gates, gateIn{o, d})
-		l.gate(d, o)
+		l.gates = append(l.gates, gateDocument{o, d})
+		l.checkGate(d, o)
 	}
 }
 
-var wrongType = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
-
-// undecodable says where and why an object can't be read, without the decoder's own names.
-func undecodable(err error) (path, message string) {
+// explainDecodeError returns the path of the field that can't be decoded, and a message
+// without the names of Go types.
+func explainDecodeError(err error) (path, message string) {
 	if runtime.IsNotRegisteredError(err) {
 		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy and PlacementGate"
 	}
-	if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
+	if m := typeError.FindStringSubmatch(err.Error()); m != nil {
 		return m[2], "must be of type " + m[3] + ", not " + m[1]
 	}
 	return "", err.Error()
 }
 
+// add adds a finding about the field at path.
 func (l *linter) add(d *document, path, format string, args ...any) {
 	at := d.nearest(path)
 	l.addAt(d, at.Line, at.Column, path, fmt.Sprintf(format, args...))
 }
 
-func (l *linter) addAt(d *document, line, column int, path, message string) {
-	l.found = append(l.found, finding{File: d.file, Line: line, Column: column, Object: d.object, Path: path, Message: message})
+func (l *linter) addAt(d *document, lineNumber, columnNumber int, path, message string) {
+	l.findings = append(l.findings, finding{File: d.file, LineNumber: lineNumber, ColumnNumber: columnNumber, Object: d.object, Path: path, Message: message})
 }
 
-func text(n *yaml.Node) string {
+// nodeText returns the text of a scalar, or "" for nil.
+func nodeText(n *yaml.Node) string {
 	if n == nil {
 		return ""
 	}

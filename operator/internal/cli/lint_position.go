@@ -9,26 +9,27 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 )
 
-// find the value at a path such as spec.scores[0].query; nil when there is none.
+// find returns the value at a path such as spec.scores[0].query, or nil if there is none.
 func (d *document) find(path string) *yaml.Node {
-	if n, rest, _ := walk(d.root, path); rest == "" {
+	if n, rest, _ := walkPath(d.root, path); rest == "" {
 		return n
 	}
 	return nil
 }
 
-// nearest is where a path stands: its key, or the innermost of its parents that exists.
+// nearest returns the key at a path. If the path does not exist, nearest returns the
+// value of its innermost existing parent.
 func (d *document) nearest(path string) *yaml.Node {
-	value, rest, key := walk(d.root, path)
+	value, rest, key := walkPath(d.root, path)
 	if rest == "" && key != nil {
 		return key
 	}
 	return value
 }
 
-// walk as far down the path as there are nodes. key is the key of the last step
-// into a mapping, rest the steps that were not found.
-func walk(n *yaml.Node, path string) (value *yaml.Node, rest string, key *yaml.Node) {
+// walkPath follows path from n as far as nodes exist. rest is the part of the path that
+// does not exist, key the key of the last step into a mapping.
+func walkPath(n *yaml.Node, path string) (value *yaml.Node, rest string, key *yaml.Node) {
 	for path != "" {
 		step, after := cutStep(path)
 		next, k := child(n, step)
@@ -40,7 +41,8 @@ func walk(n *yaml.Node, path string) (value *yaml.Node, rest string, key *yaml.N
 	return n, "", key
 }
 
-// cutStep of "scores[0].query" is "scores", of "[0].query" it is "[0]".
+// cutStep splits a path after its first step: "scores[0].query" into "scores" and
+// "[0].query", "[0].query" into "[0]" and "query".
 func cutStep(path string) (step, rest string) {
 	if strings.HasPrefix(path, "[") {
 		end := strings.IndexByte(path, ']') + 1
@@ -56,6 +58,7 @@ func cutStep(path string) (step, rest string) {
 	return path[:end], strings.TrimPrefix(path[end:], ".")
 }
 
+// child returns the value and key of one step from n, or nil if there is none.
 func child(n *yaml.Node, step string) (value, key *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -78,33 +81,35 @@ func child(n *yaml.Node, step string) (value, key *yaml.Node) {
 	return nil, nil
 }
 
-// problems of an expression that stands at a path. Their place in the file is told
-// where the YAML leaves the expression as it is, else that of the value.
-func (l *linter) problems(d *document, path string, problems []promql.Problem) {
+// addProblems adds the problems of the expression at path. Their position is exact if the
+// YAML contains the expression verbatim. Otherwise the finding has the position of the
+// value, and its message the position within the expression.
+func (l *linter) addProblems(d *document, path string, problems []promql.Problem) {
 	node := d.find(path)
 	for _, p := range problems {
 		if node == nil {
 			l.add(d, path, "%s", p.Message)
 			continue
 		}
-		line, column, exact := d.within(node, p.Pos)
+		lineNumber, columnNumber, exact := d.positionIn(node, p.Pos)
 		message := p.Message
 		if !exact {
 			message = "at " + p.Pos.String() + " of the expression: " + message
 		}
-		l.addAt(d, line, column, path, message)
+		l.addAt(d, lineNumber, columnNumber, path, message)
 	}
 }
 
-// within is the place in the file of a position in a scalar.
-func (d *document) within(n *yaml.Node, pos promql.Position) (line, column int, exact bool) {
+// positionIn returns the position in the file of a position in the text of a scalar.
+// exact is false if the YAML does not contain the text verbatim.
+func (d *document) positionIn(n *yaml.Node, pos promql.Position) (lineNumber, columnNumber int, exact bool) {
 	switch {
 	case n.Style&yaml.LiteralStyle != 0:
-		line = n.Line + pos.Line
-		if line > len(d.lines) {
+		lineNumber = n.Line + pos.Line
+		if lineNumber > len(d.lines) {
 			return n.Line, n.Column, false
 		}
-		return line, d.indent(n) + pos.Column, true
+		return lineNumber, d.indentation(n) + pos.Column, true
 	case n.Style&yaml.FoldedStyle != 0 || pos.Line > 1:
 		return n.Line, n.Column, false
 	}
@@ -114,13 +119,13 @@ func (d *document) within(n *yaml.Node, pos promql.Position) (line, column int, 
 		start++
 	}
 	if start > len(source) || !strings.HasPrefix(source[start:], n.Value) {
-		return n.Line, n.Column, false // escapes, or a scalar over several lines
+		return n.Line, n.Column, false // the scalar has escapes or spans several lines
 	}
 	return n.Line, start + pos.Column, true
 }
 
-// indent of a literal's lines: that of its first line that is not empty.
-func (d *document) indent(n *yaml.Node) int {
+// indentation returns the number of spaces before the first non-empty line of a literal.
+func (d *document) indentation(n *yaml.Node) int {
 	for _, source := range d.lines[min(n.Line, len(d.lines)):] {
 		if trimmed := strings.TrimLeft(source, " "); trimmed != "" {
 			return len(source) - len(trimmed)

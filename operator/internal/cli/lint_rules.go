@@ -13,11 +13,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-func (l *linter) source(d *document, s *v1alpha1.MetricsSource) {
+func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 	topology := s.Spec.Topology
 	switch {
 	case topology != nil && topology.Type == v1alpha1.TopologyPerCluster:
-		if _, err := query.Endpoint(topology.URLTemplate, "cluster"); err != nil {
+		if _, err := query.ExpandURL(topology.URLTemplate, "cluster"); err != nil {
 			l.add(d, "spec.topology.urlTemplate", "%s", err)
 		}
 	case s.Spec.URL == "":
@@ -34,32 +34,32 @@ func (l *linter) source(d *document, s *v1alpha1.MetricsSource) {
 	}
 }
 
-func (l *linter) policy(d *document, p *v1alpha1.ScoringPolicy) {
-	l.required(d, "spec.sourceRef.name", p.Spec.SourceRef.Name)
+func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
+	l.checkRequired(d, "spec.sourceRef.name", p.Spec.SourceRef.Name)
 	if f := p.Spec.Freshness; f != nil {
-		l.expression(d, "spec.freshness.query", f.Query)
+		l.checkExpression(d, "spec.freshness.query", f.Query)
 	}
 	if len(p.Spec.Scores) == 0 {
-		l.add(d, "spec", "scores must hold at least one")
+		l.add(d, "spec", "scores must have at least one entry")
 	}
 	seen := map[string]bool{}
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		l.required(d, path+".name", s.Name)
+		l.checkRequired(d, path+".name", s.Name)
 		if seen[s.Name] && s.Name != "" {
-			l.add(d, path+".name", "%q is the name of two scores", s.Name)
+			l.add(d, path+".name", "two scores have the name %q", s.Name)
 		}
 		seen[s.Name] = true
-		l.expression(d, path+".query", s.Query)
-		l.normalize(d, path+".normalize", &s.Normalize)
+		l.checkExpression(d, path+".query", s.Query)
+		l.checkNormalize(d, path+".normalize", &s.Normalize)
 	}
 	if t := p.Spec.Total; t != nil && seen[cmp.Or(t.Name, "total")] {
-		l.add(d, "spec.total.name", "must differ from every scores[].name")
+		l.add(d, "spec.total.name", "must differ from the name of every score")
 	}
 }
 
-func (l *linter) normalize(d *document, path string, n *v1alpha1.Normalize) {
+func (l *linter) checkNormalize(d *document, path string, n *v1alpha1.Normalize) {
 	given := map[v1alpha1.NormalizeType]bool{
 		v1alpha1.NormalizeLinear: n.Linear != nil, v1alpha1.NormalizeSteps: len(n.Steps) > 0, v1alpha1.NormalizeFleet: n.Fleet != nil,
 	}
@@ -71,7 +71,7 @@ func (l *linter) normalize(d *document, path string, n *v1alpha1.Normalize) {
 	for _, t := range known[:3] {
 		if given[t] != (n.Type == t) {
 			field := strings.ToLower(string(t))
-			l.add(d, path+".type", "%s must be set exactly when type is %s", field, t)
+			l.add(d, path+".type", "%s must be set if, and only if, type is %s", field, t)
 		}
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
@@ -79,15 +79,15 @@ func (l *linter) normalize(d *document, path string, n *v1alpha1.Normalize) {
 	}
 	for i := 1; i < len(n.Steps); i++ {
 		if n.Steps[i].From.Cmp(n.Steps[i-1].From) <= 0 {
-			l.add(d, fmt.Sprintf("%s.steps[%d].from", path, i), "steps must ascend")
+			l.add(d, fmt.Sprintf("%s.steps[%d].from", path, i), "must be greater than from of the preceding step")
 		}
 	}
 }
 
-func (l *linter) gate(d *document, g *v1alpha1.PlacementGate) {
-	l.required(d, "spec.placementRef.namespace", g.Spec.PlacementRef.Namespace)
-	l.required(d, "spec.placementRef.name", g.Spec.PlacementRef.Name)
-	l.required(d, "spec.sourceRef.name", g.Spec.SourceRef.Name)
+func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
+	l.checkRequired(d, "spec.placementRef.namespace", g.Spec.PlacementRef.Namespace)
+	l.checkRequired(d, "spec.placementRef.name", g.Spec.PlacementRef.Name)
+	l.checkRequired(d, "spec.sourceRef.name", g.Spec.SourceRef.Name)
 	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
 		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
 	}
@@ -98,30 +98,31 @@ func (l *linter) gate(d *document, g *v1alpha1.PlacementGate) {
 			path = fmt.Sprintf("spec.conditions[%d].query", i)
 		}
 		_, problems := promql.ParseTemplate(q.Expr, shape.Variables)
-		l.problems(d, path, problems)
+		l.addProblems(d, path, problems)
 	}
 }
 
-// across compares objects: a gate must not read a score that its policy, when it is
-// among the files, does not publish.
-func (l *linter) across() {
+// checkReferences checks that every score that a gate reads is published by its policy, if
+// the policy is in the files too.
+func (l *linter) checkReferences() {
 	published := map[string]*v1alpha1.ScoringPolicy{}
 	for _, p := range l.policies {
 		published[cmp.Or(p.Spec.Publish.Name, p.Name)] = p
 	}
-	for _, in := range l.gates {
-		for i, ref := range in.gate.Spec.Policies {
+	for _, g := range l.gates {
+		for i, ref := range g.gate.Spec.Policies {
 			p, ok := published[ref.Policy]
 			if !ok {
 				continue
 			}
 			if names := scoreNames(p); !slices.Contains(names, ref.Score) {
-				l.add(in.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s publishes no %q, only %s", p.Name, ref.Score, strings.Join(names, ", "))
+				l.add(g.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
 			}
 		}
 	}
 }
 
+// scoreNames returns the names of all scores of a policy, the total included.
 func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	var names []string
 	for _, s := range p.Spec.Scores {
@@ -133,16 +134,16 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-func (l *linter) required(d *document, path, value string) {
+func (l *linter) checkRequired(d *document, path, value string) {
 	if value == "" {
 		l.add(d, path, "must be set")
 	}
 }
 
-func (l *linter) expression(d *document, path, expr string) {
+func (l *linter) checkExpression(d *document, path, expr string) {
 	if strings.TrimSpace(expr) == "" {
 		l.add(d, path, "must be set")
 		return
 	}
-	l.problems(d, path, promql.Check(expr))
+	l.addProblems(d, path, promql.Check(expr))
 }

@@ -5,38 +5,37 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
 
-var formats = []string{"table", "wide", "json", "yaml"}
+var outputFormats = []string{"table", "wide", "json", "yaml"}
 
-// output is the flag -o.
-type output struct{ format string }
+// outputFlag is the flag --output.
+type outputFlag struct{ format string }
 
-func (o *output) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "one of "+strings.Join(formats, "|"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
+func (o *outputFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "output format: one of "+strings.Join(outputFormats, "|"))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 }
 
-func (o *output) check() error {
-	for _, f := range formats {
-		if o.format == f {
-			return nil
-		}
+func (o *outputFlag) check() error {
+	if slices.Contains(outputFormats, o.format) {
+		return nil
 	}
-	return usagef("-o must be one of %s, not %q", strings.Join(formats, "|"), o.format)
+	return usagef("-o must be one of %s, not %q", strings.Join(outputFormats, "|"), o.format)
 }
 
-func (o *output) wide() bool { return o.format == "wide" }
+func (o *outputFlag) isWide() bool { return o.format == "wide" }
 
-// print v as JSON or YAML, or what table writes. Cells are separated by tabs.
-func (o *output) print(out io.Writer, v any, table func(w io.Writer)) error {
+// print writes v as JSON or YAML, or calls writeTable. writeTable separates cells with
+// tabs; print aligns them.
+func (o *outputFlag) print(out io.Writer, v any, writeTable func(w io.Writer)) error {
 	switch o.format {
 	case "json":
 		encoder := json.NewEncoder(out)
@@ -51,59 +50,62 @@ func (o *output) print(out io.Writer, v any, table func(w io.Writer)) error {
 		_, err = out.Write(text)
 		return err
 	}
-	w := tabwriter.NewWriter(&trimmer{to: out}, 0, 0, 2, ' ', 0)
-	table(w)
+	w := tabwriter.NewWriter(&spaceTrimmer{to: out}, 0, 0, 2, ' ', 0)
+	writeTable(w)
 	return w.Flush()
 }
 
-// line of cells. Errors of writing come back from Flush.
-func line(w io.Writer, cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
+// writeRow writes the cells of one table row. Errors are returned by the Flush of the
+// tabwriter.
+func writeRow(w io.Writer, cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
 
-// trimmer drops the blanks with which tabwriter ends a line whose last cell is empty.
-type trimmer struct {
-	to   io.Writer
-	rest []byte
+// spaceTrimmer removes trailing spaces from each line. tabwriter writes them if the last
+// cell of a row is empty.
+type spaceTrimmer struct {
+	to      io.Writer
+	pending []byte
 }
 
-func (t *trimmer) Write(p []byte) (int, error) {
-	t.rest = append(t.rest, p...)
+func (t *spaceTrimmer) Write(p []byte) (int, error) {
+	t.pending = append(t.pending, p...)
 	for {
-		i := strings.IndexByte(string(t.rest), '\n')
+		i := strings.IndexByte(string(t.pending), '\n')
 		if i < 0 {
 			return len(p), nil
 		}
-		if _, err := io.WriteString(t.to, strings.TrimRight(string(t.rest[:i]), " ")+"\n"); err != nil {
+		if _, err := io.WriteString(t.to, strings.TrimRight(string(t.pending[:i]), " ")+"\n"); err != nil {
 			return 0, err
 		}
-		t.rest = t.rest[i+1:]
+		t.pending = t.pending[i+1:]
 	}
 }
 
-// painter colors text for a terminal, or leaves it alone.
+// painter colors text if it is true.
 type painter bool
 
 func painterFor(out io.Writer) painter {
 	file, ok := out.(*os.File)
-	return colors(ok && term.IsTerminal(int(file.Fd())), os.Getenv)
+	return newPainter(ok && term.IsTerminal(int(file.Fd())), os.Getenv)
 }
 
-// colors are for a terminal, unless NO_COLOR is set to anything (no-color.org).
-func colors(terminal bool, env func(string) string) painter {
+// newPainter colors on terminals, unless NO_COLOR is set to a non-empty value
+// (no-color.org) or the terminal is dumb.
+func newPainter(terminal bool, env func(string) string) painter {
 	return painter(terminal && env("NO_COLOR") == "" && env("TERM") != "dumb")
 }
 
-func (p painter) good(s string) string { return p.code("32", s) }
-func (p painter) bad(s string) string  { return p.code("31", s) }
-func (p painter) wait(s string) string { return p.code("33", s) }
+func (p painter) good(s string) string    { return p.color("32", s) }
+func (p painter) bad(s string) string     { return p.color("31", s) }
+func (p painter) warning(s string) string { return p.color("33", s) }
 
-func (p painter) code(code, s string) string {
+func (p painter) color(code, s string) string {
 	if !p || s == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// state of an admission check, colored.
+// state colors the state of an admission check or the status of a condition.
 func (p painter) state(s string) string {
 	switch s {
 	case "Ready", "True":
@@ -111,22 +113,25 @@ func (p painter) state(s string) string {
 	case "Rejected", "False":
 		return p.bad(s)
 	}
-	return p.wait(s)
+	return p.warning(s)
 }
 
-// since is how long ago t was, in one unit, or with two where it is short.
-func since(now, t time.Time) string { return short(now.Sub(t)) }
+// progressLine is a line on a terminal that each update overwrites. Without a terminal,
+// progressLine writes nothing.
+type progressLine struct{ to io.Writer }
 
-// short duration as kubectl prints ages: 45s, 3m20s, 2h, 5d.
-func short(d time.Duration) string {
-	d = d.Round(time.Second)
-	switch {
-	case d < 10*time.Minute:
-		return strings.Replace(d.String(), "m0s", "m", 1)
-	case d < 3*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
+// progress returns a progress line on standard error.
+func (a *app) progress() progressLine {
+	if file, ok := a.ErrOut.(*os.File); ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" {
+		return progressLine{file}
 	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
+	return progressLine{}
 }
+
+func (p progressLine) show(format string, args ...any) {
+	if p.to != nil {
+		_, _ = fmt.Fprintf(p.to, "\r\x1b[K"+format, args...)
+	}
+}
+
+func (p progressLine) clear() { p.show("") }

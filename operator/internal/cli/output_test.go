@@ -1,36 +1,52 @@
 package cli
 
 import (
+	"bytes"
+	"os"
 	"testing"
-	"time"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-func TestColorsAreForTerminalsThatWantThem(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestNewPainterColorsOnlyOnTerminals(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
 		terminal bool
 		env      map[string]string
 		want     string
 	}{
-		"terminal":               {true, nil, "\x1b[32mReady\x1b[0m"},
-		"pipe":                   {false, nil, "Ready"},
-		"NO_COLOR":               {true, map[string]string{"NO_COLOR": "1"}, "Ready"},
-		"NO_COLOR without value": {true, map[string]string{"NO_COLOR": ""}, "\x1b[32mReady\x1b[0m"},
-		"dumb terminal":          {true, map[string]string{"TERM": "dumb"}, "Ready"},
+		{"terminal", true, nil, "\x1b[32mReady\x1b[0m"},
+		{"pipe", false, nil, "Ready"},
+		{"NO_COLOR", true, map[string]string{"NO_COLOR": "1"}, "Ready"},
+		{"empty NO_COLOR", true, map[string]string{"NO_COLOR": ""}, "\x1b[32mReady\x1b[0m"},
+		{"dumb terminal", true, map[string]string{"TERM": "dumb"}, "Ready"},
 	} {
-		p := colors(c.terminal, func(key string) string { return c.env[key] })
-		if got := p.state("Ready"); got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPainter(tc.terminal, func(key string) string { return tc.env[key] })
+			if got := p.state("Ready"); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
-func TestAgesAreShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		1400 * time.Millisecond: "1s", 45 * time.Second: "45s", 5 * time.Minute: "5m", 200 * time.Second: "3m20s",
-		70 * time.Minute: "70m", 5 * time.Hour: "5h", 100 * time.Hour: "4d",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("%s: got %q, want %q", d, got, want)
-		}
+func TestProgressIsOnlyWrittenToTerminals(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{IOStreams: genericclioptions.IOStreams{ErrOut: file}}
+	p := a.progress()
+	p.show("half")
+	p.clear()
+	if info, err := file.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("%d bytes of progress were written to a file (%v)", info.Size(), err)
+	}
+	var terminal bytes.Buffer
+	p = progressLine{&terminal}
+	p.show("%d%%", 50)
+	p.clear()
+	if got, want := terminal.String(), "\r\x1b[K50%\r\x1b[K"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +15,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// previewed is one score of one cluster, as a first round would have it.
-type previewed struct {
+// freshnessName stands for the name of a score in messages about the freshness query.
+const freshnessName = "freshness"
+
+// previewRow is one score of one cluster in a first round. Value is nil if the score would
+// not be published.
+type previewRow struct {
 	Cluster string   `json:"cluster"`
 	Score   string   `json:"score"`
-	Value   *int32   `json:"value,omitempty"` // none: not published
+	Value   *int32   `json:"value,omitempty"`
 	Points  float64  `json:"points"`
 	Raw     *float64 `json:"raw,omitempty"`
 	State   string   `json:"state"`
@@ -29,67 +32,69 @@ type previewed struct {
 
 func newPreview(a *app) *cobra.Command {
 	var (
-		out output
-		q   asking
+		out   outputFlag
+		flags policyFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "preview -f POLICY --prometheus URL",
-		Short: "What a ScoringPolicy would score now, without applying it",
-		Long: `What a ScoringPolicy would score now, without applying it. Nothing is held or
-damped, as in a first round, and nothing is written.
+		Short: "Show the scores of a ScoringPolicy without applying it",
+		Long: `Show the scores of a ScoringPolicy without applying it. preview evaluates a first round:
+scores are not held and not damped. Nothing is written.
 
-` + askingHelp + `
+` + policyFlagsHelp + `
 
-Exit code 1 when a query failed; what the others gave is told.`,
+The exit code is 1 if a query fails. The scores of the other queries are still printed.`,
 		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml",
-		Args:    exactly(0, "no arguments besides -f POLICY"),
+		Args:    exactArgs(0, "no arguments besides -f POLICY"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(out.check(), q.check()); err != nil {
+			if err := errors.Join(out.check(), flags.check()); err != nil {
 				return err
 			}
-			return q.preview(cmd.Context(), a, &out)
+			return preview(cmd.Context(), a, &flags, &out)
 		},
 	}
-	q.add(cmd.Flags())
-	completeSourceType(cmd)
+	flags.add(cmd.Flags())
+	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
 	return cmd
 }
 
-func (q *asking) preview(ctx context.Context, a *app, out *output) error {
-	t, err := q.open(a)
+func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) error {
+	e, err := flags.open(a)
 	if err != nil {
 		return err
 	}
-	defer t.source.Close()
-	req := round.Request{Spec: &t.policy.Spec, Policy: score.Compile(&t.policy.Spec), Querier: t.source, Now: a.now()}
-	req.Clusters, _, err = q.fleet(ctx, a, t, func() ([]string, error) { return answered(ctx, req, t.info.ClusterLabel), nil })
+	defer e.source.client.Close()
+	spec := &e.policy.Spec
+	req := round.Request{Spec: spec, Policy: score.Compile(spec), Querier: e.source.client, Now: a.now()}
+	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
 	if err != nil {
 		return err
 	}
-	if t.info.Partial {
+	if e.source.info.Partial {
 		req.Contributions = &round.Contributions{}
 	}
 	report := round.Run(ctx, req)
-	notes(a.ErrOut, report)
-	rows := rowsOf(report.Result)
-	err = out.print(a.Out, rows, func(w io.Writer) { printPreview(w, rows, out.wide()) })
-	return errors.Join(err, failures(report))
+	writeAnnotations(a.ErrOut, report)
+	rows := previewRows(report.Result)
+	err = out.print(a.Out, rows, func(w io.Writer) { writePreview(w, rows, out.isWide()) })
+	return errors.Join(err, queryErrors(report))
 }
 
-// answered are the clusters that the scores' answers name.
-func answered(ctx context.Context, req round.Request, label string) []string {
+// listResultClusters returns the clusters in the results of the queries of all scores. It
+// ignores failed queries: the round runs them again and reports the error.
+func listResultClusters(ctx context.Context, req round.Request, label string) []string {
 	var names []string
 	for i := range req.Spec.Scores {
 		expr := req.Spec.Scores[i].Query
 		if promql.Check(expr) != nil {
 			continue
 		}
-		answer, err := req.Querier.Query(ctx, expr, req.Now)
+		result, err := req.Querier.Query(ctx, expr, req.Now)
 		if err != nil {
-			continue // the round asks again and tells
+			continue
 		}
-		for _, s := range answer.Samples {
+		for _, s := range result.Samples {
 			if name := s.Labels[label]; name != "" {
 				names = append(names, name)
 			}
@@ -98,11 +103,11 @@ func answered(ctx context.Context, req round.Request, label string) []string {
 	return names
 }
 
-func rowsOf(r *score.Result) []previewed {
-	rows := []previewed{}
+func previewRows(r *score.Result) []previewRow {
+	rows := []previewRow{}
 	for i, cluster := range r.Clusters {
 		for s, cell := range r.Row(i) {
-			row := previewed{Cluster: cluster, Score: r.Names[s], Points: cell.Points, State: cell.State.String(), Outcome: cell.Outcome.String()}
+			row := previewRow{Cluster: cluster, Score: r.Names[s], Points: cell.Points, State: cell.State.String(), Outcome: cell.Outcome.String()}
 			if cell.State != score.Omitted {
 				row.Value = &cell.Value
 			}
@@ -115,34 +120,31 @@ func rowsOf(r *score.Result) []previewed {
 	return rows
 }
 
-func printPreview(w io.Writer, rows []previewed, wide bool) {
-	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "ANSWER"}
+func writePreview(w io.Writer, rows []previewRow, wide bool) {
+	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "OUTCOME"}
 	if wide {
 		columns = slices.Insert(columns, 3, "POINTS")
 	}
-	line(w, columns...)
+	writeRow(w, columns...)
 	for _, r := range rows {
-		value, points, raw := "-", "-", "-"
-		if r.Value != nil {
-			value = strconv.Itoa(int(*r.Value))
-		}
+		points, raw := "-", "-"
 		if r.Outcome == score.OK.String() {
-			points = strconv.FormatFloat(round1(r.Points), 'f', -1, 64)
+			points = formatDecimal(roundTenth(r.Points))
 		}
 		if r.Raw != nil {
-			raw = strconv.FormatFloat(*r.Raw, 'g', 6, 64)
+			raw = formatRaw(*r.Raw)
 		}
-		cells := []string{r.Cluster, r.Score, value, raw, r.State, r.Outcome}
+		cells := []string{r.Cluster, r.Score, formatScore(r.Value, "-"), raw, r.State, r.Outcome}
 		if wide {
 			cells = slices.Insert(cells, 3, points)
 		}
-		line(w, cells...)
+		writeRow(w, cells...)
 	}
 }
 
-// notes that came with the answers.
-func notes(w io.Writer, report *round.Report) {
-	for _, q := range questions(report) {
+// writeAnnotations writes the warnings and infos of all queries of a round.
+func writeAnnotations(w io.Writer, report *round.Report) {
+	for _, q := range roundQueries(report) {
 		for _, text := range q.Warnings {
 			_, _ = fmt.Fprintf(w, "warning: %s: %s\n", q.Name, text)
 		}
@@ -152,21 +154,21 @@ func notes(w io.Writer, report *round.Report) {
 	}
 }
 
-// questions of a round, with freshness under that name.
-func questions(report *round.Report) []round.QueryReport {
-	asked := slices.Clone(report.Scores)
-	if f := report.Freshness; f != nil {
-		named := *f
-		named.Name = "freshness"
-		asked = append(asked, named)
+// roundQueries returns the queries of all scores and of freshness, under freshnessName.
+func roundQueries(report *round.Report) []round.QueryReport {
+	queries := slices.Clone(report.Scores)
+	if report.Freshness != nil {
+		freshness := *report.Freshness
+		freshness.Name = freshnessName
+		queries = append(queries, freshness)
 	}
-	return asked
+	return queries
 }
 
-// failures of the questions, and answers that name no cluster.
-func failures(report *round.Report) error {
+// queryErrors joins the errors of all queries of a round.
+func queryErrors(report *round.Report) error {
 	var errs []error
-	for _, q := range questions(report) {
+	for _, q := range roundQueries(report) {
 		switch {
 		case q.Problems != nil:
 			errs = append(errs, fmt.Errorf("%s: %s", q.Name, promql.Strings(q.Problems)))

@@ -17,8 +17,8 @@ var (
 	address = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
 )
 
-// readmeHub are the scripts of whose hubs the examples speak.
-var readmeHub = []string{"explain_waiting.txtar", "policy.txtar", "top.txtar", "preview.txtar"}
+// readmeScripts are the scripts whose hub objects the commands of the README use.
+var readmeScripts = []string{"explain_waiting.txtar", "explain_policy.txtar", "top.txtar", "preview.txtar"}
 
 const readmeHistory = `load 5m
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="cluster1"} 1772280000+300x288
@@ -28,7 +28,8 @@ const readmeHistory = `load 5m
   cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
 `
 
-// Each command that the README shows does what it says, and each verb is shown.
+// TestReadmeCommands runs every command of the README, and checks that the README shows
+// every command of the plugin.
 func TestReadmeCommands(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -48,7 +49,7 @@ func TestReadmeCommands(t *testing.T) {
 			if strings.Contains(w, "*") {
 				files, err := filepath.Glob(filepath.Join(root, w))
 				if err != nil || len(files) == 0 {
-					t.Errorf("%s: nothing is there (%v)", w, err)
+					t.Errorf("%s: no file matches (%v)", w, err)
 				}
 				args = append(args, files...)
 				continue
@@ -56,18 +57,18 @@ func TestReadmeCommands(t *testing.T) {
 			args = append(args, w)
 		}
 		text += "exec kubectl-plimsoll " + strings.Join(args, " ") + "\n"
-		if words[0] != "lint" && words[0] != "release" { // which have nothing to tell
+		if words[0] != "lint" && words[0] != "release" { // which print nothing to standard output
 			text += "stdout .\n"
 		}
 	}
 	for _, c := range newRoot(&app{flags: genericclioptions.NewConfigFlags(true)}).Commands() {
 		if !shown[c.Name()] {
-			t.Errorf("README.md shows no %s", c.CommandPath())
+			t.Errorf("README.md does not show %s", c.CommandPath())
 		}
 	}
 	script.Comment = []byte(text)
 	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)})
-	for _, name := range readmeHub {
+	for _, name := range readmeScripts {
 		from, err := txtar.ParseFile(filepath.Join("testdata", "script", name))
 		if err != nil {
 			t.Fatal(err)
@@ -82,5 +83,5 @@ func TestReadmeCommands(t *testing.T) {
 	if err := os.WriteFile(file, txtar.Format(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{Files: []string{file}, RequireExplicitExec: true, Setup: serve})
+	testscript.Run(t, testscript.Params{Files: []string{file}, RequireExplicitExec: true, Setup: startServers})
 }

@@ -19,18 +19,20 @@ func newRelease(a *app) *cobra.Command {
 	dryRun, unused := false, false
 	cmd := &cobra.Command{
 		Use:   "release GATE",
-		Short: "Remove what a deleted gate left in place for its running jobs",
-		Long: `Remove what a deleted gate left in place for its running jobs.
+		Short: "Delete the MultiKueue objects of a deleted gate",
+		Long: `Delete the MultiKueue objects of a deleted gate.
 
-A gate's MultiKueueConfig and MultiKueueClusters outlive it, for deleting them would
-evict what runs through them. Once no AdmissionCheck names them and no unfinished
-workload uses them, release deletes those that carry the label ` + v1alpha1.ManagedByLabel + `=GATE, and nothing else.
+The MultiKueueConfig and MultiKueueClusters of a gate are kept when the gate is deleted,
+because their deletion would evict the workloads that run through them. release deletes the
+objects with the label ` + v1alpha1.ManagedByLabel + `=GATE, if no AdmissionCheck refers to them
+and no unfinished workload uses them.
 
-With --unused the gate may live. Of its MultiKueueClusters those go that no
-MultiKueueConfig names and no unfinished workload is on or nominated to, such as those of
-clusters that left the fleet: Kueue keeps a connection to each.`,
-		Args:              exactly(1, "the name of a PlacementGate"),
-		ValidArgsFunction: a.complete(releasable),
+With --unused, the gate may still exist. release then deletes only the MultiKueueClusters of
+the gate that no MultiKueueConfig refers to and that no unfinished workload runs on or is
+nominated to, such as those of clusters that have left the fleet. Kueue keeps a connection
+to every MultiKueueCluster.`,
+		Args:              exactArgs(1, "the name of a PlacementGate"),
+		ValidArgsFunction: a.completeFromHub(listReleasableGates),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if unused {
 				return releaseUnused(cmd.Context(), a, args[0], dryRun)
@@ -38,11 +40,12 @@ clusters that left the fleet: Kueue keeps a connection to each.`,
 			return release(cmd.Context(), a, args[0], dryRun)
 		},
 	}
-	cmd.Flags().BoolVar(&unused, "unused", false, "remove only MultiKueueClusters that nothing uses, also while the gate exists")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().BoolVar(&unused, "unused", false, "delete only unused MultiKueueClusters; the gate may still exist")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be deleted")
 	return cmd
 }
 
+// release deletes all objects of a deleted gate, unless any of them is in use.
 func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	c, _, err := a.connect()
 	if err != nil {
@@ -50,7 +53,7 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	}
 	err = c.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.PlacementGate{})
 	if err == nil {
-		return fmt.Errorf("PlacementGate %s still exists and would write them anew: delete it first, or remove what it does not use with --unused", name)
+		return fmt.Errorf("PlacementGate %s still exists and would create the objects again: delete the gate first, or use --unused", name)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return reading("PlacementGate "+name, err)
@@ -63,101 +66,164 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	if err := c.List(ctx, clusters, labeled); err != nil {
 		return reading("MultiKueueClusters", err)
 	}
-	users, err := usersOf(ctx, c, configs.Items, clusters.Items)
+	users, err := findUsers(ctx, c, configs.Items, clusters.Items)
 	if err != nil {
 		return err
 	}
 	if len(users) > 0 {
-		return fmt.Errorf("still in use, nothing was deleted: %s", strings.Join(users, "; "))
+		return fmt.Errorf("nothing was deleted, because the objects are still in use: %s", strings.Join(users, "; "))
 	}
-	var doomed []client.Object // the configuration first: it names the clusters
+	var objects []client.Object // configurations first, because they refer to the clusters
 	for i := range configs.Items {
-		doomed = append(doomed, &configs.Items[i])
+		objects = append(objects, &configs.Items[i])
 	}
 	for i := range clusters.Items {
-		doomed = append(doomed, &clusters.Items[i])
+		objects = append(objects, &clusters.Items[i])
 	}
-	return a.remove(ctx, c, doomed, dryRun)
+	return a.deleteObjects(ctx, c, objects, dryRun)
 }
 
-func (a *app) remove(ctx context.Context, c client.Client, doomed []client.Object, dryRun bool) error {
-	if len(doomed) == 0 {
+// releaseUnused deletes the unused MultiKueueClusters of a gate. A gate can start to use a
+// MultiKueueCluster at the same time. This is safe: the gate creates the object again before
+// its MultiKueueConfig refers to the name.
+func releaseUnused(ctx context.Context, a *app, name string, dryRun bool) error {
+	c, _, err := a.connect()
+	if err != nil {
+		return err
+	}
+	clusters := &kueue.MultiKueueClusterList{}
+	if err := c.List(ctx, clusters, client.MatchingLabels{v1alpha1.ManagedByLabel: name}); err != nil {
+		return reading("MultiKueueClusters", err)
+	}
+	used, err := findUsedClusters(ctx, c)
+	if err != nil {
+		return err
+	}
+	var objects []client.Object
+	for i := range clusters.Items {
+		if !used[clusters.Items[i].Name] {
+			objects = append(objects, &clusters.Items[i])
+		}
+	}
+	return a.deleteObjects(ctx, c, objects, dryRun)
+}
+
+// deleteObjects deletes MultiKueueConfigs and MultiKueueClusters and prints their names.
+func (a *app) deleteObjects(ctx context.Context, c client.Client, objects []client.Object, dryRun bool) error {
+	if len(objects) == 0 {
 		_, _ = fmt.Fprintln(a.ErrOut, "Nothing to release.")
 	}
-	for _, object := range doomed {
-		what, done := "multikueuecluster", "deleted"
+	for _, object := range objects {
+		resource, result := "multikueuecluster", "deleted"
 		if _, ok := object.(*kueue.MultiKueueConfig); ok {
-			what = "multikueueconfig"
+			resource = "multikueueconfig"
 		}
 		if dryRun {
-			done = "would be deleted"
+			result = "would be deleted"
 		} else if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			return reading(what+" "+object.GetName(), err)
+			return reading(resource+" "+object.GetName(), err)
 		}
-		_, _ = fmt.Fprintf(a.Out, "%s.kueue.x-k8s.io/%s %s\n", what, object.GetName(), done)
+		_, _ = fmt.Fprintf(a.Out, "%s.kueue.x-k8s.io/%s %s\n", resource, object.GetName(), result)
 	}
 	return nil
 }
 
-// usersOf says what still needs any of the objects.
-func usersOf(ctx context.Context, c client.Client, configs []kueue.MultiKueueConfig, clusters []kueue.MultiKueueCluster) ([]string, error) {
-	ours, checks := map[string]bool{}, &kueue.AdmissionCheckList{}
+// findUsers returns a description of each workload and object with a reference to the
+// configs or clusters.
+func findUsers(ctx context.Context, c client.Client, configs []kueue.MultiKueueConfig, clusters []kueue.MultiKueueCluster) ([]string, error) {
+	ownConfigs := map[string]bool{}
 	for _, config := range configs {
-		ours[config.Name] = true
+		ownConfigs[config.Name] = true
 	}
-	if err := c.List(ctx, checks); err != nil {
+	admissionChecks := &kueue.AdmissionCheckList{}
+	if err := c.List(ctx, admissionChecks); err != nil {
 		return nil, reading("AdmissionChecks", err)
 	}
-	through := map[string]bool{}
-	var named []string
-	for _, check := range checks.Items {
-		if config, ok := kueuestate.MultiKueueConfigOf(&check); ok && ours[config] {
-			through[check.Name] = true
-			named = append(named, fmt.Sprintf("AdmissionCheck %s names MultiKueueConfig %s", check.Name, config))
+	checks := map[string]bool{}
+	var checkUsers []string
+	for _, check := range admissionChecks.Items {
+		if config, ok := kueuestate.MultiKueueConfigOf(&check); ok && ownConfigs[config] {
+			checks[check.Name] = true
+			checkUsers = append(checkUsers, fmt.Sprintf("AdmissionCheck %s refers to MultiKueueConfig %s", check.Name, config))
 		}
 	}
-	users, err := workloadsOf(ctx, c, through, clusters)
+	users, err := findWorkloadUsers(ctx, c, checks, clusters)
 	if err != nil {
 		return nil, err
 	}
-	users = append(users, named...)
-	others := &kueue.MultiKueueConfigList{}
-	if err := c.List(ctx, others); err != nil {
+	users = append(users, checkUsers...)
+	allConfigs := &kueue.MultiKueueConfigList{}
+	if err := c.List(ctx, allConfigs); err != nil {
 		return nil, reading("MultiKueueConfigs", err)
 	}
-	for _, other := range others.Items {
+	for _, config := range allConfigs.Items {
 		for _, cluster := range clusters {
-			if !ours[other.Name] && slices.Contains(other.Spec.Clusters, cluster.Name) {
-				users = append(users, fmt.Sprintf("MultiKueueConfig %s names %s", other.Name, cluster.Name))
+			if !ownConfigs[config.Name] && slices.Contains(config.Spec.Clusters, cluster.Name) {
+				users = append(users, fmt.Sprintf("MultiKueueConfig %s refers to MultiKueueCluster %s", config.Name, cluster.Name))
 			}
 		}
 	}
 	return users, nil
 }
 
-// workloadsOf an unfinished workload's check, or on one of the clusters.
-func workloadsOf(ctx context.Context, c client.Client, through map[string]bool, clusters []kueue.MultiKueueCluster) ([]string, error) {
+// findWorkloadUsers returns a description of each unfinished workload with one of the
+// checks or on one of the clusters.
+func findWorkloadUsers(ctx context.Context, c client.Client, checks map[string]bool, clusters []kueue.MultiKueueCluster) ([]string, error) {
 	list := &kueue.WorkloadList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, reading("workloads", err)
 	}
-	names := map[string]bool{}
+	clusterNames := map[string]bool{}
 	for _, cluster := range clusters {
-		names[cluster.Name] = true
+		clusterNames[cluster.Name] = true
 	}
 	users := map[string]bool{}
 	for i := range list.Items {
 		wl := &list.Items[i]
-		key := "workload " + client.ObjectKeyFromObject(wl).String()
-		for _, check := range wl.Status.AdmissionChecks {
-			if through[string(check.Name)] && !kueuestate.IsFinished(wl) {
-				users[key] = true
-			}
+		if kueuestate.IsFinished(wl) {
+			continue
 		}
-		if on := wl.Status.ClusterName; on != nil && names[*on] && !kueuestate.IsFinished(wl) {
-			users[key+" is on "+*on] = true
-			delete(users, key)
+		name := "workload " + client.ObjectKeyFromObject(wl).String()
+		cluster := wl.Status.ClusterName
+		switch {
+		case cluster != nil && clusterNames[*cluster]:
+			users[name+" is on "+*cluster] = true
+		case slices.ContainsFunc(wl.Status.AdmissionChecks, func(s kueue.AdmissionCheckState) bool { return checks[string(s.Name)] }):
+			users[name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(users)), nil
+}
+
+// findUsedClusters returns the MultiKueueClusters of all MultiKueueConfigs and those of
+// unfinished workloads, placed or nominated.
+func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, error) {
+	// List workloads before configurations: a nomination after the first list is to a
+	// cluster of a configuration.
+	configs, workloads := &kueue.MultiKueueConfigList{}, &kueue.WorkloadList{}
+	if err := c.List(ctx, workloads); err != nil {
+		return nil, reading("workloads", err)
+	}
+	if err := c.List(ctx, configs); err != nil {
+		return nil, reading("MultiKueueConfigs", err)
+	}
+	used := map[string]bool{}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if kueuestate.IsFinished(wl) {
+			continue
+		}
+		for _, cluster := range wl.Status.NominatedClusterNames {
+			used[cluster] = true
+		}
+		if cluster := wl.Status.ClusterName; cluster != nil {
+			used[*cluster] = true
+		}
+	}
+	for _, config := range configs.Items {
+		for _, cluster := range config.Spec.Clusters {
+			used[cluster] = true
+		}
+	}
+	return used, nil
 }

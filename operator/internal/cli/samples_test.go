@@ -32,14 +32,15 @@ func TestSampleTestsPass(t *testing.T) {
 	files := glob(t, "tests/*.yaml")
 	var out, errOut bytes.Buffer
 	code := Main(context.Background(), append([]string{"test"}, files...), strings.NewReader(""), &out, &errOut)
-	if code != exitDone || strings.Count(out.String(), "ok ") < len(files) {
+	if code != exitOK || strings.Count(out.String(), "ok ") < len(files) {
 		t.Errorf("exit code %d\n%s%s", code, &out, &errOut)
 	}
 }
 
-var explained = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
+// commentedPolicy matches a file that begins with two lines of comment.
+var commentedPolicy = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
 
-func TestSamplePoliciesAreExplainedAndTested(t *testing.T) {
+func TestSamplePoliciesHaveCommentsAndTests(t *testing.T) {
 	tested := map[string]bool{}
 	for _, file := range glob(t, "tests/*.yaml") {
 		content, err := os.ReadFile(file)
@@ -57,7 +58,7 @@ func TestSamplePoliciesAreExplainedAndTested(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !explained.Match(content) {
+		if !commentedPolicy.Match(content) {
 			t.Errorf("%s must begin with two lines of comment", file)
 		}
 		if !tested[file] {
@@ -66,40 +67,41 @@ func TestSamplePoliciesAreExplainedAndTested(t *testing.T) {
 	}
 }
 
-// A change of any score's query, normalization, veto or weight, or of freshness, must
-// not go unnoticed by the policy's tests.
-func TestSampleTestsNoticeChanges(t *testing.T) {
+// TestSampleTestsFailAfterChanges checks that the tests of a policy fail after any change
+// of a query, a normalization, a veto, a weight or of freshness.
+func TestSampleTestsFailAfterChanges(t *testing.T) {
 	a := &app{}
 	for _, file := range glob(t, "tests/*.yaml") {
-		tests, policy, rules, err := a.readTests(file)
+		suite, err := a.readTestFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, change := range changes(&policy.Spec) {
-			spec := policy.Spec.DeepCopy()
+		for name, change := range policyChanges(&suite.policy.Spec) {
+			spec := suite.policy.Spec.DeepCopy()
 			change(spec)
-			noticed := false
-			for i := range tests {
-				differ, err := tests[i].run(context.Background(), spec, rules, "cluster")
-				noticed = noticed || err != nil || len(differ) > 0
+			failed := false
+			for i := range suite.tests {
+				differ, err := suite.tests[i].run(context.Background(), spec, suite.rules, "cluster")
+				failed = failed || err != nil || len(differ) > 0
 			}
-			if !noticed {
-				t.Errorf("%s does not notice %s", file, what)
+			if !failed {
+				t.Errorf("the tests in %s pass after the change of %s", file, name)
 			}
 		}
 	}
 }
 
-func changes(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.ScoringPolicySpec) {
+// policyChanges returns functions that change a policy, by the name of the change.
+func policyChanges(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.ScoringPolicySpec) {
 	all := map[string]func(*v1alpha1.ScoringPolicySpec){}
 	if spec.Freshness != nil {
-		all["the end of freshness"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness = nil }
-		all["another age"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness.MaxAgeSeconds = 86400 }
+		all["freshness"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness = nil }
+		all["freshness.maxAgeSeconds"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness.MaxAgeSeconds = 86400 }
 	}
 	for i := range spec.Scores {
-		was := &spec.Scores[i]
-		add := func(what string, change func(*v1alpha1.ScoreSpec)) {
-			all[was.Name+"'s "+what] = func(s *v1alpha1.ScoringPolicySpec) { change(&s.Scores[i]) }
+		original := &spec.Scores[i]
+		add := func(name string, change func(*v1alpha1.ScoreSpec)) {
+			all[original.Name+"'s "+name] = func(s *v1alpha1.ScoringPolicySpec) { change(&s.Scores[i]) }
 		}
 		add("query", func(s *v1alpha1.ScoreSpec) { s.Query = fmt.Sprintf("-0.9 * (%s)", s.Query) })
 		add("query by a tenth", func(s *v1alpha1.ScoreSpec) {
@@ -109,17 +111,17 @@ func changes(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.Scoring
 			}
 			s.Query = fmt.Sprintf("1.1 * (%s)", s.Query)
 		})
-		if was.Normalize.Linear != nil {
-			add("from", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.From = between(s.Normalize.Linear) })
-			add("to", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.To = between(s.Normalize.Linear) })
+		if original.Normalize.Linear != nil {
+			add("from", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.From = nearFrom(s.Normalize.Linear) })
+			add("to", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.To = nearFrom(s.Normalize.Linear) })
 		}
-		if was.Normalize.Fleet != nil {
+		if original.Normalize.Fleet != nil {
 			add("order", func(s *v1alpha1.ScoreSpec) { s.Normalize.Fleet.Descending = !s.Normalize.Fleet.Descending })
 		}
-		if was.Minimum != nil {
+		if original.Minimum != nil {
 			add("veto", func(s *v1alpha1.ScoreSpec) { s.Minimum = nil })
 		}
-		if others := slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.Name != was.Name && (s.Weight == nil || *s.Weight > 0) }); spec.Total != nil && others {
+		if hasOtherScores := slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.Name != original.Name && (s.Weight == nil || *s.Weight > 0) }); spec.Total != nil && hasOtherScores {
 			add("weight", func(s *v1alpha1.ScoreSpec) { w := int32(7); s.Weight = &w })
 		}
 		add("range", func(s *v1alpha1.ScoreSpec) {
@@ -129,8 +131,8 @@ func changes(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.Scoring
 	return all
 }
 
-// between is a tenth of the way from one end to the other.
-func between(l *v1alpha1.Linear) resource.Quantity {
+// nearFrom returns the value a tenth of the way between from and to.
+func nearFrom(l *v1alpha1.Linear) resource.Quantity {
 	from, to := l.From.AsApproximateFloat64(), l.To.AsApproximateFloat64()
 	return resource.MustParse(fmt.Sprintf("%.6f", from+(to-from)/10))
 }

@@ -16,61 +16,67 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// Questions of top, over the shipped recording rules.
+// Queries of top, over the shipped recording rules. %s is the cluster label.
 const (
-	askFree  = `sum by (%s, model) (cluster_model:plimsoll_free_devices:sum)`
-	askTotal = `sum by (%s, model) (cluster_model:plimsoll_devices:sum)`
+	freeDevicesQuery  = `sum by (%s, model) (cluster_model:plimsoll_free_devices:sum)`
+	totalDevicesQuery = `sum by (%s, model) (cluster_model:plimsoll_devices:sum)`
 )
+
+// unknownCount stands for a number of devices that no series reports.
+const unknownCount = -1
 
 // topRow is one cluster.
 type topRow struct {
-	Cluster string                `json:"cluster"`
-	Models  map[string]devices    `json:"models,omitempty"`
-	Scores  map[string]gate.Score `json:"scores,omitempty"`
+	Cluster string                  `json:"cluster"`
+	Models  map[string]deviceCounts `json:"models,omitempty"`
+	Scores  map[string]gate.Score   `json:"scores,omitempty"`
 }
 
-// devices of one model; -1 where the answer is missing.
-type devices struct {
+// deviceCounts counts the devices of one model. -1 means unknown.
+type deviceCounts struct {
 	Free  int `json:"free"`
 	Total int `json:"total"`
 }
 
+// clusterDevices maps clusters to models to counts.
+type clusterDevices map[string]map[string]deviceCounts
+
 func newTop(a *app) *cobra.Command {
 	var (
-		out output
-		q   asking
+		out   outputFlag
+		flags connectionFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "The fleet at a glance: free devices and scores of each cluster",
-		Long: `The fleet at a glance: free devices and scores of each cluster.
+		Short: "Show free devices and scores of each cluster",
+		Long: `Show free devices and scores of each cluster.
 
-Scores are read from the hub. Free devices are asked from a Prometheus or Thanos
-that has the shipped recording rules, if --prometheus names one.`,
+Scores are read from the hub. Free devices are queried from the Prometheus or Thanos of
+--prometheus, which must evaluate the shipped recording rules.`,
 		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(out.check(), q.access.check()); err != nil {
+			if err := errors.Join(out.check(), flags.check()); err != nil {
 				return err
 			}
-			rows, err := top(cmd.Context(), a, &q)
+			rows, err := top(cmd.Context(), a, &flags)
 			if err != nil {
 				return err
 			}
 			if len(rows) == 0 {
-				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score: is there a ScoringPolicy that is Ready? (kubectl get scoringpolicies)")
+				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score. Check that a ScoringPolicy is Ready: kubectl get scoringpolicies")
 			}
-			return out.print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, q.url != "", out.wide(), a.now()) })
+			return out.print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, flags.url != "", out.isWide(), a.now()) })
 		},
 	}
-	cmd.Flags().StringVar(&q.url, "prometheus", "", "base URL of a Prometheus or Thanos to ask for free devices")
-	q.access.add(cmd.Flags())
-	completeSourceType(cmd)
+	cmd.Flags().StringVar(&flags.url, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")
+	flags.add(cmd.Flags())
+	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
 	return cmd
 }
 
-func top(ctx context.Context, a *app, q *asking) ([]topRow, error) {
+func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) {
 	c, _, err := a.connect()
 	if err != nil {
 		return nil, err
@@ -79,112 +85,117 @@ func top(ctx context.Context, a *app, q *asking) ([]topRow, error) {
 	if err != nil {
 		return nil, reading("read hub", err)
 	}
-	models := map[string]map[string]devices{}
-	if q.url != "" {
-		if models, err = askDevices(ctx, a, q); err != nil {
+	devices := clusterDevices{}
+	if flags.url != "" {
+		if devices, err = queryDevices(ctx, a, flags); err != nil {
 			return nil, fmt.Errorf("--prometheus: %w", err)
 		}
 	}
-	names := slices.Concat(slices.Collect(maps.Keys(scores)), slices.Collect(maps.Keys(models)))
+	names := slices.Concat(slices.Collect(maps.Keys(scores)), slices.Collect(maps.Keys(devices)))
 	slices.Sort(names)
 	rows := []topRow{}
 	for _, name := range slices.Compact(names) {
-		rows = append(rows, topRow{Cluster: name, Models: models[name], Scores: scores[name]})
+		rows = append(rows, topRow{Cluster: name, Models: devices[name], Scores: scores[name]})
 	}
 	return rows, nil
 }
 
-func askDevices(ctx context.Context, a *app, q *asking) (map[string]map[string]devices, error) {
-	t := &trial{}
-	if err := q.dial(a, t, nil, nil); err != nil {
+// queryDevices returns the devices of each cluster and model.
+func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterDevices, error) {
+	source, err := flags.connectSource(a, nil, nil)
+	if err != nil {
 		return nil, err
 	}
-	defer t.source.Close()
-	label := t.info.ClusterLabel
-	models := map[string]map[string]devices{}
-	for _, expr := range []string{askFree, askTotal} {
-		answer, err := t.source.Query(ctx, fmt.Sprintf(expr, label), a.now())
+	defer source.client.Close()
+	devices := clusterDevices{}
+	add := func(query string, set func(counts *deviceCounts, n int)) error {
+		label := source.info.ClusterLabel
+		result, err := source.client.Query(ctx, fmt.Sprintf(query, label), a.now())
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, s := range answer.Samples {
+		for _, s := range result.Samples {
 			cluster, model := s.Labels[label], cmp.Or(s.Labels["model"], "unknown")
-			if models[cluster] == nil {
-				models[cluster] = map[string]devices{}
+			if devices[cluster] == nil {
+				devices[cluster] = map[string]deviceCounts{}
 			}
-			d, ok := models[cluster][model]
+			counts, ok := devices[cluster][model]
 			if !ok {
-				d = devices{-1, -1}
+				counts = deviceCounts{unknownCount, unknownCount}
 			}
-			if expr == askFree {
-				d.Free = int(s.Value)
-			} else {
-				d.Total = int(s.Value)
-			}
-			models[cluster][model] = d
+			set(&counts, int(s.Value))
+			devices[cluster][model] = counts
 		}
+		return nil
 	}
-	return models, nil
+	if err := add(freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
+		return nil, err
+	}
+	return devices, add(totalDevicesQuery, func(counts *deviceCounts, n int) { counts.Total = n })
 }
 
-func writeTop(w io.Writer, rows []topRow, asked, wide bool, now time.Time) {
+func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time) {
 	if len(rows) == 0 {
 		return
 	}
-	columns := []string{"CLUSTER", "FREE", "OF", "MODEL", "SCORES"}
-	if !asked {
+	columns := []string{"CLUSTER", "FREE", "TOTAL", "MODEL", "SCORES"}
+	if !withDevices {
 		columns = []string{"CLUSTER", "SCORES"}
 	}
-	line(w, columns...)
+	writeRow(w, columns...)
 	for _, row := range rows {
-		text := scoresText(row.Scores, now, wide)
-		if text == "" {
-			text = "none"
-		}
+		scores := cmp.Or(formatScores(row.Scores, now, wide), "none")
 		switch {
-		case !asked:
-			line(w, row.Cluster, text)
+		case !withDevices:
+			writeRow(w, row.Cluster, scores)
 		case len(row.Models) == 0:
-			line(w, row.Cluster, "?", "?", "no devices reported", text)
+			writeRow(w, row.Cluster, unknownValue, unknownValue, "no devices reported", scores)
 		}
-		first := []string{row.Cluster, text}
+		cluster := row.Cluster
 		for _, model := range slices.Sorted(maps.Keys(row.Models)) {
-			d := row.Models[model]
-			line(w, first[0], known(d.Free), known(d.Total), model, first[1])
-			first = []string{"", ""} // the cluster and its scores stand once
+			counts := row.Models[model]
+			writeRow(w, cluster, formatCount(counts.Free), formatCount(counts.Total), model, scores)
+			cluster, scores = "", "" // only in the first row of a cluster
 		}
 	}
-	if asked {
-		line(w, sum(rows)...)
+	if withDevices {
+		writeRow(w, sumDevices(rows)...)
 	}
 }
 
-func known(n int) string {
-	if n < 0 {
-		return "?"
+func formatCount(n int) string {
+	if n == unknownCount {
+		return unknownValue
 	}
 	return fmt.Sprint(n)
 }
 
-// sum of the fleet. A cluster that did not answer in full is left out and named.
-func sum(rows []topRow) []string {
-	free, total, without := 0, 0, []string{}
+// sumDevices returns the row with the sums of all clusters. Clusters with unknown counts
+// are excluded and listed.
+func sumDevices(rows []topRow) []string {
+	free, total, excluded := 0, 0, []string{}
 	for _, row := range rows {
-		whole := len(row.Models) > 0
-		for _, d := range row.Models {
-			whole = whole && d.Free >= 0 && d.Total >= 0
-		}
-		if !whole {
-			without = append(without, row.Cluster)
+		if !row.isComplete() {
+			excluded = append(excluded, row.Cluster)
 			continue
 		}
-		for _, d := range row.Models {
-			free, total = free+d.Free, total+d.Total
+		for _, counts := range row.Models {
+			free, total = free+counts.Free, total+counts.Total
 		}
 	}
 	text := "all models"
-	if len(without) > 0 {
-		text += ", without " + strings.Join(without, ", ")
+	if len(excluded) > 0 {
+		text += ", without " + strings.Join(excluded, ", ")
 	}
 	return []string{"fleet", fmt.Sprint(free), fmt.Sprint(total), text}
+}
+
+// isComplete reports whether both counts of all models are known.
+func (r *topRow) isComplete() bool {
+	for _, counts := range r.Models {
+		if counts.Free == unknownCount || counts.Total == unknownCount {
+			return false
+		}
+	}
+	return len(r.Models) > 0
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,187 +21,197 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// testFile is a file of tests of one policy. Its paths are relative to it.
+// testFile is a file with tests of one policy. Its paths are relative to the file.
 type testFile struct {
 	Policy    string     `json:"policy"`
 	RuleFiles []string   `json:"ruleFiles"`
 	Tests     []unitTest `json:"tests"`
 }
 
-// unitTest is one first round over series that start at Unix time 0.
+// unitTest evaluates a first round over series that start at Unix time 0.
 type unitTest struct {
-	Name        string         `json:"name"`
-	Interval    model.Duration `json:"interval"` // between samples, and evaluations of rules
+	Name string `json:"name"`
+	// Interval between samples, and between evaluations of the rules.
+	Interval    model.Duration `json:"interval"`
 	InputSeries []inputSeries  `json:"inputSeries"`
-	Clusters    []string       `json:"clusters"` // besides those in expect
-	EvalTime    model.Duration `json:"evalTime"`
-	// Expect holds published values by cluster and score; null: not published.
+	// Clusters are scored in addition to those of Expect.
+	Clusters []string       `json:"clusters"`
+	EvalTime model.Duration `json:"evalTime"`
+	// Expect holds published values by cluster and score. Null means not published.
 	Expect map[string]map[string]*int32 `json:"expect"`
 }
 
-// inputSeries are in the notation of promtool: up{cluster="c1"} and 0+1x5.
+// inputSeries uses the notation of promtool: up{cluster="c1"} and 0+1x5.
 type inputSeries struct {
 	Series string `json:"series"`
 	Values string `json:"values"`
+}
+
+// testSuite is a decoded test file with its policy and rules.
+type testSuite struct {
+	tests  []unitTest
+	policy *v1alpha1.ScoringPolicy
+	rules  []recordingRule
 }
 
 func newUnitTest(a *app) *cobra.Command {
 	var label string
 	cmd := &cobra.Command{
 		Use:   "test FILE...",
-		Short: "Unit tests of ScoringPolicies: series in, scores out",
-		Long: `Unit tests of ScoringPolicies: series in, scores out, evaluated by Prometheus's own engine.
+		Short: "Run unit tests of ScoringPolicies",
+		Long: `Run unit tests of ScoringPolicies: Prometheus's own engine evaluates the policy over the
+input series, and the scores are compared with the expected ones.
 
   policy: ../policy.yaml           # paths are relative to this file
   ruleFiles: [../recording.yaml]   # optional; recording rules, evaluated every interval
   tests:
   - name: half is free
     interval: 1m
-    inputSeries:                   # as for promtool test rules; time starts at 0
-    - {series: 'free{cluster="c1"}', values: '32x10'} # quoted, for YAML reads 0x10 as 16
-    clusters: [c2]                 # optional; clusters besides those in expect
+    inputSeries:                   # as in promtool test rules; time starts at 0
+    - {series: 'free{cluster="c1"}', values: '32x10'} # quoted, because YAML reads 0x10 as 16
+    clusters: [c2]                 # optional; clusters in addition to those in expect
     evalTime: 10m
     expect: {c1: {headroom: 0}}    # null: not published
 
-Each test is a first round: nothing is held or damped. Exit code 1 when a score differs.`,
+Each test is a first round: scores are not held and not damped. The exit code is 1 if a score
+differs.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("expected files of tests, got none")
+				return usagef("expected test files, got none")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
-			var found error
+			var result error
 			for _, file := range files {
-				err := a.unitTest(cmd.Context(), file, label)
+				err := a.runTestFile(cmd.Context(), file, label)
 				if err == nil {
 					continue
 				}
-				found = errFindings
+				result = errFindings
 				if !errors.Is(err, errFindings) {
 					_, _ = fmt.Fprintln(a.ErrOut, "error:", err)
 				}
 			}
-			return found
+			return result
 		},
 	}
-	cmd.Flags().StringVar(&label, "cluster-label", "cluster", "label by which series name clusters")
+	cmd.Flags().StringVar(&label, "cluster-label", "cluster", "label of a series that identifies its cluster")
 	return cmd
 }
 
-// unitTest runs a file's tests and prints what came of each. errFindings: some differ.
-func (a *app) unitTest(ctx context.Context, file, label string) error {
-	tests, policy, rules, err := a.readTests(file)
+// runTestFile runs the tests of a file and prints the result of each. It returns
+// errFindings if a test fails.
+func (a *app) runTestFile(ctx context.Context, file, label string) error {
+	suite, err := a.readTestFile(file)
 	if err != nil {
 		return err
 	}
-	for i := range tests {
-		t := &tests[i]
-		differ, runErr := t.run(ctx, &policy.Spec, rules, label)
+	for i := range suite.tests {
+		t := &suite.tests[i]
+		failures, runErr := t.run(ctx, &suite.policy.Spec, suite.rules, label)
 		if runErr != nil {
-			differ = append(differ, strings.Split(runErr.Error(), "\n")...)
+			failures = append(failures, strings.Split(runErr.Error(), "\n")...)
 		}
-		if len(differ) == 0 {
+		if len(failures) == 0 {
 			_, _ = fmt.Fprintf(a.Out, "ok    %s: %s\n", file, t.Name)
 			continue
 		}
 		err = errFindings
 		_, _ = fmt.Fprintf(a.Out, "FAIL  %s: %s\n", file, t.Name)
-		for _, d := range differ {
-			_, _ = fmt.Fprintf(a.Out, "      %s\n", d)
+		for _, failure := range failures {
+			_, _ = fmt.Fprintf(a.Out, "      %s\n", failure)
 		}
 	}
 	return err
 }
 
-func (a *app) readTests(file string) ([]unitTest, *v1alpha1.ScoringPolicy, []rule, error) {
-	content, err := a.read(file)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	f := testFile{}
-	if err := yaml.UnmarshalStrict(content, &f); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if f.Policy == "" || len(f.Tests) == 0 {
-		return nil, nil, nil, fmt.Errorf("%s: must name a policy and hold tests", file)
-	}
-	for i, t := range f.Tests {
-		if t.Name == "" || t.Interval <= 0 || t.EvalTime <= 0 || len(t.Expect) == 0 {
-			return nil, nil, nil, fmt.Errorf("%s: tests[%d]: set name, interval, evalTime and expect", file, i)
-		}
-	}
-	beside := func(path string) string {
-		if filepath.IsAbs(path) {
-			return path
-		}
-		return filepath.Join(filepath.Dir(file), path)
-	}
-	var rules []rule
-	for _, path := range f.RuleFiles {
-		content, err := a.read(beside(path))
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		more, err := rulesIn(path, content)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		rules = append(rules, more...)
-	}
-	if content, err = a.read(beside(f.Policy)); err != nil {
-		return nil, nil, nil, err
-	}
-	policy, err := policyIn(content)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", f.Policy, err)
-	}
-	return f.Tests, policy, rules, nil
-}
-
-// run the test and tell what differs from what it expects.
-func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, rules []rule, label string) (differ []string, err error) {
-	s, err := load(ctx, t, rules)
+// readTestFile reads a test file and the policy and rules that the file refers to.
+func (a *app) readTestFile(file string) (*testSuite, error) {
+	content, err := a.readFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	report := round.Run(ctx, round.Request{
-		Spec: spec, Policy: score.Compile(spec), Querier: query.Func(s.query),
-		Clusters: clustermap.FromNames(label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
-	})
-	return t.compare(rowsOf(report.Result)), failures(report)
+	f := testFile{}
+	if err := yaml.UnmarshalStrict(content, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if f.Policy == "" || len(f.Tests) == 0 {
+		return nil, fmt.Errorf("%s: must set policy and tests", file)
+	}
+	for i, t := range f.Tests {
+		if t.Name == "" || t.Interval <= 0 || t.EvalTime <= 0 || len(t.Expect) == 0 {
+			return nil, fmt.Errorf("%s: tests[%d]: must set name, interval, evalTime and expect", file, i)
+		}
+	}
+	suite := &testSuite{tests: f.Tests}
+	for _, path := range f.RuleFiles {
+		content, err := a.readFile(relativeTo(file, path))
+		if err != nil {
+			return nil, err
+		}
+		rules, err := decodeRules(path, content)
+		if err != nil {
+			return nil, err
+		}
+		suite.rules = append(suite.rules, rules...)
+	}
+	if content, err = a.readFile(relativeTo(file, f.Policy)); err != nil {
+		return nil, err
+	}
+	if suite.policy, err = decodePolicy(content); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Policy, err)
+	}
+	return suite, nil
 }
 
-func (t *unitTest) compare(rows []previewed) []string {
-	var differ []string
+// relativeTo returns a path that is relative to the folder of file.
+func relativeTo(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
+}
+
+// run evaluates the policy and returns the differences from the expected scores. An error
+// means that the test can't be evaluated.
+func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, rules []recordingRule, label string) (differences []string, err error) {
+	series, err := loadSeries(ctx, t, rules)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, series.Close()) }()
+	report := round.Run(ctx, round.Request{
+		Spec: spec, Policy: score.Compile(spec), Querier: query.QuerierFunc(series.query),
+		Clusters: clustermap.FromNames(label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
+	})
+	return t.compare(previewRows(report.Result)), queryErrors(report)
+}
+
+// compare returns one message per score that differs from its expected value.
+func (t *unitTest) compare(rows []previewRow) []string {
+	var differences []string
 	for _, cluster := range slices.Sorted(maps.Keys(t.Expect)) {
 		for _, name := range slices.Sorted(maps.Keys(t.Expect[cluster])) {
-			want := t.Expect[cluster][name]
-			i := slices.IndexFunc(rows, func(r previewed) bool { return r.Cluster == cluster && r.Score == name })
+			want := formatScore(t.Expect[cluster][name], "none")
+			i := slices.IndexFunc(rows, func(r previewRow) bool { return r.Cluster == cluster && r.Score == name })
 			if i < 0 {
-				differ = append(differ, fmt.Sprintf("%s %s: the policy has no such score", cluster, name))
+				differences = append(differences, fmt.Sprintf("%s %s: the policy has no such score", cluster, name))
 				continue
 			}
-			if r := rows[i]; published(r.Value) != published(want) {
-				differ = append(differ, fmt.Sprintf("%s %s: want %s, got %s (%s)", cluster, name, published(want), published(r.Value), why(r)))
+			if got := formatScore(rows[i].Value, "none"); got != want {
+				differences = append(differences, fmt.Sprintf("%s %s: want %s, got %s (%s)", cluster, name, want, got, describeRow(rows[i])))
 			}
 		}
 	}
-	return differ
+	return differences
 }
 
-func published(value *int32) string {
-	if value == nil {
-		return "none"
-	}
-	return strconv.Itoa(int(*value))
-}
-
-func why(r previewed) string {
-	told := []string{r.State, r.Outcome}
+// describeRow returns the state, the outcome and the raw value of a score.
+func describeRow(r previewRow) string {
+	parts := []string{r.State, r.Outcome}
 	if r.Raw != nil {
-		told = append(told, "raw "+strconv.FormatFloat(*r.Raw, 'g', 6, 64))
+		parts = append(parts, "raw "+formatRaw(*r.Raw))
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(parts, ", ")
 }

@@ -20,24 +20,25 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// rule is a recording rule.
-type rule struct {
-	Record string            `json:"record"` // empty: an alert
+// recordingRule is a rule of a rule file. Record is empty for an alert.
+type recordingRule struct {
+	Record string            `json:"record"`
 	Expr   string            `json:"expr"`
 	Labels map[string]string `json:"labels"`
 }
 
-// rulesIn a file of Prometheus's, group by group; alerts are left out.
-func rulesIn(file string, content []byte) ([]rule, error) {
+// decodeRules decodes the recording rules of a Prometheus rule file, in order. Alerts are
+// ignored.
+func decodeRules(file string, content []byte) ([]recordingRule, error) {
 	var groups struct {
 		Groups []struct {
-			Rules []rule `json:"rules"`
+			Rules []recordingRule `json:"rules"`
 		} `json:"groups"`
 	}
 	if err := yaml.Unmarshal(content, &groups); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	var rules []rule
+	var rules []recordingRule
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			if r.Record != "" {
@@ -46,16 +47,17 @@ func rulesIn(file string, content []byte) ([]rule, error) {
 		}
 	}
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("%s: must hold groups with recording rules", file)
+		return nil, fmt.Errorf("%s: must contain groups with recording rules", file)
 	}
 	return rules, nil
 }
 
-// series of a test and Prometheus's engine over them.
-type series struct{ *promqltest.LazyLoader }
+// testSeries holds the series of a test and Prometheus's engine.
+type testSeries struct{ *promqltest.LazyLoader }
 
-// load a test's series up to its evalTime, with what the rules make of them.
-func load(ctx context.Context, t *unitTest, rules []rule) (series, error) {
+// loadSeries loads the input series of a test up to evalTime and evaluates the rules. The
+// caller must close the series.
+func loadSeries(ctx context.Context, t *unitTest, rules []recordingRule) (testSeries, error) {
 	var script strings.Builder
 	fmt.Fprintf(&script, "load %s\n", t.Interval)
 	for _, in := range t.InputSeries {
@@ -63,17 +65,18 @@ func load(ctx context.Context, t *unitTest, rules []rule) (series, error) {
 	}
 	loader, err := promqltest.NewLazyLoader(script.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
 	if err != nil {
-		return series{}, fmt.Errorf("inputSeries: %w", err)
+		return testSeries{}, fmt.Errorf("inputSeries: %w", err)
 	}
-	s := series{loader}
+	s := testSeries{loader}
 	s.SubqueryInterval = time.Duration(t.Interval)
-	if err := s.fill(ctx, t, rules); err != nil {
-		return series{}, errors.Join(err, s.Close())
+	if err := s.evaluateRules(ctx, t, rules); err != nil {
+		return testSeries{}, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s series) fill(ctx context.Context, t *unitTest, rules []rule) error {
+// evaluateRules loads the samples interval by interval and evaluates the rules after each.
+func (s testSeries) evaluateRules(ctx context.Context, t *unitTest, rules []recordingRule) error {
 	start := time.Unix(0, 0).UTC()
 	recorded := make([]map[string]labels.Labels, len(rules))
 	for at := time.Duration(0); at <= time.Duration(t.EvalTime); at += time.Duration(t.Interval) {
@@ -89,62 +92,62 @@ func (s series) fill(ctx context.Context, t *unitTest, rules []rule) error {
 	return nil
 }
 
-// record what a rule gives, and the end of the series that it gave before and gives
-// no more.
-func (s series) record(ctx context.Context, r rule, at time.Time, before map[string]labels.Labels) (map[string]labels.Labels, error) {
-	answer, err := s.query(ctx, r.Expr, at)
+// record evaluates a rule and appends its samples. previous holds the series of the
+// preceding evaluation; a series that is now missing gets a stale marker.
+func (s testSeries) record(ctx context.Context, r recordingRule, at time.Time, previous map[string]labels.Labels) (map[string]labels.Labels, error) {
+	result, err := s.query(ctx, r.Expr, at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}
 	app := s.Storage().AppenderV2(ctx)
-	now := map[string]labels.Labels{}
-	for _, sample := range answer.Samples {
+	current := map[string]labels.Labels{}
+	for _, sample := range result.Samples {
 		b := labels.NewBuilder(labels.FromMap(sample.Labels)).Set(model.MetricNameLabel, r.Record)
 		for name, v := range r.Labels {
 			b.Set(name, v)
 		}
 		set := b.Labels()
-		now[set.String()] = set
+		current[set.String()] = set
 		if _, err := app.Append(0, set, 0, timestamp.FromTime(at), sample.Value, nil, nil, storage.AOptions{}); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", r.Record, err), app.Rollback())
 		}
 	}
-	for key, set := range before {
-		if _, still := now[key]; still {
+	for key, set := range previous {
+		if _, exists := current[key]; exists {
 			continue
 		}
 		if _, err := app.Append(0, set, 0, timestamp.FromTime(at), math.Float64frombits(modelvalue.StaleNaN), nil, nil, storage.AOptions{}); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", r.Record, err), app.Rollback())
 		}
 	}
-	return now, app.Commit()
+	return current, app.Commit()
 }
 
-// query is a query.Func.
-func (s series) query(ctx context.Context, expr string, at time.Time) (query.Answer, error) {
+// query implements query.QuerierFunc.
+func (s testSeries) query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 	q, err := s.QueryEngine().NewInstantQuery(ctx, s.Queryable(), nil, expr, at)
 	if err != nil {
-		return query.Answer{}, err
+		return query.Result{}, err
 	}
 	defer q.Close()
-	result := q.Exec(ctx)
-	if result.Err != nil {
-		return query.Answer{}, result.Err
+	executed := q.Exec(ctx)
+	if executed.Err != nil {
+		return query.Result{}, executed.Err
 	}
-	var answer query.Answer
-	answer.Warnings, answer.Infos = result.Warnings.AsStrings(expr, 0, 0)
-	switch v := result.Value.(type) {
+	var result query.Result
+	result.Warnings, result.Infos = executed.Warnings.AsStrings(expr, 0, 0)
+	switch v := executed.Value.(type) {
 	case promql.Scalar:
-		answer.Samples = []query.Sample{{Value: v.V}}
+		result.Samples = []query.Sample{{Value: v.V}}
 	case promql.Vector:
 		for _, sample := range v {
 			if sample.H != nil {
-				continue // a native histogram: no number to score
+				continue // a native histogram has no single number to score
 			}
-			answer.Samples = append(answer.Samples, query.Sample{Labels: sample.Metric.Map(), Value: sample.F})
+			result.Samples = append(result.Samples, query.Sample{Labels: sample.Metric.Map(), Value: sample.F})
 		}
 	default:
-		return query.Answer{}, fmt.Errorf("a %s is no instant vector", v.Type())
+		return query.Result{}, fmt.Errorf("the query must return an instant vector, returns a %s", v.Type())
 	}
-	return answer, nil
+	return result, nil
 }

@@ -7,10 +7,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// Outcome states what a query returned for one cluster.
+// Outcome is the kind of result that a query has for a cluster.
 type Outcome uint8
 
-// Outcomes of one cluster. Only Found comes with a usable value.
+// Outcomes of a query for a cluster. Only Found comes with a usable value.
 const (
 	Absent    Outcome = iota // no series
 	Found                    // one series with a finite value

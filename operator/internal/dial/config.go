@@ -1,5 +1,5 @@
-// Package dial reads how a MetricsSource is asked: the configuration of a client, and
-// how series name clusters. The controller and the CLI's preview and backtest share it.
+// Package dial converts a MetricsSource into the configuration of a query client and into
+// the mapping from series to clusters. The operator and the CLI share it.
 package dial
 
 import (
@@ -17,8 +17,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// References are all Secret keys that a source names.
-func References(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference {
+// SecretReferences returns all keys of Secrets that a source refers to.
+func SecretReferences(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference {
 	var refs []v1alpha1.SecretKeyReference
 	add := func(ref *v1alpha1.SecretKeyReference) {
 		if ref != nil {
@@ -48,56 +48,63 @@ func References(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference 
 	return refs
 }
 
-// Config makes a client's configuration of a source and the Secrets that it names.
-func Config(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string, credentialsDir string) (query.Config, error) {
+// ClientConfig returns the configuration of a query client. secrets must hold the value of
+// each of the SecretReferences. credentialsDir is the directory that credential files must
+// be in; if it is empty, a source with a credentials file is an error.
+func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string, credentialsDir string) (query.Config, error) {
 	spec := &src.Spec
 	cfg := query.Config{
-		Name: src.Name, URL: spec.URL, ClusterLabel: cmp.Or(spec.ClusterMapping.Label, "cluster"),
+		Name: src.Name, URL: spec.URL, ClusterLabel: clusterLabel(spec),
 		HTTP:             config.DefaultHTTPClientConfig,
-		Parameters:       parameters(spec),
-		Timeout:          timeout(spec),
+		Parameters:       thanosParameters(spec),
+		Timeout:          queryTimeout(spec),
 		MaxConcurrency:   int(cmp.Or(spec.Limits.MaxConcurrency, 4)),
 		QueriesPerSecond: int(cmp.Or(spec.Limits.QueriesPerSecond, 20)),
 		MaxResponseBytes: cmp.Or(spec.Limits.MaxResponseBytes, 64<<20),
 		MaxSeries:        int(cmp.Or(spec.Limits.MaxSeries, 100000)),
 	}
-	if PerCluster(spec) {
+	if IsPerCluster(spec) {
 		cfg.URLTemplate = spec.Topology.URLTemplate
 	}
 	cfg.HTTP.TLSConfig = tlsConfig(spec.TLS, secrets)
 	if err := setAuth(&cfg.HTTP, spec.Auth, secrets, credentialsDir); err != nil {
 		return query.Config{}, err
 	}
-	headers, err := headersOf(spec, secrets)
-	cfg.HTTP.HTTPHeaders = headers
+	var err error
+	cfg.HTTP.HTTPHeaders, err = headers(spec, secrets)
 	return cfg, err
 }
 
-func timeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
+func queryTimeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
 	return time.Duration(cmp.Or(spec.Limits.TimeoutSeconds, 10)) * time.Second
 }
 
-// PerCluster says that each cluster has its own endpoint.
-func PerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
+// IsPerCluster reports whether each cluster has its own endpoint.
+func IsPerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
 	return spec.Topology != nil && spec.Topology.Type == v1alpha1.TopologyPerCluster
 }
 
-// Info says how series name clusters. An endpoint of a cluster's own is named by us.
-func Info(src *v1alpha1.MetricsSource) query.SourceInfo {
-	m := src.Spec.ClusterMapping
-	i := query.SourceInfo{
-		Name: src.Name, ClusterLabel: cmp.Or(m.Label, "cluster"), Match: string(cmp.Or(m.Match, v1alpha1.MatchName)), Key: m.Key,
-		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: timeout(&src.Spec),
+// SourceInfo returns how to interpret the results of a source. If each cluster has its own
+// endpoint, the client sets the cluster label itself, to the name of the ManagedCluster.
+func SourceInfo(src *v1alpha1.MetricsSource) query.SourceInfo {
+	mapping := src.Spec.ClusterMapping
+	info := query.SourceInfo{
+		Name: src.Name, ClusterLabel: clusterLabel(&src.Spec), Match: string(cmp.Or(mapping.Match, v1alpha1.MatchName)), Key: mapping.Key,
+		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: queryTimeout(&src.Spec),
 	}
-	if PerCluster(&src.Spec) {
-		i.Match, i.Key = string(v1alpha1.MatchName), ""
+	if IsPerCluster(&src.Spec) {
+		info.Match, info.Key = string(v1alpha1.MatchName), ""
 	}
-	return i
+	return info
 }
 
-// parameters are what Thanos understands beside Prometheus's own. Partial answers
-// are refused: by default Thanos sends them as mere warnings.
-func parameters(spec *v1alpha1.MetricsSourceSpec) url.Values {
+func clusterLabel(spec *v1alpha1.MetricsSourceSpec) string {
+	return cmp.Or(spec.ClusterMapping.Label, "cluster")
+}
+
+// thanosParameters returns the URL parameters that only Thanos has. They reject partial
+// results, which Thanos by default returns with a warning only.
+func thanosParameters(spec *v1alpha1.MetricsSourceSpec) url.Values {
 	if spec.Type != v1alpha1.SourceThanos {
 		return nil
 	}
@@ -106,8 +113,8 @@ func parameters(spec *v1alpha1.MetricsSourceSpec) url.Values {
 		if t.Dedup != nil && !*t.Dedup {
 			values.Set("dedup", "false")
 		}
-		if t.MaxSourceResolution != nil {
-			values.Set("max_source_resolution", t.MaxSourceResolution.Duration.String())
+		if t.MaxSourceResolutionSeconds != nil {
+			values.Set("max_source_resolution", (time.Duration(*t.MaxSourceResolutionSeconds) * time.Second).String())
 		}
 		for _, m := range t.StoreMatch {
 			values.Add("storeMatch[]", m)
@@ -157,40 +164,42 @@ func setAuth(h *config.HTTPClientConfig, a *v1alpha1.Auth, secrets map[v1alpha1.
 	return nil
 }
 
-// credentialsFile keeps the path within the directory that the operator allows.
+// credentialsFile returns the absolute path of a credentials file. The file must be in dir,
+// the directory that the operator allows.
 func credentialsFile(dir, path string) (string, error) {
 	if dir == "" {
-		return "", errors.New("auth.authorization.credentialsFile needs the operator's flag --credentials-dir")
+		return "", errors.New("auth.authorization.credentialsFile requires the operator flag --credentials-dir")
 	}
 	full := path
 	if !filepath.IsAbs(path) {
 		full = filepath.Join(dir, path)
 	}
 	if rel, err := filepath.Rel(dir, full); err != nil || !filepath.IsLocal(rel) {
-		return "", fmt.Errorf("auth.authorization.credentialsFile must lie in %s", dir)
+		return "", fmt.Errorf("auth.authorization.credentialsFile must be in %s", dir)
 	}
 	return filepath.Clean(full), nil
 }
 
-func headersOf(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyReference]string) (*config.Headers, error) {
-	headers := map[string]config.Header{}
+// headers returns the additional HTTP headers of each request, the tenant included.
+func headers(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyReference]string) (*config.Headers, error) {
+	byName := map[string]config.Header{}
 	for _, h := range spec.Headers {
 		value := config.Header{Values: []string{h.Value}}
 		if h.Secret != nil {
 			value = config.Header{Secrets: []config.Secret{config.Secret(secrets[*h.Secret])}}
 		}
-		headers[h.Name] = value
+		byName[h.Name] = value
 	}
 	if spec.Tenant != "" {
 		name := "X-Scope-OrgID"
 		if spec.Type == v1alpha1.SourceThanos {
 			name = "THANOS-TENANT"
 		}
-		headers[name] = config.Header{Values: []string{spec.Tenant}}
+		byName[name] = config.Header{Values: []string{spec.Tenant}}
 	}
-	if len(headers) == 0 {
+	if len(byName) == 0 {
 		return nil, nil
 	}
-	h := &config.Headers{Headers: headers}
+	h := &config.Headers{Headers: byName}
 	return h, h.Validate()
 }

@@ -16,78 +16,28 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-type secrets = map[v1alpha1.SecretKeyReference]string
-
-func key(name string) v1alpha1.SecretKeyReference {
-	return v1alpha1.SecretKeyReference{Name: "s", Key: name}
-}
-
-func keyp(name string) *v1alpha1.SecretKeyReference { k := key(name); return &k }
-
-const empty = `{"status":"success","data":{"resultType":"vector","result":[]}}`
-
-// demanding serves answers only to requests that pass.
-func demanding(pass func(*http.Request) bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !pass(r) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, empty)
-	}
-}
-
-func ask(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) error {
-	t.Helper()
-	c := newClient(t, spec, s, dir)
-	_, err := c.Query(context.Background(), "up", time.Now())
-	return err
-}
-
-func newClient(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir string) *query.Client {
-	t.Helper()
-	cfg, err := Config(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "src"}, Spec: spec}, s, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := query.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func serve(t *testing.T, h http.Handler) string {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 func TestBasicAuth(t *testing.T) {
-	base := serve(t, demanding(func(r *http.Request) bool {
+	base := serve(t, requireAuth(func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()
 		return user == "ann" && password == "pw"
 	}))
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Auth: &v1alpha1.Auth{Basic: &v1alpha1.BasicAuth{Username: key("user"), Password: key("password")}}}
-	if err := ask(t, spec, secrets{key("user"): "ann", key("password"): "pw"}, ""); err != nil {
+	if err := runQuery(t, spec, secrets{key("user"): "ann", key("password"): "pw"}, ""); err != nil {
 		t.Error(err)
 	}
-	if err := ask(t, spec, secrets{key("user"): "ann", key("password"): "wrong"}, ""); query.ReasonOf(err) != query.ReasonUnauthorized {
+	if err := runQuery(t, spec, secrets{key("user"): "ann", key("password"): "wrong"}, ""); query.ReasonOf(err) != query.ReasonUnauthorized {
 		t.Errorf("wrong password: %v", err)
 	}
 }
 
-func TestBearerFileIsReadAgainWhenItRotates(t *testing.T) {
+func TestBearerTokenFileIsReadForEachQuery(t *testing.T) {
 	token := "one"
-	base := serve(t, demanding(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }))
+	base := serve(t, requireAuth(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }))
 	dir := t.TempDir()
 	write := func(s string) {
 		if err := os.WriteFile(filepath.Join(dir, "token"), []byte(s+"\n"), 0o600); err != nil {
@@ -104,19 +54,21 @@ func TestBearerFileIsReadAgainWhenItRotates(t *testing.T) {
 	}
 }
 
-func TestCredentialsFileStaysInItsDirectory(t *testing.T) {
-	for _, tc := range []struct{ dir, path, want string }{
-		{"", "token", "--credentials-dir"},
-		{"/creds", "../etc/passwd", "must lie in /creds"},
-		{"/creds", "/etc/passwd", "must lie in /creds"},
-		{"/creds", "/creds/../etc/passwd", "must lie in /creds"},
-		{"/creds", "/creds/a", ""},
-		{"/creds", "a/b", ""},
+func TestCredentialsFileMustBeInTheDirectory(t *testing.T) {
+	for _, tc := range []struct{ name, dir, path, want string }{
+		{"no directory", "", "token", "--credentials-dir"},
+		{"relative path to a parent", "/creds", "../etc/passwd", "must be in /creds"},
+		{"absolute path outside", "/creds", "/etc/passwd", "must be in /creds"},
+		{"absolute path to a parent", "/creds", "/creds/../etc/passwd", "must be in /creds"},
+		{"absolute path inside", "/creds", "/creds/a", ""},
+		{"relative path inside", "/creds", "a/b", ""},
 	} {
-		_, err := credentialsFile(tc.dir, tc.path)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q in %q: %v", tc.path, tc.dir, err)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := credentialsFile(tc.dir, tc.path)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%q in %q: %v", tc.path, tc.dir, err)
+			}
+		})
 	}
 }
 
@@ -132,7 +84,7 @@ func TestOAuth2(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"access_token":"tok","token_type":"Bearer","expires_in":3600}`)
 	}))
-	base := serve(t, demanding(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok" }))
+	base := serve(t, requireAuth(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok" }))
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Auth: &v1alpha1.Auth{OAuth2: &v1alpha1.OAuth2{
 		ClientID: key("id"), ClientSecret: key("secret"), TokenURL: tokens, Scopes: []string{"read"},
 		EndpointParams: map[string]string{"audience": "prom"},
@@ -144,9 +96,9 @@ func TestOAuth2(t *testing.T) {
 		}
 	}
 	if issued != 1 {
-		t.Errorf("%d tokens for two questions", issued)
+		t.Errorf("%d token requests for two queries, want 1", issued)
 	}
-	err := ask(t, spec, secrets{key("id"): "me", key("secret"): "no"}, "")
+	err := runQuery(t, spec, secrets{key("id"): "me", key("secret"): "no"}, "")
 	if query.ReasonOf(err) != query.ReasonUnauthorized {
 		t.Errorf("wrong client secret: %v", err)
 	}
@@ -154,30 +106,32 @@ func TestOAuth2(t *testing.T) {
 
 func TestTenantAndHeaders(t *testing.T) {
 	for kind, header := range map[v1alpha1.SourceType]string{v1alpha1.SourceMimir: "X-Scope-OrgID", v1alpha1.SourceThanos: "THANOS-TENANT"} {
-		var got http.Header
-		base := serve(t, demanding(func(r *http.Request) bool { got = r.Header; return true }))
-		spec := v1alpha1.MetricsSourceSpec{URL: base, Type: kind, Tenant: "team", Headers: []v1alpha1.Header{{Name: "X-A", Value: "plain"}, {Name: "X-B", Secret: keyp("b")}}}
-		if err := ask(t, spec, secrets{key("b"): "hidden"}, ""); err != nil {
-			t.Fatal(err)
-		}
-		if got.Get(header) != "team" || got.Get("X-A") != "plain" || got.Get("X-B") != "hidden" {
-			t.Errorf("%s: %v", kind, got)
-		}
+		t.Run(string(kind), func(t *testing.T) {
+			var got http.Header
+			base := serve(t, requireAuth(func(r *http.Request) bool { got = r.Header; return true }))
+			spec := v1alpha1.MetricsSourceSpec{URL: base, Type: kind, Tenant: "team", Headers: []v1alpha1.Header{{Name: "X-A", Value: "plain"}, {Name: "X-B", Secret: keyPointer("b")}}}
+			if err := runQuery(t, spec, secrets{key("b"): "hidden"}, ""); err != nil {
+				t.Fatal(err)
+			}
+			if got.Get(header) != "team" || got.Get("X-A") != "plain" || got.Get("X-B") != "hidden" {
+				t.Errorf("%s: %v", kind, got)
+			}
+		})
 	}
-	_, err := Config(&v1alpha1.MetricsSource{Spec: v1alpha1.MetricsSourceSpec{URL: "http://x", Headers: []v1alpha1.Header{{Name: "Authorization", Value: "x"}}}}, nil, "")
+	_, err := ClientConfig(&v1alpha1.MetricsSource{Spec: v1alpha1.MetricsSourceSpec{URL: "http://x", Headers: []v1alpha1.Header{{Name: "Authorization", Value: "x"}}}}, nil, "")
 	if err == nil {
-		t.Error("Authorization may be set as a header")
+		t.Error("the header Authorization is accepted")
 	}
 }
 
 func TestThanosParameters(t *testing.T) {
 	var got url.Values
-	base := serve(t, demanding(func(r *http.Request) bool { got = r.URL.Query(); return true }))
-	no := false
+	base := serve(t, requireAuth(func(r *http.Request) bool { got = r.URL.Query(); return true }))
+	no, resolution := false, int32(300)
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Type: v1alpha1.SourceThanos, Thanos: &v1alpha1.ThanosOptions{
-		Dedup: &no, MaxSourceResolution: &metav1.Duration{Duration: 5 * time.Minute}, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
+		Dedup: &no, MaxSourceResolutionSeconds: &resolution, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
 	}}
-	if err := ask(t, spec, nil, ""); err != nil {
+	if err := runQuery(t, spec, nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := url.Values{"dedup": {"false"}, "partial_response": {"false"}, "max_source_resolution": {"5m0s"}, "storeMatch[]": {`{a="b"}`, `{c="d"}`}}
@@ -185,8 +139,8 @@ func TestThanosParameters(t *testing.T) {
 		t.Error(d)
 	}
 	spec.Type, spec.Thanos = v1alpha1.SourcePrometheus, nil
-	if err := ask(t, spec, nil, ""); err != nil || len(got) != 0 {
-		t.Errorf("Prometheus was sent %v (%v)", got, err)
+	if err := runQuery(t, spec, nil, ""); err != nil || len(got) != 0 {
+		t.Errorf("Prometheus received the parameters %v (%v)", got, err)
 	}
 }
 
@@ -196,7 +150,7 @@ func TestMutualTLS(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca.pem))
 	start := func(until time.Time) string {
-		server := httptest.NewUnstartedServer(demanding(func(r *http.Request) bool { return r.TLS.PeerCertificates[0].Subject.CommonName == "client" }))
+		server := httptest.NewUnstartedServer(requireAuth(func(r *http.Request) bool { return r.TLS.PeerCertificates[0].Subject.CommonName == "client" }))
 		serverCert, serverKey := ca.issue(t, "server", until)
 		pair, err := tls.X509KeyPair([]byte(serverCert), []byte(serverKey))
 		if err != nil {
@@ -210,22 +164,22 @@ func TestMutualTLS(t *testing.T) {
 	}
 	base, expired := start(time.Now().Add(time.Hour)), start(time.Now().Add(-time.Hour))
 	all := secrets{key("ca"): ca.pem, key("cert"): certificate, key("key"): privateKey}
-	full := &v1alpha1.TLSConfig{CA: keyp("ca"), Cert: keyp("cert"), Key: keyp("key")}
+	full := &v1alpha1.TLSConfig{CA: keyPointer("ca"), Cert: keyPointer("cert"), Key: keyPointer("key")}
 	for _, tc := range []struct {
 		name string
 		url  string
 		tls  *v1alpha1.TLSConfig
 		want query.Reason
 	}{
-		{"right", base, full, ""},
-		{"no client certificate", base, &v1alpha1.TLSConfig{CA: keyp("ca")}, query.ReasonBadTLS},
-		{"unknown authority", base, &v1alpha1.TLSConfig{Cert: keyp("cert"), Key: keyp("key")}, query.ReasonBadTLS},
-		{"another server name", base, &v1alpha1.TLSConfig{CA: keyp("ca"), Cert: keyp("cert"), Key: keyp("key"), ServerName: "other"}, query.ReasonBadTLS},
-		{"expired", expired, full, query.ReasonBadTLS},
-		{"not verified", expired, &v1alpha1.TLSConfig{InsecureSkipVerify: true, Cert: keyp("cert"), Key: keyp("key")}, ""},
+		{"valid certificates", base, full, ""},
+		{"no client certificate", base, &v1alpha1.TLSConfig{CA: keyPointer("ca")}, query.ReasonBadTLS},
+		{"unknown authority", base, &v1alpha1.TLSConfig{Cert: keyPointer("cert"), Key: keyPointer("key")}, query.ReasonBadTLS},
+		{"wrong server name", base, &v1alpha1.TLSConfig{CA: keyPointer("ca"), Cert: keyPointer("cert"), Key: keyPointer("key"), ServerName: "other"}, query.ReasonBadTLS},
+		{"expired server certificate", expired, full, query.ReasonBadTLS},
+		{"verification disabled", expired, &v1alpha1.TLSConfig{InsecureSkipVerify: true, Cert: keyPointer("cert"), Key: keyPointer("key")}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := ask(t, v1alpha1.MetricsSourceSpec{URL: tc.url, TLS: tc.tls}, all, "")
+			err := runQuery(t, v1alpha1.MetricsSourceSpec{URL: tc.url, TLS: tc.tls}, all, "")
 			if tc.want == "" && err != nil || tc.want != "" && query.ReasonOf(err) != tc.want {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}

@@ -1,109 +1,63 @@
 package gate
 
-import (
-	"time"
+import "time"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
-)
-
-// Number is an answer that may be missing. A missing one is never read as 0.
+// Number is a query result that may be missing. A missing result never counts as 0.
 type Number struct {
 	Value float64 `json:"value"`
 	Known bool    `json:"known"`
 }
 
-// Known number.
+// Known returns a Number with a value.
 func Known(v float64) Number { return Number{Value: v, Known: true} }
 
-// ShapeAnswer is what one cluster answered about one pod set.
+// ShapeMetrics are the query results of one cluster for one pod set.
 type ShapeMetrics struct {
-	// Fit: pods that it could start now.
+	// Fit is the number of pods that could start now.
 	Fit Number `json:"fit"`
-	// Largest: free devices on its best node, to say what is missing.
+	// Largest is the number of free devices on the cluster's best node. Only messages use it.
 	Largest Number `json:"largest"`
-	// Headroom, Capacity, Queued in devices.
+	// Headroom is the number of free devices.
 	Headroom Number `json:"headroom"`
+	// Capacity is the number of devices, free or not.
 	Capacity Number `json:"capacity"`
-	Queued   Number `json:"queued"`
-	// Quota in devices that the worker's queue may still reserve.
+	// Queued is the number of devices that pending jobs on the cluster request.
+	Queued Number `json:"queued"`
+	// Quota is the number of devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
-	// QuotaUnanswered: nobody answers what the queue may still reserve.
-	QuotaFailed bool `json:"quotaUnanswered,omitempty"`
-	// NoQuota: Kueue there has no queue of that name with quota for the resource.
-	QueueMissing bool `json:"noQuota,omitempty"`
+	// QuotaFailed is true if the quota query has no valid result.
+	QuotaFailed bool `json:"quotaFailed,omitempty"`
+	// QueueMissing is true if Kueue on the worker exports quotas, but none for a queue of
+	// this name and resource.
+	QueueMissing bool `json:"queueMissing,omitempty"`
 }
 
-// Candidate is one cluster that the Placement decided, and what is known of it.
+// Candidate is a cluster that the gate's Placement has decided, with its metrics.
 type Candidate struct {
 	Name string
-	// Unusable says why nothing can be sent there; empty = usable.
+	// Unusable states why no workload can be sent to the cluster, as a predicate that follows
+	// its name. Empty means usable.
 	Unusable string
 	// Scores by ScoreKey.
 	Scores map[string]Score
-	// Sampled is the time of the oldest trusted sample; zero = unknown.
+	// SampledAt is the time of the oldest trusted sample. Zero means unknown.
 	SampledAt time.Time
-	// Shapes answers the facts' pod sets, in their order.
+	// Shapes holds the metrics for each of the workload's pod sets, in their order.
 	Shapes []ShapeMetrics
-	// Conditions of scope Cluster.
+	// Conditions are the results of the gate's conditions with scope Cluster.
 	Conditions []ConditionResult
 }
 
-// Fleet is what is known of all clusters together.
+// Fleet holds the metrics that concern all clusters together.
 type Fleet struct {
-	// Conditions of scope Fleet.
+	// Conditions are the results of the gate's conditions with scope Fleet.
 	Conditions []ConditionResult
-	// Doubtful: an answer may lack something, or room is not told in numbers.
+	// Incomplete is true if a query result may lack clusters, or if the room of a cluster is
+	// not a number.
 	Incomplete bool
-	// Problem of the metrics source, such as that it did not answer; empty = none.
+	// Problem describes the failure of a query that the decision needs. Empty means none.
 	Problem string
-	// Since when it is asked in vain for what decides; of several, the last to fail.
+	// FailingSince is when the query behind Problem started to fail. If several queries fail,
+	// it is the latest of their times.
 	FailingSince time.Time
-}
-
-// Rules of a gate.
-type Rules struct {
-	Placement    string
-	Policies     []v1alpha1.GatePolicy
-	TierPoints   int32
-	MaxSampleAge time.Duration
-	UnknownAfter time.Duration
-	OnStale      v1alpha1.StaleMode
-	// Keep the choice of one of these where it has room: the workload is, or is about
-	// to be, sent there already, and every other would be one copy more.
-	Incumbents []string
-}
-
-// patient while something fails that was not asked in vain for long: as far as
-// anybody knows it was answered until then, and onStale forgives nothing yet.
-func (r Rules) failClosedWhileRecent(fleet Fleet, now time.Time) Rules {
-	if fleet.Problem != "" && now.Sub(fleet.FailingSince) <= r.UnknownAfter {
-		r.OnStale = v1alpha1.StaleClosed
-	}
-	return r
-}
-
-// Defaults of the rules.
-const (
-	// DefaultTierPoints is the default of tierPoints.
-	DefaultTierPoints = 20
-	// DefaultMinimum is the default minimum of a required score. It excludes the clusters
-	// that a policy sets to -100 for lack of data.
-	DefaultMinimum = -99
-)
-
-// RulesOf a gate.
-func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
-	r := Rules{
-		Placement:    spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
-		Policies:     spec.Policies,
-		TierPoints:   DefaultTierPoints,
-		MaxSampleAge: timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
-		UnknownAfter: timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
-		OnStale:      spec.Freshness.OnStale,
-	}
-	if spec.TierPoints != nil {
-		r.TierPoints = *spec.TierPoints
-	}
-	return r
 }

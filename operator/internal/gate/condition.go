@@ -6,32 +6,33 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// Condition is what one cluster answered to a condition of scope Cluster, or all
-// together to one of scope Fleet: 1 where it holds, else 0.
+// ConditionResult is the latest result of a gate's condition, for one cluster or for the
+// whole fleet. A value other than 0 means that the condition is met.
 type ConditionResult struct {
 	Name string `json:"name"`
+	// Number is unknown if the query returned nothing for this cluster or fleet. The condition
+	// is then not met.
 	Number
-	// Answered is when the answer was asked for; zero = nobody answered. One that is
-	// not a number is an empty answer, which says no.
-	EvaluatedAt time.Time `json:"answered,omitzero"`
-	// InPart: not all answered, and who did says nothing of this, since Answered. One
-	// that is a number is a no, which others might have contradicted.
-	Partial bool `json:"inPart,omitempty"`
+	// EvaluatedAt is when the query was sent. Zero means that no query succeeded yet.
+	EvaluatedAt time.Time `json:"evaluatedAt,omitzero"`
+	// Partial is true if the source returned a partial result that does not decide the
+	// condition: the cluster is missing, or no part is non-zero. EvaluatedAt is then the time
+	// since when the result is partial.
+	Partial bool `json:"partial,omitempty"`
 }
 
-// standing of a condition.
+// conditionState is what a condition's result means at a given time.
 type conditionState int
 
 const (
 	conditionMet conditionState = iota
 	conditionUnmet
-	// unanswered for longer than a sample would be trusted.
+	// conditionFailing means that the result is older than maxSampleAge, or partial.
 	conditionFailing
-	// forgiven by onStale: unanswered for so long that nothing is known any longer.
+	// conditionIgnored means that the result is older than unknownAfter and onStale is Open.
 	conditionIgnored
 )
 
-// stands by the last answer for as long as a sample would be trusted.
 func (c ConditionResult) state(rules Rules, now time.Time) conditionState {
 	age := now.Sub(c.EvaluatedAt)
 	switch {
@@ -47,30 +48,34 @@ func (c ConditionResult) state(rules Rules, now time.Time) conditionState {
 	return conditionFailing
 }
 
-// out says whether the condition keeps its cluster out. open forgives one without
-// an answer about a cluster of which nothing is known at all.
-func (c ConditionResult) rejection(rules Rules, open bool, now time.Time) Rejection {
-	switch c.state(rules, now) {
-	case conditionUnmet:
-		if c.Known || !open {
-			return RejectCondition
+// meetsConditions is the rule that the cluster meets every condition of scope Cluster.
+// If missing data is ignored, an empty or partial result excludes no cluster. A result of 0
+// does, and so does a result older than maxSampleAge but not yet older than unknownAfter.
+func meetsConditions(c *Candidate, e *evaluation) []BrokenRule {
+	var broken []BrokenRule
+	for _, condition := range c.Conditions {
+		switch condition.state(e.rules, e.now) {
+		case conditionUnmet:
+			if condition.Known || !e.ignoreMissing {
+				broken = append(broken, BrokenRule{RejectCondition, condition.Name})
+			}
+		case conditionFailing:
+			if !condition.Partial || !e.ignoreMissing {
+				broken = append(broken, BrokenRule{RejectConditionFailing, condition.Name})
+			}
+		case conditionMet, conditionIgnored:
 		}
-	case conditionFailing:
-		if !c.Partial || !open {
-			return RejectConditionFailing
-		}
-	case conditionMet, conditionIgnored:
 	}
-	return RejectNone
+	return broken
 }
 
-// terms of the fleet or of one cluster: its conditions' names by where they stand.
+// conditionNames holds the names of conditions by their state.
 type conditionNames [conditionIgnored + 1][]string
 
-func groupByState(conditions []ConditionResult, rules Rules, now time.Time) (t conditionNames) {
+func groupByState(conditions []ConditionResult, rules Rules, now time.Time) (names conditionNames) {
 	for _, c := range conditions {
-		at := c.state(rules, now)
-		t[at] = append(t[at], c.Name)
+		state := c.state(rules, now)
+		names[state] = append(names[state], c.Name)
 	}
-	return t
+	return names
 }

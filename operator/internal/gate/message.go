@@ -5,29 +5,36 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// MaxMessage is how long a message may be, in bytes.
+// MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 1024
 
-func decisionMessage(f shape.Facts, d Decision, fleet Fleet, terms conditionNames, rules Rules) string {
+// Truncate shortens a message to MaxMessage bytes.
+func Truncate(s string) string {
+	if len(s) > MaxMessage {
+		return strings.ToValidUTF8(s[:MaxMessage-3], "") + "..."
+	}
+	return s
+}
+
+func decisionMessage(f shape.Facts, d Decision, fleet Fleet, conditions conditionNames, rules Rules) string {
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeableMessage(f, d, terms[conditionIgnored])
+		text = placeableMessage(f, d, conditions[conditionIgnored])
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
 	case ReasonFleetConditionUnmet:
-		text = "waits for condition " + strings.Join(terms[conditionUnmet], ", ")
+		text = "fleet " + notMet(conditions[conditionUnmet])
 	case ReasonNoRoom:
 		text = noRoomMessage(f, d.Verdicts) + excludedClusters(d.Verdicts)
 	default:
-		text = "no cluster can take it" + excludedClusters(d.Verdicts)
-		if names := terms[conditionFailing]; len(names) > 0 {
-			text = "waits for an answer to condition " + strings.Join(names, ", ")
+		text = "no cluster is eligible" + excludedClusters(d.Verdicts)
+		if failing := conditions[conditionFailing]; len(failing) > 0 {
+			text = "fleet " + noResult(failing)
 		}
 	}
 	if fleet.Problem != "" && d.State != Ready {
@@ -36,44 +43,41 @@ func decisionMessage(f shape.Facts, d Decision, fleet Fleet, terms conditionName
 	return Truncate(text)
 }
 
-// Truncate a message to MaxMessage bytes.
-func Truncate(s string) string {
-	if len(s) > MaxMessage {
-		return strings.ToValidUTF8(s[:MaxMessage-3], "") + "..."
+func notMet(conditions []string) string {
+	if len(conditions) == 1 {
+		return "condition " + conditions[0] + " is not met"
 	}
-	return s
+	return "conditions " + strings.Join(conditions, ", ") + " are not met"
 }
 
-// placeable says who can take it and what for, and what onStale forgave: conditions
-// of the fleet and of that cluster.
-func placeableMessage(f shape.Facts, d Decision, fleet []string) string {
-	best := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
-	conditions := slices.Concat(fleet, best.IgnoredConditions)
-	text := best.Cluster + " can take it"
+// placeableMessage states why the chosen cluster can take the workload, and which missing
+// data the decision ignores.
+func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string) string {
+	chosen := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
+	var text string
 	switch {
-	case best.WithoutMetrics:
-		text = best.Cluster + " may take it: nothing is known of any cluster"
-	case best.Room.Known:
-		text += fmt.Sprintf(": room for %s there", quantity(int64(best.Room.Value), "such pod"))
+	case chosen.WithoutMetrics:
+		text = chosen.Cluster + " is chosen without metrics: no cluster has usable metrics and onStale is Open"
+	case chosen.Room.Known:
+		text = fmt.Sprintf("%s has room for %s", chosen.Cluster, quantity(int64(chosen.Room.Value), "such pod"))
 	case len(f.Unmeasured) == 0:
-		text += ": it asks for no devices"
+		text = chosen.Cluster + " is eligible: the workload requests no devices"
+	default:
+		text = chosen.Cluster + " is eligible"
 	}
-	if best.QuotaUnknown {
-		text += ", as far as its queue has quota (QuotaUnknown)"
+	if chosen.QuotaUnknown {
+		text += "; the quota of its queue is unknown (QuotaUnknown)"
 	}
-	if len(f.Unmeasured) > 0 && !best.WithoutMetrics {
-		text += ", as far as it has " + strings.Join(f.Unmeasured, " and ") + ", which the gate does not measure"
+	if len(f.Unmeasured) > 0 && !chosen.WithoutMetrics {
+		text += "; the gate does not measure " + strings.Join(f.Unmeasured, ", ")
 	}
-	if len(conditions) > 0 {
-		text += ", nobody answers condition " + strings.Join(conditions, ", ")
-	}
-	if len(conditions) > 0 || best.WithoutMetrics {
-		text += ", and onStale is Open"
+	if ignored := slices.Concat(ignoredFleetConditions, chosen.IgnoredConditions); len(ignored) > 0 {
+		text += "; " + noResult(ignored) + " and onStale is Open"
 	}
 	return text
 }
 
-// noRoom says what is missing and who comes nearest.
+// noRoomMessage states what is missing and which cluster comes nearest.
 func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	best := nearest(verdicts)
 	p := f.PodSets[0]
@@ -82,38 +86,43 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 			p = f.PodSets[i]
 		}
 	}
-	one := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, describe(p))
-	many := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, describe(p))
+	forOnePod := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, deviceName(p))
+	forAllPods := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
 	if best == nil {
-		return one + ": none has any"
+		return forOnePod + ": none has any"
 	}
 	promised := ""
 	if best.Promised > 0 {
-		promised = fmt.Sprintf(" (%s there promised to workloads on their way)", quantity(best.Promised, "device"))
+		promised = fmt.Sprintf(" (%s there promised to other workloads)", quantity(best.Promised, "device"))
 	}
 	switch {
 	case best.Quota.Known:
-		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f%s", many, best.Cluster, best.Quota.Value, promised)
-	case best.Fit.Value >= 1 || p.Name != f.PodSets[0].Name: // a node has that many, or had it without the larger pods
-		return fmt.Sprintf("%s: best is %s with room for %.0f%s", many, best.Cluster, best.Room.Value, promised)
+		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f%s", forAllPods, best.Cluster, best.Quota.Value, promised)
+	case best.Fit.Value >= 1 || p.Name != f.PodSets[0].Name: // some node is large enough, at least without the larger pods
+		return fmt.Sprintf("%s: best is %s with room for %.0f%s", forAllPods, best.Cluster, best.Room.Value, promised)
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
-		return fmt.Sprintf("%s: best is %s with %.0f%s", one, best.Cluster, best.Largest.Value, promised)
+		return fmt.Sprintf("%s: best is %s with %.0f%s", forOnePod, best.Cluster, best.Largest.Value, promised)
 	}
-	return fmt.Sprintf("%s: best is %s with %.0f in all%s", one, best.Cluster, max(best.Net, 0), promised)
+	return fmt.Sprintf("%s: best is %s with %.0f in total%s", forOnePod, best.Cluster, max(best.Net, 0), promised)
 }
 
-// nearest of those without room: by what is left, then by what was there
-// before the ledger, then one that only lacks quota, then by the best node, then
-// by all that is free.
+// nearest returns the full cluster that comes nearest to having room, or nil if none is
+// full. The order is: room, fit before the ledger, a lack of quota only, best node, all
+// free devices.
 func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
-		if v.Rejection != RejectNoRoom {
+		if !v.Rejection.row().full {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(v.Room.Value, best.Room.Value), cmp.Compare(v.Fit.Value, best.Fit.Value), knownRank(v.Quota)-knownRank(best.Quota),
-			cmp.Compare(v.Largest.Value, best.Largest.Value), cmp.Compare(v.Net, best.Net)) > 0 {
+		if best == nil || cmp.Or(
+			cmp.Compare(v.Room.Value, best.Room.Value),
+			cmp.Compare(v.Fit.Value, best.Fit.Value),
+			knownRank(v.Quota)-knownRank(best.Quota),
+			cmp.Compare(v.Largest.Value, best.Largest.Value),
+			cmp.Compare(v.Net, best.Net),
+		) > 0 {
 			best = v
 		}
 	}
@@ -127,13 +136,13 @@ func knownRank(n Number) int {
 	return 0
 }
 
-// others names clusters that something else than room ruled out.
+// excludedClusters lists the first clusters that something other than room excludes.
 func excludedClusters(verdicts []Verdict) string {
 	const most = 5
 	var parts []string
 	for _, v := range verdicts {
-		if v.Rejection != RejectNone && v.Rejection != RejectNoRoom && v.Rejection != RejectNoModel {
-			parts = append(parts, v.Cluster+" "+v.whyWithoutAge())
+		if !v.Rejection.MayHoldCopy() {
+			parts = append(parts, v.Cluster+" "+v.stableWhy())
 		}
 	}
 	if len(parts) == 0 {
@@ -143,65 +152,6 @@ func excludedClusters(verdicts []Verdict) string {
 		parts = append(parts[:most], fmt.Sprintf("%d more", len(parts)-most))
 	}
 	return "; " + strings.Join(parts, ", ")
-}
-
-// lasting is Why without what changes by time alone: each workload that waits
-// would write it anew once a round.
-func (v Verdict) whyWithoutAge() string {
-	if v.Rejection == RejectStale {
-		return "has samples older than " + v.Detail
-	}
-	return v.Why()
-}
-
-// Why the verdict, to follow the cluster's name in a sentence.
-func (v Verdict) Why() string {
-	switch v.Rejection {
-	case RejectNone:
-	case RejectUnusable:
-		return v.Detail
-	case RejectScore:
-		return "is below the minimum of " + v.Detail
-	case RejectNoScore:
-		return "has no valid score " + v.Detail
-	case RejectCondition:
-		return "does not meet condition " + v.Detail
-	case RejectConditionFailing:
-		return "has no answer to condition " + v.Detail
-	case RejectQuotaFailing:
-		return "has no answer about its queue's quota"
-	case RejectStale:
-		return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second)
-	case RejectUnknown:
-		return "reports no samples"
-	case RejectNoModel:
-		return "has no free " + v.Detail
-	case RejectNoQueue:
-		return "has no quota for " + v.Detail
-	case RejectNoRoom:
-		if v.Quota.Known {
-			return fmt.Sprintf("has quota for %s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), quantity(v.Promised, "device"))
-		}
-		if v.Promised > 0 {
-			return fmt.Sprintf("has room for %s, with %s promised", quantity(int64(v.Room.Value), "such pod"), quantity(v.Promised, "device"))
-		}
-		return fmt.Sprintf("has room for %s", quantity(int64(v.Room.Value), "such pod"))
-	}
-	text := "can take it"
-	if v.QuotaUnknown {
-		text += ", as far as its queue has quota"
-	}
-	if len(v.IgnoredConditions) > 0 {
-		text += ", though nobody answers condition " + strings.Join(v.IgnoredConditions, ", ")
-	}
-	return text
-}
-
-func describe(p shape.PodSet) string {
-	if p.Model != "" {
-		return p.Model
-	}
-	return p.Resource
 }
 
 func quantity(n int64, noun string) string {

@@ -5,19 +5,18 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-
-	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// rank orders the clusters that can take the workload. Clusters within
-// tierPoints of the best score are one tier, over all that passed the rules
-// other than room, so that a full favorite does not promote the distant ones.
-// In the best tier with room two are drawn by capacity and the one with more
-// net devices comes first; the rest follows by tier and net devices.
-func rank(f shape.Facts, verdicts []Verdict, rules Rules, attempt int) []string {
-	tiers := tiersOf(verdicts, float64(rules.TierPoints))
+// rank orders the clusters that can take the workload:
+//  1. Clusters within tierPoints of the best score form a tier. Full clusters take part, so
+//     that a distant cluster does not move up only because the best ones are full.
+//  2. In the best tier with room, two clusters are drawn with probability proportional to
+//     capacity. The one with more net devices comes first.
+//  3. The others follow by tier and net devices.
+//  4. If an incumbent has room, the incumbent moves to the front.
+func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	var order []string
-	for _, tier := range tiers {
+	for _, tier := range tiersOf(verdicts, float64(rules.TierPoints)) {
 		tier = slices.DeleteFunc(tier, func(v *Verdict) bool { return v.Rejection != RejectNone })
 		if len(tier) == 0 {
 			continue
@@ -26,28 +25,34 @@ func rank(f shape.Facts, verdicts []Verdict, rules Rules, attempt int) []string 
 			return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(a.Cluster, b.Cluster))
 		})
 		if len(order) == 0 {
-			chosen := drawTwo(tier, f.UID, attempt)
-			tier = slices.Insert(slices.DeleteFunc(tier, func(v *Verdict) bool { return v == chosen }), 0, chosen)
+			moveToFront(tier, slices.Index(tier, betterOfTwo(tier, uid, attempt)))
 		}
 		for _, v := range tier {
 			order = append(order, v.Cluster)
 		}
 	}
 	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Incumbents, c) }); i > 0 {
-		kept := order[i]
-		order = slices.Insert(slices.Delete(order, i, i+1), 0, kept)
+		moveToFront(order, i)
 	}
 	return order
 }
 
-// tiersOf splits by score; candidates of unknown score are the last tier.
+// moveToFront moves the i-th element to the front and keeps the order of the others.
+func moveToFront[T any](list []T, i int) {
+	first := list[i]
+	copy(list[1:i+1], list[:i])
+	list[0] = first
+}
+
+// tiersOf splits the clusters by score, best tier first. Clusters with an unknown score form
+// the last tier.
 func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 	scored := make([]*Verdict, 0, len(verdicts))
 	var unscored []*Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
-		case v.Rejection != RejectNone && v.Rejection != RejectNoRoom:
+		case !v.Rejection.countsForTier():
 		case v.Score.Known:
 			scored = append(scored, v)
 		default:
@@ -72,34 +77,36 @@ func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 	return tiers
 }
 
-// drawTwo candidates with probability proportional to capacity, the same for
-// the same workload and attempt, and take the one with more net devices.
-func drawTwo(tier []*Verdict, uid string, attempt int) *Verdict {
+// betterOfTwo draws two clusters by capacity and returns the one with more net devices. The
+// draw is the same for the same workload and attempt. Two choices spread concurrent
+// workloads over the clusters, where always taking the best would send all of them to one.
+func betterOfTwo(tier []*Verdict, uid string, attempt int) *Verdict {
 	if len(tier) == 1 {
 		return tier[0]
 	}
 	h := fnv.New64a()
 	h.Write([]byte(uid))
 	random := rand.New(rand.NewPCG(h.Sum64(), uint64(attempt)))
-	first := drawOne(tier, nil, random)
-	second := drawOne(tier, first, random)
+	first := drawByCapacity(tier, nil, random)
+	second := drawByCapacity(tier, first, random)
 	if second.Net > first.Net {
 		return second
 	}
 	return first
 }
 
-func drawOne(tier []*Verdict, without *Verdict, random *rand.Rand) *Verdict {
+// drawByCapacity draws one cluster other than excluded.
+func drawByCapacity(tier []*Verdict, excluded *Verdict, random *rand.Rand) *Verdict {
 	total := 0.0
 	for _, v := range tier {
-		if v != without {
+		if v != excluded {
 			total += weight(v)
 		}
 	}
 	at := random.Float64() * total
 	var last *Verdict
 	for _, v := range tier {
-		if v == without {
+		if v == excluded {
 			continue
 		}
 		last = v
@@ -110,7 +117,7 @@ func drawOne(tier []*Verdict, without *Verdict, random *rand.Rand) *Verdict {
 	return last
 }
 
-// weight in the draw: capacity in devices, or 1 where it is unknown.
+// weight of a cluster in the draw: its capacity in devices, or 1 if the capacity is unknown.
 func weight(v *Verdict) float64 {
 	if v.Capacity > 0 {
 		return v.Capacity

@@ -10,22 +10,23 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// Score of a ScoringPolicy for one cluster.
+// Score is a published score of one cluster.
 type Score struct {
 	Value int32 `json:"value"`
-	// Written is when it was last written: when it moved, or was confirmed because a
-	// third of its validity was used up; zero = unknown.
+	// Written is when the score was last written: the value changed, or a third of its validity
+	// had passed. Zero means unknown.
 	Written time.Time `json:"written,omitzero"`
-	// ValidUntil is when the score expires; zero = never.
+	// ValidUntil is when the score expires. Zero means never.
 	ValidUntil time.Time `json:"validUntil,omitzero"`
-	// State where the data behind it are not fresh: Held, Stale or Missing.
+	// State is Held, Stale or Missing if the data behind the score is not fresh.
 	State string `json:"state,omitempty"`
 }
 
-// ScoreKey of a policy's score.
+// ScoreKey returns the key of a policy's score in Candidate.Scores.
 func ScoreKey(policy, score string) string { return policy + "/" + score }
 
-// ScoresOf an AddOnPlacementScore, ours or another's, by ScoreKey.
+// ScoresOf returns the scores of an AddOnPlacementScore by ScoreKey. Other components than
+// Plimsoll may have written the object.
 func ScoresOf(object *clusterv1alpha1.AddOnPlacementScore) map[string]Score {
 	all := map[string]Score{}
 	for _, item := range object.Status.Scores {
@@ -41,7 +42,7 @@ func ScoresOf(object *clusterv1alpha1.AddOnPlacementScore) map[string]Score {
 	return all
 }
 
-// written is when anybody last wrote the status; zero = unknown.
+// lastStatusWrite returns the time of the latest write of the status, by any field manager.
 func lastStatusWrite(fields []metav1.ManagedFieldsEntry) time.Time {
 	var last time.Time
 	for _, f := range fields {
@@ -50,4 +51,56 @@ func lastStatusWrite(fields []metav1.ManagedFieldsEntry) time.Time {
 		}
 	}
 	return last
+}
+
+// validScore returns a score that exists and has not expired.
+func validScore(scores map[string]Score, key string, now time.Time) (int32, bool) {
+	s, ok := scores[key]
+	if !ok || !s.ValidUntil.IsZero() && now.After(s.ValidUntil) {
+		return 0, false
+	}
+	return s.Value, true
+}
+
+// hasRequiredScores is the rule that every required score is valid and not below its minimum.
+func hasRequiredScores(c *Candidate, e *evaluation) []BrokenRule {
+	var broken []BrokenRule
+	for _, p := range e.rules.Policies {
+		if p.Use != v1alpha1.UseRequire {
+			continue
+		}
+		minimum := int32(DefaultMinimum)
+		if p.Minimum != nil {
+			minimum = *p.Minimum
+		}
+		key := ScoreKey(p.Policy, p.Score)
+		switch score, ok := validScore(c.Scores, key, e.now); {
+		case !ok && !e.ignoreMissing:
+			broken = append(broken, BrokenRule{RejectNoScore, key})
+		case ok && score < minimum:
+			broken = append(broken, BrokenRule{RejectScore, key})
+		}
+	}
+	return broken
+}
+
+// Preferred returns the mean of a cluster's preferred scores. The mean is unknown if one of
+// the scores is missing or expired, and 0 if the gate prefers no score.
+func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time.Time) Number {
+	sum, n := 0.0, 0
+	for _, p := range policies {
+		if p.Use == v1alpha1.UseRequire {
+			continue
+		}
+		score, ok := validScore(scores, ScoreKey(p.Policy, p.Score), now)
+		if !ok {
+			return Number{}
+		}
+		sum += float64(score)
+		n++
+	}
+	if n == 0 {
+		return Known(0)
+	}
+	return Known(sum / float64(n))
 }

@@ -9,32 +9,34 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// full says that every candidate was measured, without doubt, and has no room. One
-// that anything else rules out might have.
-func noRoomAnywhere(verdicts []Verdict, fleet Fleet) bool {
-	return fleet.Problem == "" && !fleet.Incomplete && !slices.ContainsFunc(verdicts, func(v Verdict) bool {
-		return v.Rejection != RejectNoRoom && v.Rejection != RejectNoModel && v.Rejection != RejectNoQueue
-	})
-}
+// faultReasons are the reasons of decisions for which metrics, the gate or a connection are
+// at fault. A workload then waits, because another workload could not start either.
+var faultReasons = []string{ReasonNoMetrics, ReasonStale, ReasonGateNotReady, ReasonOrphanedCopy}
 
-// Unplaceable turns a Pending decision into what the gate asks for: waiting,
-// giving quota back if others want it, or giving up. held is since when the workload
-// holds quota without a place. Where the metrics, the gate or a connection are at fault
-// it waits.
-func Unplaceable(d Decision, rule v1alpha1.WhenUnplaceable, record dispatch.Record, held, now time.Time) Decision {
-	if d.State != Pending || slices.Contains([]string{ReasonNoMetrics, ReasonStale, ReasonGateNotReady, ReasonOrphanedCopy}, d.Reason) {
-		return d
-	}
-	if d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil && record.UnplacedFor(held, now) >= time.Duration(*rule.GiveUpAfterSeconds)*time.Second {
+// Unplaceable applies a gate's whenUnplaceable to a Pending decision. The workload waits,
+// yields (Retry) or is given up (Rejected). quotaSince is since when the workload holds
+// quota without a place.
+func Unplaceable(d Decision, spec v1alpha1.WhenUnplaceable, record dispatch.Record, quotaSince, now time.Time) Decision {
+	switch {
+	case d.State != Pending || slices.Contains(faultReasons, d.Reason):
+	case d.NoRoomAnywhere && isGivenUp(spec, record, quotaSince, now):
 		d.State, d.Reason = Rejected, ReasonGaveUp
 		d.Message = Truncate("gave up: " + d.Message)
-		return d
-	}
-	due := now.Sub(held) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter) &&
-		(record.Yields == 0 || now.Sub(record.LastYield) >= dispatch.YieldPause(record.Yields))
-	if due && rule.Mode == v1alpha1.UnplaceableYield {
+	case spec.Mode == v1alpha1.UnplaceableYield && isYieldDue(spec, record, quotaSince, now):
 		d.State, d.Reason = Retry, ReasonYield
-		d.Message = Truncate("gives its quota to others: " + d.Message)
+		d.Message = Truncate("returns its quota for other workloads: " + d.Message)
 	}
 	return d
+}
+
+func isGivenUp(spec v1alpha1.WhenUnplaceable, record dispatch.Record, quotaSince, now time.Time) bool {
+	after := spec.GiveUpAfterSeconds
+	return after != nil && record.UnplacedFor(quotaSince, now) >= time.Duration(*after)*time.Second
+}
+
+func isYieldDue(spec v1alpha1.WhenUnplaceable, record dispatch.Record, quotaSince, now time.Time) bool {
+	if now.Sub(quotaSince) < timing.Seconds(spec.YieldAfterSeconds, timing.DefaultYieldAfter) {
+		return false
+	}
+	return record.Yields == 0 || now.Sub(record.LastYield) >= dispatch.YieldPause(record.Yields)
 }

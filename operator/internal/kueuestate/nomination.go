@@ -5,10 +5,66 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Unnominated is since when nobody nominates clusters for a workload whose turn has
-// come: it holds quota, and every check but MultiKueue's is Ready. Zero = not so.
+// Annotations of workloads that Kueue itself assigns to a cluster.
+const (
+	elasticAnnotation = "kueue.x-k8s.io/elastic-job"
+	// ComponentAnnotation holds the index of a workload among the components of one job.
+	// Components other than 0 follow the primary component's cluster.
+	ComponentAnnotation = "kueue.x-k8s.io/component-workload-index"
+)
+
+// IsPinnedByKueue reports whether Kueue itself chooses the cluster: the workload is a slice
+// of an elastic job that already has a cluster, or a component that follows its primary.
+func IsPinnedByKueue(wl *kueue.Workload) bool {
+	if wl.Annotations[elasticAnnotation] == "true" && wl.Status.ClusterName != nil {
+		return true
+	}
+	index, ok := wl.Annotations[ComponentAnnotation]
+	return ok && index != "0"
+}
+
+// WantsNomination reports whether MultiKueue's check waits for nominated clusters.
+func WantsNomination(wl *kueue.Workload, multiKueue string) bool {
+	entry := FindCheck(wl, multiKueue)
+	return entry != nil && entry.State == kueue.CheckStatePending && wl.Status.ClusterName == nil && !IsPinnedByKueue(wl)
+}
+
+// AcceptsNomination reports whether Kueue acts on a nomination now: the workload is on its
+// way to admission, or an eviction is stuck and needs a nomination to complete.
+func AcceptsNomination(wl *kueue.Workload, multiKueue string, now time.Time) bool {
+	stuck, _ := IsEvictionStuck(wl, multiKueue, now)
+	return (AcceptsCheckUpdate(wl) || stuck) && WantsNomination(wl, multiKueue) && OtherChecksReady(wl, multiKueue)
+}
+
+// IsEvictionStuck reports whether an eviction can complete only after a nomination:
+//  1. The workload's copy vanished from the worker while the job ran.
+//  2. Kueue marks the workload Evicted but keeps its quota, even after a deactivation,
+//     until some cluster admits the workload.
+//  3. No other component nominates clusters for an evicted workload.
+//
+// If the eviction is too recent to tell, it returns false and the time left until then.
+func IsEvictionStuck(wl *kueue.Workload, multiKueue string, now time.Time) (bool, time.Duration) {
+	entry := FindCheck(wl, multiKueue)
+	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, multiKueue) {
+		return false, 0
+	}
+	since := entry.LastTransitionTime.Time
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted.LastTransitionTime.After(since) {
+		since = evicted.LastTransitionTime.Time
+	}
+	if remaining := timing.EvictionGrace - now.Sub(since); remaining > 0 {
+		return false, remaining
+	}
+	return true, 0
+}
+
+// UnnominatedSince returns since when a workload is ready for nomination and has no
+// nominated clusters: it holds quota and every check except MultiKueue's is Ready.
+// It returns the zero time if the workload is in another state.
 func UnnominatedSince(wl *kueue.Workload, multiKueue string) time.Time {
 	if !AcceptsCheckUpdate(wl) || !WantsNomination(wl, multiKueue) || !OtherChecksReady(wl, multiKueue) || len(wl.Status.NominatedClusterNames) > 0 {
 		return time.Time{}

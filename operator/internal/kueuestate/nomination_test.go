@@ -4,40 +4,108 @@ import (
 	"testing"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-func TestSinceWhenNobodyNominates(t *testing.T) {
-	for name, tc := range map[string]struct {
+func TestAcceptedWrites(t *testing.T) {
+	inactive := false
+	for _, tc := range []struct {
+		name             string
+		change           func(*kueue.Workload)
+		check, nominated bool
+	}{
+		{"quota reserved", func(*kueue.Workload) {}, true, true},
+		{"evicted", setCondition(kueue.WorkloadEvicted), false, true},
+		{"finished", setCondition(kueue.WorkloadFinished), false, true},
+		{"inactive", func(wl *kueue.Workload) { wl.Spec.Active = &inactive }, false, true},
+		{"being deleted", func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: t0} }, false, true},
+		{"no quota", func(wl *kueue.Workload) { wl.Status.Conditions = nil }, false, true},
+		{"admission withdrawn", func(wl *kueue.Workload) { wl.Status.Admission = nil }, false, true},
+		{"on a cluster", clusterName("cluster1"), true, false},
+		{"component that follows its primary", func(wl *kueue.Workload) { wl.Annotations = map[string]string{ComponentAnnotation: "1"} }, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := reserved()
+			tc.change(wl)
+			if got := AcceptsCheckUpdate(wl); got != tc.check {
+				t.Errorf("AcceptsCheckUpdate: got %t, want %t", got, tc.check)
+			}
+			if got := WantsNomination(wl, "multikueue"); got != tc.nominated {
+				t.Errorf("WantsNomination: got %t, want %t", got, tc.nominated)
+			}
+			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+			if got, want := AcceptsNomination(wl, "multikueue", t0), tc.check && tc.nominated; got != want {
+				t.Errorf("AcceptsNomination: got %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+func TestIsEvictionStuck(t *testing.T) {
+	inactive := false
+	for _, tc := range []struct {
+		name      string
+		change    func(*kueue.Workload)
+		seconds   int
+		stuck     bool
+		remaining time.Duration
+	}{
+		{"within the grace period", func(*kueue.Workload) {}, 3, false, 2 * time.Second},
+		{"after the grace period", func(*kueue.Workload) {}, 6, true, 0},
+		{"deactivated", func(wl *kueue.Workload) { wl.Spec.Active = &inactive }, 6, true, 0},
+		{"nominated, but no cluster admits it", func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, 6, true, 0},
+		{"admitted by a cluster", clusterName("cluster1"), 6, false, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := reserved()
+			setCondition(kueue.WorkloadEvicted)(wl)
+			tc.change(wl)
+			if stuck, remaining := IsEvictionStuck(wl, "multikueue", t0.Add(time.Duration(tc.seconds)*time.Second)); stuck != tc.stuck || remaining != tc.remaining {
+				t.Errorf("got %t with %s left, want %t with %s left", stuck, remaining, tc.stuck, tc.remaining)
+			}
+		})
+	}
+}
+
+func TestStuckEvictionAcceptsNomination(t *testing.T) {
+	wl := reserved()
+	setCondition(kueue.WorkloadEvicted)(wl)
+	if AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("Kueue ignores nominations while another check is Pending")
+	}
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+	if !AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
+		t.Error("a stuck eviction must accept a nomination")
+	}
+}
+
+func TestUnnominatedSince(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
 		change func(*kueue.Workload)
 		want   time.Time
 	}{
-		"its other checks are Ready": {func(*kueue.Workload) {}, t0.Add(2 * time.Second)},
-		"it got its quota after that": {func(wl *kueue.Workload) {
-			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(t0.Add(time.Minute))
-		}, t0.Add(time.Minute)},
-		"another check is to come":  {func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, time.Time{}},
-		"it is nominated":           {func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, time.Time{}},
-		"Kueue chooses its cluster": {func(wl *kueue.Workload) { wl.Annotations = map[string]string{ComponentAnnotation: "1"} }, time.Time{}},
-		"it is being evicted": {func(wl *kueue.Workload) {
-			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: "True"})
-		}, time.Time{}},
-		"a cluster admitted it":             {func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster }, time.Time{}},
-		"its queue has no MultiKueue check": {func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[:2] }, time.Time{}},
+		{"the last check became Ready", func(*kueue.Workload) {}, after(2).Time},
+		{"quota was reserved after the checks", func(wl *kueue.Workload) { wl.Status.Conditions[0].LastTransitionTime = after(60) }, after(60).Time},
+		{"another check is Pending", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, time.Time{}},
+		{"nominated", func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, time.Time{}},
+		{"Kueue chooses the cluster", func(wl *kueue.Workload) { wl.Annotations = map[string]string{ComponentAnnotation: "1"} }, time.Time{}},
+		{"evicted", setCondition(kueue.WorkloadEvicted), time.Time{}},
+		{"admitted by a cluster", clusterName("cluster1"), time.Time{}},
+		{"no MultiKueue check", func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[:2] }, time.Time{}},
 	} {
-		wl := &kueue.Workload{}
-		wl.Status.Admission = &kueue.Admission{}
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: "True", LastTransitionTime: metav1.NewTime(t0)})
-		for i, check := range []string{"plimsoll", "budget"} {
-			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(check),
-				State: kueue.CheckStateReady, LastTransitionTime: metav1.NewTime(t0.Add(time.Duration(i+1) * time.Second))})
-		}
-		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "multikueue", State: kueue.CheckStatePending})
-		tc.change(wl)
-		if got := UnnominatedSince(wl, "multikueue"); !got.Equal(tc.want) {
-			t.Errorf("%s: since %s, want %s", name, got, tc.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			wl := reserved()
+			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{
+				{Name: "plimsoll", State: kueue.CheckStateReady, LastTransitionTime: after(1)},
+				{Name: "budget", State: kueue.CheckStateReady, LastTransitionTime: after(2)},
+				{Name: "multikueue", State: kueue.CheckStatePending},
+			}
+			tc.change(wl)
+			if got := UnnominatedSince(wl, "multikueue"); !got.Equal(tc.want) {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package normalize turns raw values into bounded points. Everything in it is a
-// function of its arguments; a NaN or infinite value is the caller's to refuse.
+// Package normalize converts raw values to points within a range. Its functions are pure.
+// Callers must not pass NaN or infinite values.
 package normalize
 
 import (
@@ -7,27 +7,27 @@ import (
 	"slices"
 )
 
-// Range of points, Low < High.
+// Range is a range of points. Low is less than High.
 type Range struct{ Low, High float64 }
 
 var (
 	// ZeroTo100 is the default range.
 	ZeroTo100 = Range{0, 100}
-	// Full is all that an AddOnPlacementScore can hold.
+	// Full is the range of an AddOnPlacementScore.
 	Full = Range{-100, 100}
 )
 
-// Clamp bounds points to the range and says whether it had to.
-func (r Range) Clamp(points float64) (float64, bool) {
-	if bounded := min(max(points, r.Low), r.High); bounded != points {
-		return bounded, true
+// Clamp limits points to the range. clamped reports whether they were outside.
+func (r Range) Clamp(points float64) (limited float64, clamped bool) {
+	if limited = min(max(points, r.Low), r.High); limited != points {
+		return limited, true
 	}
 	return points, false
 }
 
-// Linear maps from..to on the range and bounds what lies outside. It is reversed
-// when from > to. When from == to, values above it get the highest points and
-// all others the lowest.
+// Linear maps the interval from..to linearly to the range. Values outside the interval get
+// the nearest end of the range. The mapping is reversed if from > to. If from == to,
+// values above from get the highest points, and all others the lowest.
 func Linear(v, from, to float64, r Range) float64 {
 	if from == to {
 		if v > from {
@@ -39,11 +39,11 @@ func Linear(v, from, to float64, r Range) float64 {
 	return points
 }
 
-// Step gives points from a value on.
+// Step assigns points to values from a threshold on.
 type Step struct{ From, Points float64 }
 
-// Steps returns the points of the last step that v reaches, the range's lowest
-// below the first. Steps must ascend by From.
+// Steps returns the points of the last step whose From is not above v, or the lowest points
+// of the range if v is below the first step. Steps must ascend by From.
 func Steps(v float64, steps []Step, r Range) float64 {
 	points := r.Low
 	for _, s := range steps {
@@ -55,8 +55,8 @@ func Steps(v float64, steps []Step, r Range) float64 {
 	return points
 }
 
-// MinMax is Linear between the lowest and the highest of values; all get the
-// highest points when these are the same.
+// MinMax replaces the values by points: Linear between the lowest and the highest value. If
+// all values are equal, all get the highest points.
 func MinMax(values []float64, descending bool, r Range) {
 	if len(values) == 0 {
 		return
@@ -74,8 +74,8 @@ func MinMax(values []float64, descending bool, r Range) {
 	}
 }
 
-// Rank gives the best value the highest points, the worst the lowest, and the
-// others equal steps between; equal values share the better rank.
+// Rank replaces the values by points: the best value gets the highest points, the worst the
+// lowest, and the others are evenly spaced. Equal values share the better rank.
 func Rank(values []float64, descending bool, r Range) {
 	n := len(values)
 	order := make([]int, n)

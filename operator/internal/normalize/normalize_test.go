@@ -31,9 +31,9 @@ func TestLinear(t *testing.T) {
 		{"zero to 100", 25, 0, 50, ZeroTo100, 50},
 		{"reversed", 10, 50, 0, ZeroTo100, 80},
 		{"reversed above", 60, 50, 0, ZeroTo100, 0},
-		{"from is to, below", 4, 5, 5, Full, -100},
-		{"from is to, on it", 5, 5, 5, Full, -100},
-		{"from is to, above", 6, 5, 5, Full, 100},
+		{"from equals to, below", 4, 5, 5, Full, -100},
+		{"from equals to, equal", 5, 5, 5, Full, -100},
+		{"from equals to, above", 6, 5, 5, Full, 100},
 		{"huge", math.MaxFloat64, 0, 1, Full, 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,10 +46,18 @@ func TestLinear(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	steps := []Step{{0, 10}, {5, 60}, {10, 100}}
-	for v, want := range map[float64]float64{-1: -100, 0: 10, 4.9: 10, 5: 60, 10: 100, 1e9: 100} {
-		if got := Steps(v, steps, Full); got != want {
-			t.Errorf("Steps(%v) = %v, want %v", v, got, want)
-		}
+	for _, tc := range []struct {
+		name    string
+		v, want float64
+	}{
+		{"below the first step", -1, -100}, {"first step", 0, 10}, {"between two steps", 4.9, 10},
+		{"second step", 5, 60}, {"last step", 10, 100}, {"far above the last step", 1e9, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Steps(tc.v, steps, Full); got != tc.want {
+				t.Errorf("Steps(%v) = %v, want %v", tc.v, got, tc.want)
+			}
+		})
 	}
 }
 
@@ -64,12 +72,12 @@ func TestFleet(t *testing.T) {
 		{"min max", MinMax, false, []float64{10, 20, 15}, []float64{0, 100, 50}},
 		{"min max descending", MinMax, true, []float64{10, 20, 15}, []float64{100, 0, 50}},
 		{"min max all equal", MinMax, false, []float64{7, 7}, []float64{100, 100}},
-		{"min max of none", MinMax, false, []float64{}, []float64{}},
+		{"min max of no values", MinMax, false, []float64{}, []float64{}},
 		{"rank", Rank, false, []float64{5, 900, 7}, []float64{0, 100, 50}},
 		{"rank descending", Rank, true, []float64{5, 900, 7}, []float64{100, 0, 50}},
 		{"rank with a tie", Rank, false, []float64{1, 2, 2}, []float64{0, 100, 100}},
-		{"rank of one", Rank, false, []float64{1}, []float64{100}},
-		{"rank of none", Rank, false, []float64{}, []float64{}},
+		{"rank of one value", Rank, false, []float64{1}, []float64{100}},
+		{"rank of no values", Rank, false, []float64{}, []float64{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.f(tc.in, tc.desc, ZeroTo100)

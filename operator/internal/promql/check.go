@@ -9,22 +9,24 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Position is a place in an expression. Line and Column count from 1, Column in
-// characters; Offset counts bytes from 0.
+// Position is a place in an expression.
 type Position struct {
-	Offset, Line, Column int
+	// Offset in bytes, from 0.
+	Offset int
+	// Line and Column, from 1. Columns are characters.
+	Line, Column int
 }
 
-// String is "line:column".
+// String returns "line:column".
 func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
 
-// Problem is one fault of an expression and where it stands.
+// Problem is an error in an expression and its position.
 type Problem struct {
 	Pos     Position
 	Message string
 }
 
-// String is "line:column: message".
+// String returns "line:column: message".
 func (p Problem) String() string { return p.Pos.String() + ": " + p.Message }
 
 // Expr is a parsed expression.
@@ -32,7 +34,7 @@ type Expr = parser.Expr
 
 var exprParser = parser.NewParser(parser.Options{})
 
-// Parse parses an expression. The expression is nil exactly when there are problems.
+// Parse parses an expression. It returns either the expression or problems.
 func Parse(expr string) (Expr, []Problem) {
 	e, err := exprParser.ParseExpr(expr)
 	if err == nil {
@@ -48,21 +50,21 @@ func Parse(expr string) (Expr, []Problem) {
 			Pos:     position(expr, int(e.PositionRange.Start)),
 			Message: e.Err.Error(),
 		})
-		if breaksOff(e.Err.Error()) {
+		if isFatal(e.Err.Error()) {
 			break
 		}
 	}
 	return nil, problems
 }
 
-// breaksOff says that the parser lost its way here: what it reports after that is
-// about its own repairs.
-func breaksOff(message string) bool {
+// isFatal reports whether the parser failed to recover from an error. Later errors are
+// consequences of its attempt. The parser marks such errors only by their message.
+func isFatal(message string) bool {
 	return strings.HasPrefix(message, "unexpected") || strings.HasPrefix(message, "unclosed") || strings.HasPrefix(message, "unterminated")
 }
 
-// Check returns what is wrong with an expression that shall answer an instant
-// vector or a scalar; nothing when it is right.
+// Check returns the problems of an expression whose result must be an instant vector or a
+// scalar. It returns nil for a valid expression.
 func Check(expr string) []Problem {
 	e, problems := Parse(expr)
 	if problems != nil {
@@ -78,12 +80,12 @@ func checkType(expr string, e Expr) []Problem {
 	default:
 		return []Problem{{
 			Pos:     position(expr, int(e.PositionRange().Start)),
-			Message: fmt.Sprintf("must be an instant vector, is a %s", parser.DocumentedType(e.Type())),
+			Message: fmt.Sprintf("must be an instant vector, but is a %s", parser.DocumentedType(e.Type())),
 		}}
 	}
 }
 
-// Strings joins problems for a condition or an error, the first ones first.
+// Strings joins problems for a condition or an error message.
 func Strings(problems []Problem) string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
@@ -92,6 +94,7 @@ func Strings(problems []Problem) string {
 	return strings.Join(lines, "; ")
 }
 
+// position converts an offset in bytes to a Position.
 func position(expr string, offset int) Position {
 	offset = min(max(offset, 0), len(expr))
 	before := expr[:offset]

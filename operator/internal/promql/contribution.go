@@ -9,9 +9,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Contribution returns an expression that counts, for each value of a label, the
-// series which an expression reads. Two answers to the same expression rest on the
-// same ground when these counts are the same.
+// Contribution returns an expression that counts the series that expr reads, by the value
+// of a label. A lower count than before means that a response to expr lacks data.
 func Contribution(expr, label string) (string, []Problem) {
 	e, problems := Parse(expr)
 	if problems != nil {

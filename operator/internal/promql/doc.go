@@ -1,4 +1,4 @@
-// Package promql parses and checks PromQL without asking a server. It says where
-// an expression is wrong, and sets a workload's facts into the parsed expression,
-// never into text, so that a fact can't change what is asked.
+// Package promql parses and checks PromQL without a server. It reports the position of
+// each error. Variables of a template are replaced in the parsed expression instead of in
+// its text: the value of a variable can't change the query.
 package promql

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Selectors of the series that an expression reads, each once and without offset;
-// none when it does not parse.
+// Selectors returns the distinct series selectors of an expression, without offsets. It
+// returns nil if the expression does not parse.
 func Selectors(expr string) []string {
 	var selectors []string
 	inspect(expr, func(node parser.Node) {
@@ -20,36 +20,37 @@ func Selectors(expr string) []string {
 	return slices.Compact(selectors)
 }
 
-// Pinned returns where an expression is pinned to the start or the end of a range.
-// In an instant query both are its one time; a range query would answer otherwise.
+// Pinned returns the selectors and subqueries with @ start() or @ end(). In an instant
+// query, both are the evaluation time. In a range query over history, they are not.
 func Pinned(expr string) []Problem {
 	var problems []Problem
-	pinned := func(n parser.Node, at parser.ItemType) {
+	report := func(n parser.Node, at parser.ItemType) {
 		if at != 0 {
 			problems = append(problems, Problem{
 				Pos:     position(expr, int(n.PositionRange().Start)),
-				Message: "@ start() and @ end() mean other times over a range: leave them out",
+				Message: "@ start() and @ end() have another meaning in a range query: remove them",
 			})
 		}
 	}
 	inspect(expr, func(node parser.Node) {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			pinned(n, n.StartOrEnd)
+			report(n, n.StartOrEnd)
 		case *parser.SubqueryExpr:
-			pinned(n, n.StartOrEnd)
+			report(n, n.StartOrEnd)
 		}
 	})
 	return problems
 }
 
-func inspect(expr string, see func(parser.Node)) {
+// inspect calls visit for every node of an expression that parses.
+func inspect(expr string, visit func(parser.Node)) {
 	e, problems := Parse(expr)
 	if problems != nil {
 		return
 	}
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
-		see(node)
+		visit(node)
 		return nil
 	})
 }

@@ -12,18 +12,20 @@ func TestSelectors(t *testing.T) {
 		t.Error(d)
 	}
 	if got := Selectors("sum("); got != nil {
-		t.Errorf("selectors of what does not parse: %v", got)
+		t.Errorf("selectors of an expression that does not parse: %v", got)
 	}
 }
 
 func TestPinned(t *testing.T) {
-	for expr, want := range map[string]string{
-		"a - a offset 1d @ 100":           "",
-		"a - a @ end()":                   "1:5: @ start() and @ end() mean other times over a range: leave them out",
-		"max_over_time(a[1h:] @ start())": "1:15: @ start() and @ end() mean other times over a range: leave them out",
+	for _, tc := range []struct{ name, expr, want string }{
+		{"fixed time", "a - a offset 1d @ 100", ""},
+		{"selector", "a - a @ end()", "1:5: @ start() and @ end() have another meaning in a range query: remove them"},
+		{"subquery", "max_over_time(a[1h:] @ start())", "1:15: @ start() and @ end() have another meaning in a range query: remove them"},
 	} {
-		if got := Strings(Pinned(expr)); got != want {
-			t.Errorf("%s: got %q, want %q", expr, got, want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Strings(Pinned(tc.expr)); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.expr, got, tc.want)
+			}
+		})
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-func TestCheckNamesThePosition(t *testing.T) {
+func TestCheckReportsThePosition(t *testing.T) {
 	for _, tc := range []struct{ name, expr, want string }{
-		{"right", `sum by (cluster) (up)`, ""},
-		{"scalar is right", `time() - 5`, ""},
+		{"valid", `sum by (cluster) (up)`, ""},
+		{"scalar", `time() - 5`, ""},
 		{"unclosed", `sum by (cluster) (up`, "1:21: unclosed left parenthesis"},
 		{"second line", "sum by (cluster) (\n  rate(up)\n)", "2:8: expected type range vector in call to function \"rate\", got instant vector"},
 		{"unknown function", `summ(up)`, `1:1: unknown function with name "summ"`},
-		{"range vector", `up[5m]`, "1:1: must be an instant vector, is a range vector"},
-		{"string", `"up"`, "1:1: must be an instant vector, is a string"},
+		{"range vector", `up[5m]`, "1:1: must be an instant vector, but is a range vector"},
+		{"string", `"up"`, "1:1: must be an instant vector, but is a string"},
 		{"empty", ``, "1:1: no expression found in input"},
 		{"characters, not bytes", `"ü" + up[`, "1:10: unexpected end of input in duration expression"},
 	} {
@@ -38,18 +38,18 @@ func TestParseTemplate(t *testing.T) {
 		{"group of label_replace", `label_replace(up, "a", "$first", "b", "(?P<first>.*)")`, ""},
 		{"anchor in a regex", `up{a=~"x$|y$"}`, ""},
 		{"comment", "up # $nothing", ""},
-		{"one of a family", `up{zone="$node_zone"} > $node_cost`, ""},
-		{"a family without a name", `up{zone="$node_"}`, "1:10: unknown variable $node_"},
-		{"part of a label, one of a family", `up{zone="z-$node_zone"}`, "1:12: $node_zone may stand only"},
-		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle, known are $devices_per_pod $model $namespace $node_*"},
+		{"variable with an allowed prefix", `up{zone="$node_zone"} > $node_cost`, ""},
+		{"an allowed prefix alone", `up{zone="$node_"}`, "1:10: unknown variable $node_"},
+		{"part of a label, with an allowed prefix", `up{zone="z-$node_zone"}`, "1:12: $node_zone must be a whole label value"},
+		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle; known variables are $devices_per_pod $model $namespace $node_*"},
 		{"unknown number", `up > $x`, "1:6: unknown variable $x"},
-		{"part of a label", `up{a="x-$model"}`, "1:9: $model may stand only for a whole label value or a number"},
-		{"part of a name", `free_$model`, "1:6: $model may stand only"},
-		{"part of a number", `up > 1$devices_per_pod`, "1:7: $devices_per_pod may stand only"},
-		{"fraction", `up > $devices_per_pod.5`, "1:6: $devices_per_pod may stand only"},
-		{"window", `rate(up[$devices_per_pod])`, "1:9: $devices_per_pod may stand only"},
-		{"offset", `up offset $devices_per_pod`, "1:11: $devices_per_pod may stand only"},
-		{"string argument", `label_replace(up, "a", "$model", "b", ".*")`, "1:25: $model may stand only"},
+		{"part of a label", `up{a="x-$model"}`, "1:9: $model must be a whole label value or a number"},
+		{"part of a name", `free_$model`, "1:6: $model must be a whole label value"},
+		{"part of a number", `up > 1$devices_per_pod`, "1:7: $devices_per_pod must be a whole label value"},
+		{"fraction", `up > $devices_per_pod.5`, "1:6: $devices_per_pod must be a whole label value"},
+		{"window", `rate(up[$devices_per_pod])`, "1:9: $devices_per_pod must be a whole label value"},
+		{"offset", `up offset $devices_per_pod`, "1:11: $devices_per_pod must be a whole label value"},
+		{"string argument", `label_replace(up, "a", "$model", "b", ".*")`, "1:25: $model must be a whole label value"},
 		{"syntax", `up{a="$model"`, "1:14: unexpected end of input"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,10 +75,10 @@ func TestRender(t *testing.T) {
 			`up{model="a"} + on () down{model!="a"}`, ""},
 		{"absent label", `up{model="$model"}`, nil, `up{model=~".+"}`, ""},
 		{"empty label", `up{model="$model"}`, map[string]string{"model": ""}, `up{model=~".+"}`, ""},
-		{"absent number", `up > $devices_per_pod`, nil, "", "$devices_per_pod stands for a number, and this workload has none"},
+		{"absent number", `up > $devices_per_pod`, nil, "", "$devices_per_pod must be a number, but the workload has no value for it"},
 		{"not a number", `up > $devices_per_pod`, map[string]string{"devices_per_pod": "1 or vector(1)"}, "",
-			`$devices_per_pod stands for a number, and this workload has "1 or vector(1)"`},
-		{"infinite", `up > $devices_per_pod`, map[string]string{"devices_per_pod": "Inf"}, "", "stands for a number"},
+			`$devices_per_pod must be a number, but the workload has "1 or vector(1)"`},
+		{"infinite", `up > $devices_per_pod`, map[string]string{"devices_per_pod": "Inf"}, "", "must be a number"},
 		{"signed", `up * -$devices_per_pod`, map[string]string{"devices_per_pod": "8"}, `up * -8`, ""},
 		{"regex is quoted", `up{model=~"$model"}`, map[string]string{"model": "a.*"}, `up{model=~"a\\.\\*"}`, ""},
 		{"a fact that looks like a variable", `up{model="$model",ns="$namespace"}`,
@@ -100,7 +100,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// hostile facts: what a tenant can choose must stay one label value.
+// hostile are values that a tenant can choose. Each must stay one label value.
 var hostile = []string{
 	`a"} or vector(1) #`, "a'} or vector(1) #", "a`} or vector(1)", `\"`, "\\", "a\nb", `$model`, `.*`, `",b=~".*`, "\x00", "ü",
 }
@@ -115,8 +115,8 @@ func TestRenderKeepsHostileFactsInOneMatcher(t *testing.T) {
 	}
 }
 
-// FuzzCheck: whatever a user writes, the problems lie within it, and what has none
-// parses again from its own text.
+// FuzzCheck checks that problems have a position within the text, and that the printed
+// form of a valid expression is valid.
 func FuzzCheck(f *testing.F) {
 	for _, expr := range []string{"up", "sum by (cluster) (rate(x[5m]))", "sum(", "1 +", "x{a=\"b\"} @ end()", "\xff", "ä", "x[5m]", "count by (c) ({__name__=~\".+\"})\n+"} {
 		f.Add(expr)
@@ -136,7 +136,7 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%q prints as %q: %s", expr, e, Strings(again))
 		}
 		if counting, problems := Contribution(expr, "cluster"); problems == nil && Check(counting) != nil {
-			t.Fatalf("%q is counted by %q, which is wrong", expr, counting)
+			t.Fatalf("%q is counted by the invalid expression %q", expr, counting)
 		}
 	})
 }

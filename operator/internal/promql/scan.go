@@ -2,14 +2,14 @@ package promql
 
 import "strings"
 
-// variable is one $name outside string literals; text[start:end] includes the $.
+// variable is a $name outside of string literals, at text[start:end] including the $.
 type variable struct {
 	name       string
 	start, end int
 }
 
-// scan finds the variables of a template and returns its text with each replaced
-// by a number of the same length, so that every position stays what it was.
+// scan finds the variables of a template. It returns the text with each variable replaced
+// by a number of the same length, so that positions stay the same.
 func scan(text string) (string, []variable) {
 	var found []variable
 	out := []byte(text)
@@ -27,7 +27,7 @@ func scan(text string) (string, []variable) {
 			}
 			found = append(found, variable{text[i+1 : end], i, end})
 			copy(out[i:end], strings.Repeat("0", end-i))
-			out[end-1] = '1' // the value 1, which is a duration, too
+			out[end-1] = '1' // 1 is valid as a number and as a duration
 			i = end
 		default:
 			i++
@@ -36,7 +36,7 @@ func scan(text string) (string, []variable) {
 	return string(out), found
 }
 
-// skipString returns the offset behind the string literal that begins at i.
+// skipString returns the offset after the string literal at i.
 func skipString(text string, i int) int {
 	quote := text[i]
 	for i++; i < len(text); i++ {
@@ -50,6 +50,7 @@ func skipString(text string, i int) int {
 	return len(text)
 }
 
+// skipComment returns the offset after the comment at i.
 func skipComment(text string, i int) int {
 	if n := strings.IndexAny(text[i:], "\r\n"); n >= 0 {
 		return i + n
@@ -57,7 +58,7 @@ func skipComment(text string, i int) int {
 	return len(text)
 }
 
-// nameEnd returns the offset behind the name that begins at i, or i if none does.
+// nameEnd returns the offset after the name at i. It returns i if there is no name.
 func nameEnd(text string, i int) int {
 	start := i
 	for i < len(text) {
@@ -72,8 +73,8 @@ func nameEnd(text string, i int) int {
 	return i
 }
 
-// wholeVariable returns the name when a label value is $name and nothing else;
-// partial says that it holds a $name beside something else.
+// wholeVariable returns the name of the variable in a label value. partial is true if the
+// value contains other text as well.
 func wholeVariable(value string) (name string, partial bool) {
 	for i := 0; i < len(value); i++ {
 		if value[i] != '$' {

@@ -13,18 +13,18 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Template is an expression with variables. A $name may stand where a whole label
-// value stands (model="$model") or where a number stands ($devices_per_pod).
+// Template is an expression with variables. A variable is either a whole label value, as
+// in model="$model", or a number, as in free / $devices_per_pod.
 type Template struct {
-	text    string     // as written
-	masked  string     // variables replaced by numbers of the same length
+	text    string     // original text
+	masked  string     // text with numbers of the same length instead of variables
 	numbers []variable // outside string literals
 	used    map[string]bool
 }
 
-// ParseTemplate parses a template that may use the given variables, named without
-// the $; one that ends in * stands for all that begin so. The template is nil
-// exactly when there are problems.
+// ParseTemplate parses a template with the given variables, which are listed without the
+// $. A name that ends in * allows all variables with this prefix. ParseTemplate returns
+// either the template or problems.
 func ParseTemplate(expr string, vars []string) (*Template, []Problem) {
 	masked, numbers := scan(expr)
 	e, problems := Parse(masked)
@@ -42,29 +42,29 @@ func ParseTemplate(expr string, vars []string) (*Template, []Problem) {
 	return t, nil
 }
 
-// String is the template as it was written.
+// String returns the original text.
 func (t *Template) String() string { return t.text }
 
-// Vars returns the names of the variables that the template uses, sorted.
+// Vars returns the sorted names of the used variables.
 func (t *Template) Vars() []string { return slices.Sorted(maps.Keys(t.used)) }
 
-// Render sets the facts into the parsed expression and returns its text. A fact
-// that is absent or empty becomes the matcher =~".+" in a label matcher and an
-// error where a number stands. A fact is always one label value or one number:
-// nothing in it can change the expression.
+// Render replaces the variables in the parsed expression and returns its text. facts has
+// the values by variable name. Without a value, a label matcher becomes =~".+", and a
+// number is an error. A value always becomes one label value or one number: nothing in it
+// can change the expression.
 func (t *Template) Render(facts map[string]string) (string, error) {
 	e, problems := Parse(t.masked)
 	if problems != nil {
 		return "", fmt.Errorf("parse template: %s", Strings(problems))
 	}
 	for _, v := range t.numbers {
-		n, err := number(v.name, facts)
+		n, err := parseNumber(v.name, facts)
 		if err != nil {
 			return "", err
 		}
 		lit := t.literal(e, v)
 		if lit == nil {
-			return "", fmt.Errorf("$%s does not stand for a number", v.name)
+			return "", fmt.Errorf("$%s is not a number", v.name)
 		}
 		lit.Val = math.Copysign(1, lit.Val) * n
 	}
@@ -81,18 +81,19 @@ func (t *Template) Render(facts map[string]string) (string, error) {
 	return e.String(), nil
 }
 
-func number(name string, facts map[string]string) (float64, error) {
+func parseNumber(name string, facts map[string]string) (float64, error) {
 	text := facts[name]
 	if text == "" {
-		return 0, fmt.Errorf("$%s stands for a number, and this workload has none", name)
+		return 0, fmt.Errorf("$%s must be a number, but the workload has no value for it", name)
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return 0, fmt.Errorf("$%s stands for a number, and this workload has %q", name, text)
+		return 0, fmt.Errorf("$%s must be a number, but the workload has %q", name, text)
 	}
 	return n, nil
 }
 
+// setMatchers replaces the variables in the label matchers of a selector.
 func setMatchers(sel *parser.VectorSelector, facts map[string]string) error {
 	for i, m := range sel.LabelMatchers {
 		name, _ := wholeVariable(m.Value)
@@ -115,8 +116,8 @@ func setMatchers(sel *parser.VectorSelector, facts map[string]string) error {
 	return nil
 }
 
-// literal finds the number that stands for v, with any sign that the parser has
-// folded into it.
+// literal finds the number literal of a variable. The parser may have merged a sign into
+// the literal.
 func (t *Template) literal(e Expr, v variable) *parser.NumberLiteral {
 	var found *parser.NumberLiteral
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
@@ -132,21 +133,23 @@ func (t *Template) literal(e Expr, v variable) *parser.NumberLiteral {
 	return found
 }
 
+// checkNumbers checks the variables outside of strings.
 func (t *Template) checkNumbers(e Expr, vars []string) []Problem {
 	var problems []Problem
 	for _, v := range t.numbers {
-		if !known(vars, v.name) {
-			problems = append(problems, t.problem(v.start, unknown(v.name, vars)))
+		if !isKnown(vars, v.name) {
+			problems = append(problems, t.problem(v.start, unknownMessage(v.name, vars)))
 			continue
 		}
 		if t.literal(e, v) == nil {
-			problems = append(problems, t.problem(v.start, misplaced(v.name)))
+			problems = append(problems, t.problem(v.start, misplacedMessage(v.name)))
 		}
 		t.used[v.name] = true
 	}
 	return problems
 }
 
+// checkLabels checks the variables in label matchers.
 func (t *Template) checkLabels(e Expr, vars []string) []Problem {
 	var problems []Problem
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
@@ -158,11 +161,11 @@ func (t *Template) checkLabels(e Expr, vars []string) []Problem {
 			name, partial := wholeVariable(m.Value)
 			switch at := t.find(int(sel.PosRange.Start), "$"+name); {
 			case name == "":
-			case partial && known(vars, name):
-				problems = append(problems, t.problem(at, misplaced(name)))
+			case partial && isKnown(vars, name):
+				problems = append(problems, t.problem(at, misplacedMessage(name)))
 			case partial:
-			case !known(vars, name):
-				problems = append(problems, t.problem(at, unknown(name, vars)))
+			case !isKnown(vars, name):
+				problems = append(problems, t.problem(at, unknownMessage(name, vars)))
 			default:
 				t.used[name] = true
 			}
@@ -172,8 +175,8 @@ func (t *Template) checkLabels(e Expr, vars []string) []Problem {
 	return problems
 }
 
-// checkStrings refuses known variables in other strings. Others may stand there:
-// label_replace names its groups that way.
+// checkStrings rejects known variables in other strings. Unknown names are allowed there:
+// label_replace refers to groups as $name.
 func (t *Template) checkStrings(e Expr, vars []string) []Problem {
 	var problems []Problem
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
@@ -181,15 +184,15 @@ func (t *Template) checkStrings(e Expr, vars []string) []Problem {
 		if !ok {
 			return nil
 		}
-		if name, _ := wholeVariable(lit.Val); known(vars, name) {
-			problems = append(problems, t.problem(t.find(int(lit.PosRange.Start), "$"+name), misplaced(name)))
+		if name, _ := wholeVariable(lit.Val); isKnown(vars, name) {
+			problems = append(problems, t.problem(t.find(int(lit.PosRange.Start), "$"+name), misplacedMessage(name)))
 		}
 		return nil
 	})
 	return problems
 }
 
-// find returns the offset of s at or behind from, or from.
+// find returns the first offset of s from the given offset on, or from if there is none.
 func (t *Template) find(from int, s string) int {
 	if i := strings.Index(t.text[from:], s); i >= 0 {
 		return from + i
@@ -201,23 +204,23 @@ func (t *Template) problem(offset int, message string) Problem {
 	return Problem{Pos: position(t.text, offset), Message: message}
 }
 
-// known says whether vars name the variable, or a * among them stands for it.
-func known(vars []string, name string) bool {
+// isKnown reports whether vars contain the name, or a prefix of it that ends in *.
+func isKnown(vars []string, name string) bool {
 	return slices.ContainsFunc(vars, func(v string) bool {
-		prefix, any := strings.CutSuffix(v, "*")
-		return v == name || any && len(name) > len(prefix) && strings.HasPrefix(name, prefix)
+		prefix, isPrefix := strings.CutSuffix(v, "*")
+		return v == name || isPrefix && len(name) > len(prefix) && strings.HasPrefix(name, prefix)
 	})
 }
 
-func unknown(name string, vars []string) string {
+func unknownMessage(name string, vars []string) string {
 	all := make([]string, len(vars))
 	for i, v := range vars {
 		all[i] = "$" + v
 	}
 	slices.Sort(all)
-	return fmt.Sprintf("unknown variable $%s, known are %s", name, strings.Join(all, " "))
+	return fmt.Sprintf("unknown variable $%s; known variables are %s", name, strings.Join(all, " "))
 }
 
-func misplaced(name string) string {
-	return fmt.Sprintf("$%s may stand only for a whole label value or a number", name)
+func misplacedMessage(name string) string {
+	return fmt.Sprintf("$%s must be a whole label value or a number", name)
 }

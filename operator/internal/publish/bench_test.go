@@ -25,9 +25,9 @@ import (
 
 const benchClusters = 500
 
-// hub starts an apiserver with a namespace per cluster, and a client that reads
-// from a cache as the operator's does.
-func hub(b *testing.B) (context.Context, client.Client) {
+// newHub starts an API server with a namespace per cluster, and returns a client that
+// reads from a cache like the operator's.
+func newHub(b *testing.B) (context.Context, client.Client) {
 	b.Helper()
 	ocm, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
 	if err != nil {
@@ -42,14 +42,14 @@ func hub(b *testing.B) (context.Context, client.Client) {
 	cfg.QPS = -1
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	c := cached(b, ctx, cfg)
+	c := newCachedClient(b, ctx, cfg)
 	each(b, func(i int) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterName(i)}})
 	})
 	return ctx, c
 }
 
-func cached(b *testing.B, ctx context.Context, cfg *rest.Config) client.Client {
+func newCachedClient(b *testing.B, ctx context.Context, cfg *rest.Config) client.Client {
 	b.Helper()
 	s := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(s); err != nil {
@@ -62,7 +62,7 @@ func cached(b *testing.B, ctx context.Context, cfg *rest.Config) client.Client {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := Indices(ctx, reader); err != nil {
+	if err := AddIndexes(ctx, reader); err != nil {
 		b.Fatal(err)
 	}
 	go func() { _ = reader.Start(ctx) }()
@@ -97,11 +97,11 @@ func wanted(value int) []Desired {
 	return all
 }
 
-// BenchmarkPublish compares writes when every score has moved with a bare client
-// that patches the same objects with the same concurrency, and shows what a round
-// costs in which nothing moved.
+// BenchmarkPublish measures rounds in which every score changes, compares them with a
+// plain client that patches the same objects with the same concurrency, and measures
+// rounds without a change.
 func BenchmarkPublish(b *testing.B) {
-	ctx, c := hub(b)
+	ctx, c := newHub(b)
 	p := &Publisher{Client: c}
 	owner := Owner{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "x"}
 	publish := func(value int) *Report {
@@ -116,7 +116,7 @@ func BenchmarkPublish(b *testing.B) {
 		}
 	}
 	settle()
-	b.Run("moved", func(b *testing.B) {
+	b.Run("changed", func(b *testing.B) {
 		value := 0
 		for b.Loop() {
 			value++
@@ -124,7 +124,7 @@ func BenchmarkPublish(b *testing.B) {
 		}
 		b.ReportMetric(benchClusters*float64(b.N)/b.Elapsed().Seconds(), "writes/s")
 	})
-	b.Run("bare", func(b *testing.B) {
+	b.Run("plain-client", func(b *testing.B) {
 		value := 0
 		for b.Loop() {
 			value++
@@ -137,10 +137,10 @@ func BenchmarkPublish(b *testing.B) {
 		b.ReportMetric(benchClusters*float64(b.N)/b.Elapsed().Seconds(), "writes/s")
 	})
 	settle()
-	b.Run("unmoved", func(b *testing.B) {
+	b.Run("unchanged", func(b *testing.B) {
 		for b.Loop() {
 			if r := publish(0); r.Written > 0 {
-				b.Fatalf("%d writes although nothing moved", r.Written)
+				b.Fatalf("%d writes although no score changed", r.Written)
 			}
 		}
 	})

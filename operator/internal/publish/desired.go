@@ -16,56 +16,59 @@ import (
 // DataFresh is the type of the condition on each AddOnPlacementScore.
 const DataFresh = "DataFresh"
 
-// Reasons of DataFresh.
+// Reasons of the condition DataFresh.
 const (
-	ReasonFresh   = "Fresh"
-	ReasonHeld    = "Held"    // the last good values stand
-	ReasonStale   = "Stale"   // the hold is over; samples are too old
-	ReasonMissing = "Missing" // the hold is over; there is no usable sample
+	ReasonFresh   = "Fresh"   // every score has a fresh value
+	ReasonHeld    = "Held"    // some last scores are held
+	ReasonStale   = "Stale"   // the hold has ended, and samples are too old
+	ReasonMissing = "Missing" // the hold has ended, and there is no usable sample
 )
 
-// Desired is what an AddOnPlacementScore's status shall say.
+// Desired is the status that an AddOnPlacementScore should have.
 type Desired struct {
-	Cluster    string
-	Scores     []clusterv1alpha1.AddOnPlacementScoreItem // by name
-	ValidUntil time.Time                                 // whole seconds
-	Status     metav1.ConditionStatus
-	Reason     string
-	Message    string
+	Cluster string
+	// Scores are sorted by name.
+	Scores []clusterv1alpha1.AddOnPlacementScoreItem
+	// ValidUntil is truncated to seconds, as the API stores it.
+	ValidUntil time.Time
+	// Status, Reason and Message of the condition DataFresh.
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
 }
 
-// Want says what the result of a round asks for in each cluster, with scores valid
-// for so long.
-func Want(r *score.Result, hasTotal bool, valid time.Duration) []Desired {
+// Desire returns the desired status for each cluster of a result. Scores are valid for
+// the given duration, but not longer than a hold.
+func Desire(r *score.Result, hasTotal bool, valid time.Duration) []Desired {
 	all := make([]Desired, len(r.Clusters))
 	for i, cluster := range r.Clusters {
 		row := r.Row(i)
 		all[i] = Desired{
 			Cluster:    cluster,
-			Scores:     items(r.Names, row),
+			Scores:     scoreItems(r.Names, row),
 			ValidUntil: validUntil(row, r.Time.Time(), valid),
 		}
 		parts := row
 		if hasTotal {
 			parts = row[:len(row)-1]
 		}
-		all[i].Status, all[i].Reason, all[i].Message = freshness(r.Names, parts)
+		all[i].Status, all[i].Reason, all[i].Message = decideDataFresh(r.Names, parts)
 	}
 	return all
 }
 
-func items(names []string, row []score.Cell) []clusterv1alpha1.AddOnPlacementScoreItem {
-	out := make([]clusterv1alpha1.AddOnPlacementScoreItem, 0, len(row))
+func scoreItems(names []string, row []score.Cell) []clusterv1alpha1.AddOnPlacementScoreItem {
+	items := make([]clusterv1alpha1.AddOnPlacementScoreItem, 0, len(row))
 	for i := range row {
 		if row[i].State != score.Omitted {
-			out = append(out, clusterv1alpha1.AddOnPlacementScoreItem{Name: names[i], Value: row[i].Value})
+			items = append(items, clusterv1alpha1.AddOnPlacementScoreItem{Name: names[i], Value: row[i].Value})
 		}
 	}
-	slices.SortFunc(out, func(a, b clusterv1alpha1.AddOnPlacementScoreItem) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(items, func(a, b clusterv1alpha1.AddOnPlacementScoreItem) int { return cmp.Compare(a.Name, b.Name) })
+	return items
 }
 
-// validUntil is now + valid, or the earliest end of a hold.
+// validUntil returns now + valid, or the earliest end of a hold.
 func validUntil(row []score.Cell, now time.Time, valid time.Duration) time.Time {
 	until := now.Add(valid)
 	for i := range row {
@@ -76,9 +79,10 @@ func validUntil(row []score.Cell, now time.Time, valid time.Duration) time.Time 
 	return until.Truncate(time.Second)
 }
 
-// freshness sums up the scores of one cluster. The message changes only when the
-// state does: it names times, not ages.
-func freshness(names []string, parts []score.Cell) (metav1.ConditionStatus, string, string) {
+// decideDataFresh decides the condition DataFresh of one cluster. The message contains
+// times instead of ages: it changes only together with the state, and so causes no
+// additional writes.
+func decideDataFresh(names []string, parts []score.Cell) (metav1.ConditionStatus, string, string) {
 	reason := ReasonFresh
 	var lines []string
 	for i := range parts {
@@ -86,17 +90,17 @@ func freshness(names []string, parts []score.Cell) (metav1.ConditionStatus, stri
 		if c.Outcome == score.OK {
 			continue
 		}
-		reason = worse(reason, reasonOf(c))
-		line := fmt.Sprintf("%s: %s since %s", names[i], c.Outcome, stamp(c.Since.Time()))
+		reason = worseReason(reason, reasonOf(c))
+		line := fmt.Sprintf("%s: %s since %s", names[i], c.Outcome, formatTime(c.Since.Time()))
 		if !c.HeldUntil.IsZero() {
-			line += ", held until " + stamp(c.HeldUntil.Time())
+			line += ", held until " + formatTime(c.HeldUntil.Time())
 		}
 		lines = append(lines, line)
 	}
 	if lines == nil {
 		return metav1.ConditionTrue, reason, "every score has a fresh value"
 	}
-	return metav1.ConditionFalse, reason, clip(strings.Join(lines, "; "))
+	return metav1.ConditionFalse, reason, truncate(strings.Join(lines, "; "))
 }
 
 func reasonOf(c *score.Cell) string {
@@ -110,18 +114,20 @@ func reasonOf(c *score.Cell) string {
 	}
 }
 
+// severity orders the reasons from the best to the worst.
 var severity = []string{ReasonFresh, ReasonHeld, ReasonMissing, ReasonStale}
 
-func worse(a, b string) string {
+func worseReason(a, b string) string {
 	if slices.Index(severity, a) > slices.Index(severity, b) {
 		return a
 	}
 	return b
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func clip(s string) string {
+// truncate limits a condition's message to 1024 bytes.
+func truncate(s string) string {
 	if len(s) > 1024 {
 		return s[:1021] + "..."
 	}

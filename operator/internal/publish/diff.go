@@ -9,23 +9,36 @@ import (
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 )
 
-// Changed says why the live status must be written, empty when it stands.
-// Validity alone is renewed only once a third of it is used up.
-func Changed(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time, valid time.Duration) string {
+// WriteReason states why an object is written. It is also a label value of metrics.
+type WriteReason string
+
+const (
+	reasonNew       WriteReason = "new"       // the object does not exist
+	reasonOwner     WriteReason = "owner"     // a deleted policy of the same name owns the object
+	reasonScore     WriteReason = "score"     // a score changed
+	reasonCondition WriteReason = "condition" // the condition DataFresh changed
+	// ReasonValidity means that only the validity is renewed or shortened.
+	ReasonValidity WriteReason = "validity"
+)
+
+// diff returns why the live status must be written. It is empty if the status is up to
+// date. Validity alone is renewed after a third of it has passed.
+func diff(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time, valid time.Duration) WriteReason {
 	condition := meta.FindStatusCondition(live.Conditions, DataFresh)
 	switch {
 	case !sameScores(live.Scores, want.Scores):
-		return "score"
+		return reasonScore
 	case condition == nil, condition.Status != want.Status, condition.Reason != want.Reason, condition.Message != want.Message:
-		return "condition"
+		return reasonCondition
 	case live.ValidUntil == nil, live.ValidUntil.After(want.ValidUntil.Add(time.Second)):
-		return "validity"
+		return ReasonValidity
 	case want.ValidUntil.After(live.ValidUntil.Time) && live.ValidUntil.Sub(now) <= valid*2/3:
-		return "validity"
+		return ReasonValidity
 	}
 	return ""
 }
 
+// sameScores compares two lists of scores without regard to their order.
 func sameScores(live, want []clusterv1alpha1.AddOnPlacementScoreItem) bool {
 	if len(live) != len(want) {
 		return false
@@ -38,8 +51,9 @@ func sameScores(live, want []clusterv1alpha1.AddOnPlacementScoreItem) bool {
 	return true
 }
 
-// transition keeps the time of a condition whose status stays.
-func transition(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time) metav1.Time {
+// transitionTime returns the transition time of the condition DataFresh: the live one if
+// the status stays, and now otherwise.
+func transitionTime(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time) metav1.Time {
 	if live != nil {
 		if c := meta.FindStatusCondition(live.Conditions, DataFresh); c != nil && c.Status == want.Status {
 			return c.LastTransitionTime

@@ -1,4 +1,4 @@
-// Package publish is the one writer of AddOnPlacementScores. It writes one object
-// in each cluster's namespace, only where something has changed or the validity
-// runs out, and never touches an object that the policy does not own.
+// Package publish writes AddOnPlacementScores. It is their only writer: one object in
+// the namespace of each cluster. It writes an object only if something changed or the
+// validity runs out, and never touches an object with another owner.
 package publish

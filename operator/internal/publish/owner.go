@@ -9,45 +9,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Owner is the policy that scores belong to.
+// Owner identifies the policy that owns AddOnPlacementScores.
 type Owner struct {
 	APIVersion, Kind, Name string
 	UID                    types.UID
 }
 
+// reference returns the owner as the controller of an object.
 func (o Owner) reference() metav1.OwnerReference {
-	yes := true
-	return metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Controller: &yes}
+	controller := true
+	return metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Controller: &controller}
 }
 
-// owns finds the owner among an object's references. A policy that was deleted and
-// made anew under its name owns what it left, and current is false.
+// owns reports whether the object belongs to the owner. current is false if it belongs
+// to an earlier object of the same name: a policy that was deleted and created again
+// owns the scores of its predecessor.
 func (o Owner) owns(obj client.Object) (owned, current bool) {
 	for _, ref := range obj.GetOwnerReferences() {
-		if o.named(ref) {
+		if o.matches(ref) {
 			return true, ref.UID == o.UID
 		}
 	}
 	return false, false
 }
 
-// named says that a reference is to the owner, or to the one before it of that name.
-func (o Owner) named(ref metav1.OwnerReference) bool {
+// matches reports whether the reference names the owner, regardless of the UID.
+func (o Owner) matches(ref metav1.OwnerReference) bool {
 	return ref.APIVersion == o.APIVersion && ref.Kind == o.Kind && ref.Name == o.Name
 }
 
 const (
-	byName  = "plimsoll.scores.name"
-	byOwner = "plimsoll.scores.owner"
+	nameIndex  = "plimsoll.scores.name"
+	ownerIndex = "plimsoll.scores.owner"
 )
 
-// Indices registers the look-ups that a Publisher needs.
-func Indices(ctx context.Context, indexer client.FieldIndexer) error {
+// AddIndexes adds the field indexes of the cache that a Publisher reads.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	score := &clusterv1alpha1.AddOnPlacementScore{}
-	if err := indexer.IndexField(ctx, score, byName, func(o client.Object) []string { return []string{o.GetName()} }); err != nil {
+	if err := indexer.IndexField(ctx, score, nameIndex, func(o client.Object) []string { return []string{o.GetName()} }); err != nil {
 		return err
 	}
-	return indexer.IndexField(ctx, score, byOwner, func(o client.Object) []string {
+	return indexer.IndexField(ctx, score, ownerIndex, func(o client.Object) []string {
 		var keys []string
 		for _, ref := range o.GetOwnerReferences() {
 			keys = append(keys, ownerKey(ref.Kind, ref.Name))

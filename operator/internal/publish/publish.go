@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,47 +22,51 @@ import (
 // FieldOwner is the field manager of every write.
 const FieldOwner = client.FieldOwner("plimsoll-scores")
 
-var kind = schema.GroupVersionKind{Group: clusterv1alpha1.GroupName, Version: "v1alpha1", Kind: "AddOnPlacementScore"}
+var scoreKind = schema.GroupVersionKind{Group: clusterv1alpha1.GroupName, Version: "v1alpha1", Kind: "AddOnPlacementScore"}
 
-// Publisher writes scores.
+// Publisher writes AddOnPlacementScores.
 type Publisher struct {
-	// Client reads from a cache with Indices and writes to the API server.
+	// Client reads from a cache with the indexes of AddIndexes, and writes to the API
+	// server.
 	Client client.Client
-	// Concurrency of writes, 16 when 0.
+	// Concurrency is the maximum number of concurrent writes. Default 16.
 	Concurrency int
 }
 
-// Request is what a policy wants to stand in its clusters.
+// Request is the desired state of all AddOnPlacementScores of a policy.
 type Request struct {
 	Owner Owner
-	Name  string // of the AddOnPlacementScores
-	Want  []Desired
+	// Name of the AddOnPlacementScores.
+	Name string
+	Want []Desired
+	// Valid is the validity of newly written scores.
 	Valid time.Duration
 	Now   time.Time
 }
 
-// Report says what became of a request.
+// Report is the outcome of a request.
 type Report struct {
+	// Written, Unchanged and Deleted are numbers of objects.
 	Written, Unchanged, Deleted int
-	// Reasons counts the writes by what had changed.
-	Reasons map[string]int
-	// Taken are clusters where an object of that name belongs to somebody else.
+	// Reasons counts the written objects by reason.
+	Reasons map[WriteReason]int
+	// Taken lists the clusters with an object of the same name and another owner.
 	Taken []string
-	// NoNamespace are clusters whose namespace does not exist or goes away.
+	// NoNamespace lists the clusters without a namespace, or with a terminating one.
 	NoNamespace []string
-	// Failed counts writes that the API server refused, Err is one of them.
+	// Failed is the number of failed writes and deletions, and Err one of the failures.
 	Failed int
 	Err    error
 }
 
-// Publish brings the live scores to what is wanted: it writes what has changed and
-// deletes the owner's scores that are not wanted any more.
+// Publish writes the desired scores that differ from the live ones, and deletes the
+// owner's scores that are no longer desired.
 func (p *Publisher) Publish(ctx context.Context, req Request) *Report {
-	report := &Report{Reasons: map[string]int{}}
+	report := &Report{Reasons: map[WriteReason]int{}}
 	var live, owned clusterv1alpha1.AddOnPlacementScoreList
 	err := errors.Join(
-		p.Client.List(ctx, &live, client.MatchingFields{byName: req.Name}, client.UnsafeDisableDeepCopy),
-		p.Client.List(ctx, &owned, client.MatchingFields{byOwner: ownerKey(req.Owner.Kind, req.Owner.Name)}, client.UnsafeDisableDeepCopy),
+		p.Client.List(ctx, &live, client.MatchingFields{nameIndex: req.Name}, client.UnsafeDisableDeepCopy),
+		p.Client.List(ctx, &owned, client.MatchingFields{ownerIndex: ownerKey(req.Owner.Kind, req.Owner.Name)}, client.UnsafeDisableDeepCopy),
 	)
 	if err != nil {
 		report.Failed, report.Err = 1, fmt.Errorf("list AddOnPlacementScores: %w", err)
@@ -73,32 +76,79 @@ func (p *Publisher) Publish(ctx context.Context, req Request) *Report {
 	for i := range live.Items {
 		byCluster[live.Items[i].Namespace] = &live.Items[i]
 	}
-	writes := plan(req, byCluster, report)
-	p.apply(ctx, req, writes, unwanted(req, owned.Items), report)
+	p.apply(ctx, req, planWrites(req, byCluster, report), unwanted(req, owned.Items), report)
 	slices.Sort(report.Taken)
 	slices.Sort(report.NoNamespace)
 	return report
 }
 
-// write is one object to write, and why.
-type write struct {
-	want *Desired
-	live *clusterv1alpha1.AddOnPlacementScore // nil: there is none yet
-	why  string
+// plannedWrite is one object to write.
+type plannedWrite struct {
+	want   *Desired
+	live   *clusterv1alpha1.AddOnPlacementScore // nil if the object does not exist
+	reason WriteReason
 }
 
-func plan(req Request, live map[string]*clusterv1alpha1.AddOnPlacementScore, report *Report) []write {
-	var writes []write
+// planWrites returns the objects to write. It counts unchanged objects and records
+// clusters with an object of another owner.
+func planWrites(req Request, live map[string]*clusterv1alpha1.AddOnPlacementScore, report *Report) []plannedWrite {
+	var writes []plannedWrite
 	for i := range req.Want {
-		w := write{want: &req.Want[i], live: live[req.Want[i].Cluster]}
-		if w.why = why(req, w, report); w.why != "" {
-			writes = append(writes, w)
+		want := &req.Want[i]
+		object := live[want.Cluster]
+		reason, taken := decideWrite(req, want, object)
+		switch {
+		case taken:
+			report.Taken = append(report.Taken, want.Cluster)
+		case reason == "":
+			report.Unchanged++
+		default:
+			writes = append(writes, plannedWrite{want: want, live: object, reason: reason})
 		}
 	}
 	return writes
 }
 
-func (p *Publisher) apply(ctx context.Context, req Request, writes []write, old []*clusterv1alpha1.AddOnPlacementScore, report *Report) {
+// decideWrite returns why an object must be written. The reason is empty if the object
+// is up to date. taken means that another owner has the object. A cluster without any
+// score gets no new object.
+func decideWrite(req Request, want *Desired, live *clusterv1alpha1.AddOnPlacementScore) (reason WriteReason, taken bool) {
+	if live == nil {
+		if len(want.Scores) == 0 {
+			return "", false
+		}
+		return reasonNew, false
+	}
+	owned, current := req.Owner.owns(live)
+	switch {
+	case !owned:
+		return "", true
+	case !current:
+		return reasonOwner, false
+	}
+	return diff(&live.Status, want, req.Now, req.Valid), false
+}
+
+// unwanted returns the owner's objects with another name, or in clusters that the policy
+// no longer scores.
+func unwanted(req Request, owned []clusterv1alpha1.AddOnPlacementScore) []*clusterv1alpha1.AddOnPlacementScore {
+	wanted := make(map[string]bool, len(req.Want))
+	for i := range req.Want {
+		wanted[req.Want[i].Cluster] = true
+	}
+	var objects []*clusterv1alpha1.AddOnPlacementScore
+	for i := range owned {
+		o := &owned[i]
+		if ok, _ := req.Owner.owns(o); !ok || o.DeletionTimestamp != nil || o.Name == req.Name && wanted[o.Namespace] {
+			continue
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// apply writes and deletes the objects concurrently, and counts the results.
+func (p *Publisher) apply(ctx context.Context, req Request, writes []plannedWrite, deletions []*clusterv1alpha1.AddOnPlacementScore, report *Report) {
 	var (
 		mu    sync.Mutex
 		group errgroup.Group
@@ -109,46 +159,23 @@ func (p *Publisher) apply(ctx context.Context, req Request, writes []write, old 
 			err := p.write(ctx, req, w.want, w.live)
 			mu.Lock()
 			defer mu.Unlock()
-			report.count(w.want.Cluster, w.why, err)
+			report.countWrite(w.want.Cluster, w.reason, err)
 			return nil
 		})
 	}
-	for _, o := range old {
+	for _, object := range deletions {
 		group.Go(func() error {
-			err := client.IgnoreNotFound(p.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &o.UID}))
+			err := client.IgnoreNotFound(p.Client.Delete(ctx, object.DeepCopy(), client.Preconditions{UID: &object.UID}))
 			mu.Lock()
 			defer mu.Unlock()
-			report.countDeleted(err)
+			report.countDeletion(object.Namespace, err)
 			return nil
 		})
 	}
-	_ = group.Wait()
+	_ = group.Wait() // the functions report their errors themselves
 }
 
-// why says why a cluster's object must be written, empty when it must not.
-func why(req Request, w write, report *Report) string {
-	if w.live == nil {
-		if len(w.want.Scores) == 0 {
-			report.Unchanged++
-			return ""
-		}
-		return "new"
-	}
-	owned, current := req.Owner.owns(w.live)
-	switch {
-	case !owned:
-		report.Taken = append(report.Taken, w.want.Cluster)
-		return ""
-	case !current:
-		return "owner"
-	}
-	what := Changed(&w.live.Status, w.want, req.Now, req.Valid)
-	if what == "" {
-		report.Unchanged++
-	}
-	return what
-}
-
+// write creates or adopts the object if necessary, and applies its status.
 func (p *Publisher) write(ctx context.Context, req Request, want *Desired, live *clusterv1alpha1.AddOnPlacementScore) error {
 	if live == nil {
 		created, err := p.create(ctx, req, want)
@@ -161,14 +188,13 @@ func (p *Publisher) write(ctx context.Context, req Request, want *Desired, live 
 			return err
 		}
 	}
-	return p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status(req, want, live)), FieldOwner, client.ForceOwnership)
+	return p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(statusPatch(req, want, live)), FieldOwner, client.ForceOwnership)
 }
 
-// errTaken is returned when somebody else's object stands in the way.
-var errTaken = errors.New("the name is taken")
+var errTaken = errors.New("the AddOnPlacementScore has another owner")
 
-// create makes the object, never taking over one that came in between: an apply
-// would.
+// create creates the object. If the object exists in the meantime, create returns
+// errTaken unless the owner owns it. Server-side apply would take the object over.
 func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*clusterv1alpha1.AddOnPlacementScore, error) {
 	obj := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{
 		Name: req.Name, Namespace: want.Cluster, OwnerReferences: []metav1.OwnerReference{req.Owner.reference()},
@@ -177,10 +203,10 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 	if !apierrors.IsAlreadyExists(err) {
 		return obj, err
 	}
-	// The cache may be behind our own write: the API server does not refuse an apply
-	// that sets what already stands, so only ownership must be looked at.
+	// Probably the cache does not contain our own object yet. Only the ownership must be
+	// checked: applying an unchanged status does no harm.
 	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(kind)
+	live.SetGroupVersionKind(scoreKind)
 	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
 		return nil, err
 	}
@@ -190,82 +216,70 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 	return obj, nil
 }
 
-// adopt puts the owner in the place of the one of the same name that is gone: an
-// apply would add it beside that, and an object has one controller.
+// adopt replaces the deleted owner of the same name by the current one. Server-side
+// apply would add the owner beside the deleted one, but an object has only one
+// controller.
 func (p *Publisher) adopt(ctx context.Context, req Request, live *clusterv1alpha1.AddOnPlacementScore) error {
 	obj := live.DeepCopy()
-	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.named)
+	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.matches)
 	obj.OwnerReferences = append(obj.OwnerReferences, req.Owner.reference())
 	return p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner)
 }
 
-func object(req Request, want *Desired) *unstructured.Unstructured {
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(kind)
-	obj.SetNamespace(want.Cluster)
-	obj.SetName(req.Name)
-	return obj
-}
-
-func status(req Request, want *Desired, live *clusterv1alpha1.AddOnPlacementScore) *unstructured.Unstructured {
+// statusPatch returns the status to apply.
+func statusPatch(req Request, want *Desired, live *clusterv1alpha1.AddOnPlacementScore) *unstructured.Unstructured {
 	scores := make([]any, len(want.Scores))
 	for i, s := range want.Scores {
 		scores[i] = map[string]any{"name": s.Name, "value": int64(s.Value)}
 	}
-	obj := object(req, want)
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(scoreKind)
+	obj.SetNamespace(want.Cluster)
+	obj.SetName(req.Name)
 	obj.Object["status"] = map[string]any{
 		"scores":     scores,
-		"validUntil": stamp(want.ValidUntil),
+		"validUntil": formatTime(want.ValidUntil),
 		"conditions": []any{map[string]any{
 			"type": DataFresh, "status": string(want.Status), "reason": want.Reason, "message": want.Message,
-			"lastTransitionTime": stamp(transition(&live.Status, want, req.Now).Time),
+			"lastTransitionTime": formatTime(transitionTime(&live.Status, want, req.Now).Time),
 		}},
 	}
 	return obj
 }
 
-// unwanted are the owner's objects under another name or in clusters that the
-// policy does not score any more.
-func unwanted(req Request, owned []clusterv1alpha1.AddOnPlacementScore) []*clusterv1alpha1.AddOnPlacementScore {
-	wanted := make(map[string]bool, len(req.Want))
-	for i := range req.Want {
-		wanted[req.Want[i].Cluster] = true
-	}
-	var out []*clusterv1alpha1.AddOnPlacementScore
-	for i := range owned {
-		o := &owned[i]
-		if ok, _ := req.Owner.owns(o); !ok || o.DeletionTimestamp != nil || o.Name == req.Name && wanted[o.Namespace] {
-			continue
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-func (r *Report) count(cluster, what string, err error) {
+// countWrite counts the result of one write.
+func (r *Report) countWrite(cluster string, reason WriteReason, err error) {
 	switch {
 	case err == nil:
 		r.Written++
-		r.Reasons[what]++
+		r.Reasons[reason]++
 	case errors.Is(err, errTaken):
 		r.Taken = append(r.Taken, cluster)
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), noNamespace(err):
+	case lacksNamespace(err):
 		r.NoNamespace = append(r.NoNamespace, cluster)
 	default:
 		r.Failed++
-		r.Err = fmt.Errorf("write the score of %s: %w", cluster, err)
+		r.Err = fmt.Errorf("write the AddOnPlacementScore of cluster %s: %w", cluster, err)
 	}
 }
 
-func (r *Report) countDeleted(err error) {
+// lacksNamespace reports whether a write failed because the namespace of the cluster does
+// not exist or terminates.
+func lacksNamespace(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// countDeletion counts the result of one deletion.
+func (r *Report) countDeletion(cluster string, err error) {
 	if err != nil {
 		r.Failed++
-		r.Err = fmt.Errorf("delete a score: %w", err)
+		r.Err = fmt.Errorf("delete the AddOnPlacementScore of cluster %s: %w", cluster, err)
 		return
 	}
 	r.Deleted++
-}
-
-func noNamespace(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces ")
 }

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +38,7 @@ func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementSc
 	}
 }
 
-func TestChanged(t *testing.T) {
+func TestDiff(t *testing.T) {
 	held := want(5)
 	held.Status, held.Reason = metav1.ConditionFalse, ReasonHeld
 	short := want(5)
@@ -43,32 +46,33 @@ func TestChanged(t *testing.T) {
 	more := want(5)
 	more.Scores = append(more.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "b"})
 	for _, tc := range []struct {
-		name string
-		live *clusterv1alpha1.AddOnPlacementScoreStatus
-		want *Desired
-		why  string
+		name   string
+		live   *clusterv1alpha1.AddOnPlacementScoreStatus
+		want   *Desired
+		reason WriteReason
 	}{
-		{"nothing", live(5, valid), want(5), ""},
-		{"value", live(6, valid), want(5), "score"},
-		{"another score", live(5, valid), more, "score"},
-		{"condition", live(5, valid), held, "condition"},
-		{"less than a third used up", live(5, 61*time.Second), want(5), ""},
-		{"a third used up", live(5, 60*time.Second), want(5), "validity"},
+		{"unchanged", live(5, valid), want(5), ""},
+		{"changed value", live(6, valid), want(5), "score"},
+		{"additional score", live(5, valid), more, "score"},
+		{"changed condition", live(5, valid), held, "condition"},
+		{"less than a third of the validity has passed", live(5, 61*time.Second), want(5), ""},
+		{"a third of the validity has passed", live(5, 60*time.Second), want(5), "validity"},
 		{"expired", live(5, -time.Second), want(5), "validity"},
 		{"a hold that ends sooner", live(5, valid), short, "validity"},
-		{"a hold that stands", live(5, 10*time.Second), short, ""},
+		{"an unchanged hold", live(5, 10*time.Second), short, ""},
 		{"never written", &clusterv1alpha1.AddOnPlacementScoreStatus{}, want(5), "score"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Changed(tc.live, tc.want, now, valid); got != tc.why {
-				t.Errorf("got %q, want %q", got, tc.why)
+			if got := diff(tc.live, tc.want, now, valid); got != tc.reason {
+				t.Errorf("got %q, want %q", got, tc.reason)
 			}
 		})
 	}
 }
 
-// rounds evaluates a policy with the scores a and b over one cluster.
-func rounds(t *testing.T, inputs ...[2]score.Input) *score.Result {
+// evaluate runs rounds of a policy with the scores a and b for one cluster, 200 seconds
+// apart.
+func evaluate(t *testing.T, inputs ...[2]score.Input) *score.Result {
 	t.Helper()
 	spec := &v1alpha1.ScoringPolicySpec{Total: &v1alpha1.TotalSpec{}}
 	for _, name := range []string{"a", "b"} {
@@ -83,7 +87,7 @@ func rounds(t *testing.T, inputs ...[2]score.Input) *score.Result {
 	return last
 }
 
-func TestWant(t *testing.T) {
+func TestDesire(t *testing.T) {
 	good, stale, absent := score.Input{Value: 40}, score.Input{Outcome: score.Stale}, score.Input{Outcome: score.Absent}
 	for _, tc := range []struct {
 		name    string
@@ -101,8 +105,8 @@ func TestWant(t *testing.T) {
 		{"missing", [][2]score.Input{{absent, good}}, "a=-100 b=40 total=-100", valid, ReasonMissing, "a: Absent since 2026-01-02T03:04:05Z"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := rounds(t, tc.in...)
-			d := Want(r, true, valid)[0]
+			r := evaluate(t, tc.in...)
+			d := Desire(r, true, valid)[0]
 			var scores string
 			for i, s := range d.Scores {
 				if i > 0 {
@@ -119,8 +123,8 @@ func TestWant(t *testing.T) {
 }
 
 func TestValidityEndsWithTheHold(t *testing.T) {
-	r := rounds(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
-	if got := Want(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(300 * time.Second)) {
+	r := evaluate(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
+	if got := Desire(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(300 * time.Second)) {
 		t.Errorf("valid until %v", got)
 	}
 }
@@ -137,7 +141,7 @@ func TestOwns(t *testing.T) {
 	}
 	owner.UID = "2"
 	if owned, current := owner.owns(obj); !owned || current {
-		t.Error("a policy made anew must own what it left, as not current")
+		t.Error("a policy that was created again must own the scores of its predecessor, as not current")
 	}
 	owner.Name = "q"
 	if owned, _ := owner.owns(obj); owned {
@@ -145,36 +149,65 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-func TestSeed(t *testing.T) {
+func TestNewSeed(t *testing.T) {
 	s := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "c1"}, Status: *live(7, valid)}
-	if d := cmp.Diff(score.Seed{Cluster: "c1", Values: map[string]int32{"a": 7}, SampleTime: now, Fresh: true}, seed(s, valid)); d != "" {
+	if d := cmp.Diff(score.Seed{Cluster: "c1", Values: map[string]int32{"a": 7}, SampleTime: now, Fresh: true}, newSeed(s, valid)); d != "" {
 		t.Error(d)
 	}
 	since := metav1.NewTime(now.Add(-time.Minute))
 	s.Status.Conditions[0].Status, s.Status.Conditions[0].LastTransitionTime = metav1.ConditionFalse, since
-	if got := seed(s, valid); got.Fresh || !got.SampleTime.Equal(since.Time) {
+	if got := newSeed(s, valid); got.Fresh || !got.SampleTime.Equal(since.Time) {
 		t.Errorf("%+v", got)
 	}
 }
 
-// refusing is an API server that refuses every write with one error.
-type refusing struct {
+// failingClient fails every create request with one error.
+type failingClient struct {
 	client.Client
 	err error
 }
 
-func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (c failingClient) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return nil
+}
 
-func (r refusing) Create(context.Context, client.Object, ...client.CreateOption) error { return r.err }
+func (c failingClient) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return c.err
+}
 
-func (r refusing) Status() client.SubResourceWriter { return nil }
+func (c failingClient) Status() client.SubResourceWriter { return nil }
 
-func (r refusing) Scheme() *runtime.Scheme { return nil }
+func (c failingClient) Scheme() *runtime.Scheme { return nil }
 
-func TestRefusedWritesAreReported(t *testing.T) {
-	p := Publisher{Client: refusing{err: fmt.Errorf("etcd is full")}}
+func TestPublishRecognizesMissingNamespaces(t *testing.T) {
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	scores := schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: "addonplacementscores"}
+	terminating := apierrors.NewForbidden(scores, "x", fmt.Errorf("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, tc := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no namespace", apierrors.NewNotFound(namespaces, "c1"), true},
+		{"terminating namespace", terminating, true},
+		{"resource not served", apierrors.NewGenericServerResponse(404, "post", scores, "", "", 0, true), false},
+		{"other failure", fmt.Errorf("etcd is full"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := Publisher{Client: failingClient{err: tc.err}}
+			r := p.Publish(context.Background(), Request{Name: "x", Want: []Desired{*want(1)}, Valid: valid, Now: now})
+			if got := len(r.NoNamespace) == 1; got != tc.want || r.Failed != map[bool]int{true: 0, false: 1}[tc.want] {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestPublishReportsFailedWrites(t *testing.T) {
+	p := Publisher{Client: failingClient{err: fmt.Errorf("etcd is full")}}
 	r := p.Publish(context.Background(), Request{Name: "x", Want: []Desired{*want(1)}, Valid: valid, Now: now})
-	if r.Failed != 1 || r.Err == nil || r.Err.Error() != "write the score of c1: etcd is full" {
+	if r.Failed != 1 || r.Err == nil || r.Err.Error() != "write the AddOnPlacementScore of cluster c1: etcd is full" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -13,39 +13,40 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// Seeds reads what an owner has published under a name, for the first round after
-// a restart. Valid is how long its scores are valid.
+// Seeds reads the published scores of an owner, as the starting point of the first round
+// after a restart. valid is the validity of scores when they are written.
 func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string, valid time.Duration) ([]score.Seed, error) {
 	var live clusterv1alpha1.AddOnPlacementScoreList
-	if err := p.Client.List(ctx, &live, client.MatchingFields{byName: name}); err != nil {
+	if err := p.Client.List(ctx, &live, client.MatchingFields{nameIndex: name}); err != nil {
 		return nil, fmt.Errorf("list AddOnPlacementScores: %w", err)
 	}
 	var seeds []score.Seed
 	for i := range live.Items {
 		if owned, _ := owner.owns(&live.Items[i]); owned {
-			seeds = append(seeds, seed(&live.Items[i], valid))
+			seeds = append(seeds, newSeed(&live.Items[i], valid))
 		}
 	}
 	return seeds, nil
 }
 
-// seed takes the time of the sample from the validity, which is set from it, or,
-// once values are held, from when that began.
-func seed(s *clusterv1alpha1.AddOnPlacementScore, valid time.Duration) score.Seed {
-	out := score.Seed{Cluster: s.Namespace, Values: map[string]int32{}}
+// newSeed recovers the state of a cluster from its published scores. The sample time is
+// the time of the last write (validUntil - valid) while values are fresh. Once values
+// are held, it is the time at which the hold began.
+func newSeed(s *clusterv1alpha1.AddOnPlacementScore, valid time.Duration) score.Seed {
+	seed := score.Seed{Cluster: s.Namespace, Values: map[string]int32{}}
 	for _, item := range s.Status.Scores {
-		out.Values[item.Name] = item.Value
+		seed.Values[item.Name] = item.Value
 	}
 	if s.Status.ValidUntil != nil {
-		out.SampleTime = s.Status.ValidUntil.Add(-valid)
+		seed.SampleTime = s.Status.ValidUntil.Add(-valid)
 	}
 	switch c := meta.FindStatusCondition(s.Status.Conditions, DataFresh); {
 	case c == nil:
 	case c.Status == metav1.ConditionTrue:
-		out.Fresh = true
+		seed.Fresh = true
 	default:
-		out.SampleTime = c.LastTransitionTime.Time
-		out.Fresh = c.Reason == ReasonHeld
+		seed.SampleTime = c.LastTransitionTime.Time
+		seed.Fresh = c.Reason == ReasonHeld
 	}
-	return out
+	return seed
 }

@@ -1,4 +1,4 @@
-// Package query is the one client of Prometheus, Thanos and Mimir. It asks instant
-// queries with the user's authentication, limits and time-outs, retries only what
-// a retry can mend, and keeps warnings apart from infos.
+// Package query is the only client of Prometheus, Thanos and Mimir. It runs instant
+// and range queries with the authentication, limits and timeouts of a MetricsSource,
+// retries transient failures, and keeps warnings apart from infos.
 package query

@@ -6,41 +6,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics of all clients of a process. A nil *Metrics measures nothing.
+// Metrics of all clients of a process. A nil *Metrics records nothing.
 type Metrics struct {
-	duration *prometheus.HistogramVec
-	failures *prometheus.CounterVec
-	retries  *prometheus.CounterVec
-	notes    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	failures    *prometheus.CounterVec
+	retries     *prometheus.CounterVec
+	annotations *prometheus.CounterVec
 }
 
-// NewMetrics makes and registers the metrics.
+// NewMetrics creates and registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "plimsoll_query_duration_seconds",
-			Help:    "Duration of questions to a metrics source, with retries.",
+			Help:    "Duration of queries to a metrics source, including retries.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"source"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_query_failures_total",
-			Help: "Questions to a metrics source that got no usable answer, by reason.",
+			Help: "Failed queries to a metrics source, by reason.",
 		}, []string{"source", "reason"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_query_retries_total",
-			Help: "Questions sent again, by the reason of the failure before.",
+			Help: "Retries of queries to a metrics source, by reason of the preceding failure.",
 		}, []string{"source", "reason"}),
-		notes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		annotations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_query_annotations_total",
-			Help: "Warnings and infos that came with answers.",
+			Help: "Warnings and infos in the results of queries to a metrics source, by kind.",
 		}, []string{"source", "kind"}),
 	}
-	reg.MustRegister(m.duration, m.failures, m.retries, m.notes)
+	reg.MustRegister(m.duration, m.failures, m.retries, m.annotations)
 	return m
 }
 
-// Forget drops the series of a source that is gone.
-func (m *Metrics) Forget(source string) {
+// DeleteSource deletes the series of a source that no longer exists.
+func (m *Metrics) DeleteSource(source string) {
 	if m == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (m *Metrics) Forget(source string) {
 	m.duration.DeletePartialMatch(labels)
 	m.failures.DeletePartialMatch(labels)
 	m.retries.DeletePartialMatch(labels)
-	m.notes.DeletePartialMatch(labels)
+	m.annotations.DeletePartialMatch(labels)
 }
 
 func (m *Metrics) observe(source string, d time.Duration, err error) {
@@ -57,20 +57,48 @@ func (m *Metrics) observe(source string, d time.Duration, err error) {
 	}
 	m.duration.WithLabelValues(source).Observe(d.Seconds())
 	if err != nil {
-		m.failures.WithLabelValues(source, string(ReasonOf(err))).Inc()
+		m.failures.WithLabelValues(source, reasonLabel(ReasonOf(err))).Inc()
 	}
 }
 
-func (m *Metrics) retry(source string, reason Reason) {
+func (m *Metrics) countRetry(source string, reason Reason) {
 	if m != nil {
-		m.retries.WithLabelValues(source, string(reason)).Inc()
+		m.retries.WithLabelValues(source, reasonLabel(reason)).Inc()
 	}
 }
 
-func (m *Metrics) annotations(source string, a Answer) {
+func (m *Metrics) countAnnotations(source string, r Result) {
 	if m == nil {
 		return
 	}
-	m.notes.WithLabelValues(source, "warning").Add(float64(len(a.Warnings)))
-	m.notes.WithLabelValues(source, "info").Add(float64(len(a.Infos)))
+	m.annotations.WithLabelValues(source, "warning").Add(float64(len(r.Warnings)))
+	m.annotations.WithLabelValues(source, "info").Add(float64(len(r.Infos)))
+}
+
+// reasonLabel returns the label value of a reason. Conditions use CamelCase, metric
+// labels snake_case.
+func reasonLabel(r Reason) string {
+	switch r {
+	case ReasonBadQuery:
+		return "bad_query"
+	case ReasonTimeout:
+		return "timeout"
+	case ReasonRateLimited:
+		return "rate_limited"
+	case ReasonUnavailable:
+		return "unavailable"
+	case ReasonUnreachable:
+		return "unreachable"
+	case ReasonUnauthorized:
+		return "unauthorized"
+	case ReasonBadTLS:
+		return "bad_tls"
+	case ReasonBadResponse:
+		return "bad_response"
+	case ReasonTooLarge:
+		return "too_large"
+	case ReasonCanceled:
+		return "canceled"
+	}
+	return "unknown"
 }

@@ -5,10 +5,18 @@ import (
 	"time"
 )
 
-// Querier asks one instant query.
+// Querier runs instant queries.
 type Querier interface {
-	// Query evaluates expr at the given time. A failure is an *Error.
-	Query(ctx context.Context, expr string, at time.Time) (Answer, error)
+	// Query evaluates expr at the given time. Every error is an *Error.
+	Query(ctx context.Context, expr string, at time.Time) (Result, error)
+}
+
+// QuerierFunc is a function that implements Querier.
+type QuerierFunc func(ctx context.Context, expr string, at time.Time) (Result, error)
+
+// Query calls f.
+func (f QuerierFunc) Query(ctx context.Context, expr string, at time.Time) (Result, error) {
+	return f(ctx, expr, at)
 }
 
 // Sample is one series of an instant vector. Value may be NaN or infinite.
@@ -17,26 +25,19 @@ type Sample struct {
 	Value  float64
 }
 
-// Answer is what a source said.
-type Answer struct {
-	// Samples of the instant vector; a scalar is one sample without labels.
+// Result is the result of an instant query.
+type Result struct {
+	// Samples of the instant vector. A scalar becomes one sample without labels.
 	Samples []Sample
-	// Warnings may mean that something is missing; Infos never do.
+	// Warnings can mean that data is missing. Infos never do.
 	Warnings, Infos []string
-	// Failed holds the clusters whose own endpoint did not answer, and why.
-	// It is used only when each cluster has its own endpoint.
+	// Failed maps a cluster whose own endpoint failed to the error message. Only
+	// sources with one endpoint per cluster set it.
 	Failed map[string]string
-	// Partial says that some stores did not answer and the source was asked for
-	// what the others hold: a cluster may be absent or too small.
+	// Partial is true if some stores did not respond and the source returned the data
+	// of the others: a cluster can be absent or its value too small.
 	Partial bool
-	// Duration of the question, with retries and without waiting for its turn.
+	// Duration of the query with its retries, without the wait for concurrency and rate
+	// limits.
 	Duration time.Duration
-}
-
-// Func makes a function a Querier.
-type Func func(ctx context.Context, expr string, at time.Time) (Answer, error)
-
-// Query calls f.
-func (f Func) Query(ctx context.Context, expr string, at time.Time) (Answer, error) {
-	return f(ctx, expr, at)
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-func TestRange(t *testing.T) {
-	var asked string
+func TestRangeDecodesSeries(t *testing.T) {
+	var request string
 	tries := 0
 	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if tries++; tries == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		asked = fmt.Sprint(r.URL.Path, " ", r.FormValue("query"), " ", r.FormValue("start"), " ", r.FormValue("end"), " ", r.FormValue("step"))
+		request = fmt.Sprint(r.URL.Path, " ", r.FormValue("query"), " ", r.FormValue("start"), " ", r.FormValue("end"), " ", r.FormValue("step"))
 		_, _ = io.WriteString(w, `{"status":"success","warnings":["w"],"infos":["i"],"data":{"resultType":"matrix","result":[
 			{"metric":{"cluster":"a"},"values":[[1700000000.25,"1.5"],[1700000030.25,"NaN"]]},
 			{"metric":{"cluster":"h"},"histograms":[[1700000000.25,{"count":"1"}]]}]}}`)
@@ -32,10 +32,10 @@ func TestRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "/api/v1/query_range up 1700000000.250 1700000060.250 30.000"; asked != want {
-		t.Errorf("asked %s, want %s", asked, want)
+	if want := "/api/v1/query_range up 1700000000.250 1700000060.250 30.000"; request != want {
+		t.Errorf("got request %s, want %s", request, want)
 	}
-	want := History{Warnings: []string{"w"}, Infos: []string{"i"}, Series: []Series{
+	want := RangeResult{Warnings: []string{"w"}, Infos: []string{"i"}, Series: []Series{
 		{Labels: map[string]string{"cluster": "a"}, Points: []Point{{1700000000250, 1.5}, {1700000030250, math.NaN()}}},
 		{Labels: map[string]string{"cluster": "h"}},
 	}}
@@ -44,14 +44,14 @@ func TestRange(t *testing.T) {
 	}
 }
 
-func TestLabelValuesAreGotWherePostIsRefused(t *testing.T) {
+func TestLabelValuesFallsBackToGET(t *testing.T) {
 	c := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
 		if r.URL.Path != "/api/v1/label/cluster/values" || strings.Join(r.Form["match[]"], " ") != "" || strings.Join(r.URL.Query()["match[]"], " ") != `a{x="y"} b` {
-			t.Errorf("asked %s", r.URL)
+			t.Errorf("unexpected request %s", r.URL)
 		}
 		_, _ = io.WriteString(w, `{"status":"success","data":["c1","c2"]}`)
 	})})
@@ -86,7 +86,7 @@ func TestRangeFailures(t *testing.T) {
 	}
 }
 
-func TestRangeHidesSecrets(t *testing.T) {
+func TestRangeRedactsSecrets(t *testing.T) {
 	cfg := config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: "ann", Password: "secret-word"}}
 	c := newClient(t, Config{HTTP: cfg, URL: serve(t, reply(401, "wrong password secret-word"))})
 	_, err := c.Range(context.Background(), "up", at, at, time.Second)
@@ -95,7 +95,7 @@ func TestRangeHidesSecrets(t *testing.T) {
 	}
 }
 
-func TestRangeOfEachCluster(t *testing.T) {
+func TestRangeJoinsTheResultsOfAllClusters(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/down"):
@@ -107,20 +107,20 @@ func TestRangeOfEachCluster(t *testing.T) {
 		}
 	})
 	c := newClient(t, Config{URLTemplate: url + "/{cluster}", ClusterLabel: "cluster"})
-	ask := func(end time.Time, clusters ...string) (History, error) {
+	queryRange := func(end time.Time, clusters ...string) (RangeResult, error) {
 		return c.Range(ForClusters(context.Background(), clusters), "up", at, end, time.Second)
 	}
-	h, err := ask(at.Add(time.Minute), "up", "down")
+	h, err := queryRange(at.Add(time.Minute), "up", "down")
 	if err != nil || len(h.Series) != 1 || h.Series[0].Labels["cluster"] != "up" || len(h.Warnings) != 1 || !strings.HasPrefix(h.Warnings[0], "down: Unauthorized") {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if _, err := ask(at.Add(time.Minute), "up", "small"); !Divisible(err) {
-		t.Errorf("a range that one endpoint can't answer at once: %v", err)
+	if _, err := queryRange(at.Add(time.Minute), "up", "small"); !CanSplitRange(err) {
+		t.Errorf("one endpoint can't return the whole range: %v", err)
 	}
-	if h, err := ask(at, "up", "small"); err != nil || len(h.Series) != 2 {
+	if h, err := queryRange(at, "up", "small"); err != nil || len(h.Series) != 2 {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if _, err := ask(at, "down"); ReasonOf(err) != ReasonUnauthorized {
-		t.Errorf("none answered: %v", err)
+	if _, err := queryRange(at, "down"); ReasonOf(err) != ReasonUnauthorized {
+		t.Errorf("all endpoints failed: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,35 +9,39 @@ import (
 	"time"
 )
 
-// SourceInfo is what a caller must know of a source to read its answers.
+// ErrNoSource means that no such source exists.
+var ErrNoSource = errors.New("not found")
+
+// SourceInfo describes how to interpret the results of a source.
 type SourceInfo struct {
 	Name string
-	// ClusterLabel of a series names its cluster.
+	// ClusterLabel is the label that identifies the cluster of a series.
 	ClusterLabel string
-	// Match says what that label holds: Name (of the ManagedCluster), Label or
-	// ClusterClaim, the last two under Key.
+	// Match says which property of a ManagedCluster the label holds: Name, Label or
+	// ClusterClaim. Key is the key of that Label or ClusterClaim.
 	Match, Key string
-	// Partial says that the source may answer for some of its stores only.
+	// Partial is true if the source can return results of only some of its stores.
 	Partial bool
-	// Timeout of one question.
+	// Timeout of one query.
 	Timeout time.Duration
 }
 
-// Sources is the registry of the sources that can be asked. The zero value is
-// ready and empty.
+// Sources is the registry of the configured sources. The zero value is empty and ready
+// to use.
 type Sources struct {
 	mu      sync.RWMutex
-	entries map[string]entry
+	entries map[string]sourceEntry
 }
 
-type entry struct {
+// sourceEntry holds a usable source, or an error if the source is unusable.
+type sourceEntry struct {
 	querier Querier
 	info    SourceInfo
 	err     error
 }
 
-// For returns the source of that name. An error says why it can't be asked, in
-// words for a condition.
+// For returns the named source. The error wraps ErrNoSource if the source does not exist,
+// and otherwise says why it can't be used. The text is meant for a condition.
 func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -50,46 +55,45 @@ func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	return e.querier, e.info, nil
 }
 
-// ErrNoSource is returned for a source that does not exist.
-var ErrNoSource = fmt.Errorf("not found")
+// Set registers a source under info.Name and closes the replaced client.
+func (s *Sources) Set(info SourceInfo, q Querier) {
+	s.replace(info.Name, sourceEntry{querier: q, info: info})
+}
 
-// Set makes a source askable under info.Name, and closes the one before.
-func (s *Sources) Set(info SourceInfo, q Querier) { s.put(info.Name, entry{querier: q, info: info}) }
+// SetError registers a source as unusable because of err.
+func (s *Sources) SetError(name string, err error) { s.replace(name, sourceEntry{err: err}) }
 
-// Refuse keeps a source that exists and can't be used, with the reason.
-func (s *Sources) Refuse(name string, err error) { s.put(name, entry{err: err}) }
-
-// Delete forgets a source.
+// Delete removes a source and closes its client.
 func (s *Sources) Delete(name string) {
 	s.mu.Lock()
 	old := s.entries[name]
 	delete(s.entries, name)
 	s.mu.Unlock()
-	old.close(nil)
+	old.closeUnless(nil)
 }
 
-// Names of all sources, sorted.
+// Names returns the names of all sources, sorted.
 func (s *Sources) Names() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.entries))
 }
 
-func (s *Sources) put(name string, e entry) {
+func (s *Sources) replace(name string, e sourceEntry) {
 	s.mu.Lock()
 	if s.entries == nil {
-		s.entries = map[string]entry{}
+		s.entries = map[string]sourceEntry{}
 	}
 	old := s.entries[name]
 	s.entries[name] = e
 	s.mu.Unlock()
-	old.close(e.querier)
+	old.closeUnless(e.querier)
 }
 
-// close frees a client that is not the one in use now.
-func (e entry) close(now Querier) {
+// closeUnless closes the client of the entry, unless current is the same client.
+func (e sourceEntry) closeUnless(current Querier) {
 	c, ok := e.querier.(*Client)
-	if current, _ := now.(*Client); ok && c != current {
+	if inUse, _ := current.(*Client); ok && c != inUse {
 		c.Close()
 	}
 }

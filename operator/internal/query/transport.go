@@ -11,70 +11,73 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-var errTooLarge = errors.New("the answer is larger than limits.maxResponseBytes")
+var errTooLarge = errors.New("the response is larger than limits.maxResponseBytes")
 
-// parameters adds URL parameters to every request: what Thanos understands beside
-// Prometheus's own.
-type parameters struct {
+// partialResponseParameter is the URL parameter with which Thanos returns the data of the
+// stores that respond, instead of an error.
+const partialResponseParameter = "partial_response"
+
+// allowPartialKey marks a context whose requests accept partial results.
+type allowPartialKey struct{}
+
+// parameterTransport adds URL parameters to every request, such as those of Thanos.
+type parameterTransport struct {
 	values url.Values
 	next   http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (p *parameters) RoundTrip(req *http.Request) (*http.Response, error) {
-	if extra := p.forRequest(req); len(extra) > 0 {
+func (t *parameterTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if extra := t.forRequest(req); len(extra) > 0 {
 		req = req.Clone(req.Context())
 		q := req.URL.Query()
 		maps.Copy(q, extra)
 		req.URL.RawQuery = q.Encode()
 	}
-	return p.next.RoundTrip(req)
+	return t.next.RoundTrip(req)
 }
 
-func (p *parameters) forRequest(req *http.Request) url.Values {
-	if partial, _ := req.Context().Value(partialAllowed{}).(bool); !partial || p.values.Get("partial_response") == "" {
-		return p.values
+func (t *parameterTransport) forRequest(req *http.Request) url.Values {
+	if allowed, _ := req.Context().Value(allowPartialKey{}).(bool); !allowed || t.values.Get(partialResponseParameter) == "" {
+		return t.values
 	}
-	values := maps.Clone(p.values)
-	values.Set("partial_response", "true")
+	values := maps.Clone(t.values)
+	values.Set(partialResponseParameter, "true")
 	return values
 }
 
-// partialAllowed in a context asks Thanos for what the reachable stores hold.
-type partialAllowed struct{}
-
-// bounded refuses bodies beyond max bytes instead of reading on.
-type bounded struct {
+// limitTransport fails on response bodies of more than max bytes.
+type limitTransport struct {
 	max  int64
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(req)
+func (t *limitTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	if resp.ContentLength > b.max {
+	if resp.ContentLength > t.max {
 		_ = resp.Body.Close()
 		return nil, errTooLarge
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: b.max}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, remaining: t.max}
 	return resp, nil
 }
 
-type boundedBody struct {
+type limitedBody struct {
 	io.ReadCloser
-	left int64
+	remaining int64
 }
 
 // Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.remaining+1 {
+		p = p[:b.remaining+1]
 	}
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return n, errTooLarge
 	}
 	return n, err
@@ -88,9 +91,9 @@ func newHTTPClient(cfg Config) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authentication and TLS: %w", err)
 	}
-	client.Transport = &bounded{max: cfg.MaxResponseBytes, next: client.Transport}
+	client.Transport = &limitTransport{max: cfg.MaxResponseBytes, next: client.Transport}
 	if len(cfg.Parameters) > 0 {
-		client.Transport = &parameters{values: cfg.Parameters, next: client.Transport}
+		client.Transport = &parameterTransport{values: cfg.Parameters, next: client.Transport}
 	}
 	return client, nil
 }

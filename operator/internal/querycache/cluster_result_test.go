@@ -43,10 +43,10 @@ func (f *fixture) shapeOf(t *testing.T, cluster string) gate.ShapeMetrics {
 }
 
 func TestClusterResultQuota(t *testing.T) {
-	partial := func(a query.Answer) query.Answer { a.Partial = true; return a }
+	partial := func(a query.Result) query.Result { a.Partial = true; return a }
 	for _, tc := range []struct {
 		name         string
-		quota, kueue query.Answer
+		quota, kueue query.Result
 		want         gate.Number
 		queueMissing bool
 	}{

@@ -50,7 +50,7 @@ func TestFetchMapsSeriesToClusters(t *testing.T) {
 		name         string
 		match        v1alpha1.ClusterMatch
 		key          string
-		response     query.Answer
+		response     query.Result
 		want         map[string]gate.Number
 		wantUnmapped []float64
 	}{
@@ -234,12 +234,12 @@ func newStuckSource() *stuckSource {
 	return &stuckSource{queried: make(chan struct{}, 100), respond: make(chan struct{})}
 }
 
-func (s *stuckSource) Query(ctx context.Context, _ string, _ time.Time) (query.Answer, error) {
+func (s *stuckSource) Query(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
 	s.queried <- struct{}{}
 	select {
 	case <-s.respond:
 		return series("cluster1", 3.0), nil
 	case <-ctx.Done():
-		return query.Answer{}, ctx.Err()
+		return query.Result{}, ctx.Err()
 	}
 }

@@ -49,14 +49,14 @@ type fakeSource struct {
 	// fitTakes is the time by which each fit query advances the clock.
 	clock     *clock
 	fitTakes  time.Duration
-	responses map[string]query.Answer
+	responses map[string]query.Result
 	// err fails every query. failing fails those whose expression contains it.
 	err     error
 	failing string
 	queries []string
 }
 
-func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queries = append(s.queries, expr)
@@ -64,17 +64,17 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.A
 		s.clock.add(s.fitTakes)
 	}
 	if s.err != nil {
-		return query.Answer{}, s.err
+		return query.Result{}, s.err
 	}
 	if s.failing != "" && strings.Contains(expr, s.failing) {
-		return query.Answer{}, errors.New("too heavy")
+		return query.Result{}, errors.New("too heavy")
 	}
 	for key, response := range s.responses {
 		if strings.Contains(expr, key) {
 			return response, nil
 		}
 	}
-	return query.Answer{}, nil
+	return query.Result{}, nil
 }
 
 // queryCounts returns the number of queries by expression.
@@ -90,8 +90,8 @@ func (s *fakeSource) queryCounts() map[string]int {
 
 // series builds a response from pairs of cluster name and value. An empty name stands
 // for a series without the cluster label.
-func series(values ...any) query.Answer {
-	var a query.Answer
+func series(values ...any) query.Result {
+	var a query.Result
 	for i := 0; i < len(values); i += 2 {
 		labels := map[string]string{}
 		if name := values[i].(string); name != "" {
@@ -114,7 +114,7 @@ type fixture struct {
 
 func newFixture(spec v1alpha1.PlacementGateSpec) *fixture {
 	c := &clock{time: noon}
-	f := &fixture{source: &fakeSource{responses: map[string]query.Answer{}, clock: c}, clock: c}
+	f := &fixture{source: &fakeSource{responses: map[string]query.Result{}, clock: c}, clock: c}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, f.source)
 	f.Cache = New(sources, ledger.New(time.Second, time.Hour), nil, c.now)

@@ -22,7 +22,7 @@ func TestFleetIncomplete(t *testing.T) {
 	partial.Partial = true
 	for _, tc := range []struct {
 		name string
-		fit  query.Answer
+		fit  query.Result
 		err  error
 		want bool
 	}{
@@ -113,7 +113,7 @@ func TestFleetFailingSinceIgnoresRanking(t *testing.T) {
 }
 
 func TestFleetConditionsOfIncompleteResponses(t *testing.T) {
-	incomplete := func(a query.Answer, failedClusters ...string) query.Answer {
+	incomplete := func(a query.Result, failedClusters ...string) query.Result {
 		a.Partial = failedClusters == nil
 		for _, name := range failedClusters {
 			if a.Failed == nil {
@@ -125,7 +125,7 @@ func TestFleetConditionsOfIncompleteResponses(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name           string
-		power, freeze  query.Answer
+		power, freeze  query.Result
 		cluster, fleet bool // partial
 	}{
 		{"neither condition is met", incomplete(series("cluster2", 1.0)), incomplete(series("cluster2", 0.0)), true, true},
@@ -246,8 +246,8 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 	ready := func(cluster string) outcome {
 		return outcome{Cluster: cluster, Room: gate.Known(3), IgnoresFreeze: true}
 	}
-	failedEndpoints := func(clusters ...string) query.Answer {
-		a := query.Answer{Failed: map[string]string{}}
+	failedEndpoints := func(clusters ...string) query.Result {
+		a := query.Result{Failed: map[string]string{}}
 		for _, name := range clusters {
 			a.Failed[name] = "Unauthorized"
 		}
@@ -259,7 +259,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 			f.gate.Spec.Conditions[0].Scope = scope
 			f.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
 			f.runRounds(t, 10*time.Minute)
-			f.source.responses["freeze"] = query.Answer{Partial: true}
+			f.source.responses["freeze"] = query.Result{Partial: true}
 			f.runRounds(t, 5*time.Minute)
 			f.wantPending(t, "until unknownAfterSeconds", gate.ReasonNoMetrics)
 			f.runRounds(t, 30*time.Second)
@@ -273,7 +273,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f := newOpenFixture()
 		f.source.failing = "freeze"
 		f.runRounds(t, 6*time.Minute)
-		f.source.responses["freeze"], f.source.failing = query.Answer{Partial: true}, ""
+		f.source.responses["freeze"], f.source.failing = query.Result{Partial: true}, ""
 		f.clock.add(time.Minute)
 		f.setSampleAge(5)
 		f.wantReady(t, "after unknownAfterSeconds", ready("cluster1"))

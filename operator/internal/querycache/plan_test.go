@@ -70,7 +70,7 @@ func mixedFleet() string {
 func TestPlanQueriesTheRequestedResource(t *testing.T) {
 	store := promqltest.LoadedStorage(t, mixedFleet())
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	source := query.Func(func(ctx context.Context, expr string, _ time.Time) (response query.Answer, err error) {
+	source := query.QuerierFunc(func(ctx context.Context, expr string, _ time.Time) (response query.Result, err error) {
 		q, err := engine.NewInstantQuery(ctx, store, nil, expr, time.Unix(0, 0))
 		if err != nil {
 			return response, err

@@ -37,7 +37,7 @@ type seriesCount struct {
 // query sends one query. From a partial response it removes every cluster with fewer
 // contributing series than in the last complete response. Without Contributions, the
 // response is returned as received.
-func (c *Contributions) query(ctx context.Context, req Request, expr string) (query.Answer, error) {
+func (c *Contributions) query(ctx context.Context, req Request, expr string) (query.Result, error) {
 	response, err := req.Querier.Query(ctx, expr, req.Now)
 	if c == nil || err != nil {
 		return response, err

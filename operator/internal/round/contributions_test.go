@@ -19,13 +19,13 @@ type fakeThanos struct {
 	counts  int // counting queries so far
 }
 
-func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	values := f.values
 	if strings.Contains(expr, "count by (cluster) (x)") {
 		values = f.series
 		f.counts++
 	}
-	response := query.Answer{Partial: f.partial}
+	response := query.Result{Partial: f.partial}
 	for cluster, v := range values {
 		response.Samples = append(response.Samples, sample(cluster, v))
 	}

@@ -38,14 +38,14 @@ func newRequest(spec *v1alpha1.ScoringPolicySpec, querier query.Querier, cluster
 // fakeSource returns responses by expression and records the queries that it gets.
 // Every other expression fails.
 type fakeSource struct {
-	responses map[string]query.Answer
+	responses map[string]query.Result
 
 	mu    sync.Mutex
 	sent  map[string]int
 	times map[time.Time]bool
 }
 
-func (f *fakeSource) Query(_ context.Context, expr string, at time.Time) (query.Answer, error) {
+func (f *fakeSource) Query(_ context.Context, expr string, at time.Time) (query.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sent == nil {
@@ -55,7 +55,7 @@ func (f *fakeSource) Query(_ context.Context, expr string, at time.Time) (query.
 	f.times[at] = true
 	response, ok := f.responses[expr]
 	if !ok {
-		return query.Answer{}, &query.Error{Reason: query.ReasonUnavailable, Message: "down"}
+		return query.Result{}, &query.Error{Reason: query.ReasonUnavailable, Message: "down"}
 	}
 	return response, nil
 }

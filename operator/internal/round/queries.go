@@ -18,7 +18,7 @@ import (
 // queryResult is the response to one query, or the reason why there is none.
 type queryResult struct {
 	problems []promql.Problem
-	response query.Answer
+	response query.Result
 	err      error
 }
 

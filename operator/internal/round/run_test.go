@@ -19,7 +19,7 @@ import (
 )
 
 func TestRunSendsEachQueryOnceAtOneTime(t *testing.T) {
-	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}, "y": {}}}
+	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}, "y": {}}}
 	r := runRound(newSpec("x", "x", "y"), source)
 	if d := cmp.Diff(map[string]int{"x": 1, "y": 1}, source.sent); d != "" {
 		t.Error(d)
@@ -33,7 +33,7 @@ func TestRunSendsEachQueryOnceAtOneTime(t *testing.T) {
 }
 
 func TestRunIsolatesFailedQueries(t *testing.T) {
-	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
+	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
 	r := runRound(newSpec("sum(", "x", "unavailable"), source)
 	row := r.Result.Row(0)
 	if row[0].Outcome != score.Invalid || row[1].Value != 5 || row[2].Outcome != score.Failed {
@@ -53,7 +53,7 @@ func TestRunIsolatesFailedQueries(t *testing.T) {
 
 func TestRunMapsSamplesToInputs(t *testing.T) {
 	clusters := []string{"absent", "duplicate", "infinite", "nan", "ok"}
-	source := &fakeSource{responses: map[string]query.Answer{"x": {Samples: []query.Sample{
+	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{
 		sample("ok", 1), sample("nan", math.NaN()), sample("infinite", math.Inf(1)), sample("duplicate", 1), sample("duplicate", 1), sample("elsewhere", 1),
 	}}}}
 	r := Run(context.Background(), newRequest(newSpec("x"), source, clusters...))
@@ -78,26 +78,26 @@ func TestRunWarnings(t *testing.T) {
 	).Select([]string{"c1", "c2"})
 	for _, tc := range []struct {
 		name     string
-		response query.Answer
+		response query.Result
 		want     []string
 		c2       score.Outcome
 	}{
-		{"series of other clusters", query.Answer{Samples: []query.Sample{sample("elsewhere", 1)}}, nil, score.Absent},
+		{"series of other clusters", query.Result{Samples: []query.Sample{sample("elsewhere", 1)}}, nil, score.Absent},
 		{
-			"series without the label", query.Answer{Samples: []query.Sample{{Value: 3}, sample("", 3)}, Warnings: []string{"from the source"}},
+			"series without the label", query.Result{Samples: []query.Sample{{Value: 3}, sample("", 3)}, Warnings: []string{"from the source"}},
 			[]string{`2 series have no label "cluster": the query must keep it, as in sum by (cluster) (...)`, "from the source"}, score.Absent,
 		},
 		{
-			"a value that a cluster shares with an unselected cluster", query.Answer{Samples: []query.Sample{sample("two", 3)}},
+			"a value that a cluster shares with an unselected cluster", query.Result{Samples: []query.Sample{sample("two", 3)}},
 			[]string{`1 series are ignored because several ManagedClusters share their label value, such as cluster="two": c2, c3`}, score.Duplicate,
 		},
 		{
-			"failed endpoints", query.Answer{Failed: map[string]string{"c2": "timeout", "c1": "connection refused"}},
+			"failed endpoints", query.Result{Failed: map[string]string{"c2": "timeout", "c1": "connection refused"}},
 			[]string{"the endpoints of 2 clusters failed, first c1: connection refused"}, score.Absent,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			req := newRequest(newSpec("x"), &fakeSource{responses: map[string]query.Answer{"x": tc.response}})
+			req := newRequest(newSpec("x"), &fakeSource{responses: map[string]query.Result{"x": tc.response}})
 			req.Clusters = bySite
 			r := Run(context.Background(), req)
 			if d := cmp.Diff(tc.want, r.Scores[0].Warnings); d != "" {
@@ -113,20 +113,20 @@ func TestRunWarnings(t *testing.T) {
 func TestRunAppliesFreshness(t *testing.T) {
 	s := newSpec("x")
 	s.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
-	x := query.Answer{Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}
+	x := query.Result{Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}}
 	for _, tc := range []struct {
 		name   string
-		age    *query.Answer
+		age    *query.Result
 		c1, c2 score.Outcome
 	}{
-		{"both fresh", &query.Answer{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
-		{"one too old", &query.Answer{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
-		{"one of unknown age", &query.Answer{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
-		{"one not a number", &query.Answer{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
+		{"both fresh", &query.Result{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
+		{"one too old", &query.Result{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
+		{"one of unknown age", &query.Result{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
+		{"one not a number", &query.Result{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
 		{"freshness query fails", nil, score.Failed, score.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			source := &fakeSource{responses: map[string]query.Answer{"x": x}}
+			source := &fakeSource{responses: map[string]query.Result{"x": x}}
 			if tc.age != nil {
 				source.responses["age"] = *tc.age
 			}
@@ -141,7 +141,7 @@ func TestRunAppliesFreshness(t *testing.T) {
 func TestRunTakesTheSampleTimeFromFreshness(t *testing.T) {
 	s := newSpec("x")
 	s.Freshness = &v1alpha1.Freshness{Query: "age"}
-	r := runRound(s, &fakeSource{responses: map[string]query.Answer{
+	r := runRound(s, &fakeSource{responses: map[string]query.Result{
 		"x": {Samples: []query.Sample{sample("c1", 5)}}, "age": {Samples: []query.Sample{sample("c1", 40)}},
 	}})
 	if got := r.Result.Row(0)[0].SampleTime.Time(); !got.Equal(now.Add(-40 * time.Second)) {

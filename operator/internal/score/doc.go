@@ -1,9 +1,10 @@
-// Package score decides what a round of a policy publishes. Evaluate is a function
-// of the policy, the samples, what the round before left, and the time: nothing in
-// it asks, writes or waits, so that the operator, the CLI's preview and a backtest
-// come to the same scores.
+// Package score decides which scores a round of a policy publishes.
 //
-// No value ever becomes 0 by being absent. Each cluster has an Outcome per score,
-// and a score without a usable value is held, then written as the worst, left out,
-// or set to a fixed value, as its policy says.
+// Evaluate is a pure function of the policy, the samples of the round, the result of
+// the previous round, and the time. The operator, the CLI's preview and a backtest
+// therefore compute the same scores.
+//
+// A missing value never becomes 0. Each cluster has an Outcome per score. If the
+// outcome is not OK, the last score is held. After the hold, the policy decides between
+// the worst score, no score and a fixed value.
 package score

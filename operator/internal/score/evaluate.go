@@ -10,56 +10,59 @@ import (
 )
 
 const (
-	memoryOfAnswers = 24 * time.Hour
-	fewest          = 3 // known clusters below which no round is refused
+	// healthyWindow is the time for which a cluster counts as known after its last
+	// usable value.
+	healthyWindow = 24 * time.Hour
+	// minKnown is the number of known clusters below which no round is refused.
+	minKnown = 3
 )
 
-// Evaluate turns the samples of a round into scores. Previous is the Result of the
-// round before, or FromSeeds after a restart, or nil; it is not changed.
+// Evaluate turns the samples of a round into scores. previous is the Result of the
+// previous round, the result of FromSeeds after a restart, or nil. It is not changed.
 func Evaluate(p *Policy, in Samples, previous *Result, at time.Time) *Result {
 	n, width, now := len(in.Clusters), len(p.Names), At(at)
-	out := &Result{
+	result := &Result{
 		Time: now, Clusters: in.Clusters, Names: p.Names,
-		Cells:    make([]Cell, n*width),
-		answered: make([]Instant, n),
+		Cells:     make([]Cell, n*width),
+		lastFresh: make([]Instant, n),
 	}
-	carry(out, previous)
-	out.judgeHealth(p, in)
+	result.inherit(previous)
+	result.checkHealth(p, in)
 	points := make([]float64, n)
 	for s := range p.scores {
-		out.normalizeScore(&p.scores[s], in.Scores[s], points)
-		out.decideScore(p, s, in, points)
+		result.normalizeScore(&p.scores[s], in.Scores[s], points)
+		result.decideScore(p, s, in, points)
 	}
 	if p.HasTotal {
 		for c := range n {
-			p.decideTotal(out.Row(c), now)
+			p.decideTotal(result.Row(c), now)
 		}
 	}
-	return out
+	return result
 }
 
-// carry brings what is remembered into the new cells, by cluster and score name.
-func carry(out, previous *Result) {
+// inherit copies the cells of the previous round, by cluster and score name.
+func (r *Result) inherit(previous *Result) {
 	if previous == nil {
 		return
 	}
-	if slices.Equal(out.Names, previous.Names) && slices.Equal(out.Clusters, previous.Clusters) {
-		copy(out.Cells, previous.Cells)
-		copy(out.answered, previous.answered)
+	if slices.Equal(r.Names, previous.Names) && slices.Equal(r.Clusters, previous.Clusters) {
+		copy(r.Cells, previous.Cells)
+		copy(r.lastFresh, previous.lastFresh)
 		return
 	}
-	from := make([]int, len(out.Names))
-	for i, name := range out.Names {
-		from[i] = slices.Index(previous.Names, name)
+	previousIndex := make([]int, len(r.Names))
+	for i, name := range r.Names {
+		previousIndex[i] = slices.Index(previous.Names, name)
 	}
-	for c, cluster := range out.Clusters {
+	for c, cluster := range r.Clusters {
 		old, ok := slices.BinarySearch(previous.Clusters, cluster)
 		if !ok {
 			continue
 		}
-		out.answered[c] = previous.answered[old]
-		row, oldRow := out.Row(c), previous.Row(old)
-		for i, j := range from {
+		r.lastFresh[c] = previous.lastFresh[old]
+		row, oldRow := r.Row(c), previous.Row(old)
+		for i, j := range previousIndex {
 			if j >= 0 {
 				row[i] = oldRow[j]
 			}
@@ -67,39 +70,41 @@ func carry(out, previous *Result) {
 	}
 }
 
-// judgeHealth counts who answers, and refuses the round when too few do.
-func (r *Result) judgeHealth(p *Policy, in Samples) {
+// checkHealth counts the fresh and the known clusters. It refuses the round if too few
+// known clusters are fresh.
+func (r *Result) checkHealth(p *Policy, in Samples) {
 	knownFresh := 0
 	for c := range r.Clusters {
-		known := !r.answered[c].IsZero() && r.Time.sub(r.answered[c]) <= memoryOfAnswers
+		known := !r.lastFresh[c].IsZero() && r.Time.sub(r.lastFresh[c]) <= healthyWindow
 		if known {
 			r.Known++
 		}
-		if !answers(in, c) {
+		if !isFresh(in, c) {
 			continue
 		}
 		r.Fresh++
-		r.answered[c] = r.Time
+		r.lastFresh[c] = r.Time
 		if known {
 			knownFresh++
 		}
 	}
-	r.Refused = r.Known >= fewest && knownFresh*100 < p.MinHealthy*r.Known
+	r.Refused = r.Known >= minKnown && knownFresh*100 < p.MinHealthy*r.Known
 }
 
-func answers(in Samples, c int) bool {
+// isFresh reports whether the cluster has a usable value in any score.
+func isFresh(in Samples, cluster int) bool {
 	for _, inputs := range in.Scores {
-		if inputs[c].Outcome == OK {
+		if inputs[cluster].Outcome == OK {
 			return true
 		}
 	}
 	return false
 }
 
-// normalizeScore fills points for every cluster with a usable value.
+// normalizeScore fills in the points of every cluster with a usable value.
 func (r *Result) normalizeScore(rule *rule, inputs []Input, points []float64) {
 	if rule.fleet != nil {
-		fleet(rule, inputs, points)
+		normalizeFleet(rule, inputs, points)
 		return
 	}
 	for c, in := range inputs {
@@ -113,7 +118,7 @@ func (r *Result) normalizeScore(rule *rule, inputs []Input, points []float64) {
 	}
 }
 
-func fleet(rule *rule, inputs []Input, points []float64) {
+func normalizeFleet(rule *rule, inputs []Input, points []float64) {
 	values := make([]float64, 0, len(inputs))
 	for _, in := range inputs {
 		if in.Outcome == OK {
@@ -134,6 +139,7 @@ func fleet(rule *rule, inputs []Input, points []float64) {
 	}
 }
 
+// decideScore decides one score of every cluster.
 func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 	rule := &p.scores[s]
 	for c, input := range in.Scores[s] {
@@ -143,71 +149,78 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 			outcome = TooFewFresh
 		}
 		if outcome != OK {
-			rule.missing(cell, outcome, r.Time)
+			rule.decideMissing(cell, outcome, r.Time)
 			continue
 		}
-		sampled := r.Time
+		sampleTime := r.Time
 		if in.Age != nil {
-			sampled = sampled.add(-in.Age[c])
+			sampleTime = sampleTime.add(-in.Age[c])
 		}
-		rule.scored(cell, input.Value, points[c], sampled, r.Time)
+		rule.decideValue(cell, input.Value, points[c], sampleTime, r.Time)
 	}
 }
 
-// scored takes a usable value: damp, then veto, then round with the deadband.
-func (rule *rule) scored(c *Cell, raw, points float64, sampled, now Instant) {
-	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampled, 0
-	c.Points = rule.damp(&c.memory, c.Points, points, now)
-	c.memory.good = true
-	if c.Points < rule.minimum {
+// decideValue decides the score for a usable value: damping comes first, then the veto,
+// then rounding with the deadband.
+func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
+	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
+	c.Points = r.damp(&c.history, c.Points, points, now)
+	c.history.hasPoints = true
+	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
-		c.memory.published = true
+		c.history.hasPublished = true
 		return
 	}
-	c.settle(Scored, c.Points, rule.deadband)
+	c.publishPoints(Scored, c.Points, r.deadband)
 }
 
-// settle sets the value to publish. Within the deadband the old one stays, unless
-// it says that the cluster was blind or vetoed.
-func (c *Cell) settle(state State, points, deadband float64) {
-	was := c.State
+// publishPoints sets the published value. If the change is within the deadband, the old
+// value stays, unless the old value was a veto or the outcome of a missing value.
+func (c *Cell) publishPoints(state State, points, deadband float64) {
+	previous := c.State
 	c.State = state
-	usual := c.memory.published && (was == Scored || was == Held)
-	if usual && math.Abs(points-float64(c.Value)) < deadband {
+	comparable := c.history.hasPublished && (previous == Scored || previous == Held)
+	if comparable && math.Abs(points-float64(c.Value)) < deadband {
 		return
 	}
 	c.Value = int32(math.Round(points))
-	c.memory.published = true
+	c.history.hasPublished = true
 }
 
-// missing holds the last good value, and then does as the policy says.
-func (rule *rule) missing(c *Cell, outcome Outcome, now Instant) {
+// decideMissing decides the score without a usable value: the last score is held, and
+// afterwards the policy's outcome applies.
+//
+// Scenario: the operator starts while the source is down. Nothing is known about the
+// clusters, not even that their metrics are missing, so no score is published instead of
+// the worst one.
+func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
 	}
 	c.Outcome = outcome
-	until := c.SampleTime.add(rule.hold)
-	if c.memory.good && now < until {
+	until := c.SampleTime.add(r.hold)
+	if c.history.hasPoints && now < until {
 		c.HeldUntil = until
 		if c.State != Vetoed {
 			c.State = Held
 		}
 		return
 	}
-	then := rule.then
-	if !outcome.known() && !c.memory.published {
-		then = v1alpha1.MissingOmit // nothing is known of this cluster, not even that it is blind
+	then := r.then
+	if !outcome.isConclusive() && !c.history.hasPublished {
+		then = v1alpha1.MissingOmit
 	}
-	c.forget(then, rule.fixed)
+	c.endHold(then, r.fixed)
 }
 
-// forget ends a hold: what was damped before says nothing about what comes after.
-func (c *Cell) forget(then v1alpha1.MissingOutcome, fixed int32) {
-	c.memory = memory{published: true}
+// endHold applies the outcome of a missing value and resets the damping: points from
+// before the gap say nothing about the points after it.
+func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
+	c.history = history{hasPublished: true}
 	c.HeldUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:
-		c.State, c.Value, c.memory.published = Omitted, 0, false
+		c.State, c.Value, c.history.hasPublished = Omitted, 0, false
 	case v1alpha1.MissingFixed:
 		c.State, c.Value = Fixed, fixed
 	default:

@@ -2,11 +2,12 @@ package score
 
 import "time"
 
-// Instant is a time in nanoseconds since the Unix epoch, 0 when there is none. It
-// keeps cells small and free of pointers: a fleet has many.
+// Instant is a time in nanoseconds since the Unix epoch. Zero means "no time". The type
+// is small and contains no pointers, because a fleet has many cells with several times
+// each.
 type Instant int64
 
-// At makes an Instant of a time; the zero time is none.
+// At converts a time to an Instant. The zero time becomes zero.
 func At(t time.Time) Instant {
 	if t.IsZero() {
 		return 0
@@ -14,7 +15,7 @@ func At(t time.Time) Instant {
 	return Instant(t.UnixNano())
 }
 
-// Time is the instant as a time in UTC, the zero time when there is none.
+// Time converts the Instant to a time in UTC. Zero becomes the zero time.
 func (i Instant) Time() time.Time {
 	if i == 0 {
 		return time.Time{}
@@ -22,7 +23,7 @@ func (i Instant) Time() time.Time {
 	return time.Unix(0, int64(i)).UTC()
 }
 
-// IsZero says that there is none.
+// IsZero reports whether the Instant is zero.
 func (i Instant) IsZero() bool { return i == 0 }
 
 func (i Instant) add(d time.Duration) Instant { return i + Instant(d) }

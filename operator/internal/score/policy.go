@@ -10,24 +10,27 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/normalize"
 )
 
-// Policy is a ScoringPolicy's spec with defaults applied and quantities read.
+// Policy is a compiled ScoringPolicySpec: defaults are applied and quantities parsed.
 type Policy struct {
-	Names      []string // of the scores; the total is last
+	// Names of the scores. The total, if there is one, is last.
+	Names      []string
 	HasTotal   bool
 	MinHealthy int
-	MaxAge     time.Duration // 0: age is not judged
+	// MaxAge of samples. It is 0 if the policy has no freshness query.
+	MaxAge time.Duration
 
-	scores   []rule
-	total    normalize.Range
-	deadband float64 // of the total
-	weights  float64 // their sum
+	scores      []rule
+	totalRange  normalize.Range
+	deadband    float64 // of the total
+	totalWeight float64 // sum of the weights
 }
 
+// rule is one compiled score of a policy.
 type rule struct {
 	weight    float64
-	minimum   float64 // -Inf: no veto
+	minimum   float64 // -Inf without a veto
 	bounds    normalize.Range
-	normalize func(float64) float64 // nil when fleet is set
+	normalize func(float64) float64 // nil if fleet is set
 	fleet     *v1alpha1.Fleet
 	hold      time.Duration
 	then      v1alpha1.MissingOutcome
@@ -37,38 +40,38 @@ type rule struct {
 	rise      time.Duration
 }
 
-// Compile reads a policy's spec. Fields that the API server has not defaulted get
-// their defaults here, so that files can be evaluated without one.
+// Compile compiles the spec of a policy. It applies the defaults of the API, so that
+// policies from files can be evaluated without an API server.
 func Compile(spec *v1alpha1.ScoringPolicySpec) *Policy {
-	p := &Policy{MinHealthy: int(deref(spec.MinHealthyPercent, 50))}
+	p := &Policy{MinHealthy: int(valueOr(spec.MinHealthyPercent, 50))}
 	if f := spec.Freshness; f != nil {
 		p.MaxAge = seconds(cmp.Or(f.MaxAgeSeconds, 120))
 	}
 	for i := range spec.Scores {
 		s := &spec.Scores[i]
-		r := compile(s)
+		r := compileRule(s)
 		p.Names = append(p.Names, s.Name)
 		p.scores = append(p.scores, r)
-		p.weights += r.weight
+		p.totalWeight += r.weight
 		if r.weight > 0 {
 			p.deadband = max(p.deadband, r.deadband)
 		}
 	}
 	if t := spec.Total; t != nil {
-		p.HasTotal, p.total = true, bounds(t.Range)
+		p.HasTotal, p.totalRange = true, rangeOf(t.Range)
 		p.Names = append(p.Names, cmp.Or(t.Name, "total"))
 	}
 	return p
 }
 
-func compile(s *v1alpha1.ScoreSpec) rule {
+func compileRule(s *v1alpha1.ScoreSpec) rule {
 	r := rule{
-		weight:   float64(deref(s.Weight, 1)),
+		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
-		bounds:   bounds(s.Range),
-		hold:     seconds(deref(s.Missing.HoldSeconds, 300)),
+		bounds:   rangeOf(s.Range),
+		hold:     seconds(valueOr(s.Missing.HoldSeconds, 300)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
-		fixed:    deref(s.Missing.FixedValue, Lowest),
+		fixed:    valueOr(s.Missing.FixedValue, Lowest),
 		halfLife: seconds(s.Damping.HalfLifeSeconds),
 		deadband: float64(s.Damping.Deadband),
 		rise:     seconds(s.Damping.RiseSeconds),
@@ -95,7 +98,7 @@ func compile(s *v1alpha1.ScoreSpec) rule {
 	return r
 }
 
-func bounds(r v1alpha1.ScoreRange) normalize.Range {
+func rangeOf(r v1alpha1.ScoreRange) normalize.Range {
 	if r == v1alpha1.RangeFull {
 		return normalize.Full
 	}
@@ -104,7 +107,7 @@ func bounds(r v1alpha1.ScoreRange) normalize.Range {
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-func deref(p *int32, fallback int32) int32 {
+func valueOr(p *int32, fallback int32) int32 {
 	if p == nil {
 		return fallback
 	}

@@ -26,26 +26,26 @@ func identity(name string) v1alpha1.ScoreSpec {
 	return v1alpha1.ScoreSpec{Name: name, Query: name, Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}}
 }
 
-// fleetOf drives a policy round by round.
-type fleetOf struct {
+// simulation runs a policy round by round.
+type simulation struct {
 	t        *testing.T
 	policy   *Policy
 	clusters []string
 	last     *Result
 }
 
-func newFleet(t *testing.T, spec v1alpha1.ScoringPolicySpec, clusters ...string) *fleetOf {
-	return &fleetOf{t: t, policy: Compile(&spec), clusters: clusters}
+func newSimulation(t *testing.T, spec v1alpha1.ScoringPolicySpec, clusters ...string) *simulation {
+	return &simulation{t: t, policy: Compile(&spec), clusters: clusters}
 }
 
-// round evaluates at t0+seconds; inputs are per score, per cluster.
-func (f *fleetOf) round(after int, inputs ...[]Input) *Result {
+// round evaluates at t0 + after seconds. inputs has one slice per score.
+func (f *simulation) round(after int, inputs ...[]Input) *Result {
 	f.t.Helper()
 	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: inputs}, f.last, t0.Add(time.Duration(after)*time.Second))
 	return f.last
 }
 
-// show is "value State" of each cell of cluster i.
+// show returns "value State" for each cell of the i-th cluster.
 func show(r *Result, i int) []string {
 	var out []string
 	for _, c := range r.Row(i) {
@@ -54,7 +54,7 @@ func show(r *Result, i int) []string {
 	return out
 }
 
-func (f *fleetOf) expect(i int, want ...string) {
+func (f *simulation) expect(i int, want ...string) {
 	f.t.Helper()
 	if d := cmp.Diff(want, show(f.last, i)); d != "" {
 		f.t.Errorf("cluster %s: %s", f.clusters[i], d)
@@ -69,7 +69,7 @@ func v(values ...float64) []Input {
 	return out
 }
 
-func lost(o Outcome, n int) []Input {
+func missing(o Outcome, n int) []Input {
 	out := make([]Input, n)
 	for i := range out {
 		out[i].Outcome = o
@@ -77,10 +77,10 @@ func lost(o Outcome, n int) []Input {
 	return out
 }
 
-func TestUsageCollectFormula(t *testing.T) {
+func TestLinearMatchesUsageCollect(t *testing.T) {
 	gpu, cpu := linear("gpu", "0", "20"), linear("cpu", "0", "100")
 	gpu.Range, cpu.Range = v1alpha1.RangeFull, v1alpha1.RangeFull
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{gpu, cpu}}, "cluster", "node")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{gpu, cpu}}, "cluster", "node")
 	f.round(0, v(12, 6), v(44, 28))
 	f.expect(0, "20 Scored", "-12 Scored")
 	f.expect(1, "-40 Scored", "-44 Scored")
@@ -89,24 +89,24 @@ func TestUsageCollectFormula(t *testing.T) {
 func TestTotalIsTheWeightedMeanInItsRange(t *testing.T) {
 	a, b := linear("a", "0", "10"), linear("b", "0", "10")
 	a.Weight, b.Weight, b.Range = ptr(int32(3)), ptr(int32(1)), v1alpha1.RangeFull
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(10), v(0))
 	f.expect(0, "100 Scored", "-100 Scored", "75 Scored")
 }
 
-func TestWeightZeroStaysOutOfTheTotal(t *testing.T) {
+func TestTotalExcludesScoresOfWeightZero(t *testing.T) {
 	a, b := linear("a", "0", "10"), linear("b", "0", "10")
 	b.Weight = ptr(int32(0))
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
-	f.round(0, v(4), lost(Absent, 1))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f.round(0, v(4), missing(Absent, 1))
 	f.expect(0, "40 Scored", "-100 Worst", "40 Scored")
 }
 
-func TestHoldThenWorst(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}, Total: &v1alpha1.TotalSpec{}}, "c")
+func TestMissingValueIsHeldThenWorst(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(6), v(8))
 	f.expect(0, "60 Scored", "80 Scored", "70 Scored")
-	f.round(30, lost(NaN, 1), v(10))
+	f.round(30, missing(NaN, 1), v(10))
 	f.expect(0, "60 Held", "100 Scored", "80 Held")
 	cell := f.last.Row(0)[0]
 	if got, want := cell.HeldUntil.Time(), t0.Add(300*time.Second); !got.Equal(want) {
@@ -115,20 +115,20 @@ func TestHoldThenWorst(t *testing.T) {
 	if got, want := cell.Since.Time(), t0.Add(30*time.Second); !got.Equal(want) {
 		t.Errorf("missing since %v, want %v", got, want)
 	}
-	f.round(299, lost(NaN, 1), v(10))
+	f.round(299, missing(NaN, 1), v(10))
 	f.expect(0, "60 Held", "100 Scored", "80 Held")
-	f.round(300, lost(NaN, 1), v(10))
+	f.round(300, missing(NaN, 1), v(10))
 	f.expect(0, "-100 Worst", "100 Scored", "-100 Worst")
 	f.round(330, v(6), v(10))
 	f.expect(0, "60 Scored", "100 Scored", "80 Scored")
 }
 
-func TestHoldCountsFromTheSample(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x"}}, "c")
+func TestHoldStartsAtTheSampleTime(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x"}}, "c")
 	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(6)}, Age: []time.Duration{100 * time.Second}}, nil, t0)
-	f.round(199, lost(Stale, 1))
+	f.round(199, missing(Stale, 1))
 	f.expect(0, "60 Held")
-	f.round(200, lost(Stale, 1))
+	f.round(200, missing(Stale, 1))
 	f.expect(0, "-100 Worst")
 }
 
@@ -142,13 +142,13 @@ func TestMissingOutcomes(t *testing.T) {
 		{"worst", v1alpha1.Missing{}, Absent, []string{"-100 Worst", "-100 Worst"}},
 		{"omit", v1alpha1.Missing{Then: v1alpha1.MissingOmit}, Duplicate, []string{"0 Omitted", "0 Omitted"}},
 		{"fixed", v1alpha1.Missing{Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(7))}, Infinite, []string{"7 Fixed", "7 Scored"}},
-		{"nothing known yet", v1alpha1.Missing{}, Failed, []string{"0 Omitted", "0 Omitted"}},
+		{"never published and the query fails", v1alpha1.Missing{}, Failed, []string{"0 Omitted", "0 Omitted"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := linear("a", "0", "10")
 			s.Missing = tc.missing
-			f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
-			f.round(0, lost(tc.outcome, 1))
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
+			f.round(0, missing(tc.outcome, 1))
 			f.expect(0, tc.want...)
 		})
 	}
@@ -157,20 +157,20 @@ func TestMissingOutcomes(t *testing.T) {
 func TestVeto(t *testing.T) {
 	a, b := linear("a", "0", "10"), linear("b", "0", "10")
 	a.Minimum, a.Weight = ptr(int32(30)), ptr(int32(0))
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(2.9), v(10))
 	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
 	f.round(30, v(3), v(10))
 	f.expect(0, "30 Scored", "100 Scored", "100 Scored")
 	f.round(60, v(2), v(10))
-	f.round(90, lost(Absent, 1), v(10))
+	f.round(90, missing(Absent, 1), v(10))
 	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
 }
 
 func TestHalfLife(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.HalfLifeSeconds = 30
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
 	f.round(0, v(0))
 	f.round(30, v(100))
 	f.expect(0, "50 Scored")
@@ -183,7 +183,7 @@ func TestHalfLife(t *testing.T) {
 func TestRise(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.RiseSeconds = 60
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
 	f.round(0, v(50))
 	f.round(30, v(90))
 	f.expect(0, "50 Scored")
@@ -199,7 +199,7 @@ func TestRise(t *testing.T) {
 func TestDeadband(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.Deadband = 25
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(50))
 	f.round(30, v(74.9))
 	f.expect(0, "50 Scored", "50 Scored")
@@ -207,14 +207,14 @@ func TestDeadband(t *testing.T) {
 	f.expect(0, "75 Scored", "75 Scored")
 }
 
-func TestTooFewFreshHoldsTheRound(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
+func TestTooFewFreshClustersRefuseTheRound(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
 	f.round(0, v(1, 2, 3, 4))
-	dead := v(9, 9, 9, 9)
+	mostAbsent := v(9, 9, 9, 9)
 	for i := range 3 {
-		dead[i].Outcome = Absent
+		mostAbsent[i].Outcome = Absent
 	}
-	if r := f.round(30, dead); !r.Refused || r.Known != 4 || r.Fresh != 1 {
+	if r := f.round(30, mostAbsent); !r.Refused || r.Known != 4 || r.Fresh != 1 {
 		t.Errorf("refused %v, %d of %d", r.Refused, r.Fresh, r.Known)
 	}
 	f.expect(0, "10 Held")
@@ -222,31 +222,31 @@ func TestTooFewFreshHoldsTheRound(t *testing.T) {
 	half := v(9, 9, 9, 9)
 	half[0].Outcome, half[1].Outcome = Absent, Absent
 	if r := f.round(60, half); r.Refused {
-		t.Error("half answered, and the round was refused")
+		t.Error("the round was refused although half of the clusters are fresh")
 	}
 	f.expect(3, "90 Scored")
 }
 
-func TestFewClustersAreNeverRefused(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2")
+func TestTwoKnownClustersNeverRefuseARound(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2")
 	f.round(0, v(1, 2))
-	if r := f.round(30, lost(Absent, 2)); r.Refused {
+	if r := f.round(30, missing(Absent, 2)); r.Refused {
 		t.Error("refused with two known clusters")
 	}
 }
 
-func TestClustersComeAndGo(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "a", "c")
+func TestScoresFollowClustersByName(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "a", "c")
 	f.round(0, v(1, 3))
 	f.clusters = []string{"b", "c"}
-	f.round(30, lost(Absent, 2))
+	f.round(30, missing(Absent, 2))
 	f.expect(0, "-100 Worst")
 	f.expect(1, "30 Held")
 }
 
 func TestFleetNormalization(t *testing.T) {
 	s := v1alpha1.ScoreSpec{Name: "a", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeFleet, Fleet: &v1alpha1.Fleet{Method: v1alpha1.FleetMinMax}}}
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b", "c")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b", "c")
 	in := v(5, 1000, 10)
 	in[1].Outcome = NaN
 	f.round(0, in)
@@ -255,8 +255,8 @@ func TestFleetNormalization(t *testing.T) {
 	f.expect(2, "100 Scored")
 }
 
-func TestIdentityIsBounded(t *testing.T) {
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{identity("a")}}, "a", "b")
+func TestIdentityIsClamped(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{identity("a")}}, "a", "b")
 	r := f.round(0, v(1e12, -5))
 	f.expect(0, "100 Scored")
 	f.expect(1, "0 Scored")
@@ -265,10 +265,10 @@ func TestIdentityIsBounded(t *testing.T) {
 	}
 }
 
-func TestSeedKeepsHoldAndDampingOverARestart(t *testing.T) {
+func TestFromSeedsContinuesHoldsAndDamping(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.HalfLifeSeconds = 30
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
 	f.last = FromSeeds(f.policy, []Seed{
 		{Cluster: "b", Values: map[string]int32{"a": 40}, SampleTime: t0},
 		{Cluster: "a", Values: map[string]int32{"a": 0}, SampleTime: t0, Fresh: true},
@@ -280,12 +280,12 @@ func TestSeedKeepsHoldAndDampingOverARestart(t *testing.T) {
 	f.expect(1, "40 Held")
 }
 
-func TestChangedPolicyCountsAtOnce(t *testing.T) {
+func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.RiseSeconds = 600
-	f := newFleet(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
 	f.round(0, v(10))
-	f.last = f.last.Restart()
+	f.last = f.last.SkipDamping()
 	f.round(30, v(90))
 	f.expect(0, "90 Scored")
 }

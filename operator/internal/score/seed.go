@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// FromSeeds makes what the next round starts from out of what is published, so
-// that a restart neither forgets a hold nor jumps over damping.
+// FromSeeds returns a Result from published scores, as the starting point of the first
+// round after a restart. Holds and damping continue where the previous process stopped.
 func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	seeds = slices.Clone(seeds)
 	slices.SortFunc(seeds, func(a, b Seed) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	r := &Result{
 		Time: At(now), Names: p.Names,
-		Cells:    make([]Cell, len(seeds)*len(p.Names)),
-		answered: make([]Instant, len(seeds)),
+		Cells:     make([]Cell, len(seeds)*len(p.Names)),
+		lastFresh: make([]Instant, len(seeds)),
 	}
 	for i, seed := range seeds {
 		r.Clusters = append(r.Clusters, seed.Cluster)
 		if seed.Fresh {
-			r.answered[i] = At(seed.SampleTime)
+			r.lastFresh[i] = At(seed.SampleTime)
 		}
 		row := r.Row(i)
 		for j, name := range p.Names {
@@ -31,12 +31,14 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	return r
 }
 
-func (c *Cell) seed(v int32, sampled Instant) {
-	c.Value, c.memory.published = v, true
+// seed restores a cell from its published value. Lowest is either a veto or a missing
+// value. There is nothing to hold in both cases.
+func (c *Cell) seed(v int32, sampleTime Instant) {
+	c.Value, c.history.hasPublished = v, true
 	if v == Lowest {
-		c.State = Worst // or vetoed; nothing to hold either way
+		c.State = Worst
 		return
 	}
-	c.Points, c.State, c.SampleTime = float64(v), Scored, sampled
-	c.memory.good, c.memory.at, c.memory.smooth = true, sampled, float64(v)
+	c.Points, c.State, c.SampleTime = float64(v), Scored, sampleTime
+	c.history.hasPoints, c.history.updated, c.history.mean = true, sampleTime, float64(v)
 }

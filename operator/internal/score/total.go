@@ -6,80 +6,99 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// decideTotal sets the last cell of a row: the weighted mean of the others, each
-// first brought to the total's range. One vetoed part vetoes it. It is missing when
-// a weighted part is missing after its hold: weights are never shared out anew.
+// totalParts summarizes the scores that contribute to a total.
+type totalParts struct {
+	sum float64 // of weighted points in the range of the total
+
+	anyHeld, anyVetoed, anyWorst, anyOmitted bool
+}
+
+// decideTotal decides the last cell of a row: the weighted mean of the other cells, each
+// converted to the range of the total.
+//
+//   - A vetoed score vetoes the total, even if its weight is 0.
+//   - If a weighted score is missing after its hold, the total is missing, too. Its
+//     weight is not distributed over the other scores: clusters would then be compared
+//     by different scores.
 func (p *Policy) decideTotal(row []Cell, now Instant) {
-	parts, total := row[:len(row)-1], &row[len(row)-1]
-	var sum float64
-	held, vetoed, worst, omitted := false, false, false, false
+	total := &row[len(row)-1]
 	total.Outcome, total.SampleTime, total.HeldUntil = OK, now, 0
-	for i := range parts {
-		rule, part := &p.scores[i], &parts[i]
-		vetoed = vetoed || part.State == Vetoed
-		if rule.weight == 0 && part.State != Vetoed {
-			continue
-		}
-		points := part.Points
-		switch part.State {
-		case Scored, Vetoed:
-		case Worst:
-			worst = true
-		case Omitted:
-			omitted = true
-		case Fixed:
-			points = float64(part.Value)
-		case Held:
-			held = true
-		}
-		total.follow(part)
-		sum += rule.weight * rescale(points, rule.bounds.Low, rule.bounds.High, p.total.Low, p.total.High)
-	}
+	parts := p.addParts(total, row[:len(row)-1])
 	switch {
-	case vetoed:
-		total.settleTotal(held, true, 0, now)
-	case worst:
-		total.end(v1alpha1.MissingWorst, now)
-	case omitted:
-		total.end(v1alpha1.MissingOmit, now)
-	case p.weights == 0:
+	case parts.anyVetoed:
+		total.publishTotal(parts, 0, now)
+	case parts.anyWorst:
+		total.endTotal(v1alpha1.MissingWorst, now)
+	case parts.anyOmitted:
+		total.endTotal(v1alpha1.MissingOmit, now)
+	case p.totalWeight == 0:
 		total.Outcome = Absent
-		total.end(v1alpha1.MissingOmit, now)
+		total.endTotal(v1alpha1.MissingOmit, now)
 	default:
-		total.Points, _ = p.total.Clamp(sum / p.weights)
+		total.Points, _ = p.totalRange.Clamp(parts.sum / p.totalWeight)
 		total.Raw = math.NaN()
-		total.settleTotal(held, false, p.deadband, now)
+		total.publishTotal(parts, p.deadband, now)
 	}
 }
 
-func (c *Cell) settleTotal(held, vetoed bool, deadband float64, now Instant) {
-	c.memory.good = true
+// addParts sums up the contributing scores, and sets the outcome, sample time and hold
+// of the total to those of the worst contributing score.
+func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
+	var parts totalParts
+	for i := range cells {
+		rule, cell := &p.scores[i], &cells[i]
+		parts.anyVetoed = parts.anyVetoed || cell.State == Vetoed
+		if rule.weight == 0 && cell.State != Vetoed {
+			continue
+		}
+		points := cell.Points
+		switch cell.State {
+		case Scored, Vetoed:
+		case Worst:
+			parts.anyWorst = true
+		case Omitted:
+			parts.anyOmitted = true
+		case Fixed:
+			points = float64(cell.Value)
+		case Held:
+			parts.anyHeld = true
+		}
+		total.adoptWorst(cell)
+		parts.sum += rule.weight * rescale(points, rule.bounds.Low, rule.bounds.High, p.totalRange.Low, p.totalRange.High)
+	}
+	return parts
+}
+
+// publishTotal sets the published value of a total with all its parts.
+func (c *Cell) publishTotal(parts totalParts, deadband float64, now Instant) {
+	c.history.hasPoints = true
 	if c.Outcome == OK {
 		c.Since = 0
 	} else if c.Since.IsZero() {
 		c.Since = now
 	}
 	switch {
-	case vetoed:
-		c.State, c.Value, c.memory.published = Vetoed, Lowest, true
-	case held:
-		c.settle(Held, c.Points, deadband)
+	case parts.anyVetoed:
+		c.State, c.Value, c.history.hasPublished = Vetoed, Lowest, true
+	case parts.anyHeld:
+		c.publishPoints(Held, c.Points, deadband)
 	default:
-		c.settle(Scored, c.Points, deadband)
+		c.publishPoints(Scored, c.Points, deadband)
 	}
 }
 
-func (c *Cell) end(then v1alpha1.MissingOutcome, now Instant) {
+// endTotal applies the outcome of a total with a missing part.
+func (c *Cell) endTotal(then v1alpha1.MissingOutcome, now Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
 	}
 	c.SampleTime = 0
-	c.forget(then, Lowest)
+	c.endHold(then, Lowest)
 }
 
-// follow takes over what is worst in a part: its outcome, the oldest sample and
-// the earliest end of a hold.
-func (c *Cell) follow(part *Cell) {
+// adoptWorst takes over the outcome of a part without a usable value, the oldest sample
+// time and the earliest end of a hold.
+func (c *Cell) adoptWorst(part *Cell) {
 	if part.Outcome != OK {
 		c.Outcome = part.Outcome
 	}
@@ -91,6 +110,7 @@ func (c *Cell) follow(part *Cell) {
 	}
 }
 
+// rescale converts v from the range low..high to the range toLow..toHigh.
 func rescale(v, low, high, toLow, toHigh float64) float64 {
 	return toLow + (v-low)/(high-low)*(toHigh-toLow)
 }

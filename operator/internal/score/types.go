@@ -5,135 +5,156 @@ import (
 	"time"
 )
 
-// Outcome says what a cluster's answer to one query was.
+// Outcome states what a query returned for a cluster.
 type Outcome uint8
 
-// The outcomes of an answer.
+// Outcomes of a query for one cluster. Only OK comes with a usable value.
 const (
 	OK          Outcome = iota // a finite value
 	Absent                     // no series
 	NaN                        // not a number
 	Infinite                   // +Inf or -Inf
-	Duplicate                  // more than one series, or a series that several clusters claim
+	Duplicate                  // several series, or a series that several clusters match
 	Stale                      // older than freshness.maxAgeSeconds, or of unknown age
-	Failed                     // the query got no answer
+	Failed                     // the query failed
 	Invalid                    // the expression does not parse
-	TooFewFresh                // the round is refused: fewer clusters than minHealthyPercent
+	TooFewFresh                // the round is refused: fewer fresh clusters than minHealthyPercent
 )
 
-var outcomes = [...]string{"OK", "Absent", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh"}
+var outcomeNames = [...]string{"OK", "Absent", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh"}
 
-// String is the outcome's name.
-func (o Outcome) String() string { return outcomes[o] }
+// String returns the name of the outcome.
+func (o Outcome) String() string { return outcomeNames[o] }
 
-// known says that the source did speak of the cluster, or kept silent about it.
-func (o Outcome) known() bool { return o != Failed && o != Invalid && o != TooFewFresh }
+// isConclusive reports whether the source evaluated the query: its response, or the
+// lack of a series in its response, is a statement about the cluster.
+func (o Outcome) isConclusive() bool { return o != Failed && o != Invalid && o != TooFewFresh }
 
-// State says what became of one score of one cluster.
+// State states how a score of a cluster was decided.
 type State uint8
 
-// The states of a score.
+// States of a score.
 const (
-	Scored  State = iota // from a value of this round
-	Held                 // the last good value, for a while
-	Vetoed               // below its minimum: -100
-	Worst                // missing: -100
-	Fixed                // missing: the fixed value
-	Omitted              // missing: not published
+	Scored  State = iota // computed from a value of this round
+	Held                 // no usable value; the last score is held
+	Vetoed               // below the minimum; published as Lowest
+	Worst                // no usable value after the hold; published as Lowest
+	Fixed                // no usable value after the hold; published as the fixed value
+	Omitted              // no usable value after the hold; not published
 )
 
-var states = [...]string{"Scored", "Held", "Vetoed", "Worst", "Fixed", "Omitted"}
+var stateNames = [...]string{"Scored", "Held", "Vetoed", "Worst", "Fixed", "Omitted"}
 
-// String is the state's name.
-func (s State) String() string { return states[s] }
+// String returns the name of the state.
+func (s State) String() string { return stateNames[s] }
 
-// Lowest is written for a cluster that is known to be blind, whatever the range.
+// Lowest is published for a vetoed cluster and for a cluster without usable metrics, in
+// every range.
 const Lowest = -100
 
-// Input is one cluster's answer to one query.
+// Input is the result of one query for one cluster.
 type Input struct {
+	// Value is meaningful only if Outcome is OK.
 	Value   float64
 	Outcome Outcome
 }
 
-// Samples are the answers of one round.
+// Samples are the query results of one round.
 type Samples struct {
-	// Clusters in ascending order.
+	// Clusters are the names of the clusters in ascending order.
 	Clusters []string
-	// Scores holds one slice per score of the policy, each with an Input per cluster.
+	// Scores has one slice per score of the policy, each with one Input per cluster.
 	Scores [][]Input
-	// Age of each cluster's samples; nil when the policy does not ask.
+	// Age of the samples of each cluster. It is nil if the policy has no freshness
+	// query.
 	Age []time.Duration
 }
 
 // Cell is one score of one cluster.
 type Cell struct {
-	Raw     float64 // the last usable value; NaN for the total, which has none
-	Points  float64 // normalized and damped
-	Value   int32   // what is published, unless Omitted
+	// Raw is the last usable value. It is NaN for the total.
+	Raw float64
+	// Points are the normalized and damped value.
+	Points float64
+	// Value is the published score. It is 0 if State is Omitted.
+	Value   int32
 	State   State
 	Outcome Outcome
-	// Since is when the value went missing, none while it is there.
+	// Since is the time from which the value is missing. It is zero if Outcome is OK.
 	Since Instant
-	// SampleTime of the last usable value.
+	// SampleTime is the time of the last usable value.
 	SampleTime Instant
-	// HeldUntil bounds the validity of a held value.
+	// HeldUntil is the end of the hold. It is zero if the score is not held.
 	HeldUntil Instant
 
-	memory memory
+	history history
 }
 
-// memory is what damping must remember of a cell.
-type memory struct {
-	good      bool    // Raw and Points mean something
-	published bool    // Value has been published
-	jump      bool    // the policy has changed: the next value counts undamped
-	at        Instant // of the last usable value's round
-	smooth    float64 // exponentially weighted mean
-	rising    Instant // since when smooth lies above Points
-	riseMin   float64 // the lowest since then
+// history is the state of a cell that carries over to the next round.
+type history struct {
+	// hasPoints means that Raw and Points are set.
+	hasPoints bool
+	// hasPublished means that Value is published.
+	hasPublished bool
+	// skipDamping means that the policy changed: the next value applies at once.
+	skipDamping bool
+	// updated is the time of the last round with a usable value.
+	updated Instant
+	// mean is the exponentially weighted mean of the points.
+	mean float64
+	// risingSince is the time from which the mean is above Points. It is zero if the
+	// mean is not above.
+	risingSince Instant
+	// risingMin is the lowest mean since risingSince.
+	risingMin float64
 }
 
-// Result of a round. It is also what the next round starts from.
+// Result is the outcome of a round, and the starting point of the next one.
 type Result struct {
 	Time     Instant
 	Clusters []string
-	// Names of the scores; the total, if there is one, is last.
+	// Names of the scores. The total, if the policy has one, is last.
 	Names []string
-	// Cells of all clusters, each with as many as there are Names.
+	// Cells of all clusters, row by row. Each row has one cell per name.
 	Cells []Cell
-	// Refused says that too few clusters answered: everything is held.
+	// Refused means that too few clusters have fresh values: no value of the round
+	// counts, and all scores are held.
 	Refused bool
-	// Fresh clusters answered now; Known ones did within 24 hours.
+	// Fresh is the number of clusters with a usable value in this round, and Known the
+	// number of clusters that had one within 24 hours before.
 	Fresh, Known int
-	// Clamped counts values that normalization left outside the range.
+	// Clamped is the number of values that normalization left outside the range.
 	Clamped int
 
-	answered []Instant // per cluster, its last fresh answer
+	lastFresh []Instant // per cluster: the last round with a usable value
 }
 
-// Restart is what a round starts from when the policy's spec has changed: points of
-// the old spec are still held, and the next value counts at once instead of being
-// damped from them.
-func (r *Result) Restart() *Result {
-	fresh := *r
-	fresh.Cells = slices.Clone(r.Cells)
-	for i := range fresh.Cells {
-		fresh.Cells[i].memory.jump = true
+// SkipDamping returns a copy of the result for the next round after a change of the
+// policy. Points of the old policy are still held, but the next usable value applies at
+// once instead of being damped from them.
+func (r *Result) SkipDamping() *Result {
+	changed := *r
+	changed.Cells = slices.Clone(r.Cells)
+	for i := range changed.Cells {
+		changed.Cells[i].history.skipDamping = true
 	}
-	return &fresh
+	return &changed
 }
 
-// Row returns the cells of cluster i.
+// Row returns the cells of the i-th cluster.
 func (r *Result) Row(i int) []Cell {
 	n := len(r.Names)
 	return r.Cells[i*n : (i+1)*n : (i+1)*n]
 }
 
-// Seed is what a cluster's published scores tell after a restart.
+// Seed is the state of a cluster that can be recovered from its published scores after
+// a restart.
 type Seed struct {
-	Cluster    string
-	Values     map[string]int32
-	SampleTime time.Time // no later than the last good sample, as far as is known
-	Fresh      bool      // it did answer then
+	Cluster string
+	Values  map[string]int32
+	// SampleTime is the best estimate of the time of the last usable sample. It is
+	// never later than that sample.
+	SampleTime time.Time
+	// Fresh means that the cluster had a usable value at SampleTime.
+	Fresh bool
 }

@@ -11,57 +11,64 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Rules of what the operator may write to a Workload.
+// Rules decide which writes to a Workload the operator may make.
 type Rules struct {
-	// User that the operator is.
+	// User is the operator's user name.
 	User string
-	// Own checks, which gates decide, and MultiKueue's, by name.
-	Own, MultiKueue func(check string) bool
+	// IsGateCheck returns whether a PlacementGate decides the check of that name.
+	IsGateCheck func(check string) bool
+	// IsMultiKueueCheck returns whether MultiKueue decides the check of that name.
+	IsMultiKueueCheck func(check string) bool
 }
 
+// Names that the operator uses in its writes. They are repeated here on purpose:
+// the audit must not depend on the operator's code.
 const (
 	checkManager     = "plimsoll-gate"
 	admissionManager = "kueue-admission"
 	dispatchManager  = "plimsoll-dispatch" // with --nominate-as=own
 	annotation       = "plimsoll.dev/dispatch"
-	// repairAfter is how long an eviction must have been under way; conditions
-	// tell the time in whole seconds.
-	repairAfter = 4 * time.Second
+	sleepField       = "sleepsUntil" // of the annotation's JSON
 )
 
-// judge a write by the state before it; empty = allowed.
-func (r Rules) judge(e *event, before *kueue.Workload) string {
-	after := e.After
+// minEvictionAge is the age from which the operator may repair an eviction.
+// Conditions have a resolution of one second.
+const minEvictionAge = 4 * time.Second
+
+// violation returns why the operator may not make the write, given the state
+// before it. It returns "" if the write is allowed.
+func (r Rules) violation(e *event, before *kueue.Workload) string {
 	switch {
 	case e.Verb != "patch":
 		return "the operator may only patch"
-	case before.ResourceVersion == after.ResourceVersion: // it changed nothing
+	case before.ResourceVersion == e.after.ResourceVersion: // the write changed nothing
 		return ""
-	case e.Object.Subresource == "" && e.manager() == checkManager:
-		return r.own(e, before, after)
+	case e.Object.Subresource == "" && e.manager == checkManager:
+		return r.metadataViolation(e, before)
 	case e.Object.Subresource != "status":
-		return "it writes as " + e.manager() + " to the workload itself"
-	case e.manager() == checkManager:
-		return r.check(e, before, after)
-	case e.manager() == admissionManager, e.manager() == dispatchManager:
-		return r.nomination(e, before, after)
+		return "it writes as " + e.manager + " to the workload itself"
+	case e.manager == checkManager:
+		return r.checkViolation(e, before)
+	case e.manager == admissionManager, e.manager == dispatchManager:
+		return r.nominationViolation(e, before)
 	}
-	return "it writes the status as " + e.manager()
+	return "it writes the status as " + e.manager
 }
 
-// own annotation may differ, and with it spec.active: a workload that yields
-// sleeps, and the annotation says until when.
-func (r Rules) own(e *event, before, after *kueue.Workload) string {
-	a, b := before.DeepCopy(), after.DeepCopy()
-	slept, sleeps := asleep(a), asleep(b)
+// metadataViolation allows a change of the operator's annotation, and of
+// spec.active with it: a workload that yields is deactivated, and the annotation
+// records until when.
+func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
+	a, b := before.DeepCopy(), e.after.DeepCopy()
+	slept, sleeps := isSleeping(a), isSleeping(b)
 	switch {
-	case active(a) && !active(b) && (slept || !sleeps):
-		return "it deactivates without saying until when"
-	case !active(a) && active(b) && (!slept || sleeps):
-		return "it activates what somebody else deactivated"
-	case active(a) && !active(b):
-		if why := r.state(e, before, false); why != "" {
-			return why
+	case isActive(a) && !isActive(b) && (slept || !sleeps):
+		return "it deactivates the workload without recording until when"
+	case !isActive(a) && isActive(b) && (!slept || sleeps):
+		return "it activates a workload that another user deactivated"
+	case isActive(a) && !isActive(b):
+		if reason := r.stateViolation(e, before, false); reason != "" {
+			return reason
 		}
 	}
 	for _, w := range []*kueue.Workload{a, b} {
@@ -77,15 +84,16 @@ func (r Rules) own(e *event, before, after *kueue.Workload) string {
 	return ""
 }
 
-func active(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
+func isActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
 
-func asleep(wl *kueue.Workload) bool {
-	return strings.Contains(wl.Annotations[annotation], "sleepsUntil")
+func isSleeping(wl *kueue.Workload) bool {
+	return strings.Contains(wl.Annotations[annotation], sleepField)
 }
 
-// check: only entries of our own, only of a workload that waits for them.
-func (r Rules) check(e *event, before, after *kueue.Workload) string {
-	a, b := before.DeepCopy(), after.DeepCopy()
+// checkViolation allows changes of the gates' own checks, while the workload
+// waits for them.
+func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
+	a, b := before.DeepCopy(), e.after.DeepCopy()
 	if len(a.Status.AdmissionChecks) != len(b.Status.AdmissionChecks) {
 		return "it adds or removes an entry of the checks"
 	}
@@ -94,10 +102,10 @@ func (r Rules) check(e *event, before, after *kueue.Workload) string {
 		was, is := &a.Status.AdmissionChecks[i], &b.Status.AdmissionChecks[i]
 		switch {
 		case equality.Semantic.DeepEqual(was, is):
-		case !r.Own(string(was.Name)) || was.Name != is.Name:
+		case !r.IsGateCheck(string(was.Name)) || was.Name != is.Name:
 			return "it changes the entry of check " + string(was.Name)
 		case is.State == kueue.CheckStateRetry && (is.RequeueAfterSeconds == nil || *is.RequeueAfterSeconds != 0):
-			return "it asks for a Retry later: quota and pods would stay until then"
+			return "it requests a Retry later: quota and pods would stay until then"
 		default:
 			repair = repair && is.State == kueue.CheckStateReady
 		}
@@ -107,14 +115,15 @@ func (r Rules) check(e *event, before, after *kueue.Workload) string {
 	if !equality.Semantic.DeepEqual(a, b) {
 		return "it changes more than its check"
 	}
-	return r.state(e, before, repair)
+	return r.stateViolation(e, before, repair)
 }
 
-// nomination: only the list, only longer, only while MultiKueue waits for it.
-func (r Rules) nomination(e *event, before, after *kueue.Workload) string {
-	a, b := before.DeepCopy(), after.DeepCopy()
+// nominationViolation allows the operator to add nominated clusters, while
+// MultiKueue waits for them.
+func (r Rules) nominationViolation(e *event, before *kueue.Workload) string {
+	a, b := before.DeepCopy(), e.after.DeepCopy()
 	for _, cluster := range before.Status.NominatedClusterNames {
-		if !slices.Contains(after.Status.NominatedClusterNames, cluster) {
+		if !slices.Contains(e.after.Status.NominatedClusterNames, cluster) {
 			return "it revokes the nomination of " + cluster
 		}
 	}
@@ -127,17 +136,20 @@ func (r Rules) nomination(e *event, before, after *kueue.Workload) string {
 		return "it nominates although " + *before.Status.ClusterName + " has admitted"
 	}
 	for _, check := range before.Status.AdmissionChecks {
-		multikueue := r.MultiKueue(string(check.Name))
-		if multikueue && check.State != kueue.CheckStatePending || !multikueue && check.State != kueue.CheckStateReady {
+		want := kueue.CheckStateReady
+		if r.IsMultiKueueCheck(string(check.Name)) {
+			want = kueue.CheckStatePending
+		}
+		if check.State != want {
 			return "it nominates while check " + string(check.Name) + " is " + string(check.State)
 		}
 	}
-	return r.state(e, before, true)
+	return r.stateViolation(e, before, true)
 }
 
-// state that allows a write at all. A repair may touch an eviction that has been
-// stuck for a while.
-func (r Rules) state(e *event, before *kueue.Workload, repair bool) string {
+// stateViolation allows writes to active workloads with quota. With repair it also
+// allows writes to a workload whose eviction does not complete.
+func (r Rules) stateViolation(e *event, before *kueue.Workload, repair bool) string {
 	conditions := before.Status.Conditions
 	switch {
 	case before.DeletionTimestamp != nil:
@@ -147,14 +159,14 @@ func (r Rules) state(e *event, before *kueue.Workload, repair bool) string {
 	case !apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadQuotaReserved):
 		return "the workload has no quota"
 	}
-	evicted := apimeta.FindStatusCondition(conditions, kueue.WorkloadEvicted)
-	stuck := evicted != nil && evicted.Status == metav1.ConditionTrue
+	eviction := apimeta.FindStatusCondition(conditions, kueue.WorkloadEvicted)
+	evicted := eviction != nil && eviction.Status == metav1.ConditionTrue
 	switch {
-	case repair && stuck && before.Status.ClusterName == nil && e.At.Sub(evicted.LastTransitionTime.Time) >= repairAfter:
+	case repair && evicted && before.Status.ClusterName == nil && e.At.Sub(eviction.LastTransitionTime.Time) >= minEvictionAge:
 		return ""
-	case !active(before):
+	case !isActive(before):
 		return "the workload is not active"
-	case stuck:
+	case evicted:
 		return "the workload is evicted"
 	}
 	return ""

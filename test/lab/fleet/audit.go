@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// auditPolicy records who wrote what to the hub's Workloads, with the object
-// that came of it: in the order of their resourceVersions these are all the
-// states that a Workload ever had.
+// auditPolicy records each write of the hub's Workloads with its user and the
+// resulting object. Sorted by resourceVersion, these objects are all states of a
+// Workload.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -21,9 +21,10 @@ rules:
 - level: None
 `
 
-// AuditLog is the file of the hub's audit events, one JSON object a line.
+// AuditLog returns the path of the hub's audit log: one JSON event per line.
 func (f *Fleet) AuditLog() string { return filepath.Join(f.opts.Dir, "logs", "hub-audit.jsonl") }
 
+// auditArgs writes the audit policy to dir and returns the kube-apiserver's flags.
 func (f *Fleet) auditArgs(dir string) ([]string, error) {
 	policy := filepath.Join(dir, "audit-policy.yaml")
 	err := errors.Join(os.MkdirAll(filepath.Dir(f.AuditLog()), 0o755), os.WriteFile(policy, []byte(auditPolicy), 0o600))

@@ -20,7 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// authority signs every certificate of one run; its key never leaves memory.
+// authority is a certificate authority. Its key stays in memory.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -52,18 +52,19 @@ func selfSigned(name string, key crypto.Signer) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
 }
 
-// pair is a certificate and its key in PEM.
-type pair struct{ cert, key []byte }
+// keyPair is a certificate and its key in PEM.
+type keyPair struct{ cert, key []byte }
 
-// issue a certificate for server (names, 127.0.0.1) and client use.
-func (a *authority) issue(cn string, orgs []string, dnsNames ...string) (pair, error) {
+// issue signs a certificate for servers (dnsNames, localhost and 127.0.0.1) and
+// clients.
+func (a *authority) issue(cn string, orgs []string, dnsNames ...string) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: cn, Organization: orgs},
@@ -74,17 +75,17 @@ func (a *authority) issue(cn string, orgs []string, dnsNames ...string) (pair, e
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign the certificate of %s: %w", cn, err)
+		return keyPair{}, fmt.Errorf("sign the certificate of %s: %w", cn, err)
 	}
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
-	return pair{cert: pemBlock("CERTIFICATE", der), key: pemBlock("EC PRIVATE KEY", keyDER)}, nil
+	return keyPair{cert: pemBlock("CERTIFICATE", der), key: pemBlock("EC PRIVATE KEY", keyDER)}, nil
 }
 
-// write the pair as tls.crt and tls.key, and the authority as ca.crt.
-func (a *authority) write(dir string, p pair) error {
+// write stores the pair as tls.crt and tls.key, and the authority as ca.crt.
+func (a *authority) write(dir string, p keyPair) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -96,8 +97,8 @@ func (a *authority) write(dir string, p pair) error {
 	return nil
 }
 
-// kubeconfig for a user who is known by certificate.
-func (a *authority) kubeconfig(cluster, server string, p pair) ([]byte, error) {
+// kubeconfig returns a kubeconfig with a client certificate.
+func (a *authority) kubeconfig(cluster, server string, p keyPair) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: a.pem}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"user": {ClientCertificateData: p.cert, ClientKeyData: p.key}},
@@ -110,9 +111,9 @@ func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// secretToken is a random bearer token of 256 bits.
-func secretToken() string {
+// newToken returns a random bearer token of 256 bits.
+func newToken() string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails, as crypto/rand documents
+	_, _ = rand.Read(b) // crypto/rand documents that Read never returns an error
 	return base64.RawURLEncoding.EncodeToString(b)
 }

@@ -20,35 +20,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// scraper is the user that the lab's Prometheus authenticates as.
+const scraper = "lab-prometheus"
+
 // Cluster is one control plane of the fleet.
 type Cluster struct {
 	Name       string
-	Kubeconfig string // path, for an administrator
+	Kubeconfig string // path of the administrator's kubeconfig
 	Config     *rest.Config
-	Client     client.WithWatch // for the kinds of Scheme
+	Client     client.WithWatch // knows the kinds of Scheme
 	Prometheus string           // base URL
 
-	server string // https://127.0.0.1:port
-	tokens map[string]string
+	server string            // https://127.0.0.1:port
+	tokens map[string]string // bearer tokens by user
 	fleet  *Fleet
-	// writeKueueConfig for the dispatcher of that name.
+	// writeKueueConfig writes Kueue's configuration with this dispatcherName.
 	writeKueueConfig func(dispatcher string) error
 }
 
-// startControlPlane runs an apiserver over the common etcd and what reconciles
-// for it: the garbage collector everywhere, a scheduler and jobs on workers.
+// startControlPlane runs a kube-apiserver on the shared etcd, and the controllers
+// that the cluster needs: garbage collection on all clusters, jobs and scheduling
+// on workers.
 func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Name: name, fleet: f, server: fmt.Sprintf("https://127.0.0.1:%d", port),
-		tokens: map[string]string{"lab-prometheus": secretToken()}}
+		tokens: map[string]string{scraper: newToken()}}
 	dir := filepath.Join(f.opts.Dir, "pki", name)
 	if err := c.writeIdentities(dir); err != nil {
 		return nil, fmt.Errorf("identities of %s: %w", name, err)
 	}
-	apiserver := c.apiserver(dir, port)
+	apiserver, err := c.apiserver(dir, port)
+	if err != nil {
+		return nil, err
+	}
 	if name == Hub && f.opts.Audit {
 		audit, err := f.auditArgs(dir)
 		if err != nil {
@@ -80,8 +87,8 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, e
 	return c, c.startController(ctx, "kube-scheduler")
 }
 
-// writeIdentities makes the serving certificate, the administrator's kubeconfig,
-// the service accounts' key and the tokens of who scrapes.
+// writeIdentities creates the serving certificate, the administrator's kubeconfig,
+// the key of service account tokens and the tokens for scraping.
 func (c *Cluster) writeIdentities(dir string) error {
 	f := c.fleet
 	serving, err := f.ca.issue("kube-apiserver", nil, "kubernetes.default.svc")
@@ -120,7 +127,8 @@ func (c *Cluster) writeIdentities(dir string) error {
 	)
 }
 
-func (c *Cluster) apiserver(dir string, port int) program {
+func (c *Cluster) apiserver(dir string, port int) (program, error) {
+	httpClient, err := c.httpClient()
 	return program{
 		name: c.Name + "-kube-apiserver", path: c.fleet.bin.Path("kube-apiserver"),
 		args: []string{
@@ -135,11 +143,11 @@ func (c *Cluster) apiserver(dir string, port int) program {
 			"--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount",
 			"--enable-priority-and-fairness=false", "--profiling=false", "--watch-cache=true",
 		},
-		ready: answers(c.server+"/readyz", c.httpClient()),
-	}
+		ready: httpReady(c.server+"/readyz", httpClient),
+	}, err
 }
 
-// startController runs a control loop of Kubernetes for this cluster.
+// startController runs a component of Kubernetes against this cluster.
 func (c *Cluster) startController(ctx context.Context, name string, args ...string) error {
 	port, err := freePort()
 	if err != nil {
@@ -153,22 +161,25 @@ func (c *Cluster) startController(ctx context.Context, name string, args ...stri
 	})
 }
 
-// httpClient trusts the run's authority and shows the administrator's certificate.
-func (c *Cluster) httpClient() *http.Client {
+// httpClient returns a client that authenticates as the cluster's administrator.
+func (c *Cluster) httpClient() (*http.Client, error) {
+	kubeconfig, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	user := kubeconfig.AuthInfos["user"]
+	cert, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData)
+	if err != nil {
+		return nil, fmt.Errorf("certificate in %s: %w", c.Kubeconfig, err)
+	}
 	pool := x509.NewCertPool()
 	pool.AddCert(c.fleet.ca.cert)
-	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	if kubeconfig, err := clientcmd.LoadFromFile(c.Kubeconfig); err == nil {
-		user := kubeconfig.AuthInfos["user"]
-		if cert, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData); err == nil {
-			config.Certificates = []tls.Certificate{cert}
-		}
-	}
-	return &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
+	return &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 
-// Kubectl runs kubectl as the cluster's administrator, stdin given as text, and
-// returns what it printed.
+// Kubectl runs kubectl as the cluster's administrator and returns its output. An
+// error contains the output, too.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.fleet.bin.Path("kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
@@ -180,13 +191,14 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (st
 	return string(output), nil
 }
 
-// Apply manifests, server-side, as the field manager "lab".
+// Apply applies manifests server-side with the field manager "lab".
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	_, err := c.Kubectl(ctx, manifests, "apply", "--server-side", "--force-conflicts", "--field-manager=lab", "-f", "-")
 	return err
 }
 
-// userKubeconfig writes a kubeconfig for a user whom RBAC must allow what it does.
+// userKubeconfig writes a kubeconfig for a user without administrator rights and
+// returns its path.
 func (c *Cluster) userKubeconfig(file, user string, groups ...string) (string, error) {
 	p, err := c.fleet.ca.issue(user, groups)
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// family is a set of components that one go.mod pins and one go build makes.
+// family is a set of components with a common go.mod. One go build makes them all.
 type family struct {
-	name    string            // folder under test/lab/components
-	targets map[string]string // package -> binary that go build names after it
-	links   map[string]string // further names of a binary, by which it is called
+	name    string            // folder below test/lab/components
+	targets map[string]string // package -> name of its binary
+	links   map[string]string // symbolic link -> binary
 	tags    string
 	ldflags string
-	// weight is the share of the whole cold build, measured on two cores.
-	weight time.Duration
+	// buildTime is the time of a build without caches, measured on two cores.
+	buildTime time.Duration
 }
 
 const kubernetesVersion = "v1.36.3"
@@ -48,13 +48,13 @@ var families = []family{
 		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
 			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
 			" -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
-		weight: 6 * time.Minute,
+		buildTime: 6 * time.Minute,
 	},
 	{
-		// Its stores lack a method that client-go 0.36 asks for: a go.mod apart.
-		name:    "kube-state-metrics",
-		targets: map[string]string{"k8s.io/kube-state-metrics/v2": "kube-state-metrics"},
-		weight:  90 * time.Second,
+		// It does not compile with client-go 0.36, so it has its own go.mod.
+		name:      "kube-state-metrics",
+		targets:   map[string]string{"k8s.io/kube-state-metrics/v2": "kube-state-metrics"},
+		buildTime: 90 * time.Second,
 	},
 	{
 		name: "prometheus",
@@ -62,43 +62,42 @@ var families = []family{
 			"github.com/prometheus/prometheus/cmd/prometheus": "prometheus",
 			"github.com/prometheus/prometheus/cmd/promtool":   "promtool",
 		},
-		tags:   "remove_all_sd,enable_kubernetes_sd",
-		weight: 3 * time.Minute,
+		tags:      "remove_all_sd,enable_kubernetes_sd",
+		buildTime: 3 * time.Minute,
 	},
 	{
 		name:    "thanos",
 		targets: map[string]string{"github.com/thanos-io/thanos/cmd/thanos": "thanos"},
 		// Without this tag the sidecar's gRPC server panics.
-		tags:   "slicelabels",
-		weight: 3 * time.Minute,
+		tags:      "slicelabels",
+		buildTime: 3 * time.Minute,
 	},
 	{
-		name:    "ocm",
-		targets: map[string]string{"open-cluster-management.io/ocm/cmd/placement": "placement"},
-		weight:  3 * time.Minute,
+		name:      "ocm",
+		targets:   map[string]string{"open-cluster-management.io/ocm/cmd/placement": "placement"},
+		buildTime: 3 * time.Minute,
 	},
 }
 
-// Binaries finds the components' programs.
+// Binaries knows the folders of the built programs.
 type Binaries struct {
-	dirs map[string]string // name -> folder
-	root string            // of the repository
+	dirs map[string]string // name of a program -> folder
 }
 
-// Path of a program, such as kube-apiserver.
+// Path returns the path of a program, such as kube-apiserver.
 func (b Binaries) Path(name string) string { return filepath.Join(b.dirs[name], name) }
 
-// Build makes every component that the cache lacks, two families at a time.
-// Binaries are cached by what determines them under $XDG_CACHE_HOME/plimsoll/lab;
-// progress goes to out.
+// Build builds all components that are not cached, two families at a time, and
+// writes its progress to out. The cache is $XDG_CACHE_HOME/plimsoll/lab; its key
+// covers the pinned versions, the build flags and the Go version.
 func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
-	b := Binaries{dirs: map[string]string{}, root: root}
+	b := Binaries{dirs: map[string]string{}}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return b, fmt.Errorf("find a cache folder (set XDG_CACHE_HOME): %w", err)
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return b, errors.New("the lab builds its components with Go, and there is no `go` on the PATH: install Go 1.26 or newer from https://go.dev/dl")
+		return b, errors.New("the lab builds its components with Go, but `go` is not in $PATH: install Go 1.26 or newer from https://go.dev/dl")
 	}
 	start := time.Now()
 	var missing []family
@@ -111,17 +110,20 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 		for _, name := range f.names() {
 			b.dirs[name] = dir
 		}
-		if _, err := os.Stat(filepath.Join(dir, ".complete")); err != nil {
+		switch _, err := os.Stat(filepath.Join(dir, ".complete")); {
+		case errors.Is(err, os.ErrNotExist):
 			missing = append(missing, f)
+		case err != nil:
+			return b, fmt.Errorf("look up the cached build of %s: %w", f.name, err)
 		}
 	}
 	if len(missing) > 0 {
 		names := make([]string, len(missing))
 		var total time.Duration
 		for i, f := range missing {
-			names[i], total = f.name, total+f.weight
+			names[i], total = f.name, total+f.buildTime
 		}
-		fmt.Fprintf(out, "lab: building %s once (about %s on two idle cores with nothing cached); binaries are kept in %s\n",
+		fmt.Fprintf(out, "lab: building %s (about %s on two idle cores without caches); the binaries are cached in %s\n",
 			strings.Join(names, ", "), total, filepath.Join(cache, "plimsoll", "lab"))
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -138,7 +140,7 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	return b, nil
 }
 
-// names of a family's programs, its links included.
+// names returns the names of the family's binaries and links.
 func (f family) names() []string {
 	var names []string
 	for _, bin := range f.targets {
@@ -150,13 +152,16 @@ func (f family) names() []string {
 	return names
 }
 
-// key changes whenever the binaries would.
+// key returns the cache key of the family's binaries.
 func (f family) key(root string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, f.tags, f.ldflags, f.targets, f.links)
 	files, err := filepath.Glob(filepath.Join(f.dir(root), "*"))
-	if err != nil || len(files) == 0 {
-		return "", fmt.Errorf("no pins for %s in %s: run from a complete checkout", f.name, f.dir(root))
+	if err != nil {
+		return "", fmt.Errorf("list the pins of %s: %w", f.name, err)
+	}
+	if len(files) == 0 {
+		return "", fmt.Errorf("%s has no go.mod for %s: use a complete checkout", f.dir(root), f.name)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -203,7 +208,8 @@ func (f family) build(ctx context.Context, root, dir string, out io.Writer) erro
 	return nil
 }
 
-// goBuild runs go build -v and tells how many packages it has compiled.
+// goBuild runs `go build -v`. Every 15 seconds it reports the number of compiled
+// packages to out.
 func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -216,7 +222,7 @@ func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.W
 		return fmt.Errorf("start go build of %s: %w", what, err)
 	}
 	var compiled atomic.Int64
-	var tail ring
+	var tail outputTail
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -244,7 +250,7 @@ func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.W
 	return nil
 }
 
-// buildOwn makes Plimsoll's programs from the tree at root; go's own cache makes it quick.
+// buildOwn builds Plimsoll's programs from the repository at root into root/bin.
 func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) error {
 	dir := filepath.Join(root, "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -263,8 +269,8 @@ func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) erro
 	return build("CGO_ENABLED=1", "./exporter/cmd/plimsoll-exporter")
 }
 
-// moduleDir is where Go keeps the source of a module that a family pins; the
-// lab reads the manifests from there that the module's own release ships.
+// moduleDir returns the folder with the source of a module that a family pins; ""
+// is the repository's own go.mod. The lab installs the manifests of that source.
 func moduleDir(ctx context.Context, root, familyName, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	cmd.Dir = root
@@ -281,13 +287,13 @@ func moduleDir(ctx context.Context, root, familyName, module string) (string, er
 	return dir, nil
 }
 
-// ring keeps the last lines of an output.
-type ring struct {
+// outputTail keeps the last 20 lines of an output.
+type outputTail struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (r *ring) add(line string) {
+func (r *outputTail) add(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, line)
@@ -296,7 +302,7 @@ func (r *ring) add(line string) {
 	}
 }
 
-func (r *ring) String() string {
+func (r *outputTail) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.lines, "\n")

@@ -1,9 +1,13 @@
-// Package fleet runs a whole fleet on one machine, as processes on loopback: a
-// hub and workers with real kube-apiservers, OCM placement, Kueue with
-// MultiKueue, Prometheus with Thanos, kube-state-metrics, and on each simulated
-// GPU node a real exporter over a real PodResources socket. Nothing of it is a
-// mock but the nodes' kubelet (kwok) and the silicon.
+// Package fleet runs a fleet of clusters on one machine, as processes that listen
+// on loopback:
 //
-// Up starts it, Fleet.Stop ends it. Every process dies with the one that called
-// Up, also when that is killed.
+//   - a hub and workers, each with a kube-apiserver;
+//   - OCM placement, Kueue with MultiKueue, Prometheus with Thanos,
+//     kube-state-metrics;
+//   - an exporter and a PodResources socket for each GPU node.
+//
+// Only the kubelets (kwok) and the devices are simulated.
+//
+// Up starts the fleet, Fleet.Stop ends it. All processes die with the process that
+// called Up, even if that process is killed.
 package fleet

@@ -27,7 +27,7 @@ import (
 // Hub is the name of the hub cluster.
 const Hub = "hub"
 
-// Scheme knows every kind that the fleet's clusters serve and Plimsoll touches.
+// Scheme contains all kinds of the fleet's clusters that Plimsoll and its tests use.
 var Scheme = runtime.NewScheme()
 
 func init() {
@@ -43,9 +43,9 @@ func init() {
 type Fleet struct {
 	Hub     *Cluster
 	Workers []*Cluster
-	// Thanos is the base URL of the query API over all workers and the hub.
+	// Thanos is the base URL of the query API for the metrics of all clusters.
 	Thanos string
-	// OperatorMetrics is the address of the operator's metrics listener.
+	// OperatorMetrics is the host:port of the operator's metrics endpoint.
 	OperatorMetrics string
 
 	opts    Options
@@ -53,9 +53,8 @@ type Fleet struct {
 	ca      *authority
 	procs   *Processes
 	lock    *os.File
-	etcd    string
+	etcd    string // URL
 	targets targets
-	nodes   map[string]*siliconNode
 	cancel  context.CancelFunc
 	servers sync.WaitGroup
 
@@ -67,42 +66,47 @@ type Fleet struct {
 	kueueCA     *authority
 	kueueCAErr  error
 
-	sidecarMu sync.Mutex
-	sidecars  []string
+	mu       sync.Mutex
+	nodes    map[string]*simulatedNode // by name
+	sidecars []string                  // host:port of each Thanos sidecar
 }
 
-// Up builds what is missing, starts a fleet and returns when all of it is ready.
-// On an error everything that was started is ended.
+// Up builds missing programs, starts a fleet and returns once all programs are
+// ready. If it fails, it ends all programs that it started.
 func Up(ctx context.Context, opts Options) (*Fleet, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	bin, err := Build(ctx, opts.Root, opts.Out)
+	bin, err := Build(ctx, opts.Root, opts.Progress)
 	if err != nil {
 		return nil, err
 	}
 	if !opts.Bare {
-		if err := bin.buildOwn(ctx, opts.Root, opts.Out); err != nil {
+		if err := bin.buildOwn(ctx, opts.Root, opts.Progress); err != nil {
 			return nil, err
 		}
 	}
-	lock, err := acquire(opts.Dir)
+	lock, err := acquireLock(opts.Dir)
 	if err != nil {
 		return nil, err
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &Fleet{opts: opts, bin: bin, lock: lock, cancel: cancel, procs: newProcesses(opts.Dir), nodes: map[string]*siliconNode{}}
+	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f := &Fleet{opts: opts, bin: bin, lock: lock, cancel: cancel, procs: newProcesses(opts.Dir), nodes: map[string]*simulatedNode{}}
 	start := time.Now()
-	if err := f.boot(ctx, life, start); err != nil {
+	if err := f.boot(ctx, lifetime, start); err != nil {
 		f.Stop()
 		return nil, err
 	}
-	f.say(start, "ready: %d programs; kubeconfigs in %s, logs in %s", len(f.procs.Names()),
+	if err := f.writeState(); err != nil {
+		f.Stop()
+		return nil, err
+	}
+	f.logProgress(start, "ready: %d programs are running; kubeconfigs are in %s, logs in %s", len(f.procs.Names()),
 		filepath.Join(opts.Dir, "kubeconfigs"), filepath.Join(opts.Dir, "logs"))
-	return f, f.writeState()
+	return f, nil
 }
 
-func (f *Fleet) boot(ctx, life context.Context, start time.Time) error {
+func (f *Fleet) boot(ctx, lifetime context.Context, start time.Time) error {
 	var err error
 	if f.ca, err = newAuthority("plimsoll-lab"); err != nil {
 		return err
@@ -110,7 +114,7 @@ func (f *Fleet) boot(ctx, life context.Context, start time.Time) error {
 	if err := f.startEtcd(ctx); err != nil {
 		return err
 	}
-	f.say(start, "etcd is up; starting %d control planes", len(f.opts.Workers)+1)
+	f.logProgress(start, "etcd is up; starting %d control planes", len(f.opts.Workers)+1)
 	f.Workers = make([]*Cluster, len(f.opts.Workers))
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -121,17 +125,17 @@ func (f *Fleet) boot(ctx, life context.Context, start time.Time) error {
 	for i, w := range f.opts.Workers {
 		g.Go(func() error {
 			var err error
-			f.Workers[i], err = f.startWorker(gctx, life, w, start)
+			f.Workers[i], err = f.startWorker(gctx, lifetime, w, start)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := f.connect(ctx); err != nil {
+	if err := f.connectWorkers(ctx); err != nil {
 		return err
 	}
-	f.say(start, "workers joined to the hub; starting Thanos")
+	f.logProgress(start, "workers have joined the hub; starting Thanos")
 	return f.startThanosQuery(ctx)
 }
 
@@ -140,13 +144,13 @@ func (f *Fleet) startHub(ctx context.Context, start time.Time) (*Cluster, error)
 	if err != nil {
 		return nil, err
 	}
-	f.say(start, "hub: kube-apiserver is up; starting OCM placement and Kueue")
+	f.logProgress(start, "hub: kube-apiserver is up; starting OCM placement and Kueue")
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	f.OperatorMetrics = fmt.Sprintf("127.0.0.1:%d", port)
-	f.targets.add(Hub, scrapeTarget{job: "plimsoll-operator", addr: f.OperatorMetrics, scheme: "https", token: c.tokens["lab-prometheus"]})
+	f.targets.add(Hub, scrapeTarget{job: "plimsoll-operator", addr: f.OperatorMetrics, scheme: "https", token: c.tokens[scraper]})
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.startPlacement(gctx) })
 	g.Go(func() error { return c.startKueue(gctx) })
@@ -156,19 +160,19 @@ func (f *Fleet) startHub(ctx context.Context, start time.Time) (*Cluster, error)
 	if err := c.Apply(ctx, scraperRBAC); err != nil {
 		return nil, err
 	}
-	f.say(start, "hub: OCM placement and Kueue are up")
+	f.logProgress(start, "hub: OCM placement and Kueue are up")
 	return c, c.startPrometheus(ctx)
 }
 
-func (f *Fleet) startWorker(ctx, life context.Context, w Worker, start time.Time) (*Cluster, error) {
+func (f *Fleet) startWorker(ctx, lifetime context.Context, w Worker, start time.Time) (*Cluster, error) {
 	c, err := f.startControlPlane(ctx, w.Name)
 	if err != nil {
 		return nil, err
 	}
-	f.say(start, "%s: control plane is up; starting Kueue, kwok and %d GPU nodes", w.Name, len(w.Nodes))
+	f.logProgress(start, "%s: control plane is up; starting Kueue, kwok and %d GPU nodes", w.Name, len(w.Nodes))
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.startKueue(gctx) })
-	g.Go(func() error { return c.startNodes(gctx, life, w) })
+	g.Go(func() error { return c.startNodes(gctx, lifetime, w) })
 	g.Go(func() error { return c.startKubeStateMetrics(gctx) })
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -179,7 +183,7 @@ func (f *Fleet) startWorker(ctx, life context.Context, w Worker, start time.Time
 	if err := c.startPrometheus(ctx); err != nil {
 		return nil, err
 	}
-	f.say(start, "%s: ready", w.Name)
+	f.logProgress(start, "%s: ready", w.Name)
 	return c, nil
 }
 
@@ -196,14 +200,15 @@ func (f *Fleet) startEtcd(ctx context.Context) error {
 			"--listen-client-urls=" + f.etcd, "--advertise-client-urls=" + f.etcd,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
 			"--log-level=warn", "--snapshot-count=100000"},
-		ready: answers(f.etcd+"/readyz", httpPlain),
+		ready: httpReady(f.etcd+"/readyz", httpPlain),
 	})
 }
 
-// connect makes each worker a ManagedCluster and hands the hub's Kueue its kubeconfig.
-func (f *Fleet) connect(ctx context.Context) error {
+// connectWorkers registers each worker as a ManagedCluster, and stores its
+// kubeconfig in a Secret for the hub's Kueue.
+func (f *Fleet) connectWorkers(ctx context.Context) error {
 	for _, w := range f.Workers {
-		if err := f.Hub.join(ctx, w.Name); err != nil {
+		if err := f.Hub.registerWorker(ctx, w.Name); err != nil {
 			return err
 		}
 		kubeconfig, err := os.ReadFile(w.Kubeconfig)
@@ -224,7 +229,7 @@ func (f *Fleet) connect(ctx context.Context) error {
 	return nil
 }
 
-// Worker by name; nil when there is none.
+// Worker returns the worker of that name, or nil if there is none.
 func (f *Fleet) Worker(name string) *Cluster {
 	for _, w := range f.Workers {
 		if w.Name == name {
@@ -234,25 +239,31 @@ func (f *Fleet) Worker(name string) *Cluster {
 	return nil
 }
 
-// Programs of the fleet: their logs, and ending and restarting them.
+// Programs returns the fleet's programs, to end, signal and restart them.
 func (f *Fleet) Programs() *Processes { return f.procs }
 
-// Dir holds the fleet's kubeconfigs, logs and data.
+// Dir returns the folder with the fleet's kubeconfigs, logs and data.
 func (f *Fleet) Dir() string { return f.opts.Dir }
 
-// Failed carries an error when a program ends that nobody ended.
+// Failed returns a channel with an error when a program ends unexpectedly.
 func (f *Fleet) Failed() <-chan error { return f.procs.failed }
 
-// Stop ends every program and releases the folder; data goes, logs stay.
+// Stop ends all programs, removes their data and unlocks the folder. Logs stay.
 func (f *Fleet) Stop() {
 	f.cancel()
-	f.procs.stop()
+	err := f.procs.endAll()
 	f.servers.Wait()
-	// What is left over after a failure here is removed by the next Up.
-	_ = errors.Join(os.RemoveAll(filepath.Join(f.opts.Dir, "work")), os.Remove(filepath.Join(f.opts.Dir, stateFile)))
-	_ = f.lock.Close()
+	state := os.Remove(filepath.Join(f.opts.Dir, stateFile))
+	if errors.Is(state, os.ErrNotExist) { // Up failed before it wrote the file
+		state = nil
+	}
+	err = errors.Join(err, os.RemoveAll(filepath.Join(f.opts.Dir, "work")), state, f.lock.Close())
+	if err != nil {
+		fmt.Fprintf(f.opts.Progress, "lab: cleanup is incomplete, the next start retries it: %v\n", err)
+	}
 }
 
-func (f *Fleet) say(start time.Time, format string, args ...any) {
-	fmt.Fprintf(f.opts.Out, "lab: %5.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
+// logProgress writes one line with the time since start.
+func (f *Fleet) logProgress(start time.Time, format string, args ...any) {
+	fmt.Fprintf(f.opts.Progress, "lab: %5.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -17,24 +17,24 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Namespace and Queue of the samples.
+// Namespace and LocalQueue of the samples.
 const (
 	Namespace = "team-a"
 	Queue     = "gpu"
 )
 
-// Job is a GPU job of the samples' queue.
+// Job is a GPU job in the namespace of the samples.
 type Job struct {
 	Name     string
 	Model    GPUModel
 	GPUs     int           // per pod
-	Pods     int           // 1 by default
-	Duration time.Duration // that each pod runs; an hour by default
-	Queue    string        // Queue by default
-	Priority string        // WorkloadPriorityClass; none by default
+	Pods     int           // default 1
+	Duration time.Duration // run time of each pod; default 1 hour
+	Queue    string        // LocalQueue; default Queue
+	Priority string        // WorkloadPriorityClass; default none
 }
 
-// Submit the job to the hub.
+// Submit creates the job on the hub.
 func (f *Fleet) Submit(ctx context.Context, j Job) error {
 	return f.Hub.Client.Create(ctx, j.object())
 }
@@ -54,7 +54,7 @@ func (j Job) object() *batchv1.Job {
 	if j.Duration > 0 {
 		annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = j.Duration.String()
 	}
-	asks := corev1.ResourceList{
+	requests := corev1.ResourceList{
 		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 	}
@@ -68,14 +68,15 @@ func (j Job) object() *batchv1.Job {
 					RestartPolicy: corev1.RestartPolicyNever,
 					NodeSelector:  map[string]string{"nvidia.com/gpu.product": j.Model.Label},
 					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1",
-						Resources: corev1.ResourceRequirements{Requests: asks, Limits: asks}}},
+						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 				},
 			},
 		},
 	}
 }
 
-// Workload of a job on the hub; nil while Kueue has not made it yet.
+// Workload returns the job's Workload on the hub, or nil if Kueue has not created
+// it yet.
 func (f *Fleet) Workload(ctx context.Context, job string) (*kueue.Workload, error) {
 	list := &kueue.WorkloadList{}
 	if err := f.Hub.Client.List(ctx, list, client.InNamespace(Namespace)); err != nil {
@@ -91,21 +92,24 @@ func (f *Fleet) Workload(ctx context.Context, job string) (*kueue.Workload, erro
 	return nil, nil
 }
 
-// JobView is where a job is and why.
+// gateCheck is the samples' AdmissionCheck that a PlacementGate decides.
+const gateCheck = "plimsoll"
+
+// JobView is the state of a job across the fleet.
 type JobView struct {
-	Name      string
-	Cluster   string   // that admitted it; "" = none
-	Nominated []string // clusters that may take it
-	Copies    []string // workers that hold a copy: its Workload, its Job or both
-	Running   []string // workers where pods of it run
-	Admitted  bool
-	Evicted   bool
-	Finished  bool
-	Gate      string // state of the gate's check
-	Message   string // of the gate's check, in the operator's words
+	Name         string
+	Cluster      string   // worker that admitted the job; "" if none has
+	Nominated    []string // workers that may admit the job
+	Copies       []string // workers with a copy of its Workload or Job
+	Running      []string // workers with running pods of the job
+	Admitted     bool
+	Evicted      bool
+	Finished     bool
+	CheckState   string // state of the gate's check; "" without a check
+	CheckMessage string // message of the gate's check
 }
 
-// View of a job across the whole fleet.
+// View returns the state of a job across the fleet.
 func (f *Fleet) View(ctx context.Context, job string) (JobView, error) {
 	v := JobView{Name: job}
 	workload, err := f.Workload(ctx, job)
@@ -118,13 +122,13 @@ func (f *Fleet) View(ctx context.Context, job string) (JobView, error) {
 		v.Evicted = meta.IsStatusConditionTrue(workload.Status.Conditions, kueue.WorkloadEvicted)
 		v.Finished = meta.IsStatusConditionTrue(workload.Status.Conditions, kueue.WorkloadFinished)
 		for _, check := range workload.Status.AdmissionChecks {
-			if check.Name == "plimsoll" {
-				v.Gate, v.Message = string(check.State), check.Message
+			if check.Name == gateCheck {
+				v.CheckState, v.CheckMessage = string(check.State), check.Message
 			}
 		}
 	}
 	for _, w := range f.Workers {
-		copied, running, err := w.holds(ctx, job, workload)
+		copied, running, err := w.findCopy(ctx, job, workload)
 		if err != nil {
 			return v, fmt.Errorf("job %s on %s: %w", job, w.Name, err)
 		}
@@ -138,9 +142,10 @@ func (f *Fleet) View(ctx context.Context, job string) (JobView, error) {
 	return v, nil
 }
 
-// holds says whether the worker has a copy of the job, and whether it runs there.
-// MultiKueue copies the Workload first and the Job once that is admitted.
-func (c *Cluster) holds(ctx context.Context, job string, workload *kueue.Workload) (copied, running bool, err error) {
+// findCopy returns whether the worker has a copy of the job, and whether the copy
+// runs. MultiKueue copies the Workload first. Once the worker admits the Workload,
+// it copies the Job.
+func (c *Cluster) findCopy(ctx context.Context, job string, workload *kueue.Workload) (copied, running bool, err error) {
 	remote := &batchv1.Job{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: job}, remote); {
 	case err == nil:
@@ -154,8 +159,8 @@ func (c *Cluster) holds(ctx context.Context, job string, workload *kueue.Workloa
 	return err == nil, false, client.IgnoreNotFound(err)
 }
 
-// Await polls until what is asked for is so; done's error says what is missing
-// and becomes the error once ctx ends.
+// Await calls done every 200 ms until it returns nil. If ctx ends first, Await
+// returns an error that names what and the last error of done.
 func Await(ctx context.Context, what string, done func(context.Context) error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -166,46 +171,65 @@ func Await(ctx context.Context, what string, done func(context.Context) error) e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain for %s: %w", what, errors.Join(last, context.Cause(ctx)))
+			return fmt.Errorf("gave up waiting for %s: %w", what, errors.Join(last, context.Cause(ctx)))
 		case <-tick.C:
 		}
 	}
 }
 
-// DeleteJob from the hub, and with it its copies.
+// DeleteJob deletes a job on the hub. Kueue then deletes its copies. A job that
+// does not exist is no error.
 func (f *Fleet) DeleteJob(ctx context.Context, name string) error {
 	return client.IgnoreNotFound(f.Hub.Client.Delete(ctx,
 		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// Cordon a worker's node, or lift the cordon.
-func (f *Fleet) Cordon(ctx context.Context, cluster, node string, cordoned bool) error {
+func (f *Fleet) workerClient(cluster string) (client.Client, error) {
 	w := f.Worker(cluster)
 	if w == nil {
-		return fmt.Errorf("the lab has no worker %q", cluster)
+		return nil, fmt.Errorf("the lab has no worker %q", cluster)
+	}
+	return w.Client, nil
+}
+
+// SetUnschedulable cordons or uncordons a worker's node.
+func (f *Fleet) SetUnschedulable(ctx context.Context, cluster, node string, unschedulable bool) error {
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
 	}
 	n := &corev1.Node{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+	if err := worker.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
 		return err
 	}
 	before := n.DeepCopy()
-	n.Spec.Unschedulable = cordoned
-	return w.Client.Patch(ctx, n, client.MergeFrom(before))
+	n.Spec.Unschedulable = unschedulable
+	return worker.Patch(ctx, n, client.MergeFrom(before))
 }
 
-// Occupy devices of a worker's node with a pod that no queue knows; it ends with
-// Vacate.
+// Occupy uses devices of a worker's node with a pod outside of Kueue's queues.
+// Vacate deletes the pod.
 func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) error {
-	asks := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
-	return f.Worker(cluster).Client.Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
-			Resources: corev1.ResourceRequirements{Requests: asks, Limits: asks}}}},
-	})
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	requests := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	pod := occupant(node)
+	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
+		Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}
+	return worker.Create(ctx, pod)
 }
 
-// Vacate the node of what Occupy put there.
+// Vacate deletes the pod that Occupy created on the node, if there is one.
 func (f *Fleet) Vacate(ctx context.Context, cluster, node string) error {
-	return client.IgnoreNotFound(f.Worker(cluster).Client.Delete(ctx,
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace}}, client.GracePeriodSeconds(0)))
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node), client.GracePeriodSeconds(0)))
+}
+
+func occupant(node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace}}
 }

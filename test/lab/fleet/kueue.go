@@ -22,8 +22,8 @@ import (
 
 const kueueNamespace = "kueue-system"
 
-// startKueue installs Kueue from its own manifests and runs it outside the
-// cluster: its webhooks are called by URL instead of by Service.
+// startKueue installs Kueue's own manifests and runs Kueue outside of the cluster.
+// The kube-apiserver calls its webhooks by URL instead of by Service.
 func (c *Cluster) startKueue(ctx context.Context) error {
 	ports, err := freePorts(4)
 	if err != nil {
@@ -56,17 +56,17 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	if err := c.writeKueueConfig(c.fleet.opts.Dispatcher); err != nil {
 		return err
 	}
-	c.kueueMetrics(metrics)
+	c.scrapeKueue(metrics)
 	return c.fleet.procs.Run(ctx, program{
 		name: name, path: c.fleet.bin.Path("kueue"),
 		args:  []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig, "--zap-log-level=2"},
-		ready: answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", health), http.DefaultClient),
+		ready: httpReady(fmt.Sprintf("http://127.0.0.1:%d/readyz", health), http.DefaultClient),
 	})
 }
 
-// kueueAuthority is the one authority that Kueue's certificate rotation takes
-// for its own work: named kueue-ca, with an RSA key that is kept as PKCS#1.
-// With any other it waits for ever.
+// kueueAuthority returns an authority that Kueue's certificate rotation accepts:
+// its name is kueue-ca and its key is RSA in PKCS#1. With any other authority
+// Kueue never becomes ready.
 func (f *Fleet) kueueAuthority() (*authority, error) {
 	f.kueueCAOnce.Do(func() {
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -78,8 +78,8 @@ func (f *Fleet) kueueAuthority() (*authority, error) {
 	return f.kueueCA, f.kueueCAErr
 }
 
-// writeKueueCerts makes Kueue's serving certificate ahead of its rotation, as
-// the Secret that it looks for and as the files that the kubelet would mount.
+// writeKueueCerts creates Kueue's serving certificate before Kueue's certificate
+// rotation does, as the Secret of the rotation and as the files of its mount.
 func (c *Cluster) writeKueueCerts(ctx context.Context, work string) error {
 	ca, err := c.fleet.kueueAuthority()
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) writeKueueCerts(ctx context.Context, work string) error {
 	if err != nil {
 		return err
 	}
-	// Kueue looks for its visibility server's certificate in a folder of its own.
+	// Kueue's visibility server reads its certificate from a separate folder.
 	for _, dir := range []string{"certs", "visibility"} {
 		if err := ca.write(filepath.Join(work, dir), serving); err != nil {
 			return err
@@ -106,15 +106,16 @@ func (c *Cluster) writeKueueCerts(ctx context.Context, work string) error {
 	return c.Apply(ctx, string(manifest))
 }
 
-func (c *Cluster) kueueMetrics(port int) {
+func (c *Cluster) scrapeKueue(port int) {
 	c.fleet.targets.add(c.Name, scrapeTarget{
-		job: "kueue", addr: fmt.Sprintf("127.0.0.1:%d", port), scheme: "https", token: c.tokens["lab-prometheus"]})
+		job: "kueue", addr: fmt.Sprintf("127.0.0.1:%d", port), scheme: "https", token: c.tokens[scraper]})
 }
 
-// SetDispatcher changes MultiKueue's dispatcher on the hub, followed by further
-// lines of Kueue's configuration (two blanks: of the section multiKueue), and starts Kueue anew, which reads it when it starts.
-func (f *Fleet) SetDispatcher(ctx context.Context, name string, more ...string) error {
-	if err := f.Hub.writeKueueConfig(strings.Join(append([]string{name}, more...), "\n")); err != nil {
+// SetDispatcher sets MultiKueue's dispatcherName on the hub and restarts Kueue,
+// which reads its configuration at startup. extra are further lines of Kueue's
+// configuration; indented by two blanks they belong to the section multiKueue.
+func (f *Fleet) SetDispatcher(ctx context.Context, name string, extra ...string) error {
+	if err := f.Hub.writeKueueConfig(strings.Join(append([]string{name}, extra...), "\n")); err != nil {
 		return err
 	}
 	if err := f.procs.End(Hub+"-kueue", syscall.SIGTERM); err != nil {
@@ -123,13 +124,13 @@ func (f *Fleet) SetDispatcher(ctx context.Context, name string, more ...string) 
 	if err := f.procs.Restart(ctx, Hub+"-kueue"); err != nil {
 		return err
 	}
-	return Await(ctx, "Kueue to mark jobs as MultiKueue's", f.MarksJobs)
+	return Await(ctx, "Kueue to set managedBy of new jobs", f.CheckMultiKueue)
 }
 
-// MarksJobs is an error until Kueue on the hub sets a new job's managedBy. For a
-// moment after its start it does not know which queues are MultiKueue's; a job
-// made then is rejected for good.
-func (f *Fleet) MarksJobs(ctx context.Context) error {
+// CheckMultiKueue returns an error until Kueue on the hub sets spec.managedBy of
+// new jobs. Shortly after its start Kueue does not know the queues of MultiKueue
+// yet: it rejects a job from that time forever.
+func (f *Fleet) CheckMultiKueue(ctx context.Context) error {
 	job := Job{Name: "dry-run", Model: H100, GPUs: 1}.object()
 	if err := f.Hub.Client.Create(ctx, job, client.DryRunAll); err != nil {
 		return err
@@ -154,7 +155,7 @@ webhook: {host: 127.0.0.1, port: %d, certDir: %q}
 visibilityServer: {bindAddress: 127.0.0.1, bindPort: %d}
 leaderElection: {leaderElect: false}
 controller:
-  # As Kueue's own manifests have it; without, there is one worker of each kind.
+  # The values of Kueue's own manifests; the default is one worker per kind.
   groupKindConcurrency: {Job.batch: 5, Workload.kueue.x-k8s.io: 10, LocalQueue.kueue.x-k8s.io: 5, ClusterQueue.kueue.x-k8s.io: 5}
 internalCertManagement: {enable: true}
 clientConnection: {qps: 300, burst: 500}
@@ -162,7 +163,7 @@ integrations: {frameworks: [batch/job]}
 %s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
 }
 
-// kueueManifests are Kueue's own, rendered once for all clusters.
+// kueueManifests returns Kueue's own manifests, rendered once for all clusters.
 func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 	f.kueueOnce.Do(func() {
 		dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
@@ -175,8 +176,8 @@ func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 	return f.kueueYAML, f.kueueErr
 }
 
-// withLocalWebhooks keeps what a Kueue outside the cluster needs and points
-// webhooks and conversions to this machine.
+// withLocalWebhooks removes the objects that a Kueue outside of the cluster does
+// not need, and points webhooks and conversions to loopback.
 func (c *Cluster) withLocalWebhooks(manifests string, port int) (string, error) {
 	skip := map[string]bool{"Deployment": true, "Service": true, "APIService": true, "Secret": true, "ConfigMap": true}
 	var kept []string
@@ -199,7 +200,7 @@ func (c *Cluster) withLocalWebhooks(manifests string, port int) (string, error) 
 	return strings.Join(kept, "---\n"), nil
 }
 
-// localClientConfig rewrites every clientConfig.service below node.
+// localClientConfig replaces each clientConfig.service below node by a URL.
 func (c *Cluster) localClientConfig(node any, port int) {
 	switch n := node.(type) {
 	case []any:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,27 +14,34 @@ import (
 
 var httpPlain = &http.Client{Timeout: 3 * time.Second}
 
-// scrapeTarget is what one Prometheus scrapes.
+// scrapeTarget is one target of a Prometheus.
 type scrapeTarget struct {
 	job, addr, scheme, token string
 }
 
-// targets by cluster; ports are known before what listens there runs.
+// targets holds the scrape targets by cluster. Clusters start concurrently.
 type targets struct {
-	mu sync.Mutex
-	of map[string][]scrapeTarget
+	mu        sync.Mutex
+	byCluster map[string][]scrapeTarget
 }
 
 func (t *targets) add(cluster string, target scrapeTarget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of == nil {
-		t.of = map[string][]scrapeTarget{}
+	if t.byCluster == nil {
+		t.byCluster = map[string][]scrapeTarget{}
 	}
-	t.of[cluster] = append(t.of[cluster], target)
+	t.byCluster[cluster] = append(t.byCluster[cluster], target)
 }
 
-// scraperRBAC lets the lab's Prometheus read metrics that ask who reads them.
+func (t *targets) list(cluster string) []scrapeTarget {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.byCluster[cluster])
+}
+
+// scraperRBAC allows the lab's Prometheus to read metrics endpoints that authorize
+// their readers.
 const scraperRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -58,13 +66,14 @@ func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
 		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
 			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs"},
-		ready: answers("http://"+addr+"/healthz", httpPlain),
+		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }
 
-// startPrometheus scrapes what the cluster offers, evaluates Plimsoll's rules,
-// and serves both to Thanos through a sidecar. A worker's series carry its name
-// in the external label cluster; the hub's name the cluster they speak of.
+// startPrometheus runs a Prometheus that scrapes the cluster's targets and
+// evaluates Plimsoll's rules, and a Thanos sidecar for it. The series of a worker
+// have the external label cluster. The operator on the hub sets the label cluster
+// of its own series.
 func (c *Cluster) startPrometheus(ctx context.Context) error {
 	ports, err := freePorts(3)
 	if err != nil {
@@ -84,20 +93,20 @@ func (c *Cluster) startPrometheus(ctx context.Context) error {
 		name: name, path: c.fleet.bin.Path("prometheus"),
 		args: []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(work, "data"),
 			fmt.Sprintf("--web.listen-address=127.0.0.1:%d", ports[0]), "--storage.tsdb.retention.time=6h", "--web.enable-lifecycle"},
-		ready: answers(c.Prometheus+"/-/ready", httpPlain),
+		ready: httpReady(c.Prometheus+"/-/ready", httpPlain),
 	}); err != nil {
 		return err
 	}
 	grpc := fmt.Sprintf("127.0.0.1:%d", ports[1])
 	sidecarHTTP := fmt.Sprintf("127.0.0.1:%d", ports[2])
-	c.fleet.sidecarMu.Lock()
+	c.fleet.mu.Lock()
 	c.fleet.sidecars = append(c.fleet.sidecars, grpc)
-	c.fleet.sidecarMu.Unlock()
+	c.fleet.mu.Unlock()
 	return c.fleet.procs.Run(ctx, program{
 		name: c.Name + "-thanos-sidecar", path: c.fleet.bin.Path("thanos"),
 		args: []string{"sidecar", "--prometheus.url=" + c.Prometheus, "--tsdb.path=" + filepath.Join(work, "data"),
 			"--grpc-address=" + grpc, "--http-address=" + sidecarHTTP},
-		ready: answers("http://"+sidecarHTTP+"/-/ready", httpPlain),
+		ready: httpReady("http://"+sidecarHTTP+"/-/ready", httpPlain),
 	})
 }
 
@@ -112,7 +121,7 @@ func (c *Cluster) prometheusConfig() string {
 		filepath.Join(c.fleet.opts.Root, "rules", "recording.yaml"), filepath.Join(c.fleet.opts.Root, "rules", "alerts.yaml"))
 	byJob := map[string][]scrapeTarget{}
 	var jobs []string
-	for _, t := range c.fleet.targets.of[c.Name] {
+	for _, t := range c.fleet.targets.list(c.Name) {
 		if byJob[t.job] == nil {
 			jobs = append(jobs, t.job)
 		}
@@ -148,6 +157,6 @@ func (f *Fleet) startThanosQuery(ctx context.Context) error {
 	}
 	return f.procs.Run(ctx, program{
 		name: "thanos-query", path: f.bin.Path("thanos"), args: args,
-		ready: answers(f.Thanos+"/-/ready", httpPlain),
+		ready: httpReady(f.Thanos+"/-/ready", httpPlain),
 	})
 }

@@ -16,29 +16,29 @@ import (
 //go:embed manifests/kwok-stages.yaml
 var kwokStages []byte
 
-// GPUResource is the extended resource of the lab's devices.
+// GPUResource is the name of the extended resource of the lab's GPUs.
 const GPUResource = "nvidia.com/gpu"
 
-// startNodes creates the worker's GPU nodes, which kwok keeps alive, and serves
-// for each the PodResources socket that its exporter reads.
-func (c *Cluster) startNodes(ctx, life context.Context, w Worker) error {
+// startNodes creates the worker's GPU nodes, serves a PodResources socket for each
+// and runs kwok, which keeps the nodes ready.
+func (c *Cluster) startNodes(ctx, lifetime context.Context, w Worker) error {
 	for _, n := range w.Nodes {
 		if err := c.createNode(ctx, n); err != nil {
 			return err
 		}
-		silicon, err := c.fleet.newSiliconNode(w.Name, n)
+		node, err := c.fleet.newSimulatedNode(w.Name, n)
 		if err != nil {
 			return err
 		}
-		if err := silicon.serve(life, &c.fleet.servers); err != nil {
+		if err := node.serve(lifetime, &c.fleet.servers); err != nil {
 			return err
 		}
-		c.fleet.targets.add(c.Name, scrapeTarget{job: "plimsoll-exporter", addr: silicon.exporterAddr, scheme: "http"})
+		c.fleet.targets.add(c.Name, scrapeTarget{job: "plimsoll-exporter", addr: node.exporterAddr, scheme: "http"})
 	}
 	if err := c.startKwok(ctx); err != nil {
 		return err
 	}
-	return c.watchPods(life)
+	return c.watchPods(lifetime)
 }
 
 func (c *Cluster) startKwok(ctx context.Context) error {
@@ -72,7 +72,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		name: name, path: c.fleet.bin.Path("kwok"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--config=" + config, "--manage-nodes-with-label-selector=type=kwok",
 			"--node-lease-duration-seconds=40", "--server-address=" + addr, "--node-ip=127.0.0.1"},
-		ready: answers("http://"+addr+"/healthz", httpPlain),
+		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }
 

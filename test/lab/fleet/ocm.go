@@ -14,7 +14,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
-// startPlacement installs OCM's cluster kinds on the hub and runs its placement
+// startPlacement installs OCM's CRDs on the hub and runs OCM's placement
 // controller.
 func (c *Cluster) startPlacement(ctx context.Context) error {
 	dir, err := moduleDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
@@ -22,7 +22,10 @@ func (c *Cluster) startPlacement(ctx context.Context) error {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "cluster", "v*", "*.crd.yaml"))
-	if err != nil || len(files) == 0 {
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
 		return fmt.Errorf("no OCM CRDs in %s", dir)
 	}
 	var crds []string
@@ -51,11 +54,12 @@ func (c *Cluster) startPlacement(ctx context.Context) error {
 		args: []string{"controller", "--kubeconfig=" + c.Kubeconfig, "--namespace=open-cluster-management-hub",
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), "--disable-leader-election"},
 		env:   []string{"POD_NAME=placement", "POD_NAMESPACE=open-cluster-management-hub"},
-		ready: listens(fmt.Sprintf("127.0.0.1:%d", port)),
+		ready: tcpReady(fmt.Sprintf("127.0.0.1:%d", port)),
 	})
 }
 
-// The set that OCM's registration makes on a hub: every cluster belongs to it.
+// placementObjects contains the ManagedClusterSet of all clusters, which OCM's
+// registration controller creates on a real hub.
 const placementObjects = `
 apiVersion: v1
 kind: Namespace
@@ -70,23 +74,23 @@ spec:
     labelSelector: {}
 `
 
-// join makes a worker a ManagedCluster of the hub, accepted and available, with
-// a namespace of its own.
-func (c *Cluster) join(ctx context.Context, worker string) error {
+// registerWorker creates the worker's namespace on the hub and its ManagedCluster,
+// accepted and available.
+func (c *Cluster) registerWorker(ctx context.Context, worker string) error {
 	managed := &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: worker, Labels: map[string]string{"vendor": "lab"}},
 		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60},
 	}
 	if err := c.Client.Create(ctx, managed); err != nil {
-		return fmt.Errorf("join %s: %w", worker, err)
+		return fmt.Errorf("register %s: %w", worker, err)
 	}
 	for _, condition := range []string{clusterv1.ManagedClusterConditionHubAccepted, clusterv1.ManagedClusterConditionJoined, clusterv1.ManagedClusterConditionAvailable} {
 		meta.SetStatusCondition(&managed.Status.Conditions, metav1.Condition{
-			Type: condition, Status: metav1.ConditionTrue, Reason: "Lab", Message: "set by the lab, which runs no registration agent",
+			Type: condition, Status: metav1.ConditionTrue, Reason: "Lab", Message: "Set by the lab, which runs no registration agent",
 			LastTransitionTime: metav1.NewTime(time.Now())})
 	}
 	if err := c.Client.Status().Update(ctx, managed); err != nil {
-		return fmt.Errorf("join %s: %w", worker, err)
+		return fmt.Errorf("register %s: %w", worker, err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: worker}}
 	if err := c.Client.Create(ctx, namespace); err != nil {

@@ -7,27 +7,31 @@ import (
 	"path/filepath"
 )
 
-// Options of a fleet. The zero value is the default fleet.
+// OperatorDispatcher is MultiKueue's dispatcherName if the operator dispatches.
+const OperatorDispatcher = "plimsoll.dev/dispatcher"
+
+// Options configure a fleet. The zero value is the default fleet.
 type Options struct {
-	// Dir holds state, data and logs; $XDG_STATE_HOME/plimsoll/lab by default.
+	// Dir is the folder for state, data and logs. Default DefaultDir().
 	Dir string
-	// Root of the repository; found upwards from the working folder by default.
+	// Root is the root of the repository. Default FindRoot().
 	Root string
-	// Out gets progress, line by line; os.Stderr by default.
-	Out io.Writer
-	// Workers of the fleet; DefaultWorkers by default.
+	// Progress receives one line per step. Default os.Stderr.
+	Progress io.Writer
+	// Workers are the worker clusters. Default DefaultWorkers().
 	Workers []Worker
-	// Seed of the simulated silicon.
+	// Seed determines the simulated devices. Default 1.
 	Seed int64
-	// Dispatcher of MultiKueue on the hub; the operator's by default.
+	// Dispatcher is MultiKueue's dispatcherName on the hub. Default
+	// OperatorDispatcher.
 	Dispatcher string
-	// Audit records every write of a Workload on the hub; see AuditLog.
+	// Audit logs each write of a Workload on the hub; see Fleet.AuditLog.
 	Audit bool
-	// Bare leaves Plimsoll's own programs unbuilt.
+	// Bare skips the build of Plimsoll's own programs.
 	Bare bool
 }
 
-// Worker is a cluster to run workloads on.
+// Worker is a cluster that runs workloads.
 type Worker struct {
 	Name  string
 	Nodes []Node
@@ -40,13 +44,13 @@ type Node struct {
 	GPUs  int
 }
 
-// GPUModel is a kind of device.
+// GPUModel is a model of GPU.
 type GPUModel struct {
-	Product   string // as NVML names it
-	Label     string // as GPU feature discovery labels it
+	Product   string // name in NVML
+	Label     string // value of the node label nvidia.com/gpu.product
 	Flavor    string // ResourceFlavor of the samples
 	MemoryMiB int
-	NVSwitch  bool // its node's switches connect all of them
+	NVSwitch  bool // NVSwitches connect all GPUs of a node
 }
 
 // The models of the default fleet.
@@ -56,22 +60,22 @@ var (
 	L4   = GPUModel{"NVIDIA L4", "NVIDIA-L4", "l4", 23034, false}
 )
 
-// DefaultWorkers are three clusters of four nodes. cluster2 has the most H100s,
-// but no node with eight: a job that asks eight on one node doesn't fit there.
+// DefaultWorkers returns three clusters of four nodes. cluster2 has the most H100s,
+// but no node with eight: a job with 8 GPUs per pod does not fit there.
 func DefaultWorkers() []Worker {
 	return []Worker{
-		newWorker("cluster1", shape{H100, 8}, shape{H100, 8}, shape{A100, 8}, shape{L4, 4}),
-		newWorker("cluster2", shape{H100, 4}, shape{H100, 4}, shape{H100, 6}, shape{H100, 6}),
-		newWorker("cluster3", shape{H100, 8}, shape{A100, 8}, shape{A100, 8}, shape{L4, 8}),
+		newWorker("cluster1", nodeShape{H100, 8}, nodeShape{H100, 8}, nodeShape{A100, 8}, nodeShape{L4, 4}),
+		newWorker("cluster2", nodeShape{H100, 4}, nodeShape{H100, 4}, nodeShape{H100, 6}, nodeShape{H100, 6}),
+		newWorker("cluster3", nodeShape{H100, 8}, nodeShape{A100, 8}, nodeShape{A100, 8}, nodeShape{L4, 8}),
 	}
 }
 
-type shape struct {
+type nodeShape struct {
 	model GPUModel
 	gpus  int
 }
 
-func newWorker(name string, shapes ...shape) Worker {
+func newWorker(name string, shapes ...nodeShape) Worker {
 	w := Worker{Name: name}
 	for i, s := range shapes {
 		w.Nodes = append(w.Nodes, Node{Name: fmt.Sprintf("%s-gpu%d", name, i), Model: s.model, GPUs: s.gpus})
@@ -80,8 +84,8 @@ func newWorker(name string, shapes ...shape) Worker {
 }
 
 func (o *Options) setDefaults() error {
-	if o.Out == nil {
-		o.Out = os.Stderr
+	if o.Progress == nil {
+		o.Progress = os.Stderr
 	}
 	if o.Workers == nil {
 		o.Workers = DefaultWorkers()
@@ -90,7 +94,7 @@ func (o *Options) setDefaults() error {
 		o.Seed = 1
 	}
 	if o.Dispatcher == "" {
-		o.Dispatcher = "plimsoll.dev/dispatcher"
+		o.Dispatcher = OperatorDispatcher
 	}
 	if o.Root == "" {
 		root, err := FindRoot()
@@ -109,8 +113,8 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// DefaultDir is where a fleet keeps its state unless told otherwise:
-// $PLIMSOLL_LAB_DIR, else below $XDG_STATE_HOME.
+// DefaultDir returns the default folder for a fleet's state: $PLIMSOLL_LAB_DIR,
+// else $XDG_STATE_HOME/plimsoll/lab, else ~/.local/state/plimsoll/lab.
 func DefaultDir() (string, error) {
 	if dir := os.Getenv("PLIMSOLL_LAB_DIR"); dir != "" {
 		return dir, nil
@@ -125,7 +129,7 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "plimsoll", "lab"), nil
 }
 
-// FindRoot finds the repository that the working folder is in.
+// FindRoot returns the root of the repository that contains the working directory.
 func FindRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -136,5 +140,5 @@ func FindRoot() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("not in a checkout of Plimsoll: no test/lab/components in this folder or above")
+	return "", fmt.Errorf("not in a checkout of Plimsoll: neither the working directory nor a parent has test/lab/components")
 }

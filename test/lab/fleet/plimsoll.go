@@ -17,11 +17,11 @@ import (
 
 const operatorNamespace = "plimsoll-system"
 
-// OperatorUser is whom the hub knows the operator as.
+// OperatorUser is the operator's user name on the hub.
 const OperatorUser = "system:serviceaccount:" + operatorNamespace + ":plimsoll-operator"
 
-// Install applies Plimsoll's CRDs, roles and samples as a user would, and points
-// the samples' MetricsSource to the lab's Thanos.
+// Install applies Plimsoll's CRDs, roles and samples with kubectl, and points the
+// samples' MetricsSource to the lab's Thanos.
 func (f *Fleet) Install(ctx context.Context) error {
 	config := filepath.Join(f.opts.Root, "config")
 	for _, folder := range []string{"crd", "rbac"} {
@@ -43,7 +43,7 @@ func (f *Fleet) Install(ctx context.Context) error {
 	return f.SetSourceURL(ctx, f.Thanos)
 }
 
-// SetSourceURL points the samples' MetricsSource to url.
+// SetSourceURL sets the URL of the samples' MetricsSource.
 func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
 	source := &plimsoll.MetricsSource{}
 	if err := f.Hub.Client.Get(ctx, client.ObjectKey{Name: "thanos"}, source); err != nil {
@@ -57,13 +57,13 @@ func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
 // Operator is the name of the operator's program.
 const Operator = "plimsoll-operator"
 
-// StartOperator runs the operator as its own service account, so that its RBAC
-// must allow all that it does, and waits until it is ready.
+// StartOperator runs the operator with the permissions of its service account, and
+// waits until it is ready.
 func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
 	return f.startOperator(ctx, Operator, f.OperatorMetrics, append([]string{"--leader-elect=false"}, args...))
 }
 
-// StartReplica runs one more operator, which waits to be elected leader.
+// StartReplica runs a further operator with leader election.
 func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) error {
 	port, err := freePort()
 	if err != nil {
@@ -86,37 +86,38 @@ func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []
 		name: name, path: f.bin.Path("plimsoll-operator"),
 		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace,
 			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
-		ready: answers("http://"+probe+"/readyz", httpPlain),
+		ready: httpReady("http://"+probe+"/readyz", httpPlain),
 	})
 }
 
-// OperatorToken may read the operator's metrics and explanations.
-func (f *Fleet) OperatorToken() string { return f.Hub.tokens["lab-prometheus"] }
+// OperatorToken returns a bearer token that may read the operator's metrics and
+// explanations.
+func (f *Fleet) OperatorToken() string { return f.Hub.tokens[scraper] }
 
-// StartExporters runs an exporter on each GPU node of the named clusters; all
-// clusters when none is named.
+// StartExporters runs an exporter for each GPU node of the clusters. Without
+// clusters it runs the exporters of all clusters.
 func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range f.siliconOf(clusters) {
+	for _, s := range f.simulatedNodes(clusters) {
 		g.Go(func() error {
 			return f.procs.Run(ctx, program{
 				name: "exporter-" + s.node, path: f.bin.Path("plimsoll-exporter"),
 				args: []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
 					"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node},
-				ready: answers("http://"+s.exporterAddr+"/health", httpPlain),
+				ready: httpReady("http://"+s.exporterAddr+"/health", httpPlain),
 			})
 		})
 	}
 	return g.Wait()
 }
 
-// KillExporters ends every exporter of the named clusters with SIGKILL, as a
-// lost network or a broken DaemonSet would.
+// KillExporters ends all exporters of the clusters with SIGKILL, like a broken
+// DaemonSet or network.
 func (f *Fleet) KillExporters(clusters ...string) error {
 	var mu sync.Mutex
 	var errs []error
 	var wg sync.WaitGroup
-	for _, s := range f.siliconOf(clusters) {
+	for _, s := range f.simulatedNodes(clusters) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -131,12 +132,16 @@ func (f *Fleet) KillExporters(clusters ...string) error {
 	return errors.Join(errs...)
 }
 
-func (f *Fleet) siliconOf(clusters []string) []*siliconNode {
+// simulatedNodes returns the nodes of the clusters, sorted by name. Without
+// clusters it returns all nodes.
+func (f *Fleet) simulatedNodes(clusters []string) []*simulatedNode {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	want := map[string]bool{}
 	for _, c := range clusters {
 		want[c] = true
 	}
-	var nodes []*siliconNode
+	var nodes []*simulatedNode
 	for _, s := range f.nodes {
 		if len(clusters) == 0 || want[s.cluster] {
 			nodes = append(nodes, s)

@@ -11,8 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchPods tells each node's silicon which pods are bound to it, until life ends.
-func (c *Cluster) watchPods(life context.Context) error {
+// watchPods reports the pods of each node to its simulated device manager until
+// lifetime ends.
+func (c *Cluster) watchPods(lifetime context.Context) error {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return err
@@ -27,7 +28,7 @@ func (c *Cluster) watchPods(life context.Context) error {
 		if !ok || pod.Spec.NodeName == "" {
 			return
 		}
-		if node := c.fleet.nodes[pod.Spec.NodeName]; node != nil {
+		if node := c.fleet.node(pod.Spec.NodeName); node != nil {
 			node.observe(pod, deleted)
 		}
 	}
@@ -38,10 +39,10 @@ func (c *Cluster) watchPods(life context.Context) error {
 	}); err != nil {
 		return err
 	}
-	factory.Start(life.Done())
+	factory.Start(lifetime.Done())
 	c.fleet.servers.Add(1)
-	go func() { defer c.fleet.servers.Done(); <-life.Done(); factory.Shutdown() }()
-	ctx, cancel := context.WithTimeout(life, 30*time.Second)
+	go func() { defer c.fleet.servers.Done(); <-lifetime.Done(); factory.Shutdown() }()
+	ctx, cancel := context.WithTimeout(lifetime, 30*time.Second)
 	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return fmt.Errorf("the pods of %s could not be listed within 30 s", c.Name)

@@ -1,16 +1,14 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
 )
 
-// Ports are taken from below the range that Linux gives to outgoing connections
-// (32768 and up): a port of that range may be in use again before the program
-// that it was meant for listens.
+// The range is below Linux's range for outgoing connections (32768 and up). A free
+// port of that range may be taken by a connection before the program listens.
 const firstPort, lastPort = 20000, 32000
 
 var ports struct {
@@ -18,13 +16,13 @@ var ports struct {
 	next int
 }
 
-// freePort finds a port on loopback that nobody listens on, and that this
-// process has not given out yet.
+// freePort returns an unused port on loopback. It returns the same port again only
+// after all other ports of the range.
 func freePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
 	if ports.next == 0 {
-		// Fleets side by side start at different places.
+		// A random start keeps concurrent fleets apart.
 		ports.next = firstPort + rand.IntN(lastPort-firstPort)
 	}
 	for range lastPort - firstPort {
@@ -38,9 +36,10 @@ func freePort() (int, error) {
 		}
 		return port, l.Close()
 	}
-	return 0, errors.New("no port on 127.0.0.1 between 20000 and 32000 is free")
+	return 0, fmt.Errorf("no port on 127.0.0.1 between %d and %d is free", firstPort, lastPort)
 }
 
+// freePorts returns n unused ports.
 func freePorts(n int) ([]int, error) {
 	list := make([]int, n)
 	for i := range list {

@@ -16,40 +16,43 @@ import (
 	"time"
 )
 
-// program is one component to run.
+// readyTimeout is the time that a program has to become ready.
+const readyTimeout = 90 * time.Second
+
+// program describes a process of the fleet.
 type program struct {
-	name  string // unique, also the log's name
+	name  string // unique; also the name of the log
 	path  string
 	args  []string
 	env   []string
-	ready func(context.Context) error // nil = ready once started
+	ready func(context.Context) error // returns nil once ready; nil: ready at once
 }
 
-// Processes runs programs, each with a log of its own, and ends them all.
+// Processes runs programs. Each program has its own log and working directory.
 type Processes struct {
-	dir   string // holds logs/ and work/
+	dir   string // contains logs/ and work/
 	start chan func()
 
 	mu      sync.Mutex
-	running map[string]*process
-	order   []string
-	// failed carries the first program that ended although nobody asked it to.
+	started map[string]*process // by name; the latest process of each program
+	order   []string            // names in the order of their first start
+	// failed receives an error when the first program ends unexpectedly.
 	failed chan error
 }
 
 type process struct {
 	program
 	cmd      *exec.Cmd
-	done     chan struct{}
-	err      error
-	expected bool
+	done     chan struct{} // closed once the process has ended
+	err      error         // why it ended; set before done is closed
+	expected bool          // End was called
 }
 
 func newProcesses(dir string) *Processes {
-	p := &Processes{dir: dir, start: make(chan func()), running: map[string]*process{}, failed: make(chan error, 1)}
+	p := &Processes{dir: dir, start: make(chan func()), started: map[string]*process{}, failed: make(chan error, 1)}
 	go func() {
-		// A child gets Pdeathsig when the thread that forked it ends, so one
-		// thread that never ends forks them all.
+		// The kernel sends Pdeathsig when the thread ends that forked the child.
+		// This thread never ends, so it forks all children.
 		runtime.LockOSThread()
 		for f := range p.start {
 			f()
@@ -58,8 +61,8 @@ func newProcesses(dir string) *Processes {
 	return p
 }
 
-// Run starts a program and waits until it is ready. One of the same name that
-// has ended is started anew; its log goes on.
+// Run starts a program and waits until it is ready. If a program of the same name
+// ran before, Run appends to its log.
 func (p *Processes) Run(ctx context.Context, prog program) error {
 	proc := &process{program: prog, done: make(chan struct{})}
 	if err := p.fork(proc); err != nil {
@@ -68,15 +71,15 @@ func (p *Processes) Run(ctx context.Context, prog program) error {
 	if prog.ready == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := p.await(ctx, proc); err != nil {
+	if err := awaitReady(ctx, proc); err != nil {
 		return fmt.Errorf("%s: %w; the last lines of %s:\n%s", prog.name, err, p.LogFile(prog.name), tailFile(p.LogFile(prog.name), 8))
 	}
 	return nil
 }
 
-func (p *Processes) await(ctx context.Context, proc *process) error {
+func awaitReady(ctx context.Context, proc *process) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	var last error
@@ -107,24 +110,25 @@ func (p *Processes) fork(proc *process) error {
 	cmd := exec.Command(proc.path, proc.args...)
 	cmd.Env = append(os.Environ(), proc.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = work, log, log
-	// A group of its own keeps Ctrl-C from ending the fleet before its keeper does it in order.
+	// With its own process group the child does not receive Ctrl-C: Stop ends the
+	// programs in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	proc.cmd = cmd
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.running[proc.name]; old != nil && !old.ended() {
-		return fmt.Errorf("%s runs already", proc.name)
+	if old := p.started[proc.name]; old != nil && !old.hasEnded() {
+		return fmt.Errorf("%s is already running", proc.name)
 	}
 	started := make(chan error)
 	p.start <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
 		return fmt.Errorf("start %s: %w", proc.name, err)
 	}
-	if p.running[proc.name] == nil {
+	if p.started[proc.name] == nil {
 		p.order = append(p.order, proc.name)
 	}
-	p.running[proc.name] = proc
+	p.started[proc.name] = proc
 	go p.wait(proc)
 	return nil
 }
@@ -140,13 +144,13 @@ func (p *Processes) wait(proc *process) {
 	close(proc.done)
 	if !proc.expected {
 		select {
-		case p.failed <- fmt.Errorf("%s ended by itself (%w); see %s", proc.name, proc.err, p.LogFile(proc.name)):
+		case p.failed <- fmt.Errorf("%s ended unexpectedly (%w); see %s", proc.name, proc.err, p.LogFile(proc.name)):
 		default:
 		}
 	}
 }
 
-func (p *process) ended() bool {
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.done:
 		return true
@@ -155,18 +159,18 @@ func (p *process) ended() bool {
 	}
 }
 
-// End sends a signal to a program and waits until it is gone; SIGTERM is
-// followed by SIGKILL after ten seconds. A program that doesn't run is fine.
+// End sends a signal to a program and waits until it has ended. After ten seconds
+// it sends SIGKILL. A program that has already ended is no error.
 func (p *Processes) End(name string, sig syscall.Signal) error {
 	p.mu.Lock()
-	proc := p.running[name]
+	proc := p.started[name]
 	if proc == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("no program named %q was started; there are: %s", name, strings.Join(p.order, ", "))
+		return fmt.Errorf("no program %q was started, only %s", name, strings.Join(p.Names(), ", "))
 	}
 	proc.expected = true
 	p.mu.Unlock()
-	if proc.ended() {
+	if proc.hasEnded() {
 		return nil
 	}
 	if err := proc.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -175,66 +179,69 @@ func (p *Processes) End(name string, sig syscall.Signal) error {
 	select {
 	case <-proc.done:
 	case <-time.After(10 * time.Second):
-		_ = proc.cmd.Process.Kill()
+		if err := proc.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("kill %s: %w", name, err)
+		}
 		<-proc.done
 	}
 	return nil
 }
 
-// Signal a program that runs, such as SIGSTOP and SIGCONT.
+// Signal sends a signal, such as SIGSTOP, to a running program.
 func (p *Processes) Signal(name string, sig syscall.Signal) error {
 	p.mu.Lock()
-	proc := p.running[name]
+	proc := p.started[name]
 	p.mu.Unlock()
-	if proc == nil || proc.ended() {
-		return fmt.Errorf("no program named %q runs", name)
+	if proc == nil || proc.hasEnded() {
+		return fmt.Errorf("no program %q is running", name)
 	}
 	return proc.cmd.Process.Signal(sig)
 }
 
-// Restart runs a program again that End ended.
+// Restart runs a program again after End.
 func (p *Processes) Restart(ctx context.Context, name string) error {
 	p.mu.Lock()
-	proc := p.running[name]
+	proc := p.started[name]
 	p.mu.Unlock()
 	if proc == nil {
-		return fmt.Errorf("no program named %q was started", name)
+		return fmt.Errorf("no program %q was started", name)
 	}
 	return p.Run(ctx, proc.program)
 }
 
-// Names of the programs in the order of their start.
+// Names returns the programs' names in the order of their start.
 func (p *Processes) Names() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.order...)
 }
 
-// Pids of the programs that run.
+// Pids returns the process IDs of the running programs by name.
 func (p *Processes) Pids() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pids := map[string]int{}
-	for name, proc := range p.running {
-		if !proc.ended() {
+	for name, proc := range p.started {
+		if !proc.hasEnded() {
 			pids[name] = proc.cmd.Process.Pid
 		}
 	}
 	return pids
 }
 
-// stop ends all programs, the last started first, a dozen at a time.
-func (p *Processes) stop() {
+// endAll kills all programs.
+func (p *Processes) endAll() error {
 	names := p.Names()
+	errs := make([]error, len(names))
 	var wg sync.WaitGroup
-	for i := len(names) - 1; i >= 0; i-- {
-		wg.Add(1)
-		go func() { defer wg.Done(); _ = p.End(names[i], syscall.SIGKILL) }()
+	for i, name := range names {
+		wg.Go(func() { errs[i] = p.End(name, syscall.SIGKILL) })
 	}
 	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// LogFile of a program.
+// LogFile returns the path of a program's log.
 func (p *Processes) LogFile(name string) string { return filepath.Join(p.dir, "logs", name+".log") }
 
 func tailFile(path string, lines int) string {
@@ -249,8 +256,9 @@ func tailFile(path string, lines int) string {
 	return "  " + strings.Join(all, "\n  ")
 }
 
-// answers is ready once a GET of url does not fail with 400 or above.
-func answers(url string, c *http.Client) func(context.Context) error {
+// httpReady returns a readiness check that sends a GET request to url. It succeeds
+// if the status is below 400.
+func httpReady(url string, c *http.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -262,14 +270,14 @@ func answers(url string, c *http.Client) func(context.Context) error {
 		}
 		defer func() { _ = resp.Body.Close() }()
 		if resp.StatusCode >= 400 {
-			return fmt.Errorf("%s answers %s", url, resp.Status)
+			return fmt.Errorf("GET %s: %s", url, resp.Status)
 		}
 		return nil
 	}
 }
 
-// listens is ready once a TCP connection to addr is accepted.
-func listens(addr string) func(context.Context) error {
+// tcpReady returns a readiness check that opens a TCP connection to addr.
+func tcpReady(addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// profileProvider is the name of the one way to get at a worker's credentials.
+// profileProvider is the name of the access provider in the ClusterProfiles.
 const profileProvider = "lab"
 
-// UseClusterProfiles describes each worker by a ClusterProfile of its name, and
-// makes the hub's Kueue get its credentials from a plugin instead of a Secret.
+// UseClusterProfiles creates a ClusterProfile for each worker, and configures the
+// hub's Kueue to get credentials from a plugin instead of a Secret.
 func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
 	dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/cluster-inventory-api")
 	if err != nil {
@@ -21,7 +21,7 @@ func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
 	}
 	crd, err := os.ReadFile(filepath.Join(dir, "config", "crd", "bases", "multicluster.x-k8s.io_clusterprofiles.yaml"))
 	if err != nil {
-		return fmt.Errorf("the CRD of ClusterProfile: %w", err)
+		return fmt.Errorf("read the CRD of ClusterProfile: %w", err)
 	}
 	if err := f.Hub.Apply(ctx, string(crd)); err != nil {
 		return err
@@ -30,11 +30,11 @@ func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
 		return err
 	}
 	for _, w := range f.Workers {
-		if err := f.profile(ctx, w); err != nil {
+		if err := f.createProfile(ctx, w); err != nil {
 			return err
 		}
 	}
-	plugin, err := f.credentialPlugin()
+	plugin, err := f.writeCredentialPlugin()
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
 featureGates: {MultiKueueClusterProfile: true}`, profileProvider, plugin))
 }
 
-func (f *Fleet) profile(ctx context.Context, w *Cluster) error {
+func (f *Fleet) createProfile(ctx context.Context, w *Cluster) error {
 	if err := f.Hub.Apply(ctx, fmt.Sprintf(`
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
@@ -64,9 +64,9 @@ spec: {clusterManager: {name: lab}}
 	return err
 }
 
-// credentialPlugin is a program that prints an administrator's credentials, good
-// for every cluster of the fleet.
-func (f *Fleet) credentialPlugin() (string, error) {
+// writeCredentialPlugin writes a program that prints administrator credentials for
+// all clusters of the fleet. It returns the program's path.
+func (f *Fleet) writeCredentialPlugin() (string, error) {
 	admin, err := f.ca.issue("lab-admin", []string{"system:masters"})
 	if err != nil {
 		return "", err

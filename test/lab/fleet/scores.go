@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Scores of a cluster by name, from the AddOnPlacementScore of that name; empty
-// while there is none.
+// Scores returns a cluster's scores by name, from the AddOnPlacementScore of that
+// name. Without such an object it returns no scores.
 func (f *Fleet) Scores(ctx context.Context, name, cluster string) (map[string]int32, error) {
 	object := &clusterv1alpha1.AddOnPlacementScore{}
 	if err := f.Hub.Client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: name}, object); err != nil {
@@ -28,7 +28,7 @@ func (f *Fleet) Scores(ctx context.Context, name, cluster string) (map[string]in
 	return scores, nil
 }
 
-// Decision of a Placement: the clusters it chose, in its order.
+// Decision returns the clusters that a Placement has chosen, in its order.
 func (f *Fleet) Decision(ctx context.Context, namespace, placement string) ([]string, error) {
 	list := &clusterv1beta1.PlacementDecisionList{}
 	if err := f.Hub.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1beta1.PlacementLabel: placement}); err != nil {
@@ -43,13 +43,14 @@ func (f *Fleet) Decision(ctx context.Context, namespace, placement string) ([]st
 	return clusters, nil
 }
 
-// Sample is one series of an instant query's answer.
+// Sample is one series in the result of an instant query.
 type Sample struct {
 	Labels map[string]string
 	Value  float64
 }
 
-// Query asks a Prometheus API at base now.
+// Query runs an instant query against the Prometheus API at base. The samples are
+// sorted by their labels.
 func Query(ctx context.Context, base, expr string) ([]Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
@@ -60,36 +61,56 @@ func Query(ctx context.Context, base, expr string) ([]Sample, error) {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	var answer struct {
+	var response struct {
 		Error string `json:"error"`
 		Data  struct {
 			ResultType string          `json:"resultType"`
 			Result     json.RawMessage `json:"result"`
 		} `json:"data"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("answer to %s: %w", expr, err)
+	if err := json.NewDecoder(resp.Body).Decode(&response); err != nil {
+		return nil, fmt.Errorf("response to %s (%s): %w", expr, resp.Status, err)
 	}
-	if answer.Error != "" {
-		return nil, fmt.Errorf("%s: %s", expr, answer.Error)
+	if response.Error != "" {
+		return nil, fmt.Errorf("%s: %s", expr, response.Error)
+	}
+	samples, err := decodeResult(response.Data.ResultType, response.Data.Result)
+	if err != nil {
+		return nil, fmt.Errorf("response to %s: %w", expr, err)
+	}
+	return samples, nil
+}
+
+// point is a sample in the Prometheus API: a timestamp, and a value as a string.
+type point [2]json.RawMessage
+
+func (p point) value() (float64, error) {
+	var text string
+	if err := json.Unmarshal(p[1], &text); err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+func decodeResult(resultType string, result json.RawMessage) ([]Sample, error) {
+	if resultType == "scalar" {
+		var p point
+		if err := json.Unmarshal(result, &p); err != nil {
+			return nil, err
+		}
+		value, err := p.value()
+		return []Sample{{Value: value}}, err
 	}
 	var vector []struct {
-		Metric map[string]string  `json:"metric"`
-		Value  [2]json.RawMessage `json:"value"`
+		Metric map[string]string `json:"metric"`
+		Value  point             `json:"value"`
 	}
-	if answer.Data.ResultType == "scalar" {
-		return []Sample{{}}, nil
-	}
-	if err := json.Unmarshal(answer.Data.Result, &vector); err != nil {
-		return nil, fmt.Errorf("answer to %s: %w", expr, err)
+	if err := json.Unmarshal(result, &vector); err != nil {
+		return nil, err
 	}
 	samples := make([]Sample, len(vector))
 	for i, series := range vector {
-		var text string
-		if err := json.Unmarshal(series.Value[1], &text); err != nil {
-			return nil, err
-		}
-		value, err := strconv.ParseFloat(text, 64)
+		value, err := series.Value.value()
 		if err != nil {
 			return nil, err
 		}

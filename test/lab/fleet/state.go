@@ -14,7 +14,7 @@ import (
 
 const stateFile = "state.json"
 
-// State of a fleet, as another process sees it.
+// State describes a running fleet to other processes.
 type State struct {
 	Pid         int               `json:"pid"`
 	Started     time.Time         `json:"started"`
@@ -38,39 +38,47 @@ func (f *Fleet) writeState() error {
 	return os.WriteFile(filepath.Join(f.opts.Dir, stateFile), content, 0o600)
 }
 
-// ReadState of the fleet that runs from dir.
+// ReadState reads the state of the fleet in dir. It fails if no fleet is running
+// there.
 func ReadState(dir string) (State, error) {
 	var s State
 	content, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return s, fmt.Errorf("no lab runs from %s: start one with `go run ./test/lab up`", dir)
+		return s, fmt.Errorf("no lab is running in %s: start one with `go run ./test/lab up`", dir)
 	}
 	if err != nil {
 		return s, err
 	}
-	if held, _ := holder(dir); held == 0 {
-		return s, fmt.Errorf("the lab in %s (pid %d) was killed; `go run ./test/lab up` starts it anew", dir, s.Pid)
+	if err := json.Unmarshal(content, &s); err != nil {
+		return s, fmt.Errorf("read the lab's state: %w", err)
 	}
-	return s, json.Unmarshal(content, &s)
+	pid, err := lockHolder(dir)
+	if err != nil {
+		return s, err
+	}
+	if pid == 0 {
+		return s, fmt.Errorf("the lab in %s (pid %d) was killed; start it again with `go run ./test/lab up`", dir, s.Pid)
+	}
+	return s, nil
 }
 
-// acquire locks the folder for this process, and clears what a killed one left.
-// The kernel releases the lock when its holder dies, however it dies.
-func acquire(dir string) (*os.File, error) {
+// acquireLock locks the folder for this process and removes the files of earlier
+// runs. The kernel releases the lock when the process ends.
+func acquireLock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the lab's folder: %w", err)
+		return nil, fmt.Errorf("create the lab's folder: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		pid, _ := holder(dir)
-		return nil, errors.Join(fmt.Errorf("a lab runs from %s already (pid %d): end it with `go run ./test/lab down`, or give this one another folder with --dir", dir, pid), lock.Close())
+		pid, pidErr := lockHolder(dir)
+		return nil, errors.Join(fmt.Errorf("a lab is already running in %s (pid %d): end it with `go run ./test/lab down`, or use another folder with --dir", dir, pid), pidErr, lock.Close())
 	}
-	for _, old := range []string{"work", "logs", "pki", "kubeconfigs", "silicon", "sockets", stateFile} {
+	for _, old := range []string{"work", "logs", "pki", "kubeconfigs", "devices", "sockets", stateFile} {
 		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-			return nil, errors.Join(fmt.Errorf("clear an earlier run: %w", err), lock.Close())
+			return nil, errors.Join(fmt.Errorf("remove the files of an earlier run: %w", err), lock.Close())
 		}
 	}
 	if err := lock.Truncate(0); err != nil {
@@ -80,10 +88,14 @@ func acquire(dir string) (*os.File, error) {
 	return lock, err
 }
 
-// holder is the pid of the process that holds the folder's lock; 0 = none.
-func holder(dir string) (int, error) {
+// lockHolder returns the process ID that the folder is locked by, or 0 if it is not
+// locked.
+func lockHolder(dir string) (int, error) {
 	path := filepath.Join(dir, "lock")
 	lock, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -98,11 +110,15 @@ func holder(dir string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(content)))
 }
 
-// Down asks the process that runs the fleet in dir to end it, and waits until it has.
+// Down sends SIGTERM to the process that runs the fleet in dir, and waits until it
+// has ended.
 func Down(dir string) error {
-	pid, err := holder(dir)
-	if err != nil || pid == 0 {
-		return fmt.Errorf("no lab runs from %s", dir)
+	pid, err := lockHolder(dir)
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		return fmt.Errorf("no lab is running in %s", dir)
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("end the lab (pid %d): %w", pid, err)
@@ -115,22 +131,22 @@ func Down(dir string) error {
 		case <-deadline:
 			return fmt.Errorf("the lab (pid %d) has not ended within a minute; its logs are in %s", pid, filepath.Join(dir, "logs"))
 		case <-tick.C:
-			if pid, _ := holder(dir); pid == 0 {
-				return nil
+			if pid, err := lockHolder(dir); err != nil || pid == 0 {
+				return err
 			}
 		}
 	}
 }
 
-// Hints are the commands to look around with.
+// Hints returns commands to explore the running fleet.
 func (f *Fleet) Hints() string {
-	return fmt.Sprintf(`Look around (from another terminal):
+	return fmt.Sprintf(`Explore the fleet from another terminal:
   export KUBECONFIG=%s
-  kubectl get workloads -A                      # Kueue's view of each job
-  kubectl get addonplacementscores -A           # scores per cluster
-  go run ./test/lab status                      # what runs, and where
-  go run ./test/lab kubectl cluster1 get pods -A
-  go run ./test/lab down                        # end it (or Ctrl-C here)
+  kubectl get workloads -A                        # the jobs, as Kueue sees them
+  kubectl get addonplacementscores -A             # the scores of each cluster
+  go run ./test/lab status                        # the running programs and their addresses
+  go run ./test/lab kubectl cluster1 get pods -A  # the pods of a worker cluster
+  go run ./test/lab down                          # end the fleet (or press Ctrl-C here)
 Thanos: %s   Prometheus of the hub: %s
 `, f.Hub.Kubeconfig, f.Thanos, f.Hub.Prometheus)
 }

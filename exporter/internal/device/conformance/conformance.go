@@ -1,5 +1,4 @@
-// Package conformance is what every source of devices must keep to, whichever
-// library or simulation is behind it.
+// Package conformance tests the contract that every device.Source must meet.
 package conformance
 
 import (
@@ -16,17 +15,18 @@ import (
 // Subject is a source under test.
 type Subject struct {
 	device.Source
-	// Advance lets time pass for the source.
+	// Advance moves the clock of the source forward.
 	Advance func(time.Duration)
-	// Lose makes a device fall off the bus; nil where a test can't.
+	// Lose makes a device fall off the bus. Nil if the test cannot do that.
 	Lose func(device.Device)
 }
 
-// Test a source; open gives a new one over the same devices.
+// Test runs every check against a source. open must return a new source over the same
+// devices at each call.
 func Test(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	for name, check := range map[string]func(*testing.T, Subject){
-		"identity": identity, "readings": readings, "instances": instances, "lost": lost, "unknown": unknown,
+		"identity": checkIdentity, "readings": checkReadings, "instances": checkInstances, "lost": checkLostDevice, "unknown": checkUnknownDevice,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -36,7 +36,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 			}
 		})
 	}
-	t.Run("close", func(t *testing.T) { closes(t, open) })
+	t.Run("close", func(t *testing.T) { checkClose(t, open) })
 }
 
 func (s Subject) devices(t *testing.T) []device.Device {
@@ -46,13 +46,13 @@ func (s Subject) devices(t *testing.T) []device.Device {
 		t.Fatal(err)
 	}
 	if len(devices) == 0 {
-		t.Fatal("there are no devices to try it on")
+		t.Fatal("the source lists no devices")
 	}
 	return devices
 }
 
-// healthy devices are those that answer.
-func (s Subject) healthy(t *testing.T) (devices []device.Device) {
+// readable returns the devices that can be read within five seconds.
+func (s Subject) readable(t *testing.T) (devices []device.Device) {
 	t.Helper()
 	for _, d := range s.devices(t) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -73,8 +73,9 @@ func (s Subject) read(t *testing.T, d device.Device) device.Reading {
 	return r
 }
 
-// identity of a device stays, and is its own.
-func identity(t *testing.T, s Subject) {
+// checkIdentity checks that the identity of each device is complete, unique and stable,
+// and that XIDs are reported once, for listed devices only.
+func checkIdentity(t *testing.T, s Subject) {
 	first := s.devices(t)
 	s.Advance(time.Second)
 	second := s.devices(t)
@@ -88,33 +89,34 @@ func identity(t *testing.T, s Subject) {
 			t.Errorf("%+v becomes %+v", d, again)
 		}
 		if d.UUID == "" || d.Model == "" || d.MemoryMiB <= 0 || d.Instance != nil {
-			t.Errorf("it does not say what it is: %+v", d)
+			t.Errorf("incomplete identity: %+v", d)
 		}
-		for _, own := range []any{d.UUID, d.Index, d.PCIBusID} {
-			if other, taken := seen[own]; taken && own != "" {
-				t.Errorf("%v is both %s and %s", own, other, d.UUID)
+		for _, id := range []any{d.UUID, d.Index, d.PCIBusID} {
+			if other, taken := seen[id]; taken && id != "" {
+				t.Errorf("%v identifies both %s and %s", id, other, d.UUID)
 			}
-			seen[own] = d.UUID
+			seen[id] = d.UUID
 		}
 	}
-	known := map[string]bool{}
+	listed := map[string]bool{}
 	for _, d := range first {
-		known[d.UUID] = true
+		listed[d.UUID] = true
 	}
 	for _, xid := range s.XIDs() {
-		if !known[xid.UUID] {
+		if !listed[xid.UUID] {
 			t.Errorf("XID %d of %s, which is not listed", xid.Code, xid.UUID)
 		}
 	}
 	if again := s.XIDs(); len(again) > 0 {
-		t.Errorf("XIDs that were taken come again: %v", again)
+		t.Errorf("XIDs reported twice: %v", again)
 	}
 }
 
-// instances are read as devices of their own.
-func instances(t *testing.T, s Subject) {
+// checkInstances checks that MIG instances are identified, readable, and no larger than
+// their device.
+func checkInstances(t *testing.T, s Subject) {
 	seen := map[string]bool{}
-	for _, d := range s.healthy(t) {
+	for _, d := range s.readable(t) {
 		r := s.read(t, d)
 		if !r.MIG && len(r.Instances) > 0 {
 			t.Errorf("%s has instances and is not in MIG mode", d.UUID)
@@ -123,52 +125,53 @@ func instances(t *testing.T, s Subject) {
 		for _, i := range r.Instances {
 			sum += i.MemoryMiB
 			if seen[i.UUID] || i.UUID == d.UUID || i.Instance == nil || i.Instance.Parent != d.UUID || i.Instance.Profile == "" {
-				t.Errorf("an instance of %s is %+v", d.UUID, i)
+				t.Errorf("instance of %s: %+v", d.UUID, i)
 			}
 			seen[i.UUID] = true
-			part := s.read(t, i)
-			coherent(t, i, &part)
+			reading := s.read(t, i)
+			checkCoherence(t, i, &reading)
 		}
 		if sum > d.MemoryMiB {
-			t.Errorf("the instances of %s have %d MiB together, it has %d", d.UUID, sum, d.MemoryMiB)
+			t.Errorf("the instances of %s have %d MiB in total, the device has %d", d.UUID, sum, d.MemoryMiB)
 		}
 	}
 }
 
-// lost devices are listed, tell ErrLost, and cost the others nothing.
-func lost(t *testing.T, s Subject) {
-	healthy := s.healthy(t)
-	if s.Lose == nil || len(healthy) == 0 {
+// checkLostDevice checks that a lost device stays listed, reads as ErrLost, and does not
+// affect the others.
+func checkLostDevice(t *testing.T, s Subject) {
+	readable := s.readable(t)
+	if s.Lose == nil || len(readable) == 0 {
 		return
 	}
 	all := len(s.devices(t))
-	gone := healthy[len(healthy)/2]
-	s.Lose(gone)
+	lost := readable[len(readable)/2]
+	s.Lose(lost)
 	if now := s.devices(t); len(now) != all {
-		t.Errorf("%d devices are listed of %d when one is lost", len(now), all)
+		t.Errorf("%d of %d devices are listed after one is lost", len(now), all)
 	}
-	for _, d := range healthy {
+	for _, d := range readable {
 		_, err := s.Read(t.Context(), d)
-		if errors.Is(err, device.ErrLost) != (d.UUID == gone.UUID) || (err == nil) != (d.UUID != gone.UUID) {
-			t.Errorf("%s is lost: %s answers %v", gone.UUID, d.UUID, err)
+		if errors.Is(err, device.ErrLost) != (d.UUID == lost.UUID) || (err == nil) != (d.UUID != lost.UUID) {
+			t.Errorf("%s is lost: reading %s returns %v", lost.UUID, d.UUID, err)
 		}
 	}
 }
 
-// unknown devices are an error.
-func unknown(t *testing.T, s Subject) {
+// checkUnknownDevice checks that reading an unknown device fails.
+func checkUnknownDevice(t *testing.T, s Subject) {
 	d := s.devices(t)[0]
-	d.UUID, d.PCIBusID, d.Minor, d.Index = "nobody", "ffffffff:FF:1F.7", "nobody", 1000
+	d.UUID, d.PCIBusID, d.Minor, d.Index = "unknown", "ffffffff:FF:1F.7", "unknown", 1000
 	if r, err := s.Read(t.Context(), d); err == nil {
-		t.Errorf("a device that is not there tells %+v", r)
+		t.Errorf("reading an unknown device returns %+v", r)
 	}
 }
 
-// closes gives everything back, once and again.
-func closes(t *testing.T, open func(t *testing.T) Subject) {
+// checkClose checks that Close releases everything and can be called twice.
+func checkClose(t *testing.T, open func(t *testing.T) Subject) {
 	before := goleak.IgnoreCurrent()
 	s := open(t)
-	for _, d := range s.healthy(t) {
+	for _, d := range s.readable(t) {
 		s.read(t, d)
 	}
 	for range 2 {

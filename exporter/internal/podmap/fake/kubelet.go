@@ -1,4 +1,4 @@
-// Package fake is a kubelet that answers PodResources as a test says.
+// Package fake provides a kubelet whose PodResources API serves what a test sets.
 package fake
 
 import (
@@ -15,20 +15,20 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet on a socket. Create one with Start.
+// Kubelet serves PodResources on a Unix socket. Create it with Start.
 type Kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	Socket string
 
 	mu          sync.Mutex
 	allocatable map[string][]string
-	held        map[string]map[string][]string
+	holdings    map[string]map[string][]string // device ids by container and resource
 }
 
-// Start a kubelet that ends with the test.
+// Start starts a kubelet that stops at the end of the test.
 func Start(t testing.TB) *Kubelet {
 	t.Helper()
-	k := &Kubelet{Socket: filepath.Join(t.TempDir(), "k.sock"), allocatable: map[string][]string{}, held: map[string]map[string][]string{}}
+	k := &Kubelet{Socket: filepath.Join(t.TempDir(), "k.sock"), allocatable: map[string][]string{}, holdings: map[string]map[string][]string{}}
 	listener, err := net.Listen("unix", k.Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -47,22 +47,22 @@ func (k *Kubelet) Allocatable(resource string, ids ...string) {
 	k.allocatable[resource] = ids
 }
 
-// Hold sets what a container, namespace/pod/container, holds of a resource. A
-// resource that begins with claim: is the driver of a claim.
+// Hold sets the device ids that a container, namespace/pod/container, holds of a
+// resource. A resource of the form claim:DRIVER stands for a resource claim.
 func (k *Kubelet) Hold(container, resource string, ids ...string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held[container] == nil {
-		k.held[container] = map[string][]string{}
+	if k.holdings[container] == nil {
+		k.holdings[container] = map[string][]string{}
 	}
-	k.held[container][resource] = ids
+	k.holdings[container][resource] = ids
 }
 
-// Release all that a container holds.
+// Release removes a container and its devices.
 func (k *Kubelet) Release(container string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.held, container)
+	delete(k.holdings, container)
 }
 
 // List implements PodResources.
@@ -70,12 +70,12 @@ func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &podresources.ListPodResourcesResponse{}
-	for _, name := range slices.Sorted(maps.Keys(k.held)) {
+	for _, name := range slices.Sorted(maps.Keys(k.holdings)) {
 		part := strings.Split(name, "/")
-		c := &podresources.ContainerResources{Name: part[2], Devices: devices(k.held[name])}
-		for _, resource := range slices.Sorted(maps.Keys(k.held[name])) {
+		c := &podresources.ContainerResources{Name: part[2], Devices: devices(k.holdings[name])}
+		for _, resource := range slices.Sorted(maps.Keys(k.holdings[name])) {
 			if driver, ok := strings.CutPrefix(resource, "claim:"); ok {
-				c.DynamicResources = append(c.DynamicResources, claim(driver, k.held[name][resource]))
+				c.DynamicResources = append(c.DynamicResources, claim(driver, k.holdings[name][resource]))
 			}
 		}
 		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: part[0], Name: part[1], Containers: []*podresources.ContainerResources{c}})

@@ -1,5 +1,5 @@
-// Package metricssource makes MetricsSources askable: it reads what they refer to,
-// builds their clients, and says in their status whether they answer.
+// Package metricssource reconciles MetricsSources: it reads their Secrets, builds their
+// query clients and reports in their status whether they can be queried.
 package metricssource
 
 import (
@@ -14,55 +14,59 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 const (
 	healthyPeriod = 30 * time.Second
-	brokenPeriod  = 5 * time.Second
-	// atATime is how many sources are looked at: those that don't answer must not
-	// keep the others waiting.
-	atATime = 32
+	failedPeriod  = 5 * time.Second
+	// maxConcurrentChecks is high because a check of an unresponsive source lasts as
+	// long as its timeout, and must not delay the checks of the others.
+	maxConcurrentChecks = 32
 )
 
 // Options of the controller.
 type Options struct {
-	Sources *query.Sources // filled by this controller
+	// Sources is the registry that the controller fills with query clients.
+	Sources *query.Sources
+	// Metrics of the query clients.
 	Metrics *query.Metrics
-	// Namespace of the operator: the only one whose Secrets are read.
+	// Namespace of the operator. Secrets of other namespaces are never read.
 	Namespace string
-	// CredentialsDir holds the files that auth.authorization.credentialsFile may
-	// name; empty allows none.
+	// CredentialsDir is the directory of the files that
+	// auth.authorization.credentialsFile may name. If it is empty, no file is allowed.
 	CredentialsDir string
 }
 
-// Reconciler of MetricsSources.
+// Reconciler reconciles MetricsSources.
 type Reconciler struct {
 	Options
 	client   client.Client
 	recorder events.EventRecorder
 
-	failing chan event.GenericEvent // sources that stopped answering just now
+	// failing receives sources with a query that has just failed.
+	failing chan event.GenericEvent
 
-	mu    sync.Mutex
-	built map[string]*built
+	mu      sync.Mutex
+	clients map[string]*cachedClient // by source name
 }
 
-// built is a client and what it was made from.
-type built struct {
+// cachedClient is a query client with the spec and Secrets from which it was built.
+type cachedClient struct {
 	client  *query.Client
 	spec    v1alpha1.MetricsSourceSpec
 	secrets map[v1alpha1.SecretKeyReference]string
@@ -77,7 +81,7 @@ type built struct {
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	r := &Reconciler{
-		Options: opts, client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-source"), built: map[string]*built{},
+		Options: opts, client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-source"), clients: map[string]*cachedClient{},
 		failing: make(chan event.GenericEvent, 1024),
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -85,122 +89,127 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.MetricsSource{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sourcesWithSecret)).
 		WatchesRawSource(source.Channel(r.failing, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atATime}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentChecks}).
 		Complete(r)
 }
 
-// Reconcile one source: read what it refers to, build its client, see whether it answers.
+// Reconcile reads the Secrets of a source, builds its client, and checks whether the
+// source can be queried.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	src := &v1alpha1.MetricsSource{}
 	if err := r.client.Get(ctx, req.NamespacedName, src); apierrors.IsNotFound(err) {
-		r.forget(req.Name)
+		r.deleteClient(req.Name)
+		log.FromContext(ctx).Info("Source deleted")
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	c, err := r.build(ctx, src)
+	c, err := r.ensureClient(ctx, src)
 	if err != nil {
-		r.Sources.Refuse(src.Name, err)
-		return reconcile.Result{RequeueAfter: brokenPeriod}, r.report(ctx, src, unusable(err))
+		r.Sources.SetError(src.Name, err)
+		return reconcile.Result{RequeueAfter: failedPeriod}, r.writeStatus(ctx, src, observation{configErr: err})
 	}
 	version, err := c.Check(ctx)
 	after := healthyPeriod
 	if err != nil {
-		after = brokenPeriod
+		after = failedPeriod
 	}
-	return reconcile.Result{RequeueAfter: after}, r.report(ctx, src, observed{version: version, err: err, health: c.Health()})
+	return reconcile.Result{RequeueAfter: after}, r.writeStatus(ctx, src, observation{version: version, queryErr: err, health: c.Health()})
 }
 
-// build returns the source's client, a new one when the spec or a Secret has changed.
-func (r *Reconciler) build(ctx context.Context, src *v1alpha1.MetricsSource) (*query.Client, error) {
+// ensureClient returns the client of the source and registers it. It builds a new
+// client if the spec or a Secret changed.
+func (r *Reconciler) ensureClient(ctx context.Context, src *v1alpha1.MetricsSource) (*query.Client, error) {
 	secrets, err := r.readSecrets(ctx, &src.Spec)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b := r.built[src.Name]; b != nil && maps.Equal(b.secrets, secrets) && reflect.DeepEqual(b.spec, src.Spec) {
-		r.Sources.Set(dial.Info(src), b.client)
-		return b.client, nil
+	if cached := r.clients[src.Name]; cached != nil && maps.Equal(cached.secrets, secrets) && reflect.DeepEqual(cached.spec, src.Spec) {
+		r.Sources.Set(dial.SourceInfo(src), cached.client)
+		return cached.client, nil
 	}
-	cfg, err := dial.Config(src, secrets, r.CredentialsDir)
+	cfg, err := dial.ClientConfig(src, secrets, r.CredentialsDir)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Metrics, cfg.Clusters, cfg.Failing = r.Metrics, r.clusters, r.wake(src.Name)
+	cfg.Metrics, cfg.Clusters, cfg.OnFailure = r.Metrics, r.clusterNames, r.checkSoon(src.Name)
 	c, err := query.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	r.built[src.Name] = &built{client: c, spec: *src.Spec.DeepCopy(), secrets: secrets}
-	r.Sources.Set(dial.Info(src), c)
+	r.clients[src.Name] = &cachedClient{client: c, spec: *src.Spec.DeepCopy(), secrets: secrets}
+	r.Sources.Set(dial.SourceInfo(src), c)
+	log.FromContext(ctx).Info("Query client built", "type", src.Spec.Type, "generation", src.Generation)
 	return c, nil
 }
 
-// wake has a source looked at before its time.
-func (r *Reconciler) wake(name string) func() {
+// checkSoon returns a function that schedules a check of the source. It never blocks:
+// if the channel is full, the periodic check comes about as soon.
+func (r *Reconciler) checkSoon(name string) func() {
 	e := event.GenericEvent{Object: &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	return func() {
 		select {
 		case r.failing <- e:
-		default: // so many wait that its time comes as soon
+		default:
 		}
 	}
 }
 
-func (r *Reconciler) forget(name string) {
+// deleteClient removes the client and the metrics of a source.
+func (r *Reconciler) deleteClient(name string) {
 	r.mu.Lock()
-	delete(r.built, name)
+	delete(r.clients, name)
 	r.mu.Unlock()
 	r.Sources.Delete(name)
-	r.Metrics.Forget(name)
+	r.Metrics.DeleteSource(name)
 }
 
-// clusters that have an endpoint of their own.
-func (r *Reconciler) clusters(ctx context.Context) ([]string, error) {
-	var list clusterv1.ManagedClusterList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list ManagedClusters: %w", err)
+// clusterNames lists the clusters that have an endpoint in the topology PerCluster.
+func (r *Reconciler) clusterNames(ctx context.Context) ([]string, error) {
+	clusters, err := hubstate.ManagedClusters(ctx, r.client)
+	if err != nil {
+		return nil, err
 	}
-	var names []string
-	for i := range list.Items {
-		if c := &list.Items[i]; c.Spec.HubAcceptsClient && c.DeletionTimestamp == nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names, nil
+	return hubstate.SelectNames(clusters, nil)
 }
 
+// readSecrets returns the values of all Secret keys that the spec references. If one
+// is missing, the error states what to create.
 func (r *Reconciler) readSecrets(ctx context.Context, spec *v1alpha1.MetricsSourceSpec) (map[v1alpha1.SecretKeyReference]string, error) {
 	values := map[v1alpha1.SecretKeyReference]string{}
-	for _, ref := range dial.References(spec) {
+	for _, ref := range dial.SecretReferences(spec) {
 		secret := &corev1.Secret{}
-		if err := r.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}, secret); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("create Secret %s/%s with the key %q", r.Namespace, ref.Name, ref.Key)
-			}
-			return nil, fmt.Errorf("read Secret %s/%s: %w", r.Namespace, ref.Name, err)
+		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}, secret)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fmt.Errorf("Secret %s/%s does not exist: create it with the key %q", r.Namespace, ref.Name, ref.Key)
 		}
 		value, ok := secret.Data[ref.Key]
 		if !ok {
-			return nil, fmt.Errorf("add the key %q to Secret %s/%s", ref.Key, r.Namespace, ref.Name)
+			return nil, fmt.Errorf("Secret %s/%s has no key %q: add it", r.Namespace, ref.Name, ref.Key)
 		}
 		values[ref] = string(value)
 	}
 	return values, nil
 }
 
+// sourcesWithSecret returns the sources that reference the Secret.
 func (r *Reconciler) sourcesWithSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	if secret.GetNamespace() != r.Namespace {
 		return nil
 	}
 	var list v1alpha1.MetricsSourceList
 	if err := r.client.List(ctx, &list); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list MetricsSources of a changed Secret", "secret", client.ObjectKeyFromObject(secret))
 		return nil
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		for _, ref := range dial.References(&list.Items[i].Spec) {
+		for _, ref := range dial.SecretReferences(&list.Items[i].Spec) {
 			if ref.Name == secret.GetName() {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 				break

@@ -10,106 +10,128 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// observed is what one look at a source showed.
-type observed struct {
+// observation is the result of one check of a source.
+type observation struct {
 	version string
-	err     error // it does not answer
-	refused error // it can't be asked as configured
-	health  query.Health
+	// queryErr is the failure of the check query.
+	queryErr error
+	// configErr means that no client can be built from the spec and its Secrets.
+	configErr error
+	health    query.Health
 }
 
-func unusable(err error) observed { return observed{refused: err} }
-
-// reachable decides the condition Reachable.
-func reachable(o observed) (metav1.ConditionStatus, string, string) {
+// decideReachable decides the condition Reachable.
+func decideReachable(o observation) condition.Decision {
 	switch {
-	case o.refused != nil:
-		return metav1.ConditionFalse, "InvalidConfiguration", o.refused.Error()
-	case o.err != nil:
-		return metav1.ConditionFalse, string(query.ReasonOf(o.err)), o.err.Error()
+	case o.configErr != nil:
+		return condition.False("InvalidConfiguration", o.configErr.Error())
+	case o.queryErr != nil:
+		return condition.False(string(query.ReasonOf(o.queryErr)), o.queryErr.Error())
 	case o.version != "":
-		return metav1.ConditionTrue, "Answered", "answers as version " + o.version
+		return condition.True("QuerySucceeded", "the server responds, version "+o.version)
 	default:
-		return metav1.ConditionTrue, "Answered", "answers"
+		return condition.True("QuerySucceeded", "the server responds")
 	}
 }
 
-// secure decides the condition Secure.
-func secure(spec *v1alpha1.MetricsSourceSpec) (metav1.ConditionStatus, string, string) {
+// decideReady decides the condition Ready. An insecure or incomplete source is ready:
+// the conditions Secure and CompleteResponses report these states.
+func decideReady(reachable condition.Decision) condition.Decision {
+	if !reachable.IsTrue() {
+		return reachable
+	}
+	return condition.True("Ready", "the source can be queried")
+}
+
+// decideSecure decides the condition Secure.
+func decideSecure(spec *v1alpha1.MetricsSourceSpec) condition.Decision {
 	url := spec.URL
-	if dial.PerCluster(spec) {
+	if dial.IsPerCluster(spec) {
 		url = spec.Topology.URLTemplate
 	}
 	switch {
 	case strings.HasPrefix(url, "http://"):
-		return metav1.ConditionFalse, "PlainHTTP", "questions, answers and credentials travel unencrypted"
+		return condition.False("PlainHTTP", "queries, responses and credentials are not encrypted; use an https URL")
 	case spec.TLS != nil && spec.TLS.InsecureSkipVerify:
-		return metav1.ConditionFalse, "InsecureSkipVerify", "any certificate is accepted: whoever stands in between can read credentials and choose scores"
+		return condition.False("InsecureSkipVerify", "certificates are not verified: an attacker on the network can read credentials and change scores; set tls.ca instead")
 	default:
-		return metav1.ConditionTrue, "Verified", "certificates are verified"
+		return condition.True("Verified", "certificates are verified")
 	}
 }
 
-// partial decides the condition PartialResponse.
-func partial(h query.Health) (metav1.ConditionStatus, string, string) {
+// decideComplete decides the condition CompleteResponses.
+func decideComplete(h query.Health) condition.Decision {
 	if h.Partial != "" {
-		return metav1.ConditionTrue, "StoresMissing", "clusters that are not whole in the answers are left out: " + h.Partial
+		return condition.False("StoresMissing", "clusters that may lack data in a response are ignored: "+h.Partial)
 	}
-	return metav1.ConditionFalse, "Whole", "every store answers"
+	return condition.True("AllStoresResponded", "all stores respond")
 }
 
-// report writes the status when it means something else than before, and an event
-// when the source begins or stops to answer.
-func (r *Reconciler) report(ctx context.Context, src *v1alpha1.MetricsSource, o observed) error {
-	before := src.DeepCopy()
-	was := meta.FindStatusCondition(src.Status.Conditions, v1alpha1.ConditionReachable)
-	var previous metav1.ConditionStatus
-	if was != nil {
-		previous = was.Status
+// setConditions sets all conditions and returns the decision on Reachable.
+func setConditions(src *v1alpha1.MetricsSource, o observation) condition.Decision {
+	set := func(conditionType string, d condition.Decision) {
+		d.Message = condition.Truncate(d.Message, 1024)
+		condition.Set(&src.Status.Conditions, conditionType, d, src.Generation)
 	}
-	status, reason, message := reachable(o)
-	set(src, v1alpha1.ConditionReachable, status, reason, message)
-	s, why, text := secure(&src.Spec)
-	set(src, v1alpha1.ConditionSecure, s, why, text)
-	if src.Spec.Type == v1alpha1.SourceThanos && o.refused == nil {
-		s, why, text := partial(o.health)
-		set(src, v1alpha1.ConditionPartialResponse, s, why, text)
+	reachable := decideReachable(o)
+	set(v1alpha1.ConditionReady, decideReady(reachable))
+	set(v1alpha1.ConditionReachable, reachable)
+	set(v1alpha1.ConditionSecure, decideSecure(&src.Spec))
+	if src.Spec.Type == v1alpha1.SourceThanos && o.configErr == nil {
+		set(v1alpha1.ConditionCompleteResponses, decideComplete(o.health))
 	} else {
-		meta.RemoveStatusCondition(&src.Status.Conditions, v1alpha1.ConditionPartialResponse)
+		meta.RemoveStatusCondition(&src.Status.Conditions, v1alpha1.ConditionCompleteResponses)
 	}
+	return reachable
+}
+
+// writeStatus writes the status if it changed. It logs condition transitions, and
+// sends an event if the source becomes reachable or unreachable.
+func (r *Reconciler) writeStatus(ctx context.Context, src *v1alpha1.MetricsSource, o observation) error {
+	before := src.DeepCopy()
+	reachable := setConditions(src, o)
+	src.Status.ObservedGeneration = src.Generation
 	if o.version != "" {
 		src.Status.Version = o.version
 	}
 	src.Status.LastError = ""
-	if status == metav1.ConditionFalse {
-		src.Status.LastError = clip(message)
+	if !reachable.IsTrue() {
+		src.Status.LastError = condition.Truncate(reachable.Message, 1024)
 	}
-	renewSuccess(src, o.health.LastSuccess)
+	updateLastSuccess(src, o.health.LastSuccess)
 	if equality.Semantic.DeepEqual(before.Status, src.Status) {
+		log.FromContext(ctx).V(1).Info("Status unchanged")
 		return nil
 	}
 	if err := r.client.Status().Patch(ctx, src, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	switch {
-	case previous == status:
-	case status == metav1.ConditionFalse:
-		r.recorder.Eventf(src, nil, corev1.EventTypeWarning, reason, "Ask", "%s", message)
-	default:
-		r.recorder.Eventf(src, nil, corev1.EventTypeNormal, reason, "Ask", "%s", message)
+	for _, c := range condition.Transitions(before.Status.Conditions, src.Status.Conditions) {
+		log.FromContext(ctx).Info("Condition changed", "type", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
 	}
+	old := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReachable)
+	if old != nil && old.Status == reachable.Status {
+		return nil
+	}
+	eventType := corev1.EventTypeNormal
+	if !reachable.IsTrue() {
+		eventType = corev1.EventTypeWarning
+	}
+	r.recorder.Eventf(src, nil, eventType, reachable.Reason, "Query", "%s", reachable.Message)
 	return nil
 }
 
-// renewSuccess keeps the time of the last answer to the minute: a status write for
-// every question would be noise.
-func renewSuccess(src *v1alpha1.MetricsSource, last time.Time) {
+// updateLastSuccess updates the time of the last successful query at most once a
+// minute: a status write after every query would load the API server for nothing.
+func updateLastSuccess(src *v1alpha1.MetricsSource, last time.Time) {
 	if last.IsZero() {
 		return
 	}
@@ -117,17 +139,4 @@ func renewSuccess(src *v1alpha1.MetricsSource, last time.Time) {
 		t := metav1.NewTime(last)
 		src.Status.LastSuccessTime = &t
 	}
-}
-
-func set(src *v1alpha1.MetricsSource, kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&src.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: clip(message), ObservedGeneration: src.Generation,
-	})
-}
-
-func clip(s string) string {
-	if r := []rune(s); len(r) > 1024 {
-		return string(r[:1021]) + "..."
-	}
-	return s
 }

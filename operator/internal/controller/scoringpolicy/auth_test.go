@@ -19,8 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// issuer gives tokens to who knows the client's secret, each another one that the
-// server behind it takes.
+// issuer is an OAuth 2.0 token endpoint. Each token is different, and all are valid.
 type issuer struct {
 	*httptest.Server
 	secret atomic.Value // of the client
@@ -45,15 +44,17 @@ func newIssuer(t *testing.T, secret string) *issuer {
 	return i
 }
 
-// TestEveryFormOfAuthFollowsItsSecret has a server for each form that demands it. A
-// wrong Secret is said, what is published is held, and the right one is used as soon
-// as it is there, without a restart. No word of a Secret is shown anywhere.
-func TestEveryFormOfAuthFollowsItsSecret(t *testing.T) {
+// TestAuthMethodsFollowTheirSecrets has a server for each method:
+//
+//  1. With a wrong Secret, the condition states the reason, and scores are held.
+//  2. The right Secret is used without a restart.
+//  3. No value of a Secret is shown anywhere.
+func TestAuthMethodsFollowTheirSecrets(t *testing.T) {
 	tokens := newIssuer(t, "right-client-secret")
-	operator(t)
+	startOperator(t)
 	for _, tc := range []struct {
 		name         string
-		right, wrong map[string]string // the Secret's keys that matter
+		right, wrong map[string]string // entries of the Secret
 		pass         func(r *http.Request) bool
 		set          func(s *v1alpha1.MetricsSourceSpec, secret string)
 	}{
@@ -111,7 +112,7 @@ func TestEveryFormOfAuthFollowsItsSecret(t *testing.T) {
 			create(t, credentials)
 			s := source(name, server.URL)
 			tc.set(&s.Spec, name)
-			cluster(t, name, map[string]string{"fleet": name})
+			createCluster(t, name, map[string]string{"fleet": name})
 			create(t, s)
 			create(t, policy(name))
 			replace := func(with map[string]string) {
@@ -128,7 +129,7 @@ func TestEveryFormOfAuthFollowsItsSecret(t *testing.T) {
 				t.Helper()
 				eventually(t, func(g gomega.Gomega) {
 					g.Expect(values(g, name, name)).To(gomega.HaveKeyWithValue("free", free))
-					g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+					g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 				})
 			}
 			published(30)
@@ -141,7 +142,7 @@ func TestEveryFormOfAuthFollowsItsSecret(t *testing.T) {
 			prom.set("free", map[string]string{name: "4"})
 			replace(tc.right)
 			published(40)
-			text := shown(gomega.NewWithT(t))
+			text := visibleText(gomega.NewWithT(t))
 			for _, values := range []map[string]string{tc.right, tc.wrong} {
 				for key, value := range values {
 					if key != "user" && key != "id" && strings.Contains(text, value) {

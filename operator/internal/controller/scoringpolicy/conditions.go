@@ -5,211 +5,147 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// decision is one condition's content; the same three feed the event.
-type decision struct {
-	status  metav1.ConditionStatus
-	reason  string
-	message string
+// typedDecision is a decision with the type of its condition.
+type typedDecision struct {
+	conditionType string
+	condition.Decision
 }
 
-func yes(reason, message string) decision { return decision{metav1.ConditionTrue, reason, message} }
+// decideConditions decides all conditions of a policy after a round. Ready is last.
+func decideConditions(done *completedRound) []typedDecision {
+	valid, fresh, published := decideQueriesValid(done.report), decideDataFresh(done), decidePublished(done)
+	return []typedDecision{
+		{v1alpha1.ConditionQueriesValid, valid},
+		{v1alpha1.ConditionDataFresh, fresh},
+		{v1alpha1.ConditionPublished, published},
+		{v1alpha1.ConditionReady, decideReady(done, valid, fresh, published)},
+	}
+}
 
-func no(reason, message string) decision { return decision{metav1.ConditionFalse, reason, message} }
-
-// queriesValid names every expression that does not parse, with the position, and
-// every one that the source refuses.
-func queriesValid(report *round.Report) decision {
-	var unparsed, refused []string
-	for _, a := range all(report) {
+// decideQueriesValid decides the condition QueriesValid. It lists every query that does
+// not parse, with the position, and every query that the source rejects.
+func decideQueriesValid(report *round.Report) condition.Decision {
+	var unparsed, rejected []string
+	for _, q := range queriesOf(report) {
 		switch {
-		case a.Problems != nil:
-			unparsed = append(unparsed, field(a)+" "+promql.Strings(a.Problems))
-		case query.ReasonOf(a.Err) == query.ReasonBadQuery && a.Err != nil:
-			refused = append(refused, field(a)+" "+a.Err.Error())
+		case q.Problems != nil:
+			unparsed = append(unparsed, fieldOf(q)+" "+promql.Strings(q.Problems))
+		case q.Err != nil && query.ReasonOf(q.Err) == query.ReasonBadQuery:
+			rejected = append(rejected, fieldOf(q)+" "+q.Err.Error())
 		}
 	}
 	switch {
 	case unparsed != nil:
-		return no(v1alpha1.ReasonParseError, strings.Join(append(unparsed, refused...), "; "))
-	case refused != nil:
-		return no("Refused", strings.Join(refused, "; "))
+		return condition.False(v1alpha1.ReasonParseError, strings.Join(append(unparsed, rejected...), "; "))
+	case rejected != nil:
+		return condition.False("QueryRejected", strings.Join(rejected, "; "))
 	}
-	return yes("Valid", "every expression parses and is answered")
+	return condition.True("Valid", "all queries are valid")
 }
 
-func all(report *round.Report) []*round.QueryReport {
-	var list []*round.QueryReport
+// queriesOf returns the query reports of all scores, followed by the one of freshness.
+func queriesOf(report *round.Report) []*round.QueryReport {
+	var queries []*round.QueryReport
 	for i := range report.Scores {
-		list = append(list, &report.Scores[i])
+		queries = append(queries, &report.Scores[i])
 	}
 	if report.Freshness != nil {
-		list = append(list, report.Freshness)
+		queries = append(queries, report.Freshness)
 	}
-	return list
+	return queries
 }
 
-func field(a *round.QueryReport) string {
-	if a.Name == "" {
+// fieldOf returns the field of the spec with the query.
+func fieldOf(q *round.QueryReport) string {
+	if q.Name == "" {
 		return "freshness.query"
 	}
-	return "scores[" + a.Name + "].query"
+	return "scores[" + q.Name + "].query"
 }
 
-// dataFresh says whether every cluster has a value of this round in every score.
-func dataFresh(done *outcome) decision {
+// decideDataFresh decides the condition DataFresh: whether every cluster has a fresh
+// value in every score.
+func decideDataFresh(done *completedRound) condition.Decision {
 	r := done.report.Result
-	c := count(r)
+	s := summarize(r)
+	failed := firstFailure(done.report)
 	switch {
 	case done.in.sourceErr != nil:
 		reason := "SourceUnusable"
 		if errors.Is(done.in.sourceErr, query.ErrNoSource) {
 			reason = v1alpha1.ReasonNotFound
 		}
-		return no(reason, done.in.sourceErr.Error()+heldNote(c))
-	case unanswered(done.report) != nil:
-		a := unanswered(done.report)
-		return no(string(query.ReasonOf(a.Err)), field(a)+" got no answer: "+a.Err.Error()+heldNote(c))
+		return condition.False(reason, done.in.sourceErr.Error()+heldNote(s))
+	case failed != nil:
+		return condition.False(string(query.ReasonOf(failed.Err)), fieldOf(failed)+" failed: "+failed.Err.Error()+heldNote(s))
 	case r.Refused:
-		return no("TooFewFresh", fmt.Sprintf("only %d of %d known clusters answer fresh, below minHealthyPercent: the round is held", r.Fresh, r.Known))
-	case c.Clusters == 0:
-		return no("NoClusters", "clusterSelector picks no accepted ManagedCluster")
-	case c.blind > 0:
+		return condition.False("TooFewFresh", fmt.Sprintf("only %d of %d recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", r.Fresh, r.Known))
+	case s.Clusters == 0:
+		return condition.False("NoClusters", "clusterSelector matches no accepted ManagedCluster")
+	case s.missing > 0:
 		reason := v1alpha1.ReasonMissing
-		if c.stale > 0 {
+		if s.stale > 0 {
 			reason = v1alpha1.ReasonStale
 		}
-		return no(reason, fmt.Sprintf("%d of %d clusters lack a fresh value: %s", c.blind+int(c.Held), c.Clusters, names(r, c)))
-	case c.Held > 0:
-		return no(v1alpha1.ReasonHeld, fmt.Sprintf("%d of %d clusters are held: %s", c.Held, c.Clusters, names(r, c)))
+		return condition.False(reason, fmt.Sprintf("%d of %d clusters lack a fresh value: %s", s.missing+int(s.Held), s.Clusters, unfreshClusters(r)))
+	case s.Held > 0:
+		return condition.False(v1alpha1.ReasonHeld, fmt.Sprintf("the last scores of %d of %d clusters are held: %s", s.Held, s.Clusters, unfreshClusters(r)))
 	}
-	return yes("Fresh", fmt.Sprintf("all %d clusters have fresh values", c.Clusters))
+	return condition.True("Fresh", fmt.Sprintf("all %d clusters have fresh values", s.Clusters))
 }
 
-// unanswered is the first question that failed for another reason than itself.
-func unanswered(report *round.Report) *round.QueryReport {
-	for _, a := range all(report) {
-		if a.Err != nil && query.ReasonOf(a.Err) != query.ReasonBadQuery {
-			return a
+// firstFailure returns the first query that failed for a reason other than the query
+// itself.
+func firstFailure(report *round.Report) *round.QueryReport {
+	for _, q := range queriesOf(report) {
+		if q.Err != nil && query.ReasonOf(q.Err) != query.ReasonBadQuery {
+			return q
 		}
 	}
 	return nil
 }
 
-func heldNote(c counts) string {
-	if c.Held == 0 {
+func heldNote(s summary) string {
+	if s.Held == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d clusters are held", c.Held, c.Clusters)
+	return fmt.Sprintf("; the last scores of %d of %d clusters are held", s.Held, s.Clusters)
 }
 
-// names lists at most five clusters that lack a fresh value.
-func names(r *score.Result, c counts) string {
-	var list []string
-	for i, cluster := range r.Clusters {
-		if worst(r.Row(i)) == score.Scored {
-			continue
-		}
-		if len(list) == 5 {
-			list = append(list, fmt.Sprintf("and %d more", c.blind+int(c.Held)-5))
-			break
-		}
-		list = append(list, cluster)
-	}
-	return strings.Join(list, ", ")
-}
-
-// published says whether what was decided stands in the clusters' namespaces.
-func published(done *outcome) decision {
+// decidePublished decides the condition Published: whether the AddOnPlacementScores
+// contain the scores of the round.
+func decidePublished(done *completedRound) condition.Decision {
 	p := done.published
 	switch {
 	case p.Failed > 0:
-		return no("WriteFailed", fmt.Sprintf("%d writes failed; %v", p.Failed, p.Err))
+		return condition.False("WriteFailed", fmt.Sprintf("%d writes failed; %v", p.Failed, p.Err))
 	case done.in.shadow:
-		return no(v1alpha1.ReasonShadow, "mode is Shadow: scores are evaluated and not written")
+		return condition.False(v1alpha1.ReasonShadow, "mode is Shadow: scores are evaluated, but not published")
 	case len(p.Taken) > 0:
-		return no(v1alpha1.ReasonNameTaken, fmt.Sprintf("AddOnPlacementScore %q belongs to somebody else in %s: set publish.name", done.in.name, some(p.Taken)))
+		return condition.False(v1alpha1.ReasonNameTaken, fmt.Sprintf("AddOnPlacementScore %q has another owner in %s: set another publish.name", done.in.name, abbreviate(p.Taken)))
 	case len(p.NoNamespace) > 0:
-		return no("NoNamespace", "clusters without a namespace: "+some(p.NoNamespace))
+		return condition.False("NoNamespace", "these clusters have no namespace: "+abbreviate(p.NoNamespace))
 	}
-	return yes("Published", fmt.Sprintf("AddOnPlacementScore %q stands in every cluster's namespace", done.in.name))
+	return condition.True("Published", fmt.Sprintf("AddOnPlacementScore %q is up to date in the namespace of every cluster", done.in.name))
 }
 
-func some(list []string) string {
-	if len(list) <= 5 {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
-}
-
-// ready joins the others; Shadow is what its owner wants.
-func ready(done *outcome, valid, fresh, out decision) decision {
-	for _, d := range []decision{valid, fresh, out} {
-		if d.status != metav1.ConditionTrue && (d.reason != v1alpha1.ReasonShadow || !done.in.shadow) {
+// decideReady summarizes the other conditions. A policy in Shadow mode is ready without
+// publishing.
+func decideReady(done *completedRound, decisions ...condition.Decision) condition.Decision {
+	for _, d := range decisions {
+		if !d.IsTrue() && (d.Reason != v1alpha1.ReasonShadow || !done.in.shadow) {
 			return d
 		}
 	}
 	if done.in.shadow {
-		return yes(v1alpha1.ReasonShadow, "evaluates, and writes nothing")
+		return condition.True(v1alpha1.ReasonShadow, "scores are fresh, but not published")
 	}
-	return yes("Ready", "scores are fresh and published")
+	return condition.True("Ready", "scores are fresh and published")
 }
-
-// counts sums up clusters by what became of them.
-type counts struct {
-	v1alpha1.RoundStatus
-	blind, stale int
-}
-
-func count(r *score.Result) counts {
-	c := counts{}
-	c.Clusters = int32(len(r.Clusters))
-	for i := range r.Clusters {
-		row := r.Row(i)
-		switch worst(row) {
-		case score.Held:
-			c.Held++
-			continue
-		case score.Worst:
-			c.Worst++
-		case score.Omitted:
-			c.Omitted++
-		case score.Fixed:
-		default:
-			c.Scored++
-			continue
-		}
-		c.blind++
-		for j := range row {
-			if row[j].Outcome == score.Stale {
-				c.stale++
-				break
-			}
-		}
-	}
-	return c
-}
-
-// worst is what became of the least of a cluster's scores. A veto is a score.
-func worst(row []score.Cell) score.State {
-	state := score.Scored
-	for i := range row {
-		if s := row[i].State; s != score.Vetoed && rank[s] > rank[state] {
-			state = s
-		}
-		if row[i].State == score.Vetoed && row[i].Outcome != score.OK && rank[score.Held] > rank[state] {
-			state = score.Held
-		}
-	}
-	return state
-}
-
-var rank = map[score.State]int{score.Scored: 0, score.Held: 1, score.Fixed: 2, score.Omitted: 3, score.Worst: 4}

@@ -1,5 +1,6 @@
-// Package scoringpolicy runs the rounds of ScoringPolicies: it gathers the fleet and
-// the source, lets the round decide, publishes, and reports.
+// Package scoringpolicy reconciles ScoringPolicies. Each reconciliation is one round:
+// it gathers the clusters and the source, evaluates the scores, publishes them, and
+// reports the round in status, metrics, events and the log.
 package scoringpolicy
 
 import (
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,18 +28,30 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
+const (
+	// minRoundInterval is the time between two rounds of an unchanged policy.
+	minRoundInterval = time.Second
+	// sourceRetryInterval is the wait for a source that exists but is not registered
+	// yet.
+	sourceRetryInterval = 100 * time.Millisecond
+	// maxConcurrentRounds is high because a round of a slow source lasts as long as its
+	// timeout, and must not delay the rounds of other policies.
+	maxConcurrentRounds = 16
+)
+
 // Options of the controller.
 type Options struct {
+	// Sources is the registry of query clients.
 	Sources *query.Sources
-	// Registerer of the controller's metrics; nil = not registered.
+	// Registerer of the controller's metrics. If it is nil, they are not registered.
 	Registerer prometheus.Registerer
-	// Now is the clock; nil = time.Now.
+	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	// Concurrency of the writes of one policy; 0 = 16.
+	// Concurrency is the maximum number of concurrent writes per policy. Default 16.
 	Concurrency int
 }
 
-// Reconciler of ScoringPolicies.
+// Reconciler reconciles ScoringPolicies.
 type Reconciler struct {
 	client    client.Client
 	recorder  events.EventRecorder
@@ -47,7 +61,7 @@ type Reconciler struct {
 	now       func() time.Time
 
 	mu       sync.Mutex
-	memories map[string]*memory
+	policies map[string]*policyState // by policy name
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies;metricssources,verbs=get;list;watch
@@ -57,7 +71,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores/status,verbs=get;patch;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Setup adds the controller, its metrics and its explanations to the manager.
+// Setup adds the controller, its metrics and its explanation endpoints to the manager.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -65,10 +79,10 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-scores"), sources: opts.Sources,
 		publisher: &publish.Publisher{Client: mgr.GetClient(), Concurrency: opts.Concurrency},
-		now:       opts.Now, memories: map[string]*memory{},
+		now:       opts.Now, policies: map[string]*policyState{},
 	}
-	r.metrics = newMetrics(opts.Registerer, r.outcomes)
-	if err := publish.Indices(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	r.metrics = newMetrics(opts.Registerer, r.lastRounds)
+	if err := publish.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	for path, h := range r.handlers() {
@@ -79,88 +93,77 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scoringpolicy").
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(reachabilityChanged())).
-		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfCluster), builder.WithPredicates(membershipChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atATime}).
+		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(sourceChanged())).
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfCluster), builder.WithPredicates(clusterChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds}).
 		Complete(r)
 }
 
-// Reconcile runs one round of a policy: gather, decide, apply, report.
+// Reconcile runs one round of a policy: gather, evaluate, publish, report.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.ScoringPolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, policy); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.forget(ctx, req.Name)
+		return reconcile.Result{}, r.deletePolicy(ctx, req.Name)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if policy.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	if wait := r.tooSoon(policy); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+	if wait := r.untilNextRound(policy); wait > 0 {
+		return skip(ctx, "the last round started less than a second ago", wait), nil
 	}
 	in, err := r.gather(ctx, policy)
 	switch {
-	case errors.Is(err, errNotYet):
-		return reconcile.Result{RequeueAfter: notYet}, nil
+	case errors.Is(err, errSourceNotRegistered):
+		return skip(ctx, err.Error(), sourceRetryInterval), nil
 	case err != nil:
 		return reconcile.Result{}, err
-	case in.invalid != nil:
-		return reconcile.Result{}, r.writeInvalid(ctx, policy, in.invalid)
+	case in.specErr != nil:
+		return reconcile.Result{}, r.writeInvalidSpec(ctx, policy, in.specErr)
 	}
-	report := in.ask(ctx)
+	report := in.run(ctx)
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // leadership or process ends: nothing that we learnt may be written
+		// The process stops or loses the leadership. The failed queries of this round
+		// must not be published.
+		return reconcile.Result{}, nil
 	}
-	published := r.publisher.Publish(ctx, in.publication(report.Result))
-	done := outcome{in: in, report: report, published: published, took: r.now().Sub(in.request.Now)}
-	r.remember(policy, &done)
-	r.metrics.observe(policy.Name, &done)
-	if err := r.writeStatus(ctx, policy, &done); err != nil {
+	published := r.publisher.Publish(ctx, in.publishRequest(report.Result))
+	done := &completedRound{in: in, report: report, published: published, took: r.now().Sub(in.request.Now)}
+	previous := r.remember(policy, done)
+	r.metrics.observe(policy.Name, done)
+	logRound(ctx, policy.Name, previous, done)
+	if err := r.writeStatus(ctx, policy, done); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: next(in, r.now())}, nil
+	return reconcile.Result{RequeueAfter: timeToNextRound(in, r.now())}, nil
 }
 
-// next is when the following round begins: a period after this one began, jittered
-// by a tenth so that policies spread.
-func next(in *gathered, now time.Time) time.Duration {
-	period := in.period
-	due := in.request.Now.Add(period*95/100 + rand.N(period/10))
+// skip logs that no round runs now, and schedules the next attempt.
+func skip(ctx context.Context, reason string, wait time.Duration) reconcile.Result {
+	log.FromContext(ctx).V(1).Info("Round skipped", "reason", reason, "retryAfter", wait.String())
+	return reconcile.Result{RequeueAfter: wait}
+}
+
+// timeToNextRound returns the time until the next round. It starts one period after the
+// start of this round, plus or minus 5 percent, so that policies spread over time.
+func timeToNextRound(in *roundInput, now time.Time) time.Duration {
+	due := in.request.Now.Add(in.period*95/100 + rand.N(in.period/10))
 	return max(due.Sub(now), 50*time.Millisecond)
 }
 
-const (
-	calm   = time.Second
-	notYet = 100 * time.Millisecond
-	// atATime is how many policies have a round: those of a slow source must not
-	// keep the others waiting.
-	atATime = 16
-)
-
-// tooSoon keeps clusters that come in a burst from making a round each. A changed
-// policy does not wait.
-func (r *Reconciler) tooSoon(policy *v1alpha1.ScoringPolicy) time.Duration {
+// deletePolicy removes the state, the metrics and the scores of a deleted policy.
+// Garbage collection deletes the scores as well, but later.
+func (r *Reconciler) deletePolicy(ctx context.Context, name string) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.memories[policy.Name]
-	if m == nil || m.uid != policy.UID || m.generation != policy.Generation {
-		return 0
-	}
-	least := min(calm, period(policy)/2)
-	return m.began.Add(least).Sub(r.now())
-}
-
-// forget a policy that is gone, and delete its scores. Garbage collection would do
-// that too, later, and does it when the operator was not there to see.
-func (r *Reconciler) forget(ctx context.Context, name string) error {
-	r.mu.Lock()
-	m := r.memories[name]
-	delete(r.memories, name)
+	state := r.policies[name]
+	delete(r.policies, name)
 	r.mu.Unlock()
-	r.metrics.forget(name)
-	if m == nil {
+	r.metrics.delete(name)
+	if state == nil {
 		return nil
 	}
-	return r.publisher.Publish(ctx, publish.Request{Owner: m.last.in.owner, Name: m.last.in.name}).Err
+	published := r.publisher.Publish(ctx, publish.Request{Owner: state.last.in.owner, Name: state.last.in.name})
+	log.FromContext(ctx).Info("Policy deleted", "policy", name, "scoresDeleted", published.Deleted)
+	return published.Err
 }

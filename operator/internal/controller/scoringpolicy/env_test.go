@@ -50,11 +50,11 @@ var (
 	hub *rest.Config
 	// kubeconfig of hub, for programs.
 	kubeconfig []byte
-	logged     buffer // what the operators log
+	logged     buffer // log of the operators
 	scheme     = runtime.NewScheme()
 )
 
-// buffer keeps what is written to it.
+// buffer is an in-memory writer for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -108,9 +108,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// operator runs the controllers until the test ends or stop is called, with metrics
-// and explanations at the returned address.
-func operator(t *testing.T) (stop func()) {
+// startOperator runs the controllers until the test ends or stop is called.
+func startOperator(t *testing.T) (stop func()) {
 	t.Helper()
 	unique := true
 	mgr, err := ctrl.NewManager(hub, ctrl.Options{
@@ -142,40 +141,40 @@ func operator(t *testing.T) (stop func()) {
 	return stop
 }
 
-// prometheus answers what the test has put into it, as JSON over HTTP.
-type prometheus struct {
+// fakePrometheus serves the query API with responses that the test sets.
+type fakePrometheus struct {
 	*httptest.Server
 	mu     sync.Mutex
-	fail   http.HandlerFunc             // instead of every answer
-	says   map[string]string            // expression -> answer, before values
-	values map[string]map[string]string // expression -> cluster -> value
+	fail   http.HandlerFunc             // replaces every response if set
+	bodies map[string]string            // response bodies by expression; they outrank values
+	values map[string]map[string]string // values by expression and cluster
 }
 
-func newPrometheus(t *testing.T) *prometheus {
-	p := &prometheus{values: map[string]map[string]string{}, says: map[string]string{}}
+func newPrometheus(t *testing.T) *fakePrometheus {
+	p := &fakePrometheus{values: map[string]map[string]string{}, bodies: map[string]string{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
-// stop leaves nobody at the address.
-func (p *prometheus) stop() { p.Close() }
+// stop closes the listener: connections are refused.
+func (p *fakePrometheus) stop() { p.Close() }
 
-// startAgain at the same address.
-func (p *prometheus) startAgain(t *testing.T) {
+// restart serves at the same address again.
+func (p *fakePrometheus) restart(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", strings.TrimPrefix(p.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(p)
-	_ = server.Listener.Close() // it listens somewhere else
+	_ = server.Listener.Close() // the default listener has another address
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
 }
 
-func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	fail := p.fail
 	p.mu.Unlock()
@@ -189,7 +188,7 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`)
 		return
 	}
-	if body, ok := p.says[r.FormValue("query")]; ok {
+	if body, ok := p.bodies[r.FormValue("query")]; ok {
 		_, _ = fmt.Fprint(w, body)
 		return
 	}
@@ -204,25 +203,25 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(results, ","))
 }
 
-func (p *prometheus) set(expr string, values map[string]string) {
+func (p *fakePrometheus) set(expr string, values map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.values[expr] = values
 }
 
-func (p *prometheus) answer(expr, body string) {
+func (p *fakePrometheus) setBody(expr, body string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.says[expr] = body
+	p.bodies[expr] = body
 }
 
-func (p *prometheus) failWith(h http.HandlerFunc) {
+func (p *fakePrometheus) failWith(h http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail = h
 }
 
-func (p *prometheus) setDown(down bool) {
+func (p *fakePrometheus) setDown(down bool) {
 	if down {
 		p.failWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 		return
@@ -230,7 +229,7 @@ func (p *prometheus) setDown(down bool) {
 	p.failWith(nil)
 }
 
-// sourceCondition is "Status/Reason" of a source's condition.
+// sourceCondition returns "Status/Reason" of a condition of a source.
 func sourceCondition(g gomega.Gomega, name, kind string) string {
 	s := &v1alpha1.MetricsSource{}
 	g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, s)).To(gomega.Succeed())
@@ -241,7 +240,7 @@ func sourceCondition(g gomega.Gomega, name, kind string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-// eventReasons of all events about one object.
+// eventReasons returns the reasons of all events of one object.
 func eventReasons(g gomega.Gomega, kind, name string) []string {
 	var events eventsv1.EventList
 	g.Expect(api.List(context.Background(), &events)).To(gomega.Succeed())
@@ -254,8 +253,8 @@ func eventReasons(g gomega.Gomega, kind, name string) []string {
 	return reasons
 }
 
-// cluster joins a managed cluster, with its namespace, for the length of the test.
-func cluster(t *testing.T, name string, labels map[string]string) {
+// createCluster creates a ManagedCluster and its namespace for the duration of the test.
+func createCluster(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := client.IgnoreAlreadyExists(api.Create(context.Background(), ns)); err != nil {
@@ -274,13 +273,14 @@ func create(t *testing.T, obj client.Object) {
 	t.Cleanup(func() { _ = api.Delete(context.Background(), obj) })
 }
 
-// eventually waits for a state of the world.
+// eventually waits until all assertions hold.
 func eventually(t *testing.T, what func(g gomega.Gomega)) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(what).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
 }
 
-// values of a cluster's AddOnPlacementScore, nil when there is none.
+// values returns the scores in a cluster's AddOnPlacementScore by name. They are nil if the
+// object does not exist.
 func values(g gomega.Gomega, cluster, name string) map[string]int32 {
 	s := score(g, cluster, name)
 	if s == nil {

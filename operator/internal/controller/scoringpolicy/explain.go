@@ -8,19 +8,22 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
-// Paths of the explanations on the metrics listener.
+// Paths of the explanations on the metrics server. The name of the policy or cluster
+// follows.
 const (
 	PolicyPath  = "/explain/policy/"
 	ClusterPath = "/explain/cluster/"
 )
 
-// PolicyExplanation is the last round of one policy, as /explain/policy/NAME
-// answers it.
+// PolicyExplanation describes the last round of one policy. It is the response of
+// PolicyPath.
 type PolicyExplanation struct {
 	Policy     string               `json:"policy"`
 	Time       time.Time            `json:"time"`
@@ -33,9 +36,10 @@ type PolicyExplanation struct {
 	Clusters   []ClusterExplanation `json:"clusters"`
 }
 
-// QueryExplanation is one question of a round.
+// QueryExplanation describes one query of a round.
 type QueryExplanation struct {
-	Score      string   `json:"score,omitempty"` // empty: freshness
+	// Score is empty for the freshness query.
+	Score      string   `json:"score,omitempty"`
 	Query      string   `json:"query"`
 	DurationMS float64  `json:"durationMilliseconds"`
 	Series     int      `json:"series"`
@@ -44,36 +48,41 @@ type QueryExplanation struct {
 	Error      string   `json:"error,omitempty"`
 }
 
-// ClusterExplanation is one cluster's scores by one policy. /explain/cluster/NAME
-// answers a list of these.
+// ClusterExplanation describes the scores of one cluster by one policy. The response of
+// ClusterPath is a list with one entry per policy.
 type ClusterExplanation struct {
 	Policy  string             `json:"policy,omitempty"`
 	Cluster string             `json:"cluster"`
 	Scores  []ScoreExplanation `json:"scores"`
 }
 
-// ScoreExplanation is one score of one cluster.
+// ScoreExplanation describes one score of one cluster.
 type ScoreExplanation struct {
-	Name       string     `json:"name"`
-	Raw        *float64   `json:"raw,omitempty"` // last usable value
-	Points     *float64   `json:"points,omitempty"`
-	Value      *int32     `json:"value,omitempty"` // as published
-	State      string     `json:"state"`
-	Outcome    string     `json:"outcome"`
+	Name string `json:"name"`
+	// Raw is the last usable value, and Points that value after normalization and
+	// damping.
+	Raw    *float64 `json:"raw,omitempty"`
+	Points *float64 `json:"points,omitempty"`
+	// Value is the published score.
+	Value   *int32 `json:"value,omitempty"`
+	State   string `json:"state"`
+	Outcome string `json:"outcome"`
+	// Since is the time from which a usable value is missing.
 	Since      *time.Time `json:"since,omitempty"`
 	SampleTime *time.Time `json:"sampleTime,omitempty"`
 	HeldUntil  *time.Time `json:"heldUntil,omitempty"`
 }
 
+// handlers returns the explanation endpoints by path.
 func (r *Reconciler) handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		PolicyPath: answer(PolicyPath, func(name string) any {
-			if done := r.last(name); done != nil {
+		PolicyPath: serveJSON(PolicyPath, func(name string) any {
+			if done := r.lastRound(name); done != nil {
 				return explainPolicy(name, done)
 			}
 			return nil
 		}),
-		ClusterPath: answer(ClusterPath, func(name string) any {
+		ClusterPath: serveJSON(ClusterPath, func(name string) any {
 			if list := r.explainCluster(name); len(list) > 0 {
 				return list
 			}
@@ -82,34 +91,39 @@ func (r *Reconciler) handlers() map[string]http.Handler {
 	}
 }
 
-// answer serves what find returns for the name behind the path, as JSON.
-func answer(path string, find func(name string) any) http.Handler {
+// serveJSON serves the result of find as JSON. find gets the name behind the path, and
+// returns nil if there is no such object.
+func serveJSON(path string, find func(name string) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := strings.TrimPrefix(req.URL.Path, path)
 		if req.Method != http.MethodGet || name == "" {
-			http.Error(w, "want GET "+path+"NAME", http.StatusBadRequest)
+			http.Error(w, "expected GET "+path+"NAME", http.StatusBadRequest)
 			return
 		}
 		found := find(name)
 		if found == nil {
-			http.Error(w, "no round has spoken of "+name+" since this operator leads", http.StatusNotFound)
+			http.Error(w, "no round has scored "+name+" since this operator became the leader", http.StatusNotFound)
+			return
+		}
+		body, err := json.MarshalIndent(found, "", "  ")
+		if err != nil {
+			log.FromContext(req.Context()).Error(err, "Could not encode an explanation", "path", req.URL.Path)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		_ = e.Encode(found)
+		_, _ = w.Write(append(body, '\n')) // fails only if the client has disconnected
 	})
 }
 
-func explainPolicy(name string, done *outcome) *PolicyExplanation {
+func explainPolicy(name string, done *completedRound) *PolicyExplanation {
 	r := done.report.Result
 	e := &PolicyExplanation{
 		Policy: name, Time: r.Time.Time(), DurationMS: milliseconds(done.took), Shadow: done.in.shadow,
 		Refused: r.Refused, Fresh: r.Fresh, Known: r.Known,
 	}
-	for _, a := range all(done.report) {
-		e.Queries = append(e.Queries, explainQuery(a))
+	for _, q := range queriesOf(done.report) {
+		e.Queries = append(e.Queries, explainQuery(q))
 	}
 	for i, cluster := range r.Clusters {
 		e.Clusters = append(e.Clusters, ClusterExplanation{Cluster: cluster, Scores: explainScores(r, i)})
@@ -117,9 +131,10 @@ func explainPolicy(name string, done *outcome) *PolicyExplanation {
 	return e
 }
 
+// explainCluster explains the scores of a cluster by every policy, sorted by policy.
 func (r *Reconciler) explainCluster(cluster string) []ClusterExplanation {
 	var list []ClusterExplanation
-	for policy, done := range r.outcomes() {
+	for policy, done := range r.lastRounds() {
 		result := done.report.Result
 		if i, ok := slices.BinarySearch(result.Clusters, cluster); ok {
 			list = append(list, ClusterExplanation{Policy: policy, Cluster: cluster, Scores: explainScores(result, i)})
@@ -129,25 +144,26 @@ func (r *Reconciler) explainCluster(cluster string) []ClusterExplanation {
 	return list
 }
 
-func explainQuery(a *round.QueryReport) QueryExplanation {
-	q := QueryExplanation{
-		Score: a.Name, Query: a.Query, DurationMS: milliseconds(a.Duration), Series: a.Series, Warnings: a.Warnings, Infos: a.Infos,
+func explainQuery(q *round.QueryReport) QueryExplanation {
+	e := QueryExplanation{
+		Score: q.Name, Query: q.Query, DurationMS: milliseconds(q.Duration), Series: q.Series, Warnings: q.Warnings, Infos: q.Infos,
 	}
 	switch {
-	case a.Problems != nil:
-		q.Error = promql.Strings(a.Problems)
-	case a.Err != nil:
-		q.Error = a.Err.Error()
+	case q.Problems != nil:
+		e.Error = promql.Strings(q.Problems)
+	case q.Err != nil:
+		e.Error = q.Err.Error()
 	}
-	return q
+	return e
 }
 
+// explainScores explains the scores of the i-th cluster of a result.
 func explainScores(r *score.Result, i int) []ScoreExplanation {
 	var list []ScoreExplanation
 	for j, cell := range r.Row(i) {
 		s := ScoreExplanation{
 			Name: r.Names[j], State: cell.State.String(), Outcome: cell.Outcome.String(),
-			Since: stamp(cell.Since), SampleTime: stamp(cell.SampleTime), HeldUntil: stamp(cell.HeldUntil),
+			Since: timeOrNil(cell.Since), SampleTime: timeOrNil(cell.SampleTime), HeldUntil: timeOrNil(cell.HeldUntil),
 		}
 		if !cell.SampleTime.IsZero() {
 			s.Points = &cell.Points
@@ -163,7 +179,7 @@ func explainScores(r *score.Result, i int) []ScoreExplanation {
 	return list
 }
 
-func stamp(i score.Instant) *time.Time {
+func timeOrNil(i score.Instant) *time.Time {
 	if i.IsZero() {
 		return nil
 	}

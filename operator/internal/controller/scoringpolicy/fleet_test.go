@@ -16,7 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// relabel sets the labels of a managed cluster.
+// relabel replaces the labels of a ManagedCluster.
 func relabel(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	c := &clusterv1.ManagedCluster{}
@@ -30,20 +30,20 @@ func relabel(t *testing.T, name string, labels map[string]string) {
 	}
 }
 
-// TestClustersAreFoundByTheirLabel: series name clusters otherwise than the hub does,
-// a cluster gets another name in them, two claim one name, and one leaves the policy.
-func TestClustersAreFoundByTheirLabel(t *testing.T) {
+// TestClusterMappingByLabel maps series by a label of the ManagedCluster. The label
+// changes, two clusters share a value, and a cluster leaves the policy.
+func TestClusterMappingByLabel(t *testing.T) {
 	const name = "mapped"
 	labels := func(prom string) map[string]string { return map[string]string{"fleet": name, "prom": prom} }
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"east": "3", "west": "4", "mapped-1": "9"})
-	cluster(t, "mapped-1", labels("east"))
-	cluster(t, "mapped-2", labels("gone"))
+	createCluster(t, "mapped-1", labels("east"))
+	createCluster(t, "mapped-2", labels("gone"))
 	s := source(name, prom.URL)
 	s.Spec.ClusterMapping = v1alpha1.ClusterMapping{Match: v1alpha1.MatchLabel, Key: "prom"}
 	create(t, s)
 	create(t, policy(name))
-	operator(t)
+	startOperator(t)
 	expect := func(first, second scores) {
 		t.Helper()
 		eventually(t, func(g gomega.Gomega) {
@@ -64,9 +64,8 @@ func TestClustersAreFoundByTheirLabel(t *testing.T) {
 	expect(scores{"free": 30, "total": 30}, nil)
 }
 
-// TestEachClusterMayHaveItsOwnEndpoint, one of which is down: that is one cluster
-// missing, no more.
-func TestEachClusterMayHaveItsOwnEndpoint(t *testing.T) {
+// TestPerClusterEndpoints has one endpoint that is down. Only its cluster is affected.
+func TestPerClusterEndpoints(t *testing.T) {
 	const name = "own"
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"any": "3"})
@@ -79,34 +78,34 @@ func TestEachClusterMayHaveItsOwnEndpoint(t *testing.T) {
 		r.URL.Path = path
 		prom.ServeHTTP(w, r)
 	})
-	cluster(t, "own-1", map[string]string{"fleet": name})
-	cluster(t, "own-2", map[string]string{"fleet": name})
-	cluster(t, "own-3", nil) // not the policy's: nobody asks there
+	createCluster(t, "own-1", map[string]string{"fleet": name})
+	createCluster(t, "own-2", map[string]string{"fleet": name})
+	createCluster(t, "own-3", nil) // the policy does not select the cluster, so its endpoint gets no query
 	s := source(name, "")
 	s.Spec.Topology = &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: prom.URL + "/{cluster}"}
 	create(t, s)
 	create(t, policy(name))
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "own-1", name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 		g.Expect(values(g, "own-2", name)).To(gomega.Equal(scores{"free": -100, "total": -100}))
-		g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+		g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 		p := &v1alpha1.ScoringPolicy{}
 		g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, p)).To(gomega.Succeed())
 		g.Expect(p.Status.Scores[0].Warnings).To(gomega.ContainElement(gomega.ContainSubstring("the endpoints of 1 clusters failed, first own-2: Unavailable")))
 	})
 }
 
-// TestTwoPoliciesNeverShareAName: who came second publishes nothing.
-func TestTwoPoliciesNeverShareAName(t *testing.T) {
+// TestPoliciesWithTheSamePublishName: the second policy publishes nothing.
+func TestPoliciesWithTheSamePublishName(t *testing.T) {
 	const name = "shared"
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"shared-1": "3"})
 	prom.set("other", map[string]string{"shared-1": "9"})
-	cluster(t, "shared-1", map[string]string{"fleet": name})
+	createCluster(t, "shared-1", map[string]string{"fleet": name})
 	create(t, source(name, prom.URL))
 	create(t, policy(name))
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "shared-1", name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 	})

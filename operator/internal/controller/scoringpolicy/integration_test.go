@@ -25,7 +25,8 @@ func source(name, url string) *v1alpha1.MetricsSource {
 	return &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MetricsSourceSpec{URL: url}}
 }
 
-// policy asks once a second for free of 0..10, and for the fleet that a label names.
+// policy returns a policy with a period of one second and a score "free" that maps 0..10
+// to 0..100. The policy selects the clusters with its name in the label "fleet".
 func policy(name string) *v1alpha1.ScoringPolicy {
 	return &v1alpha1.ScoringPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -45,7 +46,7 @@ func linear(name, query string) v1alpha1.ScoreSpec {
 	}}
 }
 
-// condition is "Status/Reason" of a policy's condition.
+// condition returns "Status/Reason" and the message of a condition of a policy.
 func condition(g gomega.Gomega, name, kind string) (string, string) {
 	p := &v1alpha1.ScoringPolicy{}
 	g.Expect(api.Get(context.Background(), client.ObjectKey{Name: name}, p)).To(gomega.Succeed())
@@ -58,13 +59,13 @@ func condition(g gomega.Gomega, name, kind string) (string, string) {
 
 func TestScoresFollowTheMetrics(t *testing.T) {
 	prom := newPrometheus(t)
-	prom.set("free", map[string]string{"follow-1": "3", "follow-2": "10", "stranger": "5"})
-	cluster(t, "follow-1", map[string]string{"fleet": "follow"})
-	cluster(t, "follow-2", map[string]string{"fleet": "follow"})
+	prom.set("free", map[string]string{"follow-1": "3", "follow-2": "10", "unknown": "5"})
+	createCluster(t, "follow-1", map[string]string{"fleet": "follow"})
+	createCluster(t, "follow-2", map[string]string{"fleet": "follow"})
 	create(t, source("follow", prom.URL))
 	p := policy("follow")
 	create(t, p)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "follow-1", "follow")).To(gomega.Equal(scores{"free": 30, "total": 30}))
 		g.Expect(values(g, "follow-2", "follow")).To(gomega.Equal(scores{"free": 100, "total": 100}))
@@ -81,7 +82,7 @@ func TestScoresFollowTheMetrics(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "follow-1", "follow")).To(gomega.Equal(scores{"free": 90, "total": 90}))
 	})
-	cluster(t, "follow-3", map[string]string{"fleet": "follow"})
+	createCluster(t, "follow-3", map[string]string{"fleet": "follow"})
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "follow-3", "follow")).To(gomega.Equal(scores{"free": -100, "total": -100}))
 		fresh, message := condition(g, "follow", v1alpha1.ConditionDataFresh)
@@ -97,10 +98,10 @@ func TestScoresFollowTheMetrics(t *testing.T) {
 func TestUnchangedScoresAreNotWritten(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"still-1": "3"})
-	cluster(t, "still-1", map[string]string{"fleet": "still"})
+	createCluster(t, "still-1", map[string]string{"fleet": "still"})
 	create(t, source("still", prom.URL))
 	create(t, policy("still"))
-	operator(t)
+	startOperator(t)
 	var first *clusterv1alpha1.AddOnPlacementScore
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "still-1", "still")).To(gomega.Equal(scores{"free": 30, "total": 30}))
@@ -129,21 +130,21 @@ func lastRound(t *testing.T, name string) time.Time {
 func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"down-1": "3"})
-	cluster(t, "down-1", map[string]string{"fleet": "down"})
+	createCluster(t, "down-1", map[string]string{"fleet": "down"})
 	prom.setDown(true)
 	create(t, source("down", prom.URL))
 	p := policy("down")
 	hold := int32(6)
 	p.Spec.Scores[0].Missing.HoldSeconds = &hold
 	create(t, p)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		fresh, message := condition(g, "down", v1alpha1.ConditionDataFresh)
 		g.Expect(fresh).To(gomega.Equal("False/Unavailable"))
-		g.Expect(message).To(gomega.ContainSubstring("scores[free].query got no answer"))
+		g.Expect(message).To(gomega.ContainSubstring("scores[free].query failed"))
 	})
 	g := gomega.NewWithT(t)
-	g.Expect(values(g, "down-1", "down")).To(gomega.BeNil(), "nothing is known yet, and nothing may be published")
+	g.Expect(values(g, "down-1", "down")).To(gomega.BeNil(), "no value is known yet, so no score may be published")
 	prom.setDown(false)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": 30, "total": 30}))
@@ -170,15 +171,15 @@ func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
 	})
 }
 
-func TestOneBadExpressionLeavesTheOthers(t *testing.T) {
+func TestInvalidQueryDoesNotAffectOtherScores(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"bad-1": "3"})
-	cluster(t, "bad-1", map[string]string{"fleet": "bad"})
+	createCluster(t, "bad-1", map[string]string{"fleet": "bad"})
 	create(t, source("bad", prom.URL))
 	p := policy("bad")
 	p.Spec.Scores = append(p.Spec.Scores, linear("broken", "sum by (cluster) (free"))
 	create(t, p)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		valid, message := condition(g, "bad", v1alpha1.ConditionQueriesValid)
 		g.Expect(valid).To(gomega.Equal("False/ParseError"))
@@ -188,24 +189,24 @@ func TestOneBadExpressionLeavesTheOthers(t *testing.T) {
 	})
 	g := gomega.NewWithT(t)
 	g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(p), p)).To(gomega.Succeed())
-	mended := p.DeepCopy()
-	mended.Spec.Scores[1].Query = "free"
-	g.Expect(api.Patch(context.Background(), mended, client.MergeFrom(p))).To(gomega.Succeed())
+	repaired := p.DeepCopy()
+	repaired.Spec.Scores[1].Query = "free"
+	g.Expect(api.Patch(context.Background(), repaired, client.MergeFrom(p))).To(gomega.Succeed())
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "bad-1", "bad")).To(gomega.Equal(scores{"free": 30, "broken": 30, "total": 30}))
 	})
 }
 
-func TestForeignScoresAreNeverTouched(t *testing.T) {
+func TestScoresOfOtherOwnersAreNotWritten(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"taken-1": "3", "taken-2": "4"})
-	cluster(t, "taken-1", map[string]string{"fleet": "taken"})
-	cluster(t, "taken-2", map[string]string{"fleet": "taken"})
+	createCluster(t, "taken-1", map[string]string{"fleet": "taken"})
+	createCluster(t, "taken-2", map[string]string{"fleet": "taken"})
 	foreign := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "taken-1", Name: "taken"}}
 	create(t, foreign)
 	create(t, source("taken", prom.URL))
 	create(t, policy("taken"))
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		out, message := condition(g, "taken", v1alpha1.ConditionPublished)
 		g.Expect(out).To(gomega.Equal("False/NameTaken"))
@@ -216,14 +217,14 @@ func TestForeignScoresAreNeverTouched(t *testing.T) {
 	g.Expect(score(g, "taken-1", "taken").ResourceVersion).To(gomega.Equal(foreign.ResourceVersion))
 }
 
-func TestShadowWritesNothingAndWithdraws(t *testing.T) {
+func TestShadowModeDeletesScores(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"shadow-1": "3"})
-	cluster(t, "shadow-1", map[string]string{"fleet": "shadow"})
+	createCluster(t, "shadow-1", map[string]string{"fleet": "shadow"})
 	create(t, source("shadow", prom.URL))
 	p := policy("shadow")
 	create(t, p)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "shadow-1", "shadow")).To(gomega.HaveLen(2)) })
 	g := gomega.NewWithT(t)
 	g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(p), p)).To(gomega.Succeed())
@@ -238,19 +239,19 @@ func TestShadowWritesNothingAndWithdraws(t *testing.T) {
 	})
 }
 
-func TestRestartHoldsWhatIsPublished(t *testing.T) {
+func TestRestartHoldsPublishedScores(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"again-1": "3"})
-	cluster(t, "again-1", map[string]string{"fleet": "again"})
+	createCluster(t, "again-1", map[string]string{"fleet": "again"})
 	create(t, source("again", prom.URL))
 	create(t, policy("again"))
-	stop := operator(t)
+	stop := startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
 	})
 	stop()
 	prom.setDown(true)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		c := meta.FindStatusCondition(score(g, "again-1", "again").Status.Conditions, "DataFresh")
 		g.Expect(c.Reason).To(gomega.Equal("Held"))
@@ -259,39 +260,39 @@ func TestRestartHoldsWhatIsPublished(t *testing.T) {
 	g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
 }
 
-func TestDeletedPolicyTakesItsScoresAway(t *testing.T) {
+func TestDeletedPolicyDeletesItsScores(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"bye-1": "3"})
-	cluster(t, "bye-1", map[string]string{"fleet": "bye"})
+	createCluster(t, "bye-1", map[string]string{"fleet": "bye"})
 	create(t, source("bye", prom.URL))
 	p := policy("bye")
 	create(t, p)
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "bye-1", "bye")).To(gomega.HaveLen(2)) })
 	g := gomega.NewWithT(t)
 	g.Expect(api.Delete(context.Background(), p)).To(gomega.Succeed())
 	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "bye-1", "bye")).To(gomega.BeNil()) })
 }
 
-func TestPolicyMadeAnewTakesOverItsScores(t *testing.T) {
+func TestRecreatedPolicyAdoptsItsScores(t *testing.T) {
 	prom := newPrometheus(t)
-	prom.set("free", map[string]string{"anew-1": "3"})
-	cluster(t, "anew-1", map[string]string{"fleet": "anew"})
-	create(t, source("anew", prom.URL))
-	p := policy("anew")
+	prom.set("free", map[string]string{"recreated-1": "3"})
+	createCluster(t, "recreated-1", map[string]string{"fleet": "recreated"})
+	create(t, source("recreated", prom.URL))
+	p := policy("recreated")
 	create(t, p)
-	stop := operator(t)
-	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "anew-1", "anew")).To(gomega.HaveLen(2)) })
+	stop := startOperator(t)
+	eventually(t, func(g gomega.Gomega) { g.Expect(values(g, "recreated-1", "recreated")).To(gomega.HaveLen(2)) })
 	stop()
 	g := gomega.NewWithT(t)
 	g.Expect(api.Delete(context.Background(), p)).To(gomega.Succeed())
-	p = policy("anew")
+	p = policy("recreated")
 	create(t, p)
-	prom.set("free", map[string]string{"anew-1": "4"})
-	operator(t)
+	prom.set("free", map[string]string{"recreated-1": "4"})
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
-		g.Expect(values(g, "anew-1", "anew")).To(gomega.Equal(scores{"free": 40, "total": 40}))
-		owners := score(g, "anew-1", "anew").OwnerReferences
+		g.Expect(values(g, "recreated-1", "recreated")).To(gomega.Equal(scores{"free": 40, "total": 40}))
+		owners := score(g, "recreated-1", "recreated").OwnerReferences
 		g.Expect(owners).To(gomega.HaveLen(1))
 		g.Expect(owners[0].UID).To(gomega.Equal(p.UID))
 	})
@@ -304,7 +305,7 @@ func TestSourceWaitsForItsSecret(t *testing.T) {
 		Credentials: &v1alpha1.SecretKeyReference{Name: "token", Key: "token"},
 	}}
 	create(t, s)
-	operator(t)
+	startOperator(t)
 	reachable := func(g gomega.Gomega) (string, string) {
 		g.Expect(api.Get(context.Background(), client.ObjectKeyFromObject(s), s)).To(gomega.Succeed())
 		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReachable)
@@ -318,21 +319,21 @@ func TestSourceWaitsForItsSecret(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		status, message := reachable(g)
 		g.Expect(status).To(gomega.Equal("False/InvalidConfiguration"))
-		g.Expect(message).To(gomega.Equal(`create Secret plimsoll-system/token with the key "token"`))
+		g.Expect(message).To(gomega.Equal(`Secret plimsoll-system/token does not exist: create it with the key "token"`))
 	})
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "token"}, StringData: map[string]string{"token": "x"}})
 	eventually(t, func(g gomega.Gomega) {
 		status, _ := reachable(g)
-		g.Expect(status).To(gomega.Equal("True/Answered"))
+		g.Expect(status).To(gomega.Equal("True/QuerySucceeded"))
 	})
 }
 
-func TestMissingSourceIsSaidAndMended(t *testing.T) {
+func TestPolicyRecoversFromAMissingSource(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"late-1": "3"})
-	cluster(t, "late-1", map[string]string{"fleet": "late"})
+	createCluster(t, "late-1", map[string]string{"fleet": "late"})
 	create(t, policy("late"))
-	operator(t)
+	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		fresh, message := condition(g, "late", v1alpha1.ConditionDataFresh)
 		g.Expect(fresh).To(gomega.Equal("False/NotFound"))

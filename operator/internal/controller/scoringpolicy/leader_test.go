@@ -21,65 +21,65 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// question is one of a policy, and which operator asked it.
-type question struct {
-	from string
+// sentQuery is a query of a policy.
+type sentQuery struct {
+	from string // Authorization header, which names the operator
 	at   time.Time
 }
 
-// witness is a Prometheus that notes who asks, and can keep an answer back.
-type witness struct {
-	*prometheus
-	mu    sync.Mutex
-	asked []question
-	keep  chan struct{} // closed when an answer is kept back; nil: none is
+// recordingPrometheus records the queries, and can block a response.
+type recordingPrometheus struct {
+	*fakePrometheus
+	mu      sync.Mutex
+	sent    []sentQuery
+	blocked chan struct{} // closed once the response to block is requested; nil if none is to be blocked
 }
 
-func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (w *recordingPrometheus) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.FormValue("query") == "free" {
 		w.mu.Lock()
-		w.asked = append(w.asked, question{r.Header.Get("Authorization"), time.Now()})
-		keep := w.keep
-		w.keep = nil
+		w.sent = append(w.sent, sentQuery{r.Header.Get("Authorization"), time.Now()})
+		blocked := w.blocked
+		w.blocked = nil
 		w.mu.Unlock()
-		if keep != nil {
-			close(keep)
+		if blocked != nil {
+			close(blocked)
 			<-r.Context().Done()
 			return
 		}
 	}
-	w.prometheus.ServeHTTP(rw, r)
+	w.fakePrometheus.ServeHTTP(rw, r)
 }
 
-func (w *witness) questions() []question {
+func (w *recordingPrometheus) queries() []sentQuery {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.sent)
 }
 
-// keepBack keeps the next answer back; the channel is closed once it is asked for.
-func (w *witness) keepBack() <-chan struct{} {
+// blockNext blocks the next response. The channel is closed once the query arrives.
+func (w *recordingPrometheus) blockNext() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keep = make(chan struct{})
-	return w.keep
+	w.blocked = make(chan struct{})
+	return w.blocked
 }
 
-// TestLeaderKilledMidRound runs two operators as a Deployment would, kills the
-// leader while it waits for an answer, and watches the score all the time.
+// TestLeaderKilledMidRound runs two operators like a Deployment does, and kills the leader
+// while a query is running. The score must neither flap nor expire.
 func TestLeaderKilledMidRound(t *testing.T) {
 	const name, period = "leaders", 25 * time.Second
-	w := &witness{prometheus: newPrometheus(t)}
+	w := &recordingPrometheus{fakePrometheus: newPrometheus(t)}
 	w.Config.Handler = w
 	w.set("free", map[string]string{"leaders-1": "3"})
 	s := source(name, w.URL)
 	s.Spec.Auth = &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{Type: "As", CredentialsFile: "me"}}
-	cluster(t, "leaders-1", map[string]string{"fleet": name})
+	createCluster(t, "leaders-1", map[string]string{"fleet": name})
 	create(t, s)
 	p := policy(name)
 	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods = int32(period/time.Second), 3
 	create(t, p)
-	seen := follow(t, "leaders-1")
+	seen := watchScores(t, "leaders-1")
 
 	binary := filepath.Join(t.TempDir(), "plimsoll-operator")
 	if out, err := exec.Command("go", "build", "-o", binary, "plimsoll.dev/plimsoll/operator/cmd/plimsoll-operator").CombinedOutput(); err != nil {
@@ -99,18 +99,18 @@ func TestLeaderKilledMidRound(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "leaders-1", name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 	})
-	leader := w.questions()[0].from
-	asked := w.keepBack()
+	leader := w.queries()[0].from
+	queried := w.blockNext()
 	g := gomega.NewWithT(t)
-	g.Eventually(asked).WithTimeout(2 * period).Should(gomega.BeClosed())
+	g.Eventually(queried).WithTimeout(2 * period).Should(gomega.BeClosed())
 	stop[leader]()
-	before := w.questions()
+	before := w.queries()
 	killed := before[len(before)-1]
 	for _, q := range before {
-		g.Expect(q.from).To(gomega.Equal(leader), "only the leader asks")
+		g.Expect(q.from).To(gomega.Equal(leader), "only the leader sends queries")
 	}
-	g.Eventually(w.questions).WithTimeout(2 * period).WithPolling(50 * time.Millisecond).Should(gomega.HaveLen(len(before) + 1))
-	next := w.questions()[len(before)]
+	g.Eventually(w.queries).WithTimeout(2 * period).WithPolling(50 * time.Millisecond).Should(gomega.HaveLen(len(before) + 1))
+	next := w.queries()[len(before)]
 	g.Expect(next.from).NotTo(gomega.Equal(leader))
 	g.Expect(next.at.Sub(killed.at)).To(gomega.BeNumerically("<", period), "the next round is on time")
 	w.set("free", map[string]string{"leaders-1": "4"})
@@ -118,7 +118,7 @@ func TestLeaderKilledMidRound(t *testing.T) {
 		g.Expect(values(g, "leaders-1", name)).To(gomega.HaveKeyWithValue("free", int32(40)))
 	}).
 		WithTimeout(2 * period).Should(gomega.Succeed())
-	for _, q := range w.questions()[len(before):] {
+	for _, q := range w.queries()[len(before):] {
 		g.Expect(q.from).To(gomega.Equal(next.from))
 	}
 	moved := false
@@ -126,21 +126,21 @@ func TestLeaderKilledMidRound(t *testing.T) {
 		moved = moved || write.free == 40
 		g.Expect(write.free).To(gomega.Equal(map[bool]int32{false: 30, true: 40}[moved]), "the score does not flap")
 		g.Expect(write.condition).To(gomega.Equal("Fresh"))
-		g.Expect(write.left).To(gomega.BeNumerically(">", 0), "it never expires")
+		g.Expect(write.remaining).To(gomega.BeNumerically(">", 0), "the score never expires")
 	}
 	g.Expect(moved).To(gomega.BeTrue())
 }
 
-// written is a state of a score: its value, its condition, and what was left of the
-// validity of the state before it.
-type written struct {
+// writtenScore is one state of a score.
+type writtenScore struct {
 	free      int32
 	condition string
-	left      time.Duration
+	// remaining validity of the previous state at the time of the write
+	remaining time.Duration
 }
 
-// follow watches the scores of a cluster.
-func follow(t *testing.T, cluster string) (seen func() []written) {
+// watchScores records all states of the scores of a cluster.
+func watchScores(t *testing.T, cluster string) (seen func() []writtenScore) {
 	t.Helper()
 	c, err := client.NewWithWatch(hub, client.Options{Scheme: scheme})
 	if err != nil {
@@ -153,7 +153,7 @@ func follow(t *testing.T, cluster string) (seen func() []written) {
 	t.Cleanup(w.Stop)
 	var (
 		mu   sync.Mutex
-		list []written
+		list []writtenScore
 	)
 	go func() {
 		until := time.Now().Add(time.Hour)
@@ -163,7 +163,7 @@ func follow(t *testing.T, cluster string) (seen func() []written) {
 				continue
 			}
 			mu.Lock()
-			state := written{left: time.Until(until), condition: s.Status.Conditions[0].Reason}
+			state := writtenScore{remaining: time.Until(until), condition: s.Status.Conditions[0].Reason}
 			for _, item := range s.Status.Scores {
 				if item.Name == "free" {
 					state.free = item.Value
@@ -174,7 +174,7 @@ func follow(t *testing.T, cluster string) (seen func() []written) {
 			mu.Unlock()
 		}
 	}()
-	return func() []written {
+	return func() []writtenScore {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(list)

@@ -26,8 +26,8 @@ import (
 
 const hubNamespace = "open-cluster-management-hub"
 
-// program is where one of the lab's programs is.
-func program(t *testing.T, name string) string {
+// programPath returns the path of a program of the lab.
+func programPath(t *testing.T, name string) string {
 	t.Helper()
 	cmd := exec.Command("go", "run", "./test/lab", "path", name)
 	cmd.Dir, cmd.Stderr = "../../../..", os.Stderr
@@ -38,7 +38,7 @@ func program(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// start runs a program until the test ends or stop is called, which kills it.
+// start runs a program until the test ends or stop is called. stop kills the program.
 func start(t *testing.T, path string, args []string, env ...string) (stop func()) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
@@ -63,8 +63,8 @@ func kubeconfigFile(t *testing.T) string {
 	return path
 }
 
-// placements runs OCM's own placement controller.
-func placements(t *testing.T) {
+// startPlacementController runs the placement controller of OCM.
+func startPlacementController(t *testing.T) {
 	t.Helper()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubNamespace}})
 	create(t, &clusterv1beta2.ManagedClusterSet{
@@ -85,7 +85,7 @@ func placements(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	start(t, program(t, "placement"), []string{
+	start(t, programPath(t, "placement"), []string{
 		"controller", "--kubeconfig=" + kubeconfigFile(t), "--namespace=" + hubNamespace, "--listen=" + address, "--disable-leader-election",
 	}, "POD_NAME=placement", "POD_NAMESPACE="+hubNamespace)
 }
@@ -108,7 +108,7 @@ func placement(name, score string, wanted int32, cel ...string) *clusterv1beta1.
 	return p
 }
 
-// decided are the clusters that a placement chose, by name.
+// decided returns the names of the clusters that a Placement selected, sorted.
 func decided(g gomega.Gomega, placement string) []string {
 	var list clusterv1beta1.PlacementDecisionList
 	g.Expect(api.List(context.Background(), &list, client.InNamespace("default"),
@@ -129,19 +129,19 @@ func linearFull(name, query, from, to string) v1alpha1.ScoreSpec {
 	}}
 }
 
-// TestPlacementReadsWhatWePublish lets OCM's placement controller choose by scores
-// that came from a source: the cases are those that others have published.
-func TestPlacementReadsWhatWePublish(t *testing.T) {
+// TestPlacementUsesPublishedScores lets the placement controller of OCM select clusters by
+// published scores. The cases are taken from the projects named below.
+func TestPlacementUsesPublishedScores(t *testing.T) {
 	identity := v1alpha1.ScoreSpec{Name: "y", Query: "raw", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}}
 	normalizer := linearFull("y", "raw", "0", "50") // sdk-go's
 	gpu := linearFull("y", "raw", "0", "20")        // resource-usage-collect's
 	cpu := linearFull("y", "raw", "0", "100")
-	operator(t)
-	placements(t)
+	startOperator(t)
+	startPlacementController(t)
 	for _, tc := range []struct {
 		name   string
 		score  v1alpha1.ScoreSpec
-		raw    []string // of each cluster, in order of name; empty: no series
+		raw    []string // of each cluster, sorted by name; empty: no series
 		scores []int32  // published
 		wanted int32
 		cel    []string
@@ -156,14 +156,14 @@ func TestPlacementReadsWhatWePublish(t *testing.T) {
 		{"gpu", gpu, []string{"0", "2", "3", "20", "33"}, []int32{-100, -80, -70, 100, 100}, 3, nil, []int{3, 4, 5}},
 		{"gpu-scopes", gpu, []string{"12", "6"}, []int32{20, -40}, 1, nil, []int{1}},
 		{"cpu-scopes", cpu, []string{"44", "28"}, []int32{-12, -44}, 1, nil, []int{1}},
-		{"blind-beats-nobody", normalizer, []string{"", "1"}, []int32{-100, -96}, 1, nil, []int{2}},
+		{"no-metrics-ranks-last", normalizer, []string{"", "1"}, []int32{-100, -96}, 1, nil, []int{2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			prom := newPrometheus(t)
 			raw, names := map[string]string{}, []string{}
 			for i, v := range tc.raw {
 				names = append(names, fmt.Sprintf("%s-%d", tc.name, i+1))
-				cluster(t, names[i], map[string]string{"fleet": tc.name})
+				createCluster(t, names[i], map[string]string{"fleet": tc.name})
 				if v != "" {
 					raw[names[i]] = v
 				}

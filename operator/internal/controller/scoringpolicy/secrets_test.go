@@ -36,7 +36,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// identity is a certificate that vouches for itself, and its key.
+// identity is a self-signed certificate and its key.
 type identity struct {
 	pair      tls.Certificate
 	cert, key string // PEM
@@ -72,8 +72,8 @@ func newIdentity(t *testing.T, name string, until time.Time) identity {
 	return id
 }
 
-// serveTLS serves with whatever identity server holds, to clients with the
-// certificate of client. Every question makes a connection of its own.
+// serveTLS serves with the current identity of server to clients with the certificate of
+// client. Every query uses a new connection.
 func serveTLS(t *testing.T, h http.Handler, server *atomic.Pointer[identity], client identity) string {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -99,8 +99,8 @@ func secret(name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: name}, StringData: data}
 }
 
-// shown is all that people can read of sources, policies and events, and the log.
-func shown(g gomega.Gomega) string {
+// visibleText returns all sources, policies and events as JSON, followed by the log.
+func visibleText(g gomega.Gomega) string {
 	var sources v1alpha1.MetricsSourceList
 	var policies v1alpha1.ScoringPolicyList
 	var events eventsv1.EventList
@@ -114,9 +114,9 @@ func shown(g gomega.Gomega) string {
 	return text.String() + logged.String()
 }
 
-// TestMutualTLSAndBearerRotateWithoutRestart has a server that demands a client
-// certificate and a token, and repeats the token to whom it refuses; then its
-// certificate expires and is replaced.
+// TestMutualTLSAndBearerRotateWithoutRestart has a server that requires a client
+// certificate and a token, and repeats a wrong token in its response. Then the certificate
+// of the server expires and is replaced.
 func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 	const name = "guarded"
 	first, second := "the-first-token", "the-second-token"
@@ -140,15 +140,15 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 	s := source(name, url)
 	s.Spec.TLS = &v1alpha1.TLSConfig{CA: ref(name, "ca"), Cert: ref(name, "cert"), Key: ref(name, "key")}
 	s.Spec.Auth = &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{Credentials: ref(name, "token")}}
-	cluster(t, "guarded-1", map[string]string{"fleet": name})
+	createCluster(t, "guarded-1", map[string]string{"fleet": name})
 	create(t, s)
 	create(t, policy(name))
-	operator(t)
+	startOperator(t)
 	good := func(free int32) {
 		t.Helper()
 		eventually(t, func(g gomega.Gomega) {
 			g.Expect(values(g, "guarded-1", name)).To(gomega.HaveKeyWithValue("free", free))
-			g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/Answered"))
+			g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("True/QuerySucceeded"))
 		})
 	}
 	bad := func(reason string) {
@@ -183,16 +183,16 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 	update("ca", brief.cert)
 	prom.set("free", map[string]string{"guarded-1": "5"})
 	good(50)
-	bad("BadTLS") // it has expired
-	anew := newIdentity(t, "server", time.Now().Add(time.Hour))
-	server.Store(&anew)
-	update("ca", anew.cert)
+	bad("BadTLS") // the certificate has expired
+	renewed := newIdentity(t, "server", time.Now().Add(time.Hour))
+	server.Store(&renewed)
+	update("ca", renewed.cert)
 	prom.set("free", map[string]string{"guarded-1": "6"})
 	good(60)
 
-	text := shown(gomega.NewWithT(t))
+	text := visibleText(gomega.NewWithT(t))
 	if !strings.Contains(text, "go away, Bearer (hidden)") {
-		t.Error("what the server said is not shown")
+		t.Error("the response of the server is not shown")
 	}
 	for _, hidden := range []string{first, second, me.key[30:60]} {
 		if strings.Contains(text, hidden) {
@@ -201,8 +201,8 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// TestTenantGainsNoSecret: who may write policies, and nothing else, can neither
-// read a Secret nor make the operator tell one.
+// TestTenantGainsNoSecret: a user who may only write policies can neither read a Secret
+// nor make the operator reveal one.
 func TestTenantGainsNoSecret(t *testing.T) {
 	const name = "tenant"
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -229,8 +229,8 @@ func TestTenantGainsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster(t, "tenant-1", map[string]string{"fleet": name})
-	operator(t)
+	createCluster(t, "tenant-1", map[string]string{"fleet": name})
+	startOperator(t)
 	ctx := context.Background()
 	p := policy(name)
 	eventually(t, func(g gomega.Gomega) {
@@ -253,7 +253,7 @@ func TestTenantGainsNoSecret(t *testing.T) {
 		g.Expect(c).NotTo(gomega.BeNil())
 		g.Expect(c.Message).To(gomega.ContainSubstring("you sent Basic (hidden) and (hidden)"))
 	})
-	text := shown(gomega.NewWithT(t))
+	text := visibleText(gomega.NewWithT(t))
 	for _, hidden := range []string{"the-password", "the-api-key", "YW5uOnRoZS1wYXNzd29yZA=="} {
 		if strings.Contains(text, hidden) {
 			t.Errorf("%q is shown", hidden)

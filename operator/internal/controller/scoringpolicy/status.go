@@ -5,114 +5,100 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 )
 
-// writeStatus reports a round, and says as events what has turned since the last.
-func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPolicy, done *outcome) error {
+// maxEventMessage keeps event messages below the API's limit of 1024 bytes.
+const maxEventMessage = 900
+
+// writeStatus writes the status after a round, and then reports the condition
+// transitions.
+func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPolicy, done *completedRound) error {
 	before := policy.DeepCopy()
-	valid, fresh, out := queriesValid(done.report), dataFresh(done), published(done)
-	decisions := map[string]decision{
-		v1alpha1.ConditionQueriesValid: valid,
-		v1alpha1.ConditionDataFresh:    fresh,
-		v1alpha1.ConditionPublished:    out,
-		v1alpha1.ConditionReady:        ready(done, valid, fresh, out),
-	}
-	for kind, d := range decisions {
-		meta.SetStatusCondition(&policy.Status.Conditions, metav1.Condition{
-			Type: kind, Status: d.status, Reason: d.reason, Message: clip(d.message, 2048), ObservedGeneration: policy.Generation,
-		})
+	for _, d := range decideConditions(done) {
+		condition.Set(&policy.Status.Conditions, d.conditionType, d.Decision, policy.Generation)
 	}
 	policy.Status.ObservedGeneration = policy.Generation
-	summary := count(done.report.Result).RoundStatus
-	summary.Time, summary.Duration = metav1.NewTime(done.in.request.Now), metav1.Duration{Duration: done.took}
-	policy.Status.LastRound = &summary
-	policy.Status.Scores = scoreStatus(done.report)
+	lastRound := summarize(done.report.Result).RoundStatus
+	lastRound.Time, lastRound.DurationMilliseconds = metav1.NewTime(done.in.request.Now), done.took.Milliseconds()
+	policy.Status.LastRound = &lastRound
+	policy.Status.Scores = scoreStatuses(done.report)
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(before, policy, decisions)
-	if done.published.Deleted > 0 {
-		r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, "ScoresDeleted", "Publish", "deleted %d AddOnPlacementScores that are not wanted any more", done.published.Deleted)
+	r.reportTransitions(ctx, policy, before.Status.Conditions)
+	if n := done.published.Deleted; n > 0 {
+		log.FromContext(ctx).Info("Scores deleted", "policy", policy.Name, "count", n)
+		r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, "ScoresDeleted", "Publish", "deleted %d AddOnPlacementScores that the policy no longer publishes", n)
 	}
 	return nil
 }
 
-// writeInvalid says what keeps a policy from being evaluated. What it has published
-// stays until it expires.
-func (r *Reconciler) writeInvalid(ctx context.Context, policy *v1alpha1.ScoringPolicy, problem error) error {
+// writeInvalidSpec reports a spec that can't be evaluated. Published scores stay until
+// they expire.
+func (r *Reconciler) writeInvalidSpec(ctx context.Context, policy *v1alpha1.ScoringPolicy, specErr error) error {
 	before := policy.DeepCopy()
-	changed := meta.SetStatusCondition(&policy.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "InvalidSpec",
-		Message: clip(problem.Error(), 2048), ObservedGeneration: policy.Generation,
-	})
-	if !changed {
+	invalid := condition.False("InvalidSpec", specErr.Error())
+	if !condition.Set(&policy.Status.Conditions, v1alpha1.ConditionReady, invalid, policy.Generation) {
 		return nil
 	}
 	policy.Status.ObservedGeneration = policy.Generation
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, "InvalidSpec", "Evaluate", "%s", clip(problem.Error(), 900))
+	log.FromContext(ctx).Info("Spec can't be evaluated", "policy", policy.Name, "problem", specErr.Error())
+	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, invalid.Reason, "Evaluate", "%s", condition.Truncate(invalid.Message, maxEventMessage))
 	return nil
 }
 
-// tell sends one event for each condition that has turned. Ready only repeats.
-func (r *Reconciler) tell(before, after *v1alpha1.ScoringPolicy, decisions map[string]decision) {
-	for _, kind := range []string{v1alpha1.ConditionQueriesValid, v1alpha1.ConditionDataFresh, v1alpha1.ConditionPublished} {
-		d := decisions[kind]
-		old := meta.FindStatusCondition(before.Status.Conditions, kind)
-		if old != nil && old.Status == d.status && old.Reason == d.reason {
-			continue
-		}
-		if old == nil && d.status == metav1.ConditionTrue {
+// reportTransitions logs every condition whose status or reason changed, and sends an
+// event for each. Ready only repeats another condition, so it gets no event.
+func (r *Reconciler) reportTransitions(ctx context.Context, policy *v1alpha1.ScoringPolicy, before []metav1.Condition) {
+	for _, c := range condition.Transitions(before, policy.Status.Conditions) {
+		log.FromContext(ctx).Info("Condition changed", "policy", policy.Name, "type", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
+		if c.Type == v1alpha1.ConditionReady {
 			continue
 		}
 		eventType := corev1.EventTypeNormal
-		if d.status == metav1.ConditionFalse && d.reason != v1alpha1.ReasonShadow {
+		if c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonShadow {
 			eventType = corev1.EventTypeWarning
 		}
-		r.recorder.Eventf(after, nil, eventType, d.reason, kind, "%s: %s", kind, clip(d.message, 900))
+		r.recorder.Eventf(policy, nil, eventType, c.Reason, c.Type, "%s: %s", c.Type, condition.Truncate(c.Message, maxEventMessage))
 	}
 }
 
-func scoreStatus(report *round.Report) []v1alpha1.ScoreStatus {
-	var list []v1alpha1.ScoreStatus
-	for _, a := range all(report) {
-		list = append(list, statusOf(a))
+func scoreStatuses(report *round.Report) []v1alpha1.ScoreStatus {
+	var statuses []v1alpha1.ScoreStatus
+	for _, q := range queriesOf(report) {
+		statuses = append(statuses, scoreStatus(q))
 	}
-	return list
+	return statuses
 }
 
-func statusOf(a *round.QueryReport) v1alpha1.ScoreStatus {
+// scoreStatus returns the status of one query, within the limits of the API.
+func scoreStatus(q *round.QueryReport) v1alpha1.ScoreStatus {
 	s := v1alpha1.ScoreStatus{
-		Name: label(a), Query: a.Query, Series: int32(a.Series), Duration: &metav1.Duration{Duration: a.Duration},
+		Name: nameOf(q), Query: q.Query, Series: int32(q.Series), DurationMilliseconds: q.Duration.Milliseconds(),
 	}
-	for i, w := range a.Warnings {
-		if i == 7 && len(a.Warnings) > 8 {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("and %d more", len(a.Warnings)-7))
+	for i, w := range q.Warnings {
+		if i == 7 && len(q.Warnings) > 8 {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("and %d more", len(q.Warnings)-7))
 			break
 		}
-		s.Warnings = append(s.Warnings, clip(w, 500))
+		s.Warnings = append(s.Warnings, condition.Truncate(w, 500))
 	}
 	switch {
-	case a.Problems != nil:
-		s.Error = clip(promql.Strings(a.Problems), 1000)
-	case a.Err != nil:
-		s.Error = clip(a.Err.Error(), 1000)
-	}
-	return s
-}
-
-func clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-3]) + "..."
+	case q.Problems != nil:
+		s.Error = condition.Truncate(promql.Strings(q.Problems), 1000)
+	case q.Err != nil:
+		s.Error = condition.Truncate(q.Err.Error(), 1000)
 	}
 	return s
 }

@@ -13,8 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// TestInvalidObjectsAreRefused shows what a user reads who applies one.
-func TestInvalidObjectsAreRefused(t *testing.T) {
+// TestInvalidObjectsAreRejected checks the messages of the API server.
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	src := func(change func(*v1alpha1.MetricsSourceSpec)) client.Object {
 		s := source("invalid", "http://127.0.0.1:1")
 		change(&s.Spec)
@@ -25,7 +25,7 @@ func TestInvalidObjectsAreRefused(t *testing.T) {
 		change(&p.Spec)
 		return p
 	}
-	five := int32(5)
+	five, negative := int32(5), int32(-1)
 	for _, tc := range []struct {
 		obj  client.Object
 		want string
@@ -52,6 +52,9 @@ func TestInvalidObjectsAreRefused(t *testing.T) {
 		}), "Authorization must be set by spec.auth"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Headers = []v1alpha1.Header{{Name: "X"}} }), "exactly one of value, secret must be set"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Thanos = &v1alpha1.ThanosOptions{} }), "thanos must be set only when type is Thanos"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) {
+			s.Type, s.Thanos = "Thanos", &v1alpha1.ThanosOptions{MaxSourceResolutionSeconds: &negative}
+		}), "spec.thanos.maxSourceResolutionSeconds"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxConcurrency = 65 }), "spec.limits.maxConcurrency"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxResponseBytes = 5 }), "spec.limits.maxResponseBytes"},
 
@@ -69,17 +72,19 @@ func TestInvalidObjectsAreRefused(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Damping.Deadband = 101 }), "spec.scores[0].damping.deadband"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Publish.Name = "Not a name" }), "spec.publish.name"},
 	} {
-		err := api.Create(context.Background(), tc.obj)
-		if err == nil {
-			_ = api.Delete(context.Background(), tc.obj)
-		}
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("want %q, got %v", tc.want, err)
-		}
+		t.Run(tc.want, func(t *testing.T) {
+			err := api.Create(context.Background(), tc.obj)
+			if err == nil {
+				_ = api.Delete(context.Background(), tc.obj)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("want %q, got %v", tc.want, err)
+			}
+		})
 	}
 }
 
-// TestDefaultsAreWritten: what a user leaves out can be read from the object.
+// TestDefaultsAreWritten checks that the API server writes the defaults into objects.
 func TestDefaultsAreWritten(t *testing.T) {
 	s, p := source("defaults", "http://127.0.0.1:1"), policy("defaults")
 	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Total = 0, 0, &v1alpha1.TotalSpec{}

@@ -88,23 +88,23 @@ func (m *metrics) with(change func(*metrics)) {
 	change(m)
 }
 
-func ones(clusters []string) query.Answer {
-	var a query.Answer
+func ones(clusters []string) query.Result {
+	var a query.Result
 	for _, name := range clusters {
 		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"cluster": name}, Value: 1})
 	}
 	return a
 }
 
-func (m *metrics) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (m *metrics) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, expr)
 	if m.err != nil {
-		return query.Answer{}, m.err
+		return query.Result{}, m.err
 	}
 	if expr == m.fails {
-		return query.Answer{}, errors.New("too heavy")
+		return query.Result{}, errors.New("too heavy")
 	}
 	if clusters, ok := m.conditions[expr]; ok {
 		return ones(clusters), nil
@@ -112,7 +112,7 @@ func (m *metrics) Query(_ context.Context, expr string, _ time.Time) (query.Answ
 	if strings.HasPrefix(expr, "count by (cluster) (cluster_queue:") {
 		return ones(m.kueue), nil
 	}
-	var answer query.Answer
+	var answer query.Result
 	for name, c := range m.clusters {
 		value := c.slots
 		switch {

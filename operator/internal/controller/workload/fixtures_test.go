@@ -36,34 +36,34 @@ func (c *clock) add(d time.Duration) {
 // fakeSource returns the result of the first key that the expression contains.
 type fakeSource struct {
 	mu      sync.Mutex
-	results map[string]query.Answer
+	results map[string]query.Result
 	err     error
 	// fails is a part of the expressions that fail.
 	fails   string
 	queries []string
 }
 
-func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Answer, error) {
+func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queries = append(s.queries, expr)
 	if s.err != nil {
-		return query.Answer{}, s.err
+		return query.Result{}, s.err
 	}
 	if s.fails != "" && strings.Contains(expr, s.fails) {
-		return query.Answer{}, errors.New("too heavy")
+		return query.Result{}, errors.New("too heavy")
 	}
 	for key, result := range s.results {
 		if strings.Contains(expr, key) {
 			return result, nil
 		}
 	}
-	return query.Answer{}, nil
+	return query.Result{}, nil
 }
 
 // series builds a result from pairs of cluster name and value.
-func series(values ...any) query.Answer {
-	var a query.Answer
+func series(values ...any) query.Result {
+	var a query.Result
 	for i := 0; i < len(values); i += 2 {
 		labels := map[string]string{}
 		if name := values[i].(string); name != "" {
@@ -87,7 +87,7 @@ type bench struct {
 
 func newBench(spec v1alpha1.PlacementGateSpec) *bench {
 	c := &clock{time: noon}
-	b := &bench{source: &fakeSource{results: map[string]query.Answer{}}, clock: c, ledger: ledger.New(time.Second, time.Hour)}
+	b := &bench{source: &fakeSource{results: map[string]query.Result{}}, clock: c, ledger: ledger.New(time.Second, time.Hour)}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
 	b.cache = querycache.New(sources, b.ledger, nil, c.now)

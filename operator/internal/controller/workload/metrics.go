@@ -6,8 +6,6 @@ import (
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"

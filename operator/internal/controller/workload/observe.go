@@ -291,7 +291,9 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 }
 
 // check is the gate's entry.
-func (o *observation) check() *kueue.AdmissionCheckState { return kueuestate.FindCheck(o.wl, o.checks[0]) }
+func (o *observation) check() *kueue.AdmissionCheckState {
+	return kueuestate.FindCheck(o.wl, o.checks[0])
+}
 
 // pendingChecks are the gate's entries that are Pending.
 func (o *observation) pendingChecks() []string {

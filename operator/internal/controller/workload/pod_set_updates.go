@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
 )
 
 // nodeRequirement is a demand on the nodes of the workload's pods that Kueue would not
@@ -62,4 +61,3 @@ func (o *observation) contradiction(cluster string) string {
 	}
 	return ""
 }
-

@@ -1,5 +1,5 @@
-// Command kube is the control plane of a lab cluster in one binary: it runs as
-// the command that argv[0] names, so one link step serves five programs.
+// Command kube contains the control plane of a lab cluster in one binary. It runs
+// the command that argv[0] names. One binary takes one link step instead of five.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	// Metrics and version flags register themselves, as in the upstream mains.
+	// These packages register metrics and flags on import, as in the upstream mains.
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 )
@@ -32,7 +32,7 @@ func main() {
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	default:
-		fmt.Fprintf(os.Stderr, "kube: called as %q; link it as etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "kube: unknown command %q; create a link named etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
 		os.Exit(2)
 	}
 }

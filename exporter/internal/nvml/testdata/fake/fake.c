@@ -1,13 +1,14 @@
 /*
- * A stand-in for NVIDIA's libnvidia-ml.so.1, driven by a test.
+ * Fake of NVIDIA's libnvidia-ml.so.1, controlled by a test.
  *
- * PLIMSOLL_FAKE_CONTROL names a file of 64-bit words that the test maps as well:
- * what devices there are, what they answer, and how often they were asked. The
- * words' places are the enums below; fake_test.go has the same ones.
+ * PLIMSOLL_FAKE_CONTROL names a file of 64-bit words, which the test maps as well. The
+ * words define the devices and their values, and count the calls. The enums below are the
+ * offsets of the words. fake_test.go defines the same offsets.
  *
- * Compile with -DOLD_DRIVER for a driver without the newer calls, and with
- * -DWITHOUT_UUID for one that lacks what the exporter can't do without.
+ * -DOLD_DRIVER compiles a driver without the newer calls, -DWITHOUT_UUID a driver without
+ * a call required by the exporter.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -22,7 +23,7 @@
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
 
 /* Words of the whole library. */
-enum { COUNT, INIT_RESULT, GONE, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
+enum { COUNT, INIT_RESULT, UNLOADED, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
 enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80, PROCESS_WORDS = 24 };
 
 /* Words of a device. */
@@ -34,11 +35,12 @@ enum {
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
 typedef int ret;
-struct nvmlDevice_st { int n, part; }; /* part: 0, or 1 + the place of a MIG instance */
+/* instance is 0 for a device, or 1 + the index of a MIG instance. */
+struct nvmlDevice_st { int n, instance; };
 typedef struct nvmlDevice_st *dev;
 
 static struct nvmlDevice_st devices[MAX_DEVICES], replacements[MAX_DEVICES];
-static int visible[MAX_DEVICES], nvisible; /* as of the last init or count */
+static int visible[MAX_DEVICES], nvisible; /* updated by nvmlInit and nvmlDeviceGetCount */
 static _Atomic uint64_t *words;
 
 static void map_control(void)
@@ -55,39 +57,42 @@ static void map_control(void)
 	words = at;
 }
 
-static _Atomic uint64_t *of(int n) { return words + DEVICES + n * DEVICE_WORDS; }
+static _Atomic uint64_t *device_words(int n) { return words + DEVICES + n * DEVICE_WORDS; }
 
 #include "mig.c"
 
-/* Blocks until the test closes the pipe, half a minute at most. */
+/* Blocks until the test closes the release pipe, at most 30 seconds. The Go runtime sends
+ * signals to preempt threads, so an interrupted call is repeated. */
 static void stall(void)
 {
 	struct pollfd release = { .fd = (int)words[RELEASE_FD], .events = POLLIN };
 	words[STALLED]++;
-	poll(&release, 1, 30000);
+	while (poll(&release, 1, 30000) < 0 && errno == EINTR)
+		;
 	words[STALLED]--;
 }
 
-static void wait_a_little(void)
+static void add_latency(void)
 {
 	struct timespec t = { 0, (long)words[LATENCY_US] * 1000 };
-	if (t.tv_nsec)
-		nanosleep(&t, NULL);
+	while (t.tv_nsec && nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
 }
 
-/* What every call on a device goes through, after LATENCY_US. Bit `call` of
- * UNSUPPORTED refuses it, and of FAILING makes it answer FAILURE. The handle of a
- * device that was REPLACED is of one that is lost. */
+/* Common part of all device calls: counts the call, adds LATENCY_US and applies the
+ * state of the device. Bit `call` of UNSUPPORTED makes the call unsupported, bit `call`
+ * of FAILING makes it return FAILURE. After a device was REPLACED, the calls on its old
+ * handle return IS_LOST. */
 static ret enter(dev d, int call)
 {
 	words[CALLS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
-	if (!there(d))
+	if (!is_present(d))
 		return INVALID_ARGUMENT;
-	_Atomic uint64_t *w = of(d->n);
+	_Atomic uint64_t *w = device_words(d->n);
 	w[DEVICE_CALLS]++;
-	wait_a_little();
+	add_latency();
 	if (w[REPLACED] && d == &devices[d->n])
 		return IS_LOST;
 	switch (w[STATE]) {
@@ -98,15 +103,15 @@ static ret enter(dev d, int call)
 	}
 	if (w[FAILING] >> call & 1)
 		return (ret)w[FAILURE];
-	return w[UNSUPPORTED] >> call & 1 || mig_refuses(d, call) ? NOT_SUPPORTED : SUCCESS;
+	return w[UNSUPPORTED] >> call & 1 || !mig_supports(d, call) ? NOT_SUPPORTED : SUCCESS;
 }
 
-static void look(void)
+static void update_visible(void)
 {
 	nvisible = 0;
 	for (int n = 0; n < (int)words[COUNT] && n < MAX_DEVICES; n++) {
 		devices[n].n = replacements[n].n = n;
-		if (!of(n)[ABSENT])
+		if (!device_words(n)[ABSENT])
 			visible[nvisible++] = n;
 	}
 }
@@ -119,10 +124,10 @@ ret nvmlInit_v2(void)
 	words[INITS]++;
 	if (words[INIT_RESULT])
 		return (ret)words[INIT_RESULT];
-	look();
+	update_visible();
 	for (int n = 0; n < nvisible; n++)
-		of(visible[n])[WATCHED] = 0;
-	words[GONE] = 0;
+		device_words(visible[n])[WATCHED] = 0;
+	words[UNLOADED] = 0;
 	words[READY] = 1;
 	return SUCCESS;
 }
@@ -131,9 +136,9 @@ ret nvmlShutdown(void)
 {
 	words[CALLS]++;
 	words[SHUTDOWNS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
-	if (words[STALLED]) /* the driver's lock is held */
+	if (words[STALLED]) /* the stalled call holds the driver's lock */
 		stall();
 	words[READY] = 0;
 	return SUCCESS;
@@ -162,11 +167,11 @@ ret nvmlSystemGetDriverVersion(char *version, unsigned length)
 ret nvmlDeviceGetCount_v2(unsigned *count)
 {
 	words[CALLS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
 	if (words[STALL_COUNT])
 		stall();
-	look();
+	update_visible();
 	*count = nvisible;
 	return SUCCESS;
 }
@@ -176,7 +181,7 @@ ret nvmlDeviceGetHandleByIndex_v2(unsigned index, dev *d)
 	if (index >= (unsigned)nvisible)
 		return INVALID_ARGUMENT;
 	int n = visible[index];
-	dev found = of(n)[REPLACED] ? &replacements[n] : &devices[n];
+	dev found = device_words(n)[REPLACED] ? &replacements[n] : &devices[n];
 	ret r = enter(found, 63);
 	if (r == SUCCESS)
 		*d = found;
@@ -188,7 +193,7 @@ ret nvmlDeviceGetUUID(dev d, char *uuid, unsigned length)
 {
 	ret r = enter(d, 62);
 	if (r == SUCCESS)
-		d->part ? mig_uuid(d, uuid, length) : (void)snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)of(d->n)[SERIAL], d->n);
+		d->instance ? mig_uuid(d, uuid, length) : (void)snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)device_words(d->n)[SERIAL], d->n);
 	return r;
 }
 #endif
@@ -197,7 +202,7 @@ ret nvmlDeviceGetName(dev d, char *name, unsigned length)
 {
 	ret r = enter(d, 61);
 	if (r == SUCCESS)
-		d->part ? mig_name(d, name, length) : (void)snprintf(name, length, "NVIDIA H100 80GB HBM3");
+		d->instance ? mig_name(d, name, length) : (void)snprintf(name, length, "NVIDIA H100 80GB HBM3");
 	return r;
 }
 
@@ -205,7 +210,7 @@ ret nvmlDeviceGetName(dev d, char *name, unsigned length)
 #include "mig.c"
 #include "processes.c"
 
-/* Calls that give one text. */
+/* Calls with a string as result. */
 #define TEXT(name, call, ...) \
 	ret name(dev d, char *text, unsigned length) { ret r = enter(d, call); if (r == SUCCESS) snprintf(text, length, __VA_ARGS__); return r; }
 
@@ -229,9 +234,9 @@ ret nvmlSystemGetNVMLVersion(char *version, unsigned length)
 	return SUCCESS;
 }
 
-/* Calls that give one number, by bit of UNSUPPORTED. */
+/* Calls with a number as result. `call` is the bit in UNSUPPORTED. */
 #define NUMBER(name, type, call, word) \
-	ret name(dev d, type *v) { ret r = enter(d, call); if (r == SUCCESS) *v = (type)of(d->n)[word]; return r; }
+	ret name(dev d, type *v) { ret r = enter(d, call); if (r == SUCCESS) *v = (type)device_words(d->n)[word]; return r; }
 
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, 2, POWER)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, 3, POWER_LIMIT)
@@ -247,7 +252,7 @@ ret nvmlDeviceGetTemperatureThreshold(dev d, int kind, unsigned *celsius)
 {
 	ret r = enter(d, 18);
 	if (r == SUCCESS)
-		*celsius = (unsigned)of(d->n)[SLOWDOWN];
+		*celsius = (unsigned)device_words(d->n)[SLOWDOWN];
 	return kind == 1 ? r : INVALID_ARGUMENT;
 }
 
@@ -278,7 +283,7 @@ ret nvmlDeviceGetClockInfo(dev d, int type, unsigned *mhz)
 {
 	ret r = enter(d, 0);
 	if (r == SUCCESS)
-		*mhz = (unsigned)of(d->n)[type == 1 ? SM_CLOCK : MEM_CLOCK];
+		*mhz = (unsigned)device_words(d->n)[type == 1 ? SM_CLOCK : MEM_CLOCK];
 	return r;
 }
 
@@ -286,7 +291,7 @@ ret nvmlDeviceGetTemperature(dev d, int sensor, unsigned *celsius)
 {
 	ret r = enter(d, 1);
 	if (r == SUCCESS)
-		*celsius = (unsigned)of(d->n)[TEMPERATURE];
+		*celsius = (unsigned)device_words(d->n)[TEMPERATURE];
 	return sensor == 0 ? r : INVALID_ARGUMENT;
 }
 
@@ -296,7 +301,7 @@ ret nvmlDeviceGetUtilizationRates(dev d, struct utilization *u)
 {
 	ret r = enter(d, 6);
 	if (r == SUCCESS)
-		*u = (struct utilization){ (unsigned)of(d->n)[UTIL], (unsigned)of(d->n)[MEM_UTIL] };
+		*u = (struct utilization){ (unsigned)device_words(d->n)[UTIL], (unsigned)device_words(d->n)[MEM_UTIL] };
 	return r;
 }
 
@@ -304,7 +309,7 @@ static ret codec(dev d, int call, int word, unsigned *v, unsigned *period)
 {
 	ret r = enter(d, call);
 	if (r == SUCCESS) {
-		*v = (unsigned)of(d->n)[word];
+		*v = (unsigned)device_words(d->n)[word];
 		*period = 167000;
 	}
 	return r;
@@ -315,7 +320,7 @@ ret nvmlDeviceGetDecoderUtilization(dev d, unsigned *v, unsigned *period) { retu
 
 struct memory { unsigned long long total, free, used; };
 
-/* The first version counts what is reserved as used. */
+/* In the first version the used memory includes the reserved memory. */
 ret nvmlDeviceGetMemoryInfo(dev d, struct memory *m)
 {
 	ret r = enter(d, 58);
@@ -347,7 +352,7 @@ ret nvmlDeviceGetRemappedRows(dev d, unsigned *correctable, unsigned *uncorrecta
 {
 	ret r = enter(d, 10);
 	if (r == SUCCESS) {
-		_Atomic uint64_t *w = of(d->n);
+		_Atomic uint64_t *w = device_words(d->n);
 		*correctable = (unsigned)w[CORRECTABLE];
 		*uncorrectable = (unsigned)w[UNCORRECTABLE];
 		*pending = 0;
@@ -364,33 +369,33 @@ ret nvmlDeviceGetMarginTemperature(dev d, struct margin *m)
 	if (r == SUCCESS && m->version != (sizeof *m | 1 << 24))
 		return 25;
 	if (r == SUCCESS)
-		m->celsius = (int)of(d->n)[MARGIN];
+		m->celsius = (int)device_words(d->n)[MARGIN];
 	return r;
 }
 
 struct feature { int code; unsigned licensed; char info[128], product[128]; unsigned enabled; struct { unsigned year; unsigned short month, day, hour, min, sec; unsigned char status; } expiry; };
 struct features { int supported; unsigned count; struct feature feature[3]; };
 
-/* LICENSED is 0 where no license is needed, 1 where it lacks, and 2. */
+/* LICENSED is 0 without license requirement, 1 without a license and 2 with a license. */
 ret nvmlDeviceGetGridLicensableFeatures_v4(dev d, struct features *f)
 {
 	ret r = enter(d, 20);
 	if (r != SUCCESS)
 		return r;
 	memset(f, 0, sizeof *f);
-	f->supported = of(d->n)[LICENSED] > 0;
+	f->supported = device_words(d->n)[LICENSED] > 0;
 	f->count = f->supported;
-	f->feature[0].licensed = of(d->n)[LICENSED] > 1;
+	f->feature[0].licensed = device_words(d->n)[LICENSED] > 1;
 	return SUCCESS;
 }
 
 struct field { unsigned id, scope; long long timestamp, latency; int type; ret result; union { double d; unsigned u; unsigned long long l; } value; };
 
-/* Answers a value, or not. Drivers from 595 on count slowdowns in 269-271, and
- * those before in 251-253; to either the other three ids are something else. */
-static ret answer(dev d, struct field *f)
+/* Sets a field value. Drivers since 595 have the slowdown counters in fields 269-271,
+ * older drivers in 251-253. The other three IDs have a different meaning. */
+static ret set_field(dev d, struct field *f)
 {
-	_Atomic uint64_t *w = of(d->n);
+	_Atomic uint64_t *w = device_words(d->n);
 	unsigned id = f->id, first = words[DRIVER] < 595 ? 251 : 269;
 	f->type = 3;
 	if ((id >= 3 && id <= 6) || (id >= 29 && id <= 31) || id == 38 || id == 45 || id == 52 || id == 59 || (id >= 74 && id <= 79) || (id >= first && id < first + 3)) {
@@ -400,7 +405,7 @@ static ret answer(dev d, struct field *f)
 	} else if ((id == 138 || id == 139) && f->scope == 0xffffffff) {
 		f->value.l = w[NVLINK_KIB] + id;
 	} else if (id >= 187 && id <= 189) {
-		static const unsigned limits[] = { 200000, 700000, 600000 }; /* least, greatest, default */
+		static const unsigned limits[] = { 200000, 700000, 600000 }; /* min, max, default */
 		f->type = 1;
 		f->value.u = limits[id - 187] + d->n;
 	} else if (id == 197 || id == 198) {
@@ -415,14 +420,14 @@ static ret answer(dev d, struct field *f)
 	return SUCCESS;
 }
 
-/* The call succeeds; each value has its own return code, and is undefined where
- * that is a failure. */
+/* The call succeeds. Each value has its own return code and is undefined after a
+ * failure. */
 ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 {
 	ret r = enter(d, 57);
 	for (int i = 0; r == SUCCESS && i < n; i++) {
 		values[i].value.l = 0xdeadbeefdeadbeef;
-		values[i].result = of(d->n)[UNSUPPORTED] >> 11 & 1 ? NOT_SUPPORTED : answer(d, &values[i]);
+		values[i].result = device_words(d->n)[UNSUPPORTED] >> 11 & 1 ? NOT_SUPPORTED : set_field(d, &values[i]);
 	}
 	return r;
 }
@@ -430,14 +435,14 @@ ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 struct sample { int n, gi; unsigned long long number; };
 struct gpm_support { unsigned version, supported; };
 struct gpm_metric { unsigned id; ret result; double value; char *info[3]; };
-struct gpm_question { unsigned version, count; struct sample *one, *two; struct gpm_metric metric[333]; };
+struct gpm_request { unsigned version, count; struct sample *one, *two; struct gpm_metric metric[333]; };
 
-/* Bit 15 of UNSUPPORTED is a device before Hopper: asking it succeeds. */
+/* Bit 15 of UNSUPPORTED means a device before Hopper. The call itself succeeds. */
 ret nvmlGpmQueryDeviceSupport(dev d, struct gpm_support *s)
 {
 	ret r = enter(d, 56);
 	if (r == SUCCESS)
-		s->supported = !(of(d->n)[UNSUPPORTED] >> 15 & 1);
+		s->supported = !(device_words(d->n)[UNSUPPORTED] >> 15 & 1);
 	return r;
 }
 
@@ -476,26 +481,26 @@ ret nvmlGpmMigSampleGet(dev d, unsigned gi, struct sample *s)
 	return r;
 }
 
-/* Percentages are GPM_UTIL, the metric's id and that of the GPU instance, rates the id in MiB/s; the older
- * sample comes first. */
-ret nvmlGpmMetricsGet(struct gpm_question *q)
+/* A percentage is the sum of GPM_UTIL, the metric ID and the GPU instance ID. A rate is
+ * the metric ID in MiB/s. The older sample must be the first. */
+ret nvmlGpmMetricsGet(struct gpm_request *q)
 {
 	words[CALLS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
 	if (q->version != 1 || !q->one->number || q->one->number >= q->two->number || q->one->n != q->two->n || q->one->gi != q->two->gi)
 		return INVALID_ARGUMENT;
 	for (unsigned i = 0; i < q->count; i++) {
 		struct gpm_metric *m = &q->metric[i];
 		m->result = SUCCESS;
-		m->value = m->id < 20 ? of(q->one->n)[GPM_UTIL] + m->id + q->one->gi : m->id;
+		m->value = m->id < 20 ? device_words(q->one->n)[GPM_UTIL] + m->id + q->one->gi : m->id;
 	}
 	return SUCCESS;
 }
 #endif
 
-/* Every device has two links: the first into a switch, or, where SWITCHLESS is
- * set, to the other of its pair; the second is down. */
+/* Every device has two links. The first leads to a switch, or with SWITCHLESS to the
+ * neighbor device n^1. The second is down. */
 ret nvmlDeviceGetNvLinkState(dev d, unsigned link, int *active)
 {
 	if (link > 1)
@@ -510,25 +515,25 @@ ret nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *type)
 {
 	ret r = enter(d, 14);
 	if (r == SUCCESS)
-		*type = of(d->n)[SWITCHLESS] || link ? 0 : 2;
+		*type = device_words(d->n)[SWITCHLESS] || link ? 0 : 2;
 	return r;
 }
 
 ret nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, struct pci *pci)
 {
-	struct nvmlDevice_st *other = &devices[d->n ^ 1];
-	return link ? INVALID_ARGUMENT : nvmlDeviceGetPciInfo_v3(other, pci);
+	struct nvmlDevice_st *peer = &devices[d->n ^ 1];
+	return link ? INVALID_ARGUMENT : nvmlDeviceGetPciInfo_v3(peer, pci);
 }
 
 typedef struct { int unused; } *set;
 
 ret nvmlEventSetCreate(set *s)
 {
-	static int the_only;
+	static int event_set;
 	words[CALLS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
-	*s = (set)&the_only;
+	*s = (set)&event_set;
 	return SUCCESS;
 }
 
@@ -538,13 +543,13 @@ ret nvmlDeviceRegisterEvents(dev d, unsigned long long types, set s)
 {
 	ret r = enter(d, 12);
 	if (r == SUCCESS && s && types == 8)
-		of(d->n)[WATCHED] = 1;
+		device_words(d->n)[WATCHED] = 1;
 	return r;
 }
 
 struct event { dev device; unsigned long long type, data; unsigned gi, ci; };
 
-/* Tells of watched devices alone, whatever has become of them. */
+/* Returns the events of all registered devices, lost devices included. */
 #ifdef OLD_DRIVER
 ret nvmlEventSetWait(set s, struct event *e, unsigned ms)
 #else
@@ -553,11 +558,11 @@ ret nvmlEventSetWait_v2(set s, struct event *e, unsigned ms)
 {
 	(void)ms;
 	words[CALLS]++;
-	if (words[GONE] || !words[READY])
+	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
 	while (s && words[XID_READ] < words[XID_WRITTEN]) {
 		_Atomic uint64_t *slot = words + XID_RING + 2 * (words[XID_READ]++ % RING);
-		if (!of((int)slot[0])[WATCHED])
+		if (!device_words((int)slot[0])[WATCHED])
 			continue;
 		e->device = &devices[slot[0]];
 		e->type = 8;

@@ -1,53 +1,55 @@
 /*
- * MIG, a part of fake.c: the mode of each device and the instances that it is cut
- * in, which the test changes while the library is in use.
+ * MIG, included by fake.c: the MIG mode and the instances of each device. The test
+ * changes both while the library is in use.
  */
 #ifndef MIG_CALLS
-enum { PARTS = 7, PART_WORDS = 11 };
+enum { MAX_INSTANCES = 7, INSTANCE_WORDS = 11 };
 
-/* Words of a device's MIG: its mode, then its instances. */
-enum { MODE, FIRST_PART };
-enum { SLICES, COMPUTE_SLICES, MEMORY_MIB, GI, CI, PART_USED, PART_RESERVED, PART_TOTAL, NAMED_GB, PROFILE_ID, START };
+/* Words of a device: its MIG mode, then its instances. */
+enum { MODE, FIRST_INSTANCE };
+enum { SLICES, COMPUTE_SLICES, MEMORY_MIB, GI, CI, INSTANCE_USED, INSTANCE_RESERVED, INSTANCE_TOTAL, NAMED_GB, PROFILE_ID, START };
 
-static struct nvmlDevice_st instances[MAX_DEVICES][PARTS];
+static struct nvmlDevice_st instances[MAX_DEVICES][MAX_INSTANCES];
 
-static _Atomic uint64_t *mig_of(int n) { return words + DEVICES + MAX_DEVICES * DEVICE_WORDS + n * MIG_WORDS; }
-static _Atomic uint64_t *part_of(dev d) { return mig_of(d->n) + FIRST_PART + (d->part - 1) * PART_WORDS; }
+static _Atomic uint64_t *mig_words(int n) { return words + DEVICES + MAX_DEVICES * DEVICE_WORDS + n * MIG_WORDS; }
+static _Atomic uint64_t *instance_words(dev d) { return mig_words(d->n) + FIRST_INSTANCE + (d->instance - 1) * INSTANCE_WORDS; }
 
-/* Whether a handle is of a device, or of an instance that still is. */
-static int there(dev d)
+/* Returns whether the handle belongs to a device or to an existing instance. */
+static int is_present(dev d)
 {
 	if ((d >= devices && d < devices + MAX_DEVICES) || (d >= replacements && d < replacements + MAX_DEVICES))
 		return 1;
-	return d >= &instances[0][0] && d < &instances[0][0] + MAX_DEVICES * PARTS && mig_of(d->n)[MODE] && part_of(d)[SLICES];
+	return d >= &instances[0][0] && d < &instances[0][0] + MAX_DEVICES * MAX_INSTANCES && mig_words(d->n)[MODE] && instance_words(d)[SLICES];
 }
 
-/* A device in MIG mode tells no utilization; an instance tells what it is, and its memory. */
-static int mig_refuses(dev d, int call)
+/* A device in MIG mode has no utilization. An instance supports only the calls for its
+ * identity and its memory. */
+static int mig_supports(dev d, int call)
 {
-	if (d->part)
-		return call != 9 && call != 58 && call != 61 && call != 62 && (call < 40 || call > 44);
-	return mig_of(d->n)[MODE] && call >= 6 && call <= 8;
+	if (d->instance)
+		return call == 9 || call == 58 || call == 61 || call == 62 || (call >= 40 && call <= 44);
+	return !mig_words(d->n)[MODE] || call < 6 || call > 8;
 }
 
 static _Atomic uint64_t *memory_of(dev d, int word)
 {
-	if (!d->part)
-		return of(d->n) + word;
-	return part_of(d) + (word == TOTAL ? PART_TOTAL : word == USED ? PART_USED : PART_RESERVED);
+	if (!d->instance)
+		return device_words(d->n) + word;
+	return instance_words(d) + (word == TOTAL ? INSTANCE_TOTAL : word == USED ? INSTANCE_USED : INSTANCE_RESERVED);
 }
 
-/* As real ones do, it hangs on the ids alone: another profile may follow under it. */
+/* Like a real UUID it depends only on the IDs: an instance with another profile can
+ * reuse the UUID. */
 __attribute__((unused)) static void mig_uuid(dev d, char *uuid, unsigned length)
 {
-	_Atomic uint64_t *p = part_of(d);
-	snprintf(uuid, length, "MIG-%08x-0000-5000-8000-%04x%04x%04x", (unsigned)of(d->n)[SERIAL], d->n, (unsigned)p[GI], (unsigned)p[CI]);
+	_Atomic uint64_t *p = instance_words(d);
+	snprintf(uuid, length, "MIG-%08x-0000-5000-8000-%04x%04x%04x", (unsigned)device_words(d->n)[SERIAL], d->n, (unsigned)p[GI], (unsigned)p[CI]);
 }
 
-/* Names the profile unless NAMED_GB is 0. */
+/* The name contains the profile unless NAMED_GB is 0. */
 static void mig_name(dev d, char *name, unsigned length)
 {
-	_Atomic uint64_t *p = part_of(d);
+	_Atomic uint64_t *p = instance_words(d);
 	if (p[NAMED_GB])
 		snprintf(name, length, "NVIDIA H100 80GB HBM3 MIG %ug.%ugb", (unsigned)p[SLICES], (unsigned)p[NAMED_GB]);
 	else
@@ -58,7 +60,7 @@ ret nvmlDeviceGetMigMode(dev d, unsigned *current, unsigned *pending)
 {
 	ret r = enter(d, 45);
 	if (r == SUCCESS)
-		*current = *pending = (unsigned)mig_of(d->n)[MODE];
+		*current = *pending = (unsigned)mig_words(d->n)[MODE];
 	return r;
 }
 
@@ -66,18 +68,18 @@ ret nvmlDeviceGetMaxMigDeviceCount(dev d, unsigned *count)
 {
 	ret r = enter(d, 46);
 	if (r == SUCCESS)
-		*count = PARTS;
+		*count = MAX_INSTANCES;
 	return r;
 }
 
 ret nvmlDeviceGetMigDeviceHandleByIndex(dev d, unsigned index, dev *instance)
 {
 	ret r = enter(d, 47);
-	if (r != SUCCESS || index >= PARTS)
+	if (r != SUCCESS || index >= MAX_INSTANCES)
 		return r == SUCCESS ? INVALID_ARGUMENT : r;
 	struct nvmlDevice_st *i = &instances[d->n][index];
 	*i = (struct nvmlDevice_st){ d->n, (int)index + 1 };
-	if (!there(i))
+	if (!is_present(i))
 		return 6; /* not found */
 	*instance = i;
 	return SUCCESS;
@@ -86,9 +88,9 @@ ret nvmlDeviceGetMigDeviceHandleByIndex(dev d, unsigned index, dev *instance)
 static ret id_of(dev d, int call, int word, unsigned *id)
 {
 	ret r = enter(d, call);
-	if (r != SUCCESS || !d->part)
+	if (r != SUCCESS || !d->instance)
 		return r == SUCCESS ? INVALID_ARGUMENT : r;
-	*id = (unsigned)part_of(d)[word];
+	*id = (unsigned)instance_words(d)[word];
 	return SUCCESS;
 }
 
@@ -100,20 +102,20 @@ struct attributes { unsigned sms, copy, decoder, encoder, jpeg, ofa, slices, com
 ret nvmlDeviceGetAttributes_v2(dev d, struct attributes *a)
 {
 	ret r = enter(d, 42);
-	if (r != SUCCESS || !d->part)
+	if (r != SUCCESS || !d->instance)
 		return r == SUCCESS ? INVALID_ARGUMENT : r;
-	_Atomic uint64_t *p = part_of(d);
+	_Atomic uint64_t *p = instance_words(d);
 	*a = (struct attributes){ .slices = (unsigned)p[SLICES], .compute_slices = (unsigned)p[COMPUTE_SLICES], .memory = p[MEMORY_MIB] };
 	return SUCCESS;
 }
 
-/* A GPU instance is told by the handle of one of its parts. */
+/* A GPU instance is represented by the handle of one of its compute instances. */
 static ret gpu_instance(dev d, int call, unsigned id, dev *instance)
 {
 	ret r = enter(d, call);
-	for (int i = 0; r == SUCCESS && i < PARTS; i++) {
+	for (int i = 0; r == SUCCESS && i < MAX_INSTANCES; i++) {
 		*instance = &instances[d->n][i];
-		if ((*instance)->part && there(*instance) && part_of(*instance)[GI] == id)
+		if ((*instance)->instance && is_present(*instance) && instance_words(*instance)[GI] == id)
 			return SUCCESS;
 	}
 	return r == SUCCESS ? 6 : r;
@@ -125,7 +127,7 @@ struct gi_info { dev device; unsigned id, profile, start, size; };
 
 ret nvmlGpuInstanceGetInfo(dev instance, struct gi_info *info)
 {
-	_Atomic uint64_t *p = part_of(instance);
+	_Atomic uint64_t *p = instance_words(instance);
 	words[CALLS]++;
 	*info = (struct gi_info){ &devices[instance->n], (unsigned)p[GI], (unsigned)p[PROFILE_ID], (unsigned)p[START], (unsigned)p[SLICES] };
 	return SUCCESS;

@@ -1,10 +1,10 @@
 /*
- * The processes on each device, a part of fake.c. A sample of a process is given to
- * those who have not seen its time stamp; LAST_SEEN is what was asked for last.
+ * Processes of each device, included by fake.c. nvmlDeviceGetProcessUtilization returns
+ * the samples after the requested timestamp and stores the timestamp in LAST_SEEN.
  */
 enum { PROCESSES = 4, PID = 0, MEMORY, SM, STAMP, MPS, PROCESS_FIELDS, LAST_SEEN = PROCESSES * PROCESS_FIELDS };
 
-static _Atomic uint64_t *processes_of(int n) { return words + DEVICES + MAX_DEVICES * (DEVICE_WORDS + MIG_WORDS) + n * PROCESS_WORDS; }
+static _Atomic uint64_t *process_words(int n) { return words + DEVICES + MAX_DEVICES * (DEVICE_WORDS + MIG_WORDS) + n * PROCESS_WORDS; }
 
 struct process { unsigned pid; unsigned long long memory; unsigned gi, ci; };
 
@@ -15,7 +15,7 @@ static ret list(dev d, int call, uint64_t mps, unsigned *count, struct process *
 		return r;
 	unsigned n = 0;
 	for (int i = 0; i < PROCESSES; i++) {
-		_Atomic uint64_t *p = processes_of(d->n) + i * PROCESS_FIELDS;
+		_Atomic uint64_t *p = process_words(d->n) + i * PROCESS_FIELDS;
 		if (!p[PID] || p[MPS] != mps)
 			continue;
 		if (n < *count)
@@ -37,10 +37,10 @@ ret nvmlDeviceGetProcessUtilization(dev d, struct busy *samples, unsigned *count
 	ret r = enter(d, 51);
 	if (r != SUCCESS)
 		return r;
-	processes_of(d->n)[LAST_SEEN] = seen;
+	process_words(d->n)[LAST_SEEN] = seen;
 	unsigned n = 0;
 	for (int i = 0; i < PROCESSES; i++) {
-		_Atomic uint64_t *p = processes_of(d->n) + i * PROCESS_FIELDS;
+		_Atomic uint64_t *p = process_words(d->n) + i * PROCESS_FIELDS;
 		if (!p[PID] || p[STAMP] <= seen)
 			continue;
 		if (n < *count)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/kube"
+)
+
+const (
+	// allCounters as --collectors selects every metric.
+	allCounters = "all"
+	// noConfigMap is dcgm-exporter's value of --configmap-data for no ConfigMap.
+	noConfigMap = "none"
+
+	defaultCounterFile = "/etc/dcgm-exporter/default-counters.csv"
+)
+
+// builtInCounterFiles are the counter files in dcgm-exporter's image. The Helm chart
+// refers to one of them. Both select the same metrics, and the exporter selects these if
+// the files do not exist.
+var builtInCounterFiles = []string{"", defaultCounterFile, "/etc/dcgm-exporter/dcp-metrics-included.csv"}
+
+// selectCounters selects the metrics of the ConfigMap or the counter file.
+func (o *options) selectCounters(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
+	origin, text, err := o.readCounters(ctx, log)
+	switch {
+	case err != nil:
+		return err
+	case origin == "" && o.counterFile == allCounters:
+		c.SetEverything()
+		return nil
+	case origin == "":
+		c.SetDefaults()
+		return nil
+	}
+	counters, err := collector.ParseCounters(strings.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", origin, err)
+	}
+	if unsupported := c.SetCounters(counters); len(unsupported) > 0 {
+		log.Warn("the counter file contains unsupported fields; see plimsoll_exporter_unsupported_field", "fields", unsupported)
+	}
+	return nil
+}
+
+// readCounters reads the ConfigMap, or the counter file if the ConfigMap is not set or
+// cannot be read. origin describes the source for error messages. It is empty for
+// --collectors=all, and for a built-in counter file that does not exist.
+func (o *options) readCounters(ctx context.Context, log *slog.Logger) (origin, text string, err error) {
+	if o.configMap != "" && o.configMap != noConfigMap {
+		if text, err = o.readConfigMap(ctx); err == nil {
+			return "ConfigMap " + o.configMap, text, nil
+		}
+		log.Warn("cannot read the ConfigMap of --configmap-data; using --collectors", "err", err)
+	}
+	if o.counterFile == allCounters {
+		return "", "", nil
+	}
+	file, err := os.ReadFile(o.counterFile)
+	o.lastCounterText = string(file)
+	if errors.Is(err, fs.ErrNotExist) && slices.Contains(builtInCounterFiles, o.counterFile) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("counter file: %w", err)
+	}
+	return "counter file " + o.counterFile, o.lastCounterText, nil
+}
+
+func (o *options) readConfigMap(ctx context.Context) (string, error) {
+	namespace, name, ok := strings.Cut(o.configMap, ":")
+	if !ok || namespace == "" || name == "" {
+		return "", fmt.Errorf("--configmap-data must be NAMESPACE:NAME, not %q", o.configMap)
+	}
+	server, err := o.pods.apiServer()
+	if err != nil {
+		return "", err
+	}
+	return kube.ReadConfigMapKey(ctx, server, namespace, name, "metrics")
+}
+
+// counterFileChanged reports whether the content of the counter file differs from the
+// last read. An unreadable file counts as empty, and selectCounters returns the error.
+func (o *options) counterFileChanged() bool {
+	if o.counterFile == allCounters {
+		return false
+	}
+	text, _ := os.ReadFile(o.counterFile)
+	return string(text) != o.lastCounterText
+}
+
+// reloadCounters selects the counters again on SIGHUP and after the counter file changes.
+// If the new counters are invalid, the selection stays and the error is logged once.
+func (o *options) reloadCounters(ctx context.Context, c *collector.Collector, hangups <-chan os.Signal, log *slog.Logger) {
+	tick := time.NewTicker(time.Duration(o.interval) * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		case <-tick.C:
+			if !o.counterFileChanged() {
+				continue
+			}
+		}
+		if err := o.selectCounters(ctx, c, log); err != nil {
+			log.Error("cannot reload the counters; keeping the current selection", "err", err)
+			continue
+		}
+		log.Info("reloaded the counters")
+	}
+}

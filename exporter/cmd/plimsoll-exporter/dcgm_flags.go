@@ -1,0 +1,136 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// All dcgm-exporter flags and environment variables are accepted. Those in ignoredFlags
+// only apply to DCGM. Each is ignored with one warning.
+
+// ignoredFlag is a flag of dcgm-exporter without effect in this exporter.
+type ignoredFlag struct {
+	name, env string
+	short     rune
+	isBool    bool
+	reason    string
+}
+
+var ignoredFlags = []ignoredFlag{
+	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', false, "there is no host engine: devices are read through NVIDIA's driver library"},
+	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', false, "there are no metrics of NVSwitches"},
+	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "there are no metrics of CPUs"},
+	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
+	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
+	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},
+	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, false, "both types of ids are recognized"},
+	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, true, "use --once"},
+	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, false, "use --once"},
+	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, false, "use --once"},
+	{"dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", 0, true, "use --once"},
+	{"disable-startup-validate", "DISABLE_STARTUP_VALIDATE", 0, true, "a node without devices is an error only with --strict"},
+	{"enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", 0, true, "each collection lists the devices"},
+	{"gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", 0, false, "each collection lists the devices"},
+}
+
+// ignoredFlagSet reports which ignored flags the user has set.
+type ignoredFlagSet []func() (f ignoredFlag, isSet bool)
+
+// addIgnoredFlags adds the ignored flags as hidden flags.
+func addIgnoredFlags(app *kingpin.Application) ignoredFlagSet {
+	var set ignoredFlagSet
+	for _, f := range ignoredFlags {
+		onCommandLine := new(bool)
+		clause := app.Flag(f.name, "Flag of dcgm-exporter. Ignored: "+f.reason+".").Hidden().IsSetByUser(onCommandLine)
+		if f.short != 0 {
+			clause = clause.Short(f.short)
+		}
+		if f.isBool {
+			clause.Bool()
+		} else {
+			clause.String()
+		}
+		set = append(set, func() (ignoredFlag, bool) {
+			_, inEnvironment := os.LookupEnv(f.env)
+			return f, *onCommandLine || inEnvironment
+		})
+	}
+	return set
+}
+
+// warn logs each ignored flag that is set, once.
+func (s ignoredFlagSet) warn(log *slog.Logger) {
+	for _, get := range s {
+		if f, isSet := get(); isSet {
+			log.Warn("ignoring a flag of dcgm-exporter", "flag", "--"+f.name, "reason", f.reason)
+		}
+	}
+}
+
+var flagWithValue = regexp.MustCompile(`^--?([a-zA-Z][a-zA-Z0-9.-]*)=(.*)$`)
+
+// normalizeArgs converts arguments from dcgm-exporter's syntax to that of kingpin:
+// --flag=true, -k=false, and long names after a single dash. After the command doctor,
+// -o means --output and not dcgm-exporter's flag.
+func normalizeArgs(app *kingpin.Application, args []string) []string {
+	out := slices.Clone(args)
+	doctor := slices.Index(args, "doctor")
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if format, ok := strings.CutPrefix(arg, "-o"); ok && doctor >= 0 && i > doctor && (format == "" || format[0] == '=') {
+			out[i] = "--output" + format
+			continue
+		}
+		out[i] = normalizeArg(app, arg)
+	}
+	return out
+}
+
+func normalizeArg(app *kingpin.Application, arg string) string {
+	name, value, hasValue := strings.TrimLeft(arg, "-"), "", false
+	if m := flagWithValue.FindStringSubmatch(arg); m != nil {
+		name, value, hasValue = m[1], m[2], true
+	}
+	if !strings.HasPrefix(arg, "-") || name == "" {
+		return arg
+	}
+	flag := findFlag(app, name)
+	switch {
+	case flag == nil:
+	case hasValue && flag.IsBoolFlag():
+		set, err := strconv.ParseBool(value)
+		if err != nil {
+			return arg // kingpin reports the invalid value
+		}
+		if set {
+			return "--" + flag.Name
+		}
+		return "--no-" + flag.Name
+	case hasValue:
+		return "--" + flag.Name + "=" + value
+	case len(name) > 1:
+		return "--" + flag.Name
+	}
+	return arg
+}
+
+// findFlag returns the flag with a long or short name, or nil.
+func findFlag(app *kingpin.Application, name string) *kingpin.FlagModel {
+	if name == "rbmn" { // dcgm-exporter's abbreviation
+		name = "replace-blanks-in-model-name"
+	}
+	for _, flag := range app.Model().Flags {
+		if flag.Name == name || len(name) == 1 && string(flag.Short) == name {
+			return flag
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/exporter/internal/collector"
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
+	"plimsoll.dev/plimsoll/exporter/internal/sim"
+)
+
+// delayedRates reports the rates of device 0 from the second reading on, as NVIDIA's
+// library does.
+type delayedRates struct {
+	device.Source
+	reads int
+}
+
+func (r *delayedRates) Read(ctx context.Context, d device.Device) (device.Reading, error) {
+	reading, err := r.Source.Read(ctx, d)
+	if d.Index != 0 {
+		return reading, err
+	}
+	if r.reads++; r.reads < 2 {
+		return device.Reading{Time: reading.Time}, err
+	}
+	return reading, err
+}
+
+func TestPrintOnceIncludesRates(t *testing.T) {
+	pods, err := podmap.New("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	source, err := sim.FromScenario("steady", 1, pods.Holds, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := printOnce(t.Context(), collector.New(collector.Config{Node: "n", Log: log}, &delayedRates{Source: source}, pods), &out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `DCGM_FI_PROF_PCIE_TX_BYTES{gpu="0"`) {
+		t.Errorf("no rates of device 0 in\n%s", &out)
+	}
+}
+
+// brokenNodes returns nodes without a working driver or kubelet, and how the exporter
+// reports that.
+func brokenNodes(t *testing.T) []brokenNode {
+	t.Helper()
+	forbidden := newDriver(t, 8)
+	forbidden.set(driverInitResult, 4)
+	return []brokenNode{
+		{"no library", func(args ...string) *exec.Cmd {
+			return command(t, append([]string{"--source=nvml", "-k=false"}, args...)...)
+		},
+			"libnvidia-ml.so.1): library not found; is the driver installed", "failed  NVIDIA devices: load", `plimsoll_exporter_source_up{node="node-1",source="nvml"} 0`},
+		{"no permission", func(args ...string) *exec.Cmd { return forbidden.command(append([]string{"-k=false"}, args...)...) },
+			"Insufficient Permissions; may this user", "failed  NVIDIA devices: load NVIDIA's driver library (libnvidia-ml.so.1): Insufficient Permissions", `plimsoll_exporter_source_up{node="node-1",source="nvml"} 0`},
+		{"no kubelet", func(args ...string) *exec.Cmd { return command(t, append([]string{"--source=sim"}, args...)...) },
+			"list pod resources of the kubelet", "failed  kubelet: stat ", `plimsoll_exporter_unmapped_devices{node="node-1",reason="kubelet_unreachable"} 8`},
+	}
+}
+
+type brokenNode struct {
+	name            string
+	command         func(args ...string) *exec.Cmd
+	log, doctor, up string
+}
+
+func TestStrictExitsOnBrokenNode(t *testing.T) {
+	for _, n := range brokenNodes(t) {
+		t.Run(n.name, func(t *testing.T) {
+			out, err := n.command("--strict").CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), n.log) || !strings.Contains(string(out), "(--strict)") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestServesOnBrokenNodeWithoutStrict(t *testing.T) {
+	for _, n := range brokenNodes(t) {
+		t.Run(n.name, func(t *testing.T) {
+			p := start(t, n.command())
+			p.waitFor("/metrics", http.StatusOK, n.up)
+			out, err := n.command("doctor").CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), n.doctor) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestHealthFollowsDriver(t *testing.T) {
+	d := newDriver(t, 2)
+	d.set(driverInitResult, 9) // not loaded
+	p := start(t, d.command("-k=false", "--collect-interval=100"))
+	p.waitFor("/health", http.StatusServiceUnavailable, "no collection has succeeded yet")
+	d.set(driverInitResult, 0)
+	p.waitFor("/health", http.StatusOK, "OK")
+}
+
+// A driver that holds its lock does not prevent the exit of the exporter.
+func TestExitsWhileDriverStalls(t *testing.T) {
+	d := newDriver(t, 2)
+	cmd := d.command("-k=false", "--collect-interval=100")
+	blocked, hold, err := os.Pipe() // the stalled call reads from the pipe
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(blocked.Close(), hold.Close()) })
+	cmd.Stdin = blocked
+	p := start(t, cmd)
+	p.waitFor("/health", http.StatusOK, "OK")
+	d.set(driverStallCount, 1)
+	for end := time.Now().Add(waitLimit); d.get(driverStalled) == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("no call stalls")
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.waitForLog(regexp.MustCompile("exiting without closing its library"))
+	p.waitForLog(regexp.MustCompile(`\(end\)`))
+}
+
+func TestJSONLogIsValid(t *testing.T) {
+	p := start(t, command(t, "--source=sim", "--log-format=json", "--cpu-devices=f", "--debug"))
+	p.waitForLog(regexp.MustCompile("--cpu-devices"))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(p.log.String()) {
+		var entry struct{ Time, Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Time == "" || entry.Level == "" || entry.Msg == "" {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+}
+
+func TestPprofFlag(t *testing.T) {
+	without := start(t, command(t, "--source=sim"))
+	with := start(t, command(t, "--source=sim", "--enable-pprof"))
+	for path, want := range map[string]string{
+		"/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "--enable-pprof", "/debug/pprof/symbol": "num_symbols",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/heap?debug=1": "heap profile",
+	} {
+		if status, body := with.get(path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.200s", path, status, body)
+		}
+		if status, _ := without.get(path); status != http.StatusNotFound {
+			t.Errorf("%s without --enable-pprof: %d", path, status)
+		}
+	}
+}

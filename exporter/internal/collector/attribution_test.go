@@ -1,0 +1,234 @@
+package collector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// sumByDevice sums the series with a pod, by the label that identifies the device.
+func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
+	sums := map[string]float64{}
+	for _, m := range family.GetMetric() {
+		var uuid, pod string
+		for _, l := range m.Label {
+			switch l.GetName() {
+			case label:
+				uuid = l.GetValue()
+			case "pod":
+				pod = l.GetValue()
+			}
+		}
+		if pod != "" {
+			sums[uuid] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sums
+}
+
+// For random holders and readings, the values of all pods never exceed the device. This
+// holds for Plimsoll's metrics of pods and for additive metrics of dcgm-exporter.
+func TestAttributionNeverExceedsDevice(t *testing.T) {
+	for _, how := range []Attribution{ByDevice, BySplit, ByProcess} {
+		t.Run(string(how), func(t *testing.T) {
+			f := setup(t)
+			f.cfg.Attribution = how
+			const seed = 20261121
+			random := rand.New(rand.NewPCG(seed, 1))
+			readings, first := map[string]device.Reading{}, map[string]float64{}
+			energy := map[string]float64{}
+			f.cfg.PodOf = func(pid int) (string, string, bool) {
+				return fmt.Sprintf("ns%d", pid%2), fmt.Sprintf("p%d", pid%3), pid%7 > 0
+			}
+			f.source.override = func(d device.Device, r *device.Reading) {
+				for field := range device.NumFields {
+					r.Set(field, random.Float64())
+				}
+				energy[d.UUID] += 1e6 * random.Float64()
+				r.Set(device.TotalEnergy, energy[d.UUID])
+				r.Set(device.PowerUsage, 700*random.Float64())
+				r.Set(device.GPUUtil, 100*random.Float64())
+				r.Processes = &device.Processes{Memory: map[int]float64{}, Busy: map[int]float64{}}
+				for range random.IntN(6) {
+					pid := random.IntN(100)
+					r.Processes.Memory[pid], r.Processes.Busy[pid] = 1e6*random.Float64(), 60*random.Float64()
+				}
+				readings[d.UUID] = *r
+			}
+			for round := range 50 {
+				f.kubelet.mu.Lock()
+				clear(f.kubelet.holdings)
+				for range random.IntN(12) {
+					container := fmt.Sprintf("ns%d/p%d/c%d", random.IntN(2), random.IntN(3), random.IntN(2))
+					for range 1 + random.IntN(4) {
+						id := uuid(random.IntN(3))
+						if random.IntN(3) > 0 {
+							id += fmt.Sprintf("::%d", random.IntN(4))
+						}
+						f.kubelet.holdings[container] = append(f.kubelet.holdings[container], id)
+					}
+				}
+				f.kubelet.mu.Unlock()
+				families, text := f.collect(t)
+				if round == 0 {
+					for u, mj := range energy {
+						first[u] = mj
+					}
+				}
+				check := func(name, label string, limit func(r device.Reading, u string) float64) {
+					for u, sum := range sumByDevice(families[name], label) {
+						if maximum := limit(readings[u], u); sum > maximum*(1+1e-9) {
+							t.Fatalf("seed %d, round %d: %s of %s is %g for all pods and %g for the device:\n%s", seed, round, name, u, sum, maximum, text)
+						}
+					}
+				}
+				for _, field := range dcgmFields {
+					if field.isAdditive() {
+						check(field.name, "UUID", func(r device.Reading, _ string) float64 { v, _ := r.Get(field.field); return v })
+					}
+				}
+				check("plimsoll_pod_device_energy_joules_total", "uuid", func(_ device.Reading, u string) float64 { return (energy[u] - first[u]) / 1000 })
+				for name, of := range map[string]struct {
+					field device.Field
+					scale float64
+				}{"plimsoll_pod_device_memory_used_bytes": {device.FBUsed, 1 << 20}, "plimsoll_pod_device_utilization_ratio": {device.GPUUtil, 0.01}, "plimsoll_pod_device_power_watts": {device.PowerUsage, 1}} {
+					check(name, "uuid", func(r device.Reading, _ string) float64 { v, _ := r.Get(of.field); return v * of.scale })
+				}
+			}
+		})
+	}
+}
+
+func TestAttributionBySplit(t *testing.T) {
+	f := setup(t)
+	mj := 5e9
+	f.source.override = func(_ device.Device, r *device.Reading) {
+		r.Set(device.FBUsed, 1000)
+		r.Set(device.PowerUsage, 400)
+		r.Set(device.GPUUtil, 80)
+		r.Set(device.TotalEnergy, mj)
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0", uuid(0) + "::1"}
+	f.kubelet.holdings["ml/a/side"] = []string{uuid(0) + "::2"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::3"}
+	f.kubelet.holdings["ml/c/main"] = []string{uuid(1)}
+	f.collect(t)
+	mj += 8000 * 1000
+	families, text := f.collect(t)
+	for name, want := range map[string][3]float64{
+		"plimsoll_pod_device_memory_used_bytes":   {750 << 20, 250 << 20, 1000 << 20},
+		"plimsoll_pod_device_power_watts":         {300, 100, 400},
+		"plimsoll_pod_device_utilization_ratio":   {0.6, 0.2, 0.8},
+		"plimsoll_pod_device_energy_joules_total": {6000, 2000, 8000},
+	} {
+		for i, pod := range []string{"a", "b", "c"} {
+			how := map[bool]string{true: "device", false: "split"}[pod == "c"]
+			if got := value(t, families, name, "namespace", "ml", "pod", pod, "attribution", how); got < want[i]*0.999 || got > want[i]*1.001 {
+				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
+			}
+		}
+	}
+	// Pod b ends. The split energy of a stays, and later energy belongs to a alone.
+	f.kubelet.mu.Lock()
+	delete(f.kubelet.holdings, "ml/b/main")
+	f.kubelet.mu.Unlock()
+	mj += 1000 * 1000
+	families, _ = f.collect(t)
+	if split, alone := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "split"),
+		value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); split != 6000 || alone != 1000 {
+		t.Errorf("a has %g J by split and %g J as only holder, want 6000 and 1000", split, alone)
+	}
+	// The driver restarts and resets its energy counter. Then the kubelet becomes unreachable.
+	mj = 0
+	f.collect(t)
+	mj = 500 * 1000
+	f.kubelet.server.Stop()
+	families, _ = f.collect(t)
+	if got := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); got != 1000 {
+		t.Errorf("a has %g J after the kubelet became unreachable, want 1000 as before", got)
+	}
+}
+
+func TestAttributionByDevice(t *testing.T) {
+	f := setup(t)
+	f.cfg.Attribution = ByDevice
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
+	f.kubelet.holdings["ml/c/main"] = []string{uuid(1) + "::1"}
+	families, text := f.collect(t)
+	if family := families["plimsoll_pod_device_power_watts"]; len(family.GetMetric()) != 1 || value(t, families, "plimsoll_pod_device_power_watts", "pod", "c") != 300 {
+		t.Errorf("usage of a device with two pods:\n%s", text)
+	}
+}
+
+func TestAttributionByProcess(t *testing.T) {
+	f := setup(t)
+	f.cfg.Attribution = ByProcess
+	mj := 0.0
+	processes := &device.Processes{Memory: map[int]float64{1: 100 << 20, 2: 200 << 20, 3: 300 << 20, 4: 50 << 20, 5: 10 << 20}, Busy: map[int]float64{1: 10, 2: 20, 3: 10}}
+	f.cfg.PodOf = func(pid int) (string, string, bool) {
+		name, ok := map[int]string{1: "a", 2: "a", 3: "b", 5: "elsewhere"}[pid]
+		return "ml", name, ok
+	}
+	f.source.override = func(_ device.Device, r *device.Reading) {
+		r.Set(device.FBUsed, 1000)
+		r.Set(device.PowerUsage, 400)
+		r.Set(device.GPUUtil, 80)
+		r.Set(device.TotalEnergy, mj)
+		r.Processes = processes
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
+	f.kubelet.holdings["ml/idle/main"] = []string{uuid(0) + "::2"}
+	f.collect(t)
+	mj = 8000 * 1000
+	families, text := f.collect(t)
+	for name, want := range map[string][3]float64{
+		"plimsoll_pod_device_memory_used_bytes":   {300 << 20, 300 << 20, 0},
+		"plimsoll_pod_device_power_watts":         {150, 50, 0},
+		"plimsoll_pod_device_utilization_ratio":   {0.3, 0.1, 0},
+		"plimsoll_pod_device_energy_joules_total": {3000, 1000, 0},
+	} {
+		for i, pod := range []string{"a", "b", "idle"} {
+			if got := value(t, families, name, "pod", pod, "attribution", "process"); got < want[i]*0.999 || got > want[i]*1.001 {
+				t.Errorf("%s of %s is %g, want %g\n%s", name, pod, got, want[i], text)
+			}
+		}
+	}
+	if strings.Contains(text, `pod="elsewhere"`) {
+		t.Error("usage is attributed to a pod that does not hold the device")
+	}
+	if got := value(t, families, "plimsoll_exporter_unattributed_processes", "uuid", uuid(0)); got != 1 {
+		t.Errorf("%g processes without a pod, want 1", got)
+	}
+	processes = &device.Processes{Memory: processes.Memory}
+	if families, text = f.collect(t); families["plimsoll_pod_device_power_watts"] != nil || families["plimsoll_pod_device_memory_used_bytes"] == nil {
+		t.Errorf("a device that reports memory but not time by process:\n%s", text)
+	}
+	processes = nil
+	if families, text = f.collect(t); families["plimsoll_pod_device_memory_used_bytes"] != nil {
+		t.Errorf("usage without any reported process:\n%s", text)
+	}
+}
+
+// Collections of another vendor update the attribution without a new reading. They must
+// not attribute the same energy again.
+func TestEnergyIsAttributedOnce(t *testing.T) {
+	var a podAttribution
+	var r device.Reading
+	r.Set(device.TotalEnergy, 1000)
+	holders := map[podName]int{{"ml", "a"}: 1}
+	a.update(BySplit, holders, true, r, nil)
+	r.Set(device.TotalEnergy, 3000)
+	for range 3 {
+		a.update(BySplit, holders, true, r, nil)
+	}
+	if got := a.joules[account{podName{"ml", "a"}, ByDevice}]; got != 2 {
+		t.Errorf("%g J, want 2", got)
+	}
+}

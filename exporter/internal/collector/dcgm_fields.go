@@ -1,0 +1,112 @@
+package collector
+
+import (
+	"slices"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// dcgmField is a metric of dcgm-exporter and the device field that it exports.
+type dcgmField struct {
+	field device.Field
+	name  string
+	kind  dto.MetricType
+	unit  string
+	help  string
+	route string // NVML function or field id that provides the value
+}
+
+const gauge, counter = dto.MetricType_GAUGE, dto.MetricType_COUNTER
+
+// dcgmFields are the metrics of dcgm-exporter that are values of a device field.
+var dcgmFields = []dcgmField{
+	{device.SMClock, "DCGM_FI_DEV_SM_CLOCK", gauge, "MHz", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
+	{device.MemClock, "DCGM_FI_DEV_MEM_CLOCK", gauge, "MHz", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
+	{device.MemoryTemp, "DCGM_FI_DEV_MEMORY_TEMP", gauge, "C", "Memory temperature (in C).", "field 82"},
+	{device.GPUTemp, "DCGM_FI_DEV_GPU_TEMP", gauge, "C", "GPU temperature (in C).", "nvmlDeviceGetTemperature"},
+	{device.PowerUsage, "DCGM_FI_DEV_POWER_USAGE", gauge, "W", "Power draw (in W).", "nvmlDeviceGetPowerUsage"},
+	{device.TotalEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", counter, "mJ", "Total energy consumption since boot (in mJ).", "nvmlDeviceGetTotalEnergyConsumption"},
+	{device.PCIeReplay, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", counter, "1", "Total number of PCIe retries.", "nvmlDeviceGetPcieReplayCounter"},
+	{device.GPUUtil, "DCGM_FI_DEV_GPU_UTIL", gauge, "%", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates"},
+	{device.MemCopyUtil, "DCGM_FI_DEV_MEM_COPY_UTIL", gauge, "%", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates"},
+	{device.EncUtil, "DCGM_FI_DEV_ENC_UTIL", gauge, "%", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization"},
+	{device.DecUtil, "DCGM_FI_DEV_DEC_UTIL", gauge, "%", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization"},
+	{device.FBFree, "DCGM_FI_DEV_FB_FREE", gauge, "MiB", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBUsed, "DCGM_FI_DEV_FB_USED", gauge, "MiB", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBReserved, "DCGM_FI_DEV_FB_RESERVED", gauge, "MiB", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.PowerManagementLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Configured power limit (in W).", "nvmlDeviceGetPowerManagementLimit"},
+	{device.PowerMin, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", gauge, "W", "Minimum power limit that can be set (in W).", "field 187"},
+	{device.PowerMax, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", gauge, "W", "Maximum power limit that can be set (in W).", "field 188"},
+	{device.PowerDefault, "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", gauge, "W", "Default power limit (in W).", "field 189"},
+	{device.PowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", gauge, "W", "Power limit that the driver enforces from all limiters (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
+	{device.SlowdownTemp, "DCGM_FI_DEV_SLOWDOWN_TEMP", gauge, "C", "Temperature at which the hardware slows down (in C).", "nvmlDeviceGetTemperatureThreshold"},
+	{device.ThermalMargin, "DCGM_FI_DEV_GPU_TEMP_LIMIT", gauge, "C", "Margin to the nearest slowdown temperature (in C).", "nvmlDeviceGetMarginTemperature, or slowdown temperature minus GPU temperature"},
+	{device.ClockEvents, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask.", "nvmlDeviceGetCurrentClocksEventReasons"},
+	{device.ClockEvents, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask (older name).", "nvmlDeviceGetCurrentClocksEventReasons"},
+	{device.NVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", counter, "MB/s", "Bandwidth of all NVLinks in both directions (in MB/s, although the type is counter as in dcgm-exporter).", "fields 138 and 139, differenced"},
+	{device.NVLinkFlitErrors, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink flow-control CRC errors.", "field 38"},
+	{device.NVLinkDataErrors, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink data CRC errors.", "field 45"},
+	{device.NVLinkReplays, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink retries.", "field 52"},
+	{device.NVLinkRecoveries, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink recoveries.", "field 59"},
+	{device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU is licensed.", "nvmlDeviceGetGridLicensableFeatures_v4"},
+	{device.EngineActive, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gauge, "0..1", "Ratio of time in which the graphics or compute engine is active.", "GPM 1"},
+	{device.SMActive, "DCGM_FI_PROF_SM_ACTIVE", gauge, "0..1", "Ratio of cycles in which an SM has a resident warp, averaged over all SMs.", "GPM 2"},
+	{device.SMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", gauge, "0..1", "Ratio of resident warps to the maximum number of warps.", "GPM 3"},
+	{device.TensorActive, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", gauge, "0..1", "Ratio of cycles in which the tensor pipes are active.", "GPM 5"},
+	{device.DRAMActive, "DCGM_FI_PROF_DRAM_ACTIVE", gauge, "0..1", "Ratio of cycles in which the memory interface transfers data.", "GPM 10"},
+	{device.FP64Active, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP64 pipes are active.", "GPM 11"},
+	{device.FP32Active, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP32 pipes are active.", "GPM 12"},
+	{device.FP16Active, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP16 pipes are active.", "GPM 13"},
+	{device.PCIeTx, "DCGM_FI_PROF_PCIE_TX_BYTES", gauge, "B/s", "PCIe transmit rate (in bytes per second).", "GPM 20, or field 197 differenced"},
+	{device.PCIeRx, "DCGM_FI_PROF_PCIE_RX_BYTES", gauge, "B/s", "PCIe receive rate (in bytes per second).", "GPM 21, or field 198 differenced"},
+	{device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"},
+	{device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"},
+	{device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.FBUsedRatio, "DCGM_FI_DEV_FB_USED_PERCENT", gauge, "0..1", "Ratio of used to unreserved framebuffer memory (0..1).", "nvmlDeviceGetMemoryInfo_v2"},
+	{device.ECCSingleVolatile, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", counter, "1", "Total number of single-bit volatile ECC errors.", "field 3"},
+	{device.ECCDoubleVolatile, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", counter, "1", "Total number of double-bit volatile ECC errors.", "field 4"},
+	{device.ECCSingleAggregate, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", counter, "1", "Total number of single-bit persistent ECC errors.", "field 5"},
+	{device.ECCDoubleAggregate, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", counter, "1", "Total number of double-bit persistent ECC errors.", "field 6"},
+	{device.RetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", counter, "1", "Total number of retired pages due to single-bit errors.", "field 29"},
+	{device.RetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", counter, "1", "Total number of retired pages due to double-bit errors.", "field 30"},
+	{device.RetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", gauge, "1", "Whether page retirements are pending until a reboot.", "field 31"},
+	{device.PowerViolation, "DCGM_FI_DEV_POWER_VIOLATION", counter, "ns", "Throttling duration due to power constraints (in ns).", "field 74"},
+	{device.ThermalViolation, "DCGM_FI_DEV_THERMAL_VIOLATION", counter, "ns", "Throttling duration due to thermal constraints (in ns).", "field 75"},
+	{device.SyncBoostViolation, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", counter, "ns", "Throttling duration due to sync-boost constraints (in ns).", "field 76"},
+	{device.BoardLimitViolation, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", counter, "ns", "Throttling duration due to board limit constraints (in ns).", "field 77"},
+	{device.LowUtilViolation, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", counter, "ns", "Throttling duration due to low utilization (in ns).", "field 78"},
+	{device.ReliabilityViolation, "DCGM_FI_DEV_RELIABILITY_VIOLATION", counter, "ns", "Throttling duration due to reliability constraints (in ns).", "field 79"},
+	{device.RowRemapFailure, "DCGM_FI_DEV_ROW_REMAP_FAILURE", gauge, "1", "Whether remapping of rows has failed.", "nvmlDeviceGetRemappedRows"},
+}
+
+// lastXIDField is the code of the last XID of a device, which comes from events.
+var lastXIDField = dcgmField{name: "DCGM_FI_DEV_XID_ERRORS", kind: gauge, unit: "1", help: "Value of the last XID error encountered.", route: "event set"}
+
+// labelField is a field that a counter file can add as a label to every DCGM metric.
+type labelField struct {
+	name  string
+	value func(device.Device) string // empty if the device does not report the field
+}
+
+// labelFields are the supported label fields. The first is in dcgm-exporter's default
+// counter file.
+var labelFields = []labelField{
+	{"DCGM_FI_DRIVER_VERSION", func(d device.Device) string { return d.Driver }},
+	{"DCGM_FI_NVML_VERSION", func(d device.Device) string { return d.Facts.Library }},
+	{"DCGM_FI_DEV_SERIAL", func(d device.Device) string { return d.Facts.Serial }},
+	{"DCGM_FI_DEV_VBIOS_VERSION", func(d device.Device) string { return d.Facts.VBIOS }},
+	{"DCGM_FI_DEV_INFOROM_IMAGE_VER", func(d device.Device) string { return d.Facts.InfoROM }},
+	{"DCGM_FI_DEV_OEM_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMOEM }},
+	{"DCGM_FI_DEV_ECC_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMECC }},
+	{"DCGM_FI_DEV_POWER_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMPower }},
+}
+
+// dcgmLabelNames are the first labels of every DCGM metric, in this order. The fields of
+// the counter file and the attributes follow.
+var dcgmLabelNames = []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
+
+// instanceLabels are the first labels of the DCGM metrics of a MIG instance. Their UUID
+// is that of the device.
+var instanceLabels = slices.Insert(slices.Clone(dcgmLabelNames), 5, "GPU_I_PROFILE", "GPU_I_ID")

@@ -1,0 +1,127 @@
+package collector
+
+import (
+	dto "github.com/prometheus/client_model/go"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+// metric describes a metric of Plimsoll.
+type metric struct {
+	name   string
+	kind   dto.MetricType
+	labels []string
+	help   string
+}
+
+var (
+	deviceLabels = []string{"node", "uuid", "gpu", "model"}
+	podLabels    = append(deviceLabels[:4:4], "namespace", "pod", "attribution")
+)
+
+// Metrics of the node.
+var (
+	nodeDevices      = metric{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, and free (allocatable, healthy, not allocated, not shared and not in MIG mode)."}
+	largestFree      = metric{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices connected by NVLink. Absent if no device has NVLink."}
+	freeMIGInstances = metric{"plimsoll_node_free_mig_instances", gauge, []string{"node", "model", "profile"}, "Free MIG instances by model of the device and profile. 0 if all existing instances are allocated."}
+)
+
+// Metrics of a device.
+var (
+	deviceLost      = metric{"plimsoll_device_lost", gauge, deviceLabels, "1 if the device fell off the bus."}
+	deviceHung      = metric{"plimsoll_device_hung", gauge, deviceLabels, "1 if a call to the device exceeds its deadline."}
+	deviceFailed    = metric{"plimsoll_device_failed", gauge, deviceLabels, "1 if calls to the device return errors, for example because the device needs a reset."}
+	lastSample      = metric{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the last successful reading of the device."}
+	idleAllocated   = metric{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Time for which the device has been allocated with less than 1% utilization, in seconds."}
+	ownerInfo       = metric{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
+	xidTotal        = metric{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started. severity is critical, warning, application or info."}
+	throttled       = metric{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Time with reduced clocks since the driver was loaded, by reason, in seconds."}
+	linkBytes       = metric{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all NVLinks of the device since the driver was loaded."}
+	pcieBytes       = metric{"plimsoll_device_pcie_bytes_total", counter, append(deviceLabels, "direction"), "Bytes over PCIe since the driver was loaded."}
+	powerHeadroom   = metric{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Enforced power limit minus power draw, in watts. At least 0."}
+	memoryHeadroom  = metric{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Free memory of the device in bytes."}
+	thermalHeadroom = metric{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Margin to the nearest slowdown temperature in degrees Celsius. Negative while the device is slowed down."}
+	bogusValues     = metric{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that were left out because they are impossible, such as 1000 degrees, by field."}
+)
+
+// Metrics of a pod on a device.
+var (
+	podMemory             = metric{"plimsoll_pod_device_memory_used_bytes", gauge, podLabels, "Used memory of the device that is attributed to the pod, in bytes. The values of all pods never exceed the device. attribution is the method: device (the pod is the only holder), split (evenly by replicas), process (by the processes of the pod)."}
+	podUtilization        = metric{"plimsoll_pod_device_utilization_ratio", gauge, podLabels, "Utilization of the device that is attributed to the pod, 0..1 of the device. Absent for MIG instances."}
+	podPower              = metric{"plimsoll_pod_device_power_watts", gauge, podLabels, "Power draw of the device that is attributed to the pod, in watts. Absent for MIG instances."}
+	podEnergy             = metric{"plimsoll_pod_device_energy_joules_total", counter, podLabels, "Energy of the device that is attributed to the pod, in joules, since the exporter first saw the pod hold the device."}
+	unattributedProcesses = metric{"plimsoll_exporter_unattributed_processes", gauge, deviceLabels, "Processes on the device that belong to no known pod. Requires --attribution=process."}
+	podOwner              = metric{"plimsoll_pod_owner_info", gauge, []string{"node", "namespace", "pod", "pod_uid", "owner_kind", "owner_name"}, "1 for each pod that holds a device, with its topmost controller (Job, JobSet, RayJob, PyTorchJob and so on). A pod without a controller is its own owner. Requires --kubernetes-pod-owners."}
+)
+
+// Metrics of the exporter.
+var (
+	apiReachable       = metric{"plimsoll_exporter_api_server_reachable", gauge, []string{"node"}, "1 if the last request for the node's pods to the API server succeeded. While 0, the exporter uses the last known metadata. Absent if the API server is not queried."}
+	unsupportedField   = metric{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter does not support."}
+	mappedDevices      = metric{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources API lists."}
+	unmapped           = metric{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder is unknown, by reason: kubelet_unreachable, kubelet_disabled, allocatable_unknown (the kubelet does not report allocatable devices), not_allocatable, allocatable_not_listed (the driver does not list an allocatable device), allocated_not_listed (the driver does not list an allocated device), unknown_id_format."}
+	undescribedDevices = metric{"plimsoll_exporter_undescribed_devices", gauge, []string{"node"}, "Devices that the vendor's library counts but cannot describe, for example because they fell off the bus before the exporter started. Absent if the library does not count them."}
+	sourceUp           = metric{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "1 if the source lists its devices, 0 if the source is unavailable."}
+	driverStalled      = metric{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 if no call to the vendor's library returns, or if all of several devices hang."}
+	lastCollection     = metric{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
+	readDuration       = metric{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device in seconds."}
+	callDuration       = metric{"plimsoll_exporter_device_call_seconds", gauge, []string{"node", "call"}, "Longest duration of a call to the vendor's library in the last readings of all devices, by call, in seconds."}
+)
+
+// plimsollMetrics are all metrics of Plimsoll in the order of the catalog.
+var plimsollMetrics = []metric{
+	nodeDevices, largestFree, freeMIGInstances,
+	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
+	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, bogusValues,
+	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
+	unsupportedField, mappedDevices, unmapped, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
+	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,
+}
+
+// traffic are the counters of traffic by direction.
+var traffic = []struct {
+	field     device.Field
+	metric    metric
+	direction string
+}{
+	{device.NVLinkRx, linkBytes, "receive"},
+	{device.NVLinkTx, linkBytes, "transmit"},
+	{device.PCIeRxBytes, pcieBytes, "receive"},
+	{device.PCIeTxBytes, pcieBytes, "transmit"},
+}
+
+// throttleReasons are the reasons for reduced clocks and the fields that measure them.
+var throttleReasons = []struct {
+	field device.Field
+	name  string
+}{
+	{device.BoardLimitViolation, "board_limit"},
+	{device.HWPowerBrake, "hw_power_brake"},
+	{device.HWThermalSlowdown, "hw_thermal"},
+	{device.LowUtilViolation, "low_utilization"},
+	{device.PowerViolation, "power"},
+	{device.ReliabilityViolation, "reliability"},
+	{device.SWThermalSlowdown, "sw_thermal"},
+	{device.SyncBoostViolation, "sync_boost"},
+	{device.ThermalViolation, "thermal"},
+}
+
+// fieldName returns the name of a field in plimsoll_exporter_bogus_values_total.
+func fieldName(f device.Field) string {
+	for _, row := range dcgmFields {
+		if row.field == f {
+			return row.name
+		}
+	}
+	for _, row := range throttleReasons {
+		if row.field == f {
+			return "throttled_" + row.name
+		}
+	}
+	for _, row := range traffic {
+		if row.field == f {
+			return row.metric.name + "_" + row.direction
+		}
+	}
+	return tpuFieldName(f)
+}

@@ -1,0 +1,42 @@
+package nvml
+
+import (
+	"strings"
+	"testing"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+func TestFacts(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setUnsupported(3, 1<<22|1<<25)
+	devices := listDevices(t, f.open())
+	want := device.Facts{Serial: "serial-2", VBIOS: "96.00.02", Library: "12.580.1.fake", InfoROM: "G520.0002", InfoROMOEM: "oem-2", InfoROMECC: "ecc-2", InfoROMPower: "power-2"}
+	if got := devices[2].Facts; got != want {
+		t.Errorf("facts are %+v, want %+v", got, want)
+	}
+	if got := devices[3].Facts; got != (device.Facts{VBIOS: "96.00.03", Library: want.Library, InfoROM: "G520.0003"}) {
+		t.Errorf("facts without serial and InfoROM objects are %+v", got)
+	}
+}
+
+func TestLinkPeers(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(2, devSwitchless, 1)
+	f.setUnsupported(3, 1<<13|1<<12)
+	devices := listDevices(t, f.open())
+	if devices[3].ReportsXIDs {
+		t.Error("XIDs are read from a device without events")
+	}
+	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {
+		if got := strings.Join(devices[i].Links, " "); got != want {
+			t.Errorf("link peers of device %d are %q, want %q", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package tpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
+)
+
+func TestFindWorkloadsByOpenChips(t *testing.T) {
+	root := t.TempDir()
+	addFakeProcess(t, root, fakeProcess{pid: 1, namespace: "net:[1]", ip: "10.0.0.1"})
+	if err := os.Symlink("1", filepath.Join(root, "proc/self")); err != nil {
+		t.Fatal(err)
+	}
+	addFakeProcess(t, root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "10.4.0.7", nodes: []string{"vfio/0", "vfio/vfio"}})
+	addFakeProcess(t, root, fakeProcess{pid: 30, namespace: "net:[3]", ip: "10.4.0.8", environ: "TPU_RUNTIME_METRICS_PORTS=9001,9002", nodes: []string{"vfio/1"}})
+	addFakeProcess(t, root, fakeProcess{pid: 31, namespace: "net:[3]", ip: "10.4.0.8", environ: "TPU_RUNTIME_METRICS_PORTS=9001,9002", nodes: []string{"vfio/2"}})
+	addFakeProcess(t, root, fakeProcess{pid: 40, namespace: "net:[1]", ip: "10.0.0.1", nodes: []string{"vfio/3", "vfio/3"}})
+	s := newSourceWithProcfs(fakeSysfs(t, "0x0063", "0x0063", "0x0063", "0x0063"), root)
+	readAll(t, s)
+	var got []string
+	groups, _ := s.findWorkloads()
+	for _, g := range groups {
+		got = append(got, fmt.Sprint(g.chips, g.addresses))
+	}
+	if diff := cmp.Diff([]string{"[0] [10.4.0.7:8431]", "[1 2] [10.4.0.8:9001 10.4.0.8:9002]", "[3] [localhost:8431]"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFindWorkloadsReportsUninspectedProcesses(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		breakFile string
+		nodes     []string
+		state     device.ServiceState
+	}{
+		{"unreadable open files", "fd", nil, device.ServiceFailed},
+		{"unreadable environment", "environ", []string{"vfio/0"}, device.ServiceServing},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := t.TempDir()
+			addFakeProcess(t, root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "10.4.0.7", nodes: tc.nodes})
+			// A file instead of a folder, or the reverse, cannot be read.
+			path := filepath.Join(root, "proc/20", tc.breakFile)
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = os.RemoveAll(path)
+			if info.IsDir() {
+				err = errors.Join(err, os.WriteFile(path, nil, 0o600))
+			} else {
+				err = errors.Join(err, os.Mkdir(path, 0o700))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSourceWithProcfs(fakeSysfs(t, "0x0063"), root)
+			readAll(t, s)
+			if _, service := s.findWorkloads(); service.State != tc.state || service.Err == nil || !strings.Contains(service.Err.Error(), path) {
+				t.Errorf("service is %v, want %s with an error for %s", service, tc.state, path)
+			}
+		})
+	}
+}
+
+func TestReadWorkloadByProcess(t *testing.T) {
+	byProcess, byOption := startRuntime(t, map[string]string{dutyCycle: gauges(0, "as_double", 10)}), startRuntime(t, map[string]string{dutyCycle: gauges(0, "as_double", 20, 30)})
+	root := t.TempDir()
+	addFakeProcess(t, root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "127.0.0.1", environ: "TPU_RUNTIME_METRICS_PORTS=" + byProcess.address[len("127.0.0.1:"):], nodes: []string{"vfio/2"}})
+	s := newSourceWithProcfs(fakeSysfs(t, "0x0063", "0x0063", "0x0063", "0x0063"), root)
+	// A loopback address is no pod IP, so the source connects to localhost.
+	if got := valuesOf(readAll(t, s), device.DutyCycle) + ", " + valuesOf(readAll(t, s), device.Workload); got != "- - 10 -, 0 0 1 0" {
+		t.Errorf("duty cycle and workload are %s, want - - 10 -, 0 0 1 0", got)
+	}
+	s.options.Runtimes = []string{byOption.address}
+	s.options.IsAllocated = func(minor string) bool { return minor == "tpu0" || minor == "tpu1" }
+	if got := valuesOf(readAll(t, s), device.DutyCycle); got != "20 30 - -" {
+		t.Errorf("with given addresses the duty cycle is %s, want 20 30 - -", got)
+	}
+}
+
+func TestReadLocalhostWithoutProcfs(t *testing.T) {
+	s := newSourceWithProcfs(fakeSysfs(t, "0x0063"), filepath.Join(t.TempDir(), "missing"))
+	readAll(t, s)
+	got := s.Services()
+	if len(got) != 2 || got[1].Address != "localhost:9" || got[1].State != device.ServiceIdle {
+		t.Errorf("services are %v, want an idle runtime on localhost:9", got)
+	}
+	if got[0].Name != "processes" || got[0].State != device.ServiceFailed || !strings.Contains(got[0].Err.Error(), "--tpu-procfs-root") {
+		t.Errorf("services are %v, want failed processes", got)
+	}
+}

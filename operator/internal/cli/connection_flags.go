@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// connectionFlags configure the connection to a metrics source. They override a
+// MetricsSource. Credentials are read from files, because other users can see the command
+// line of a process.
+type connectionFlags struct {
+	url                       string
+	timeout                   time.Duration // of one query; 0 keeps the limit of the source
+	sourceType, label, tenant string
+	headers                   []string
+	bearerFile                string
+	basicUser, basicFile      string
+	caFile, certFile, keyFile string
+	serverName                string
+	skipVerify                bool
+}
+
+var sourceTypes = []string{string(v1alpha1.SourcePrometheus), string(v1alpha1.SourceThanos), string(v1alpha1.SourceMimir)}
+
+// add adds all flags except --prometheus and --timeout, which not all commands share.
+func (f *connectionFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.sourceType, "source-type", "", "type of the source: one of "+strings.Join(sourceTypes, "|"))
+	flags.StringVar(&f.label, "cluster-label", "", `label of a series that identifies its cluster (default "cluster")`)
+	flags.StringVar(&f.tenant, "tenant", "", "tenant of Mimir or Thanos")
+	flags.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE of an HTTP header to send with every query")
+	flags.StringVar(&f.bearerFile, "bearer-token-file", "", "file with a bearer token")
+	flags.StringVar(&f.basicUser, "basic-user", "", "user name for basic authentication")
+	flags.StringVar(&f.basicFile, "basic-password-file", "", "file with the password of --basic-user")
+	flags.StringVar(&f.caFile, "tls-ca", "", "file with the CA of the server's certificate")
+	flags.StringVar(&f.certFile, "tls-cert", "", "file with a client certificate")
+	flags.StringVar(&f.keyFile, "tls-key", "", "file with the key of --tls-cert")
+	flags.StringVar(&f.serverName, "tls-server", "", "host name to expect in the server's certificate")
+	flags.BoolVar(&f.skipVerify, "tls-skip-verify", false, "accept any certificate of the server")
+}
+
+// registerSourceTypeCompletion must be called after add.
+func registerSourceTypeCompletion(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("source-type", cobra.FixedCompletions(sourceTypes, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
+}
+
+func (f *connectionFlags) check() error {
+	switch {
+	case f.sourceType != "" && !slices.Contains(sourceTypes, f.sourceType):
+		return usagef("--source-type must be one of %s, not %q", strings.Join(sourceTypes, "|"), f.sourceType)
+	case (f.basicUser == "") != (f.basicFile == ""):
+		return usagef("--basic-user and --basic-password-file must be set together")
+	case f.basicUser != "" && f.bearerFile != "":
+		return usagef("--basic-user and --bearer-token-file exclude each other")
+	case (f.certFile == "") != (f.keyFile == ""):
+		return usagef("--tls-cert and --tls-key must be set together")
+	}
+	return nil
+}
+
+// metricsSource is a connected metrics source.
+type metricsSource struct {
+	client *query.Client
+	info   query.SourceInfo
+	spec   *v1alpha1.MetricsSourceSpec
+}
+
+// connectSource returns a client of src with the overrides of the flags. src may be nil.
+// secrets must hold all values that src refers to.
+func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string) (*metricsSource, error) {
+	if src == nil {
+		src = &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "flags"}}
+	}
+	if err := f.override(&src.Spec); err != nil {
+		return nil, err
+	}
+	for _, ref := range dial.SecretReferences(&src.Spec) {
+		if _, ok := secrets[ref]; !ok {
+			return nil, fmt.Errorf("MetricsSource %s needs key %q of Secret %q: pass a file with the Secret to -f, or set the credentials with flags", src.Name, ref.Key, ref.Name)
+		}
+	}
+	cfg, err := dial.ClientConfig(src, secrets, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.readCredentials(&cfg.HTTP); err != nil {
+		return nil, err
+	}
+	cfg.Timeout = cmp.Or(f.timeout, cfg.Timeout)
+	if cfg.HTTP.TLSConfig.InsecureSkipVerify {
+		_, _ = fmt.Fprintln(a.ErrOut, "warning: server certificates are not verified: an attacker on the network can read credentials and falsify scores")
+	}
+	client, err := query.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &metricsSource{client: client, info: dial.SourceInfo(src), spec: &src.Spec}, nil
+}
+
+// address returns the URL or URL template of the source.
+func (s *metricsSource) address() string {
+	if dial.IsPerCluster(s.spec) {
+		return s.spec.Topology.URLTemplate
+	}
+	return s.spec.URL
+}
+
+// override applies the flags to the spec of a MetricsSource.
+func (f *connectionFlags) override(spec *v1alpha1.MetricsSourceSpec) error {
+	switch {
+	case strings.Contains(f.url, query.ClusterPlaceholder):
+		spec.Topology = &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: f.url}
+	case f.url != "":
+		spec.URL, spec.Topology = f.url, nil
+	}
+	if f.sourceType != "" {
+		spec.Type = v1alpha1.SourceType(f.sourceType)
+	}
+	if f.label != "" {
+		spec.ClusterMapping.Label = f.label
+	}
+	if f.tenant != "" {
+		spec.Tenant = f.tenant
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return usagef("--header must be NAME=VALUE")
+		}
+		spec.Headers = append(slices.DeleteFunc(spec.Headers, func(h v1alpha1.Header) bool { return strings.EqualFold(h.Name, name) }), v1alpha1.Header{Name: name, Value: value})
+	}
+	return f.overrideCredentials(spec)
+}
+
+// overrideCredentials removes the credentials that flags replace.
+func (f *connectionFlags) overrideCredentials(spec *v1alpha1.MetricsSourceSpec) error {
+	if f.bearerFile != "" || f.basicUser != "" {
+		spec.Auth = nil
+	}
+	if a := spec.Auth; a != nil && a.Authorization != nil && a.Authorization.CredentialsFile != "" {
+		return fmt.Errorf("auth.authorization.credentialsFile %s is in the operator's container: set --bearer-token-file", a.Authorization.CredentialsFile)
+	}
+	if t := spec.TLS; t != nil {
+		if f.caFile != "" {
+			t.CA = nil
+		}
+		if f.certFile != "" {
+			t.Cert, t.Key = nil, nil
+		}
+	}
+	return nil
+}
+
+// readCredentials reads the credential files into the configuration of an HTTP client.
+// The client gets the values instead of the file names, so that it can redact them in
+// responses.
+func (f *connectionFlags) readCredentials(h *config.HTTPClientConfig) error {
+	var errs []error
+	read := func(file string) config.Secret {
+		content, err := os.ReadFile(file)
+		errs = append(errs, err)
+		return config.Secret(strings.TrimSpace(string(content)))
+	}
+	if f.bearerFile != "" {
+		h.Authorization = &config.Authorization{Type: "Bearer", Credentials: read(f.bearerFile)}
+	}
+	if f.basicUser != "" {
+		h.BasicAuth = &config.BasicAuth{Username: f.basicUser, Password: read(f.basicFile)}
+	}
+	if f.caFile != "" {
+		h.TLSConfig.CAFile = f.caFile
+	}
+	if f.certFile != "" {
+		h.TLSConfig.CertFile, h.TLSConfig.KeyFile = f.certFile, f.keyFile
+	}
+	if f.serverName != "" {
+		h.TLSConfig.ServerName = f.serverName
+	}
+	h.TLSConfig.InsecureSkipVerify = h.TLSConfig.InsecureSkipVerify || f.skipVerify
+	return errors.Join(errs...)
+}

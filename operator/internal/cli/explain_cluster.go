@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// clusterReport holds the scores of one policy for one cluster.
+type clusterReport struct {
+	Policy  string        `json:"policy,omitempty"`
+	Cluster string        `json:"cluster"`
+	Scores  []scoreReport `json:"scores"`
+}
+
+// scoreReport is a score of a cluster. Unknown values are absent.
+type scoreReport struct {
+	Name       string     `json:"name"`
+	Raw        *float64   `json:"raw,omitempty"`
+	Points     *float64   `json:"points,omitempty"`
+	Value      *int32     `json:"value,omitempty"`
+	State      string     `json:"state"`
+	Outcome    string     `json:"outcome,omitempty"`
+	SampleTime *time.Time `json:"sampleTime,omitempty"`
+	HeldUntil  *time.Time `json:"heldUntil,omitempty"`
+	ValidUntil *time.Time `json:"validUntil,omitempty"`
+}
+
+// rawNotShown is the note if scores come from the hub's objects.
+const rawNotShown = "raw values, points and sample ages: only the operator has them (set --operator-url; see --help)"
+
+func newExplainCluster(a *app) *cobra.Command {
+	var out outputFlag
+	var operator operatorFlags
+	cmd := &cobra.Command{
+		Use:               "cluster NAME",
+		Short:             "Show the scores of a cluster from every policy",
+		Long:              "Show the scores of a cluster from every policy.\n\n" + operatorHelp,
+		Args:              exactArgs(1, "the name of a ManagedCluster"),
+		ValidArgsFunction: a.completeFromHub(listClusterNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			list, err := explainCluster(cmd.Context(), a, &operator, args[0])
+			if err != nil {
+				return err
+			}
+			return out.print(a.Out, list, func(w io.Writer) {
+				if operator.url == "" {
+					writeRow(w, "Not shown:", rawNotShown)
+				}
+				writeScores(w, list, true, a.now())
+			})
+		},
+	}
+	out.add(cmd)
+	operator.add(cmd.Flags())
+	return cmd
+}
+
+func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name string) (list []clusterReport, err error) {
+	if operator.url != "" {
+		return list, operator.get(ctx, "/explain/cluster/"+name, &list)
+	}
+	c, _, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	list, err = listPublishedScores(ctx, c, func(s *clusterv1alpha1.AddOnPlacementScore) bool { return s.Namespace == name })
+	if err == nil && len(list) == 0 {
+		return nil, fmt.Errorf("cluster %s has no published score: check that the ManagedCluster exists and that a ScoringPolicy selects it", name)
+	}
+	return list, err
+}
+
+// listPublishedScores returns the AddOnPlacementScores accepted by keep, sorted by cluster
+// and policy.
+func listPublishedScores(ctx context.Context, c client.Client, keep func(*clusterv1alpha1.AddOnPlacementScore) bool) ([]clusterReport, error) {
+	list := &clusterv1alpha1.AddOnPlacementScoreList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, reading("AddOnPlacementScores", err)
+	}
+	clusters := []clusterReport{}
+	for i := range list.Items {
+		if object := &list.Items[i]; keep(object) {
+			clusters = append(clusters, clusterReport{Policy: object.Name, Cluster: object.Namespace, Scores: reportScores(object)})
+		}
+	}
+	slices.SortFunc(clusters, func(a, b clusterReport) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Policy, b.Policy))
+	})
+	return clusters, nil
+}
+
+// reportScores converts a published object. The state is Published, or the reason of a
+// false DataFresh condition.
+func reportScores(object *clusterv1alpha1.AddOnPlacementScore) []scoreReport {
+	state := "Published"
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionDataFresh && condition.Status != "True" {
+			state = condition.Reason
+		}
+	}
+	var scores []scoreReport
+	for _, s := range object.Status.Scores {
+		report := scoreReport{Name: s.Name, Value: &s.Value, State: state}
+		if until := object.Status.ValidUntil; until != nil {
+			report.ValidUntil = &until.Time
+		}
+		scores = append(scores, report)
+	}
+	return scores
+}
+
+// writeScores writes a table of scores. The first column is the policy if byPolicy is true,
+// otherwise the cluster.
+func writeScores(w io.Writer, clusters []clusterReport, byPolicy bool, now time.Time) {
+	if len(clusters) == 0 {
+		return
+	}
+	writeRow(w)
+	first := "CLUSTER"
+	if byPolicy {
+		first = "POLICY"
+	}
+	writeRow(w, first, "SCORE", "VALUE", "POINTS", "RAW", "SAMPLE", "STATE")
+	for _, c := range clusters {
+		name := c.Cluster
+		if byPolicy {
+			name = c.Policy
+		}
+		for _, s := range c.Scores {
+			writeRow(w, name, s.Name, formatScore(s.Value, "-"), formatFloat(s.Points), formatFloat(s.Raw), formatSampleAge(s.SampleTime, now), s.describeState(now))
+		}
+	}
+}
+
+// describeState returns the state, the outcome if it differs, and how long the score is
+// held or valid.
+func (s scoreReport) describeState(now time.Time) string {
+	text := s.State
+	if s.Outcome != "" && s.Outcome != s.State {
+		text += " (" + s.Outcome + ")"
+	}
+	if s.HeldUntil != nil && s.HeldUntil.After(now) {
+		text += ", held for another " + formatDuration(s.HeldUntil.Sub(now))
+	}
+	if until := s.ValidUntil; until != nil {
+		if until.Before(now) {
+			return text + ", expired " + formatAge(now, *until) + " ago"
+		}
+		text += ", valid for " + formatDuration(until.Sub(now))
+	}
+	return text
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// workloadReport is the output of explain workload. If From is fromObjects, the explanation
+// contains only information from the hub's objects.
+type workloadReport struct {
+	gate.Explanation
+	Owner string `json:"owner,omitempty"`
+	Queue string `json:"queue,omitempty"`
+	// Waiting is false once the workload is placed, admitted or finished.
+	Waiting bool          `json:"waiting"`
+	Checks  []checkReport `json:"checks,omitempty"`
+	From    string        `json:"from"`
+	// NotShown lists information that is missing, with the reason.
+	NotShown []string `json:"notShown,omitempty"`
+}
+
+// checkReport is an admission check of the workload. Ours is true for the check of a
+// PlacementGate.
+type checkReport struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+	Ours    bool   `json:"ours,omitempty"`
+}
+
+func newExplainWorkload(a *app) *cobra.Command {
+	var out outputFlag
+	var operator operatorFlags
+	cmd := &cobra.Command{
+		Use:   "workload NAME|job/NAME",
+		Short: "Show where a workload is placed and why, or what the workload waits for",
+		Long: `Show where a workload is placed and why, or what the workload waits for.
+
+With --operator-url, the operator evaluates the gate again, without writing anything, and
+returns the room, the scores and the reservations of each candidate cluster. Without
+--operator-url, the explanation comes from the objects on the hub, and the output lists
+what these objects do not contain.
+
+` + operatorHelp,
+		Example: "  kubectl plimsoll explain workload job/train-1 -n team-a",
+		Args:    exactArgs(1, "the name of a workload, or job/NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			report, err := explainWorkload(cmd.Context(), a, &operator, args[0])
+			if err != nil {
+				return err
+			}
+			return out.print(a.Out, report, report.tableWriter(a, out.isWide()))
+		},
+		ValidArgsFunction: a.completeFromHub(listWorkloadNames),
+	}
+	out.add(cmd)
+	operator.add(cmd.Flags())
+	return cmd
+}
+
+func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name string) (*workloadReport, error) {
+	c, namespace, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	wl, err := findWorkload(ctx, c, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	report := &workloadReport{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: fromObjects}
+	hub := &hubExplainer{client: c, report: report}
+	if err := hub.readChecks(ctx, wl); err != nil {
+		return nil, err
+	}
+	if operator.url != "" {
+		report.From = fromOperator
+		if err := operator.get(ctx, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation); err != nil {
+			return nil, err
+		}
+		// Only the leader has decisions. A follower says so in Problem.
+		if report.Follower {
+			report.From, report.NotShown, report.Problem = fromObjects, []string{report.Problem}, ""
+		}
+	}
+	if report.From == fromObjects {
+		hub.explain(ctx, wl, a.now())
+	}
+	report.Waiting = isWaiting(wl, report.Cluster)
+	return report, nil
+}
+
+// isWaiting reports whether the workload needs a further step. cluster is the
+// placement of the workload, or "".
+func isWaiting(wl *kueue.Workload, cluster string) bool {
+	switch {
+	case kueuestate.IsFinished(wl):
+		return false
+	case !wl.DeletionTimestamp.IsZero():
+		return true
+	case cluster != "":
+		return false
+	}
+	isActive := wl.Spec.Active == nil || *wl.Spec.Active
+	return !isActive || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
+}
+
+// findWorkload returns a workload by its own name, or by KIND/NAME of its owner. Of several
+// workloads of an owner, it returns the current one.
+func findWorkload(ctx context.Context, c client.Client, namespace, name string) (*kueue.Workload, error) {
+	kind, ownerName, byOwner := strings.Cut(name, "/")
+	if !byOwner {
+		wl := &kueue.Workload{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, wl)
+		if client.IgnoreNotFound(err) == nil && err != nil && !noSuchResource(err) {
+			return nil, fmt.Errorf("namespace %s has no workload %s: to find the workload of a job, use job/%s", namespace, name, name)
+		}
+		return wl, reading("workload "+name, err)
+	}
+	list := &kueue.WorkloadList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, reading("workloads", err)
+	}
+	var found *kueue.Workload
+	for i := range list.Items {
+		if wl := &list.Items[i]; isOwnedBy(wl, kind, ownerName) && (found == nil || isMoreCurrent(wl, found)) {
+			found = wl
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("namespace %s has no workload of %s %s: check that the %s exists and has the label kueue.x-k8s.io/queue-name", namespace, kind, ownerName, kind)
+	}
+	return found, nil
+}
+
+func isOwnedBy(wl *kueue.Workload, kind, name string) bool {
+	kind = strings.TrimSuffix(strings.ToLower(kind), "s")
+	for _, owner := range wl.OwnerReferences {
+		if strings.ToLower(owner.Kind) == kind && owner.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isMoreCurrent reports whether a replaces b as the workload of their owner: an unfinished
+// workload replaces a finished one, otherwise the younger replaces the older.
+func isMoreCurrent(a, b *kueue.Workload) bool {
+	if kueuestate.IsFinished(a) != kueuestate.IsFinished(b) {
+		return kueuestate.IsFinished(b)
+	}
+	return b.CreationTimestamp.Before(&a.CreationTimestamp)
+}
+
+// ownerOf returns the first owner of a workload as KIND/NAME, or "".
+func ownerOf(wl *kueue.Workload) string {
+	for _, owner := range wl.OwnerReferences {
+		return strings.ToLower(owner.Kind) + "/" + owner.Name
+	}
+	return ""
+}

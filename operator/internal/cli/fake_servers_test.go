@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// startServers starts the hub, the operator and the Prometheus of a script, and sets their
+// addresses in its environment.
+func startServers(env *testscript.Env) error {
+	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub")}
+	api := httptest.NewServer(hub)
+	operator := httptest.NewTLSServer(http.HandlerFunc(serveOperator))
+	prometheus := httptest.NewServer(prometheusHandler(env.WorkDir))
+	secure := newSecureServer(prometheus.Config.Handler)
+	for _, s := range []*httptest.Server{api, operator, prometheus, secure} {
+		env.Defer(s.Close)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(operator.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		return err
+	}
+	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: hub,
+clusters: [{name: hub, cluster: {server: %q}}],
+contexts: [{name: hub, context: {cluster: hub, user: me, namespace: team-a}}],
+users: [{name: me, user: {}}]}`, api.URL)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: operator.Certificate().Raw})
+	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "key.pem": string(key), "token": "right\n", "wrong-token": "wrong\n", "password": "open-sesame\n"} {
+		if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
+	env.Setenv("OPERATOR", operator.URL)
+	env.Setenv("PROMETHEUS", prometheus.URL)
+	env.Setenv("SECURE", secure.URL)
+	env.Setenv("SECURE_HOST", strings.TrimPrefix(secure.URL, "https://"))
+	return nil
+}
+
+// newSecureServer starts a proxy in front of a Prometheus. It requires a tenant, and the
+// right token, the right password or any client certificate. It echoes the credentials, as
+// some proxies do, and ignores the part of the path before /api/, which names a cluster.
+func newSecureServer(next http.Handler) *httptest.Server {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, password, _ := req.BasicAuth()
+		echo := "you said " + req.Header.Get("Authorization") + " " + password
+		switch {
+		case req.Header.Get("Authorization") != "Bearer right-and-long-token" && (user != "ann" || password != "open-sesame") && len(req.TLS.PeerCertificates) == 0:
+			writeJSON(w, http.StatusUnauthorized, map[string]any{"status": "error", "error": echo})
+		case req.Header.Get("X-Scope-OrgID") != "team" && (req.Header.Get("THANOS-TENANT") != "team" || req.URL.Query().Get("partial_response") != "false"):
+			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "error": "no tenant"})
+		default:
+			if at := strings.Index(req.URL.Path, "/api/"); at > 0 {
+				req.URL.Path = req.URL.Path[at:]
+			}
+			w.Header().Set("X-Warning", echo)
+			next.ServeHTTP(w, req)
+		}
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	return server
+}
+
+// fakeHub is an API server with the objects of a folder. It rejects requests for the
+// resources in the file "forbidden", and does not serve those in the file "absent".
+type fakeHub struct {
+	dir     string
+	mu      sync.Mutex
+	objects map[string]*unstructured.Unstructured // by plural/namespace/name
+}
+
+func (h *fakeHub) load() error {
+	if h.objects != nil {
+		return nil
+	}
+	h.objects = map[string]*unstructured.Unstructured{}
+	files, err := filepath.Glob(filepath.Join(h.dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, document := range strings.Split(string(content), "\n---\n") {
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			h.objects[plural(u)+"/"+u.GetNamespace()+"/"+u.GetName()] = u
+		}
+	}
+	return nil
+}
+
+func plural(u *unstructured.Unstructured) string {
+	return strings.TrimSuffix(strings.ToLower(u.GetKind()), "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(u.GetKind(), "y")]
+}
+
+func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.load(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/apis/"), "/")
+	group, rest, namespace := parts[0]+"/"+parts[1], parts[2:], ""
+	if rest[0] == "namespaces" {
+		namespace, rest = rest[1], rest[2:]
+	}
+	switch resource := rest[0]; {
+	case h.lists("absent", resource):
+		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource", "")
+	case h.lists("forbidden", resource):
+		writeStatus(w, http.StatusForbidden, "Forbidden", resource+`.`+parts[0]+` is forbidden: User "me" cannot list resource`, "")
+	case len(rest) == 1:
+		kind, err := restMapper.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h.serveList(w, req, group, kind.Kind+"List", resource, namespace)
+	default:
+		h.serveObject(w, req, resource, namespace, rest[1])
+	}
+}
+
+func (h *fakeHub) lists(file, resource string) bool {
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(h.dir), file))
+	return err == nil && strings.Contains(string(content), resource)
+}
+
+func (h *fakeHub) serveObject(w http.ResponseWriter, req *http.Request, resource, namespace, name string) {
+	key := resource + "/" + namespace + "/" + name
+	u, ok := h.objects[key]
+	if !ok {
+		writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", resource, name), name)
+		return
+	}
+	if req.Method == http.MethodDelete {
+		delete(h.objects, key)
+	}
+	writeJSON(w, http.StatusOK, u.Object)
+}
+
+func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion, kind, resource, namespace string) {
+	selector, err := labels.Parse(req.URL.Query().Get("labelSelector"))
+	if err != nil {
+		writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error(), "")
+		return
+	}
+	items := []any{}
+	for key, u := range h.objects {
+		if strings.HasPrefix(key, resource+"/"+namespace) && selector.Matches(labels.Set(u.GetLabels())) {
+			items = append(items, u.Object)
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{}, "items": items})
+}
+
+func writeStatus(w http.ResponseWriter, code int, reason, message, name string) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
+		Code: int32(code), Reason: metav1.StatusReason(reason), Message: message,
+	}
+	if name != "" {
+		status.Details = &metav1.StatusDetails{Name: name}
+	}
+	writeJSON(w, code, status)
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // the client notices a truncated response
+}
+
+// serveOperator serves explanations like the operator, to clients with the right token.
+func serveOperator(w http.ResponseWriter, req *http.Request) {
+	switch {
+	case req.Header.Get("Authorization") == "":
+		http.Error(w, "Unauthorized", http.StatusUnauthorized)
+	case req.Header.Get("Authorization") != "Bearer right":
+		http.Error(w, "Authorization denied", http.StatusForbidden)
+	case req.URL.Path == "/explain/workload/team-a/job-train-1-5c2e1":
+		writeJSON(w, http.StatusOK, workloadExplanation())
+	case req.URL.Path == "/explain/workload/team-a/served-by-follower":
+		writeJSON(w, http.StatusOK, gate.Explanation{Follower: true, Problem: "this replica is not the leader"})
+	case req.URL.Path == "/explain/policy/fleet":
+		writeJSON(w, http.StatusOK, json.RawMessage(lastRound))
+	default:
+		http.Error(w, "no round has evaluated it since this operator became leader", http.StatusNotFound)
+	}
+}
+
+// workloadExplanation returns the gate's explanation of a job with 8 devices: cluster1 has
+// room, the room in cluster2 is reserved for another workload, cluster3 has stale samples
+// and does not meet the condition power.
+func workloadExplanation() gate.Explanation {
+	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
+	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
+	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
+		return gate.Candidate{
+			Name: name, SampledAt: now.Add(-old), Scores: map[string]gate.Score{"fleet/total": {Value: int32(10 * fit), Written: now.Add(-old), ValidUntil: now.Add(time.Minute)}},
+			Shapes: []gate.ShapeMetrics{{Fit: gate.Known(fit), Headroom: gate.Known(8 * fit), Capacity: gate.Known(32), Largest: gate.Known(8)}},
+		}
+	}
+	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
+	inFlight := ledger.New(time.Second, time.Hour)
+	inFlight.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
+	inFlight.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
+	candidates[2].Conditions = []gate.ConditionResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
+	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
+	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
+	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
+	e.Conditions = fleet.Conditions
+	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, inFlight.View(), rules, 1, now)
+	return e
+}
+
+// lastRound is the operator's explanation of a policy.
+const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMilliseconds":21.5,"freshClusters":1,"knownClusters":2,
+"queries":[{"query":"time() - max by (cluster) (x)","durationMilliseconds":4,"series":2},
+ {"score":"headroom","query":"sum by (cluster) (y)","durationMilliseconds":9,"series":1,"warnings":["a store did not respond"]}],
+"clusters":[{"cluster":"cluster1","scores":[{"name":"headroom","raw":42.12345,"points":65.8,"value":66,"state":"Fresh","outcome":"Value","sampleTime":"2026-03-01T11:59:45Z"}]},
+ {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
+
+// prometheusHandler serves instant queries from the file prometheus.yaml, which maps
+// expressions to samples. Without this file, and for all other requests, it evaluates the
+// series in history.txt.
+func prometheusHandler(dir string) http.Handler {
+	file := filepath.Join(dir, "prometheus.yaml")
+	history := &fakePrometheus{file: filepath.Join(dir, "history.txt")}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if _, err := os.Stat(file); req.URL.Path != "/api/v1/query" || err != nil {
+			history.ServeHTTP(w, req)
+			return
+		}
+		var results map[string][]struct {
+			Metric map[string]string `json:"metric"`
+			Value  string            `json:"value"`
+		}
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(content, &results)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		expr := req.FormValue("query")
+		result := []any{}
+		for _, s := range results[expr] {
+			result = append(result, map[string]any{"metric": s.Metric, "value": []any{now.Unix(), s.Value}})
+		}
+		if _, ok := results[expr]; !ok {
+			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected query " + expr})
+			return
+		}
+		response := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
+		if echo := w.Header().Get("X-Warning"); echo != "" {
+			response["warnings"], response["infos"] = []string{echo}, []string{"metric might not be a counter"}
+		}
+		writeJSON(w, http.StatusOK, response)
+	})
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+var (
+	scheme = runtime.NewScheme()
+	// restMapper knows the kinds that commands read. A static mapper saves the requests for
+	// discovery.
+	restMapper = meta.NewDefaultRESTMapper(nil)
+)
+
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		kueue.SchemeGroupVersion.WithKind("Workload"):                                     meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                               meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                               meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                             meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                            meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
+		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
+	} {
+		restMapper.Add(kind, scope)
+	}
+}
+
+// defaultHost is the API server that client-go assumes without any configuration.
+const defaultHost = "localhost:8080"
+
+// connect returns a client of the hub and the namespace of the command line or kubeconfig.
+func (a *app) connect() (client.Client, string, error) {
+	config, err := a.flags.ToRESTConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("can't find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
+	}
+	loader := a.flags.ToRawKubeConfigLoader()
+	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, defaultHost) {
+		return nil, "", errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: restMapper})
+	return c, namespace, err
+}
+
+// reading adds the name of the objects and a remedy to an error of reading them. objects
+// is a kind and name, or a plural kind.
+func reading(objects string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w (bind your user to the ClusterRole plimsoll-explainer)", objects, err)
+	case apierrors.IsNotFound(err) && noSuchResource(err):
+		return fmt.Errorf("%s: this cluster does not serve this resource: check that the kubeconfig points to the hub", objects)
+	}
+	return fmt.Errorf("%s: %w", objects, err)
+}
+
+// noSuchResource reports whether a NotFound error means that the kind is not served. Only
+// if an object does not exist, the error names the object.
+func noSuchResource(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// manifests holds the objects of YAML files that a policy needs.
+type manifests struct {
+	policies []*v1alpha1.ScoringPolicy
+	sources  map[string]*v1alpha1.MetricsSource
+	secrets  map[v1alpha1.SecretKeyReference]string
+}
+
+// readManifests reads the objects of files and folders. Other kinds are ignored.
+func readManifests(a *app, names []string) (*manifests, error) {
+	m := &manifests{sources: map[string]*v1alpha1.MetricsSource{}, secrets: map[v1alpha1.SecretKeyReference]string{}}
+	files, err := expandFolders(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		content, err := a.readFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.addFile(file, content); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// addFile adds the objects of all documents of a file.
+func (m *manifests) addFile(file string, content []byte) error {
+	documents := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			// The error of the parser can quote a Secret.
+			return fmt.Errorf("%s: invalid YAML: run lint for details", file)
+		}
+		if err := m.addDocument(kind, document); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+}
+
+func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
+	switch kind.APIVersion + " " + kind.Kind {
+	case v1alpha1.GroupVersion.String() + " ScoringPolicy":
+		policy, err := decodePolicy(document)
+		m.policies = append(m.policies, policy)
+		return err
+	case v1alpha1.GroupVersion.String() + " MetricsSource":
+		src := &v1alpha1.MetricsSource{}
+		err := yaml.UnmarshalStrict(document, src)
+		m.sources[src.Name] = src
+		return err
+	case "v1 Secret":
+		secret := &corev1.Secret{}
+		if err := yaml.Unmarshal(document, secret); err != nil {
+			return errors.New("invalid Secret: the values of data must be base64") // err can quote the value
+		}
+		for key, value := range secret.Data {
+			m.secrets[v1alpha1.SecretKeyReference{Name: secret.Name, Key: key}] = string(value)
+		}
+		for key, value := range secret.StringData {
+			m.secrets[v1alpha1.SecretKeyReference{Name: secret.Name, Key: key}] = value
+		}
+	}
+	return nil
+}
+
+// decodePolicy decodes one ScoringPolicy, which must have scores.
+func decodePolicy(document []byte) (*v1alpha1.ScoringPolicy, error) {
+	policy := &v1alpha1.ScoringPolicy{}
+	if err := yaml.UnmarshalStrict(document, policy); err != nil {
+		return nil, err
+	}
+	if policy.Kind != "ScoringPolicy" || len(policy.Spec.Scores) == 0 {
+		return nil, errors.New("must contain one ScoringPolicy with scores")
+	}
+	return policy, nil
+}
+
+// expandFolders replaces folders by the .yaml and .yml files in them, recursively.
+func expandFolders(names []string) ([]string, error) {
+	var files []string
+	for _, name := range names {
+		if name == stdinName {
+			files = append(files, name)
+			continue
+		}
+		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			if path == name || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) {
+				files = append(files, filepath.ToSlash(path))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// stdinName is the file name of standard input.
+const stdinName = "-"
+
+// readFile returns the content of a file or of standard input.
+func (a *app) readFile(file string) ([]byte, error) {
+	if file == stdinName {
+		return io.ReadAll(a.In)
+	}
+	return os.ReadFile(file)
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+)
+
+const policyFlagsHelp = `The files must contain one ScoringPolicy. They can also contain the MetricsSource that the
+policy refers to, and the Secrets of that MetricsSource; then queries use the same settings
+as the operator. --prometheus queries another URL, such as a forwarded port, and the flags
+for credentials replace the Secrets. Secrets are never printed.
+
+The clusters are those of --clusters. Without --clusters, they are the clusters of the hub
+that the policy selects. Without a hub, they are the clusters in the query results.`
+
+// policyFlags select a policy, the source to query and the clusters to score.
+type policyFlags struct {
+	files      []string
+	clusters   []string
+	connection connectionFlags
+}
+
+func (f *policyFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
+	flags.StringVar(&f.connection.url, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir; {cluster} in it is replaced by the name of each cluster")
+	flags.StringSliceVar(&f.clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
+	flags.DurationVar(&f.connection.timeout, "timeout", f.connection.timeout, "timeout of one query; 0 uses the limits of the source")
+	f.connection.add(flags)
+}
+
+func (f *policyFlags) check() error {
+	if len(f.files) == 0 {
+		return usagef("set the file of a policy with -f")
+	}
+	return f.connection.check()
+}
+
+// evaluation is a policy and the source that its queries go to.
+type evaluation struct {
+	policy *v1alpha1.ScoringPolicy
+	source *metricsSource
+}
+
+// open reads the files and connects to the source. The caller must close the client of
+// the source.
+func (f *policyFlags) open(a *app) (*evaluation, error) {
+	m, err := readManifests(a, f.files)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.policies) != 1 {
+		return nil, fmt.Errorf("%s: must contain one ScoringPolicy, got %d", strings.Join(f.files, ", "), len(m.policies))
+	}
+	policy := m.policies[0]
+	src := m.sources[policy.Spec.SourceRef.Name]
+	if src == nil && f.connection.url == "" {
+		return nil, usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", policy.Spec.SourceRef.Name)
+	}
+	source, err := f.connection.connectSource(a, src, m.secrets)
+	if err != nil {
+		return nil, err
+	}
+	return &evaluation{policy: policy, source: source}, nil
+}
+
+// selectClusters returns the clusters of the command line, of the hub, or of the query
+// results, in this order. listResults returns the names in the query results; fromResults
+// is true if they were used. If the source identifies clusters by another property than
+// their name, the hub is needed for the clusters of the command line too.
+func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation, listResults func() ([]string, error)) (clusters *clustermap.Mapping, fromResults bool, err error) {
+	info := e.source.info
+	if len(f.clusters) > 0 && info.Match == string(v1alpha1.MatchName) {
+		return clustermap.FromNames(info.ClusterLabel, f.clusters), false, nil
+	}
+	managed, err := listManagedClusters(ctx, a)
+	switch {
+	case err == nil:
+		clusters, err = f.filterClusters(managed, e)
+		return clusters, false, err
+	case len(f.clusters) > 0:
+		return nil, false, fmt.Errorf("can't read %s %q of the clusters: %w", info.Match, info.Key, err)
+	case dial.IsPerCluster(e.source.spec):
+		return nil, false, fmt.Errorf("each cluster has its own endpoint: set the names of the clusters with --clusters: %w", err)
+	}
+	_, _ = fmt.Fprintf(a.ErrOut, "scoring the clusters in the query results, because the hub can't be read: %v\n", err)
+	names, err := listResults()
+	return clustermap.FromNames(info.ClusterLabel, names), true, err
+}
+
+// filterClusters returns the managed clusters of the command line, or those that the
+// policy selects.
+func (f *policyFlags) filterClusters(managed []clusterv1.ManagedCluster, e *evaluation) (*clustermap.Mapping, error) {
+	names := f.clusters
+	if len(names) == 0 {
+		var err error
+		if names, err = hubstate.SelectNames(managed, e.policy.Spec.ClusterSelector); err != nil {
+			return nil, fmt.Errorf("clusterSelector: %w", err)
+		}
+	}
+	clusters := clustermap.New(managed, e.source.info).Select(names)
+	if clusters.Len() == 0 {
+		return nil, errors.New("no cluster of the hub matches: check clusterSelector, or set other names with --clusters")
+	}
+	return clusters, nil
+}
+
+func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluster, error) {
+	c, _, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := hubstate.ManagedClusters(ctx, c)
+	return clusters, reading("ManagedClusters", err)
+}

@@ -1,0 +1,153 @@
+package scoringpolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/publish"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// roundInput is everything that a round needs.
+type roundInput struct {
+	request round.Request
+	// sourceErr means that the source does not exist or can't be used. The round still
+	// runs: every query fails, and the last scores are held.
+	sourceErr error
+	// specErr means that the spec can't be evaluated. No round runs.
+	specErr error
+	owner   publish.Owner
+	name    string // of the AddOnPlacementScores
+	period  time.Duration
+	valid   time.Duration // of the scores
+	timeout time.Duration // of one query
+	shadow  bool
+}
+
+// errSourceNotRegistered is returned for a source that exists on the hub and is not
+// registered yet, as right after the start of the operator.
+var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
+
+// gather reads the source, the clusters and the previous result of a policy.
+func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy) (*roundInput, error) {
+	in := &roundInput{
+		owner: publish.Owner{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScoringPolicy", Name: policy.Name, UID: policy.UID,
+		},
+		name:   cmp.Or(policy.Spec.Publish.Name, policy.Name),
+		period: periodOf(policy),
+		shadow: policy.Spec.Mode == v1alpha1.ModeShadow,
+	}
+	in.valid = in.period * time.Duration(cmp.Or(policy.Spec.ValidForPeriods, 3))
+	querier, info, err := r.source(ctx, policy.Spec.SourceRef.Name, in)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := hubstate.ManagedClusters(ctx, r.client)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := hubstate.SelectNames(clusters, policy.Spec.ClusterSelector)
+	if err != nil {
+		in.specErr = fmt.Errorf("clusterSelector: %w", err)
+		return in, nil
+	}
+	compiled := score.Compile(&policy.Spec)
+	previous, err := r.previousResult(ctx, policy, compiled, in)
+	if err != nil {
+		return nil, err
+	}
+	in.request = round.Request{
+		Spec: &policy.Spec, Policy: compiled, Querier: querier, Previous: previous, Now: r.now(),
+		Clusters: clustermap.New(clusters, info).Select(selected),
+	}
+	if info.Partial {
+		in.request.Contributions = r.contributions(policy)
+	}
+	return in, nil
+}
+
+// source returns the client of the source. For a source that can't be used, it sets
+// in.sourceErr and returns a client whose queries all fail.
+func (r *Reconciler) source(ctx context.Context, name string, in *roundInput) (query.Querier, query.SourceInfo, error) {
+	querier, info, err := r.sources.For(name)
+	if errors.Is(err, query.ErrNoSource) {
+		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: name}, &v1alpha1.MetricsSource{})
+		switch {
+		case findErr != nil:
+			return nil, info, findErr
+		case exists:
+			return nil, info, errSourceNotRegistered
+		}
+	}
+	if err != nil {
+		in.sourceErr, querier, info.ClusterLabel = err, failingQuerier(err), "cluster"
+	}
+	in.timeout = info.Timeout
+	return querier, info, nil
+}
+
+// failingQuerier returns a client whose queries all fail with err.
+func failingQuerier(err error) query.Querier {
+	return query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
+		return query.Result{}, &query.Error{Reason: query.ReasonUnreachable, Message: err.Error()}
+	})
+}
+
+// previousResult returns the result of the last round of this process. After a restart,
+// it is reconstructed from the published scores.
+func (r *Reconciler) previousResult(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput) (*score.Result, error) {
+	if state := r.stateOf(policy); state != nil {
+		last := state.last.report.Result
+		if state.generation != policy.Generation {
+			last = last.SkipDamping()
+		}
+		return last, nil
+	}
+	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name, in.valid)
+	if err != nil {
+		return nil, err
+	}
+	return score.FromSeeds(compiled, seeds, r.now()), nil
+}
+
+// contributions returns the contributions of the policy's last round, or empty ones.
+func (r *Reconciler) contributions(policy *v1alpha1.ScoringPolicy) *round.Contributions {
+	if state := r.stateOf(policy); state != nil && state.last.in.request.Contributions != nil {
+		return state.last.in.request.Contributions
+	}
+	return &round.Contributions{}
+}
+
+// run evaluates the round. It waits for slow queries for one period, or for the timeout
+// of a single query if that is longer: published scores must be renewed before they
+// expire.
+func (in *roundInput) run(ctx context.Context) *round.Report {
+	ctx, cancel := context.WithTimeout(ctx, max(in.period, in.timeout))
+	defer cancel()
+	return round.Run(ctx, in.request)
+}
+
+// publishRequest returns the request to publish a result. In Shadow mode it wants no
+// scores, so that the published ones are deleted.
+func (in *roundInput) publishRequest(result *score.Result) publish.Request {
+	req := publish.Request{Owner: in.owner, Name: in.name, Valid: in.valid, Now: in.request.Now}
+	if !in.shadow {
+		req.Want = publish.Desire(result, in.request.Policy.HasTotal, in.valid)
+	}
+	return req
+}
+
+func periodOf(policy *v1alpha1.ScoringPolicy) time.Duration {
+	return time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 30)) * time.Second
+}

@@ -1,0 +1,65 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+func TestNoRoomMessageStatesPromisedDevices(t *testing.T) {
+	const promised = " (16 devices there promised to other workloads)"
+	l := ledger.New(time.Second, time.Hour)
+	l.Debit(ledger.Entry{UID: "other", Cluster: "c1", PodSets: job("other", 8, 2).PodSets, DebitedAt: t0})
+	for _, tc := range []struct {
+		name      string
+		facts     shape.Facts
+		candidate Candidate
+		want      string
+	}{
+		{"one pod too many", job("a", 8, 2), cluster("c1", 3, 24, 8, 64), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 1"},
+		{"all nodes promised", job("a", 8, 1), cluster("c1", 2, 16, 8, 64), "no cluster has room for 1 pod of 8 " + h100 + ": best is c1 with room for 0"},
+		{"too few nodes, and all promised", job("a", 8, 4), cluster("c1", 2, 16, 8, 64), "no cluster has room for 4 pods of 8 " + h100 + ": best is c1 with room for 0"},
+		{"no node is large enough", job("a", 8, 2), cluster("c1", 0, 20, 6, 64), "no cluster has 8 free " + h100 + " on one node: best is c1 with 6"},
+		{"best node unknown", job("a", 8, 1), withLargest(cluster("c1", 0, 20, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 4 in total"},
+		{"too little quota", remote(job("a", 8, 2)), withQuota(cluster("c1", 4, 32, 8, 64), 8), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1, whose queue has quota for 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := Decide(tc.facts, []Candidate{tc.candidate}, Fleet{}, l.View(), rules(), 1, t0)
+			if want := tc.want + promised; d.Message != want {
+				t.Errorf("got  %q\nwant %q", d.Message, want)
+			}
+		})
+	}
+}
+
+func TestNoRoomMessageWithoutSuchDevices(t *testing.T) {
+	d := Decide(job("a", 8, 1), []Candidate{{Name: "cluster1", SampledAt: t0, Shapes: make([]ShapeMetrics, 1)}}, Fleet{}, ledger.View{}, rules(), 1, t0)
+	if want := "no cluster has 8 free " + h100 + " on one node: none has any"; d.Message != want {
+		t.Errorf("got  %q\nwant %q", d.Message, want)
+	}
+}
+
+// If quota is all that is missing, the best node's devices are irrelevant.
+func TestNearestPrefersClusterThatLacksOnlyQuota(t *testing.T) {
+	noNode, noQuota := withQuota(cluster("c1", 0, 20, 0, 64), 64), withQuota(cluster("c2", 4, 32, 0, 64), 0)
+	candidates := []Candidate{withLargest(noNode, Number{}), withLargest(noQuota, Number{})}
+	d := Decide(remote(job("a", 8, 1)), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
+	if want := "no cluster has room for 1 pod of 8 " + h100 + ": best is c2, whose queue has quota for 0"; d.Message != want {
+		t.Errorf("got  %q\nwant %q", d.Message, want)
+	}
+}
+
+// Otherwise each waiting workload would write its status in every round.
+func TestMessageDoesNotChangeWithTimeAlone(t *testing.T) {
+	candidates := []Candidate{cluster("cluster1", 0, 12, 6, 64), sampledBefore(cluster("cluster2", 4, 32, 8, 64), 200)}
+	first := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
+	next := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0.Add(15*time.Second))
+	if first.Message != next.Message {
+		t.Errorf("message %q became %q after 15 s", first.Message, next.Message)
+	}
+	if why := next.Verdicts[1].Why(); why != "has samples 3m35s old" {
+		t.Errorf("an explanation must state the age, got %q", why)
+	}
+}

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Names of a gate's queries. The query of a condition is named "conditions/" and the
+// condition's name.
+const (
+	QueryFit          = "fit"
+	QueryLargest      = "largest"
+	QueryHeadroom     = "headroom"
+	QueryCapacity     = "capacity"
+	QueryQueued       = "queued"
+	QuerySampleTime   = "sampleTime"
+	QueryQuota        = "quota"
+	QueryKueueMetrics = "kueue"
+)
+
+// Query is one PromQL query of a gate.
+type Query struct {
+	Name string
+	// Expr is the expression. It may use shape.Variables.
+	Expr string
+	// Condition that the query decides; nil for other queries.
+	Condition *v1alpha1.GateCondition
+	// PerShape queries run once for each pod set.
+	PerShape bool
+	// Remote queries run only for workloads that MultiKueue copies.
+	Remote bool
+}
+
+// Queries returns the queries of a gate. Fields that the gate leaves empty default to the
+// shipped recording rules. label is the series label with the cluster's name.
+func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
+	list := []Query{
+		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
+		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
+			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
+		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, fmt.Sprintf(
+			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
+		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, fmt.Sprintf(
+			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
+		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
+			`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
+	}
+	list = append(list, quotaQueries(spec, label)...)
+	if spec.Queries.Queued != "" {
+		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
+	}
+	for i := range spec.Conditions {
+		c := &spec.Conditions[i]
+		list = append(list, Query{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
+	}
+	return list
+}
+
+// quotaQueries return the unreserved quota of the worker queue that has the hub queue's
+// name. If the worker has a flavor with the hub flavor's name, only this flavor counts.
+//
+// The second query returns whether the worker's Kueue exports quotas at all. A worker
+// without the queue can then be distinguished from a worker without Kueue metrics. If the
+// gate has its own quota query, the two cases cannot be distinguished.
+func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
+	if spec.Queries.Quota != "" {
+		return []Query{{Name: QueryQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}
+	}
+	const queue = `cluster_queue:kueue_unreserved_quota:max{cluster_queue="$cluster_queue",resource="$resource"`
+	return []Query{
+		{Name: QueryQuota, PerShape: true, Remote: true, Expr: fmt.Sprintf(
+			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
+		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
+	}
+}

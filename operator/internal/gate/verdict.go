@@ -1,0 +1,86 @@
+package gate
+
+import (
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+)
+
+// Verdict is the result for one candidate.
+type Verdict struct {
+	Cluster string `json:"cluster"`
+	// Rejection is empty if the cluster can take the workload.
+	Rejection Rejection `json:"rejection,omitempty"`
+	// Detail completes the rejection's message: the name of a condition, score, pod set or
+	// device model, the largest accepted age of samples, or why the cluster is unusable.
+	Detail string `json:"detail,omitempty"`
+	// Room is the number of pods of the workload's largest shape that fit, minus the ledger.
+	// If another pod set is the one that does not fit, Room, Fit, Largest and Quota refer to it.
+	Room Number `json:"room"`
+	// Fit is the number of pods that fit before the ledger is subtracted.
+	Fit Number `json:"fit"`
+	// Largest is the number of free devices on the best node.
+	Largest Number `json:"largest"`
+	// Quota is the number of pods for which the worker's queue has quota. It is known only if
+	// it is smaller than the number of pods that fit on the nodes.
+	Quota Number `json:"quota,omitzero"`
+	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
+	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
+	// Score is the mean of the preferred scores.
+	Score Number `json:"score"`
+	// Net is the number of devices in headroom − queued − ledger + credits.
+	Net float64 `json:"net"`
+	// Capacity is the number of devices, free or not.
+	Capacity float64 `json:"capacity"`
+	// Promised is the number of devices in the ledger for other workloads.
+	Promised int64 `json:"promised"`
+	// Age of the oldest sample in seconds. A negative age means unknown.
+	Age float64 `json:"ageSeconds"`
+	// WithoutMetrics is true if the cluster has no usable metrics and onStale is Open.
+	WithoutMetrics bool `json:"withoutMetrics,omitempty"`
+	// IgnoredConditions have no result and are ignored because onStale is Open.
+	IgnoredConditions []string `json:"ignoredConditions,omitempty"`
+}
+
+// verdict evaluates the rules and then, if the candidate breaks none, its room.
+func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
+	v := Verdict{
+		Cluster:           c.Name,
+		Age:               -1,
+		Score:             Preferred(c.Scores, e.rules.Policies, e.now),
+		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
+	}
+	if !c.SampledAt.IsZero() {
+		v.Age = e.now.Sub(c.SampledAt).Seconds()
+	}
+	if broken := e.brokenRules(c, true); len(broken) > 0 {
+		return v.reject(broken[0])
+	}
+	switch {
+	case len(e.facts.PodSets) == 0:
+		return v
+	case e.ignoreMissing:
+		v.WithoutMetrics = true
+		return v
+	}
+	return e.evaluateRoom(v, c, view)
+}
+
+func (v Verdict) reject(b BrokenRule) Verdict {
+	v.Rejection, v.Detail = b.Rejection, b.Detail
+	return v
+}
+
+// Why states the verdict as a predicate that follows the cluster's name.
+func (v Verdict) Why() string {
+	if message := v.Rejection.row().message; message != nil {
+		return message(v)
+	}
+	return string(v.Rejection)
+}
+
+// stableWhy is Why without values that change with time alone.
+func (v Verdict) stableWhy() string {
+	if message := v.Rejection.row().stableMessage; message != nil {
+		return message(v)
+	}
+	return v.Why()
+}

@@ -1,0 +1,53 @@
+package kueuestate
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// GateOf returns the name of the PlacementGate that an AdmissionCheck refers to. It returns
+// false if another controller decides the check or the check refers to no gate.
+func GateOf(check *kueue.AdmissionCheck) (string, bool) {
+	return parameterName(check, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
+}
+
+// MultiKueueConfigOf returns the name of the MultiKueueConfig that an AdmissionCheck of
+// MultiKueue refers to. It returns false for all other checks.
+func MultiKueueConfigOf(check *kueue.AdmissionCheck) (string, bool) {
+	return parameterName(check, kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig")
+}
+
+func parameterName(check *kueue.AdmissionCheck, controller, group, kind string) (string, bool) {
+	p := check.Spec.Parameters
+	if check.Spec.ControllerName != controller || p == nil || p.APIGroup != group || p.Kind != kind {
+		return "", false
+	}
+	return p.Name, true
+}
+
+// FindCheck returns the workload's entry for an admission check, or nil if there is none.
+func FindCheck(wl *kueue.Workload, name string) *kueue.AdmissionCheckState {
+	for i := range wl.Status.AdmissionChecks {
+		if string(wl.Status.AdmissionChecks[i].Name) == name {
+			return &wl.Status.AdmissionChecks[i]
+		}
+	}
+	return nil
+}
+
+// OtherChecksReady reports whether every check except the named ones is Ready.
+func OtherChecksReady(wl *kueue.Workload, except ...string) bool {
+	return !slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
+		return c.State != kueue.CheckStateReady && !slices.Contains(except, string(c.Name))
+	})
+}
+
+// AcceptsCheckUpdate reports whether a controller may change the workload's checks now.
+// Kueue resets all checks when an eviction completes, so later writes would be lost.
+func AcceptsCheckUpdate(wl *kueue.Workload) bool {
+	isActive := wl.Spec.Active == nil || *wl.Spec.Active
+	return isActive && HoldsQuota(wl) && !IsEvicted(wl)
+}

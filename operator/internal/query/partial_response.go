@@ -1,0 +1,67 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// partialResult records that the most recent result of an expression was partial.
+type partialResult struct {
+	at      time.Time
+	warning string
+}
+
+// partialTTL is how long Health reports a partial result if the expression is not
+// queried again.
+const partialTTL = 5 * time.Minute
+
+// recordPartial records whether the result of expr was partial. A full result of another
+// expression does not clear the record: it may come from other stores, or from none.
+func (c *Client) recordPartial(expr string, result Result, err error) {
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.partial, expr)
+	if result.Partial {
+		c.partial[expr] = partialResult{time.Now(), result.Warnings[0]}
+	}
+}
+
+// partialWarning returns the warning of a recent partial result, or "". The caller must
+// hold c.mu.
+func (c *Client) partialWarning(now time.Time) string {
+	maps.DeleteFunc(c.partial, func(_ string, p partialResult) bool { return now.Sub(p.at) > partialTTL })
+	if len(c.partial) == 0 {
+		return ""
+	}
+	return c.partial[slices.Min(slices.Collect(maps.Keys(c.partial)))].warning
+}
+
+// queryPartial runs a failed query again and accepts the data of the stores that respond.
+// Only Thanos supports this. If the second query fails too, the error of the first is
+// returned.
+func (c *Client) queryPartial(ctx context.Context, base, expr string, at time.Time, failure error) (Result, error) {
+	if c.cfg.Parameters.Get(partialResponseParameter) != "false" || !canBePartial(failure) {
+		return Result{}, failure
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, allowPartialKey{}, true), c.cfg.Timeout)
+	defer cancel()
+	result, _, second := c.send(ctx, base, expr, at)
+	if second != nil {
+		return Result{}, failure
+	}
+	result.Partial = len(result.Warnings) > 0
+	return result, nil
+}
+
+// canBePartial reports whether an unresponsive store can be the cause of err.
+func canBePartial(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Reason == ReasonUnavailable || e.Reason == ReasonTimeout || e.Reason == ReasonBadQuery && e.Status != http.StatusBadRequest)
+}

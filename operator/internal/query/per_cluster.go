@@ -1,0 +1,159 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+type clustersKey struct{}
+
+// ForClusters returns a context that restricts queries to the given clusters if each
+// cluster has its own endpoint.
+func ForClusters(ctx context.Context, names []string) context.Context {
+	return context.WithValue(ctx, clustersKey{}, names)
+}
+
+// clusters returns the clusters to query: those of ForClusters, otherwise all.
+func (c *Client) clusters(ctx context.Context) ([]string, error) {
+	if names, ok := ctx.Value(clustersKey{}).([]string); ok {
+		return names, nil
+	}
+	return c.cfg.Clusters(ctx)
+}
+
+// queryClusters queries the endpoint of every cluster and joins the results. Failed holds
+// the clusters whose endpoint failed. Only if all endpoints fail, an error is returned.
+func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (Result, error) {
+	var (
+		mu     sync.Mutex
+		joined Result
+		start  = time.Now()
+	)
+	failed, err := c.forEachCluster(ctx, func(cluster string) error {
+		result, err := c.queryCluster(ctx, cluster, expr, at)
+		mu.Lock()
+		defer mu.Unlock()
+		joined.Samples = append(joined.Samples, result.Samples...)
+		joined.Warnings = append(joined.Warnings, result.Warnings...)
+		joined.Infos = append(joined.Infos, result.Infos...)
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	joined.Failed, joined.Duration = failed, time.Since(start)
+	return joined, nil
+}
+
+// queryCluster queries the endpoint of one cluster and sets ClusterLabel on its samples.
+func (c *Client) queryCluster(ctx context.Context, cluster, expr string, at time.Time) (Result, error) {
+	base, err := ExpandURL(c.cfg.URLTemplate, cluster)
+	if err != nil {
+		return Result{}, &Error{Reason: ReasonUnreachable, Message: err.Error()}
+	}
+	result, err := c.queryEndpoint(ctx, base, expr, at)
+	for i := range result.Samples {
+		if result.Samples[i].Labels == nil {
+			result.Samples[i].Labels = map[string]string{}
+		}
+		result.Samples[i].Labels[c.cfg.ClusterLabel] = cluster
+	}
+	return result, err
+}
+
+// rangeClusters runs a range query against the endpoint of every cluster and joins the
+// results. Warnings names the clusters whose endpoint failed. If canSplit is true and a
+// shorter range may succeed, an error is returned instead.
+func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange func(base string) (RangeResult, error)) (RangeResult, error) {
+	var (
+		mu       sync.Mutex
+		joined   RangeResult
+		splitErr error
+	)
+	failed, err := c.forEachCluster(ctx, func(cluster string) error {
+		base, err := ExpandURL(c.cfg.URLTemplate, cluster)
+		if err != nil {
+			return &Error{Reason: ReasonUnreachable, Message: err.Error()}
+		}
+		result, err := queryRange(base)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range result.Series {
+			s.Labels = maps.Clone(s.Labels)
+			if s.Labels == nil {
+				s.Labels = map[string]string{}
+			}
+			s.Labels[c.cfg.ClusterLabel] = cluster
+			joined.Series = append(joined.Series, s)
+		}
+		joined.Warnings = append(joined.Warnings, result.Warnings...)
+		joined.Infos = append(joined.Infos, result.Infos...)
+		if canSplit && CanSplitRange(err) {
+			splitErr = err
+		}
+		return err
+	})
+	if splitErr != nil {
+		return RangeResult{}, splitErr
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(failed)) {
+		joined.Warnings = append(joined.Warnings, cluster+": "+failed[cluster])
+	}
+	return joined, err
+}
+
+// forEachCluster calls do for every cluster, MaxConcurrency at a time, and returns the
+// error messages by cluster. If do fails for all clusters, forEachCluster returns an
+// error.
+func (c *Client) forEachCluster(ctx context.Context, do func(cluster string) error) (failed map[string]string, err error) {
+	clusters, err := c.clusters(ctx)
+	if err != nil {
+		return nil, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
+	}
+	var (
+		mu    sync.Mutex
+		errs  = map[string]error{}
+		group errgroup.Group
+	)
+	group.SetLimit(c.cfg.MaxConcurrency)
+	for _, cluster := range clusters {
+		group.Go(func() error {
+			if err := do(cluster); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs[cluster] = err
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // every function returns nil: one failure must not stop the others
+	if len(errs) > 0 && len(errs) == len(clusters) {
+		return nil, allFailed(errs)
+	}
+	failed = map[string]string{}
+	for cluster, err := range errs {
+		failed[cluster] = err.Error()
+	}
+	return failed, nil
+}
+
+// allFailed returns the error if the endpoints of all clusters failed. Its reason and
+// status are those of the first cluster by name.
+func allFailed(errs map[string]error) *Error {
+	first := slices.Min(slices.Collect(maps.Keys(errs)))
+	err := errs[first]
+	var e *Error
+	status := 0
+	if errors.As(err, &e) {
+		status = e.Status
+	}
+	message := fmt.Sprintf("the endpoints of all %d clusters failed; %s: %s", len(errs), first, err)
+	return &Error{Reason: ReasonOf(err), Status: status, Message: clip(message)}
+}

@@ -1,0 +1,48 @@
+package score
+
+import (
+	"math"
+	"time"
+)
+
+// damp returns the points that apply now, given the current points and the new ones:
+//
+//  1. The new points enter an exponentially weighted mean. After one half-life, half of
+//     a step change has taken effect.
+//  2. A mean that is not better than the current points applies at once.
+//  3. A better mean applies after it has been better for the rise time. Then the lowest
+//     mean of that time applies.
+func (r *rule) damp(h *history, current, points float64, now Instant) float64 {
+	if !h.hasPoints || h.skipDamping {
+		h.mean, h.updated, h.risingSince, h.skipDamping = points, now, 0, false
+		return points
+	}
+	h.mean = weightedMean(h.mean, points, now.sub(h.updated), r.halfLife)
+	h.updated = now
+	if h.mean <= current || r.rise == 0 {
+		h.risingSince = 0
+		return h.mean
+	}
+	if h.risingSince.IsZero() {
+		h.risingSince, h.risingMin = now, h.mean
+		return current
+	}
+	h.risingMin = min(h.risingMin, h.mean)
+	if now.sub(h.risingSince) < r.rise {
+		return current
+	}
+	risen := h.risingMin
+	h.risingSince = 0
+	if h.mean > risen {
+		h.risingSince, h.risingMin = now, h.mean
+	}
+	return risen
+}
+
+// weightedMean moves the mean towards v by the factor 1 - 2^(-elapsed/halfLife).
+func weightedMean(mean, v float64, elapsed, halfLife time.Duration) float64 {
+	if halfLife == 0 {
+		return v
+	}
+	return v + (mean-v)*math.Exp2(-elapsed.Seconds()/halfLife.Seconds())
+}

@@ -1,0 +1,220 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// UnschedulableFor is the time after which a job with unschedulable pods counts as
+// misplaced. Pods of a finished job may occupy a node for a few more seconds.
+const UnschedulableFor = 10 * time.Second
+
+// JobWatcher watches the jobs of a fleet: their Workloads on the hub, and the
+// copies and pods on the workers.
+type JobWatcher struct {
+	fleet *Fleet
+
+	mu                 sync.Mutex
+	workloads          map[string]*kueue.Workload          // by job
+	pods               map[string]map[types.UID]runningPod // by job
+	unschedulableSince map[types.UID]time.Time             // by pod
+	copies             map[types.UID]bool
+	doubleRuns         []string
+	misplaced          []string
+}
+
+type runningPod struct{ cluster, name string }
+
+// WatchJobs watches the jobs of the fleet until ctx ends.
+func (f *Fleet) WatchJobs(ctx context.Context) (*JobWatcher, error) {
+	w := &JobWatcher{fleet: f, workloads: map[string]*kueue.Workload{}, pods: map[string]map[types.UID]runningPod{},
+		unschedulableSince: map[types.UID]time.Time{}, copies: map[types.UID]bool{}}
+	if err := f.Hub.watch(ctx, &kueue.Workload{}, w.recordWorkload); err != nil {
+		return nil, err
+	}
+	for _, c := range f.Workers {
+		if err := c.watch(ctx, &corev1.Pod{}, func(o client.Object, deleted bool) { w.recordPod(ctx, c.Name, o, deleted) }); err != nil {
+			return nil, err
+		}
+		if err := c.watch(ctx, &kueue.Workload{}, w.recordCopy); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// watch calls record for each change of the kind's objects in the jobs' namespace,
+// until ctx ends.
+func (c *Cluster) watch(ctx context.Context, kind client.Object, record func(o client.Object, deleted bool)) error {
+	objects, err := cache.New(c.Config, cache.Options{Scheme: Scheme, DefaultNamespaces: map[string]cache.Config{Namespace: {}}})
+	if err != nil {
+		return err
+	}
+	informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { record(o.(client.Object), false) },
+		UpdateFunc: func(_, o any) { record(o.(client.Object), false) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			record(o.(client.Object), true)
+		},
+	}); err != nil {
+		return err
+	}
+	go func() { _ = objects.Start(ctx) }() // a failed start makes WaitForCacheSync fail
+	if !objects.WaitForCacheSync(ctx) {
+		return fmt.Errorf("cannot watch %T on %s", kind, c.Name)
+	}
+	return nil
+}
+
+func (w *JobWatcher) recordWorkload(o client.Object, deleted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, owner := range o.GetOwnerReferences() {
+		if deleted {
+			delete(w.workloads, owner.Name)
+		} else {
+			w.workloads[owner.Name] = o.(*kueue.Workload)
+		}
+	}
+}
+
+func (w *JobWatcher) recordCopy(o client.Object, _ bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.copies[o.GetUID()] = true
+}
+
+func (w *JobWatcher) recordPod(ctx context.Context, cluster string, o client.Object, deleted bool) {
+	pod := o.(*corev1.Pod)
+	job := pod.Labels["batch.kubernetes.io/job-name"]
+	if job == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recordScheduling(cluster, job, pod, deleted)
+	if w.pods[job] == nil {
+		w.pods[job] = map[types.UID]runningPod{}
+	}
+	if deleted || !isRunning(pod) {
+		delete(w.pods[job], pod.UID)
+		return
+	}
+	this := runningPod{cluster, pod.Name}
+	w.pods[job][pod.UID] = this
+	for _, p := range w.pods[job] {
+		if p.cluster != cluster {
+			go w.confirmDoubleRun(ctx, job, this, p)
+		}
+	}
+}
+
+func isRunning(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning
+}
+
+// confirmDoubleRun records that a job runs on two clusters, if both API servers
+// still show its pods as running: one of the watches may lag.
+func (w *JobWatcher) confirmDoubleRun(ctx context.Context, job string, pods ...runningPod) {
+	for _, p := range pods {
+		pod := &corev1.Pod{}
+		if err := Await(ctx, "a response of "+p.cluster, func(ctx context.Context) error {
+			key := client.ObjectKey{Namespace: Namespace, Name: p.name}
+			return client.IgnoreNotFound(w.fleet.Worker(p.cluster).Client.Get(ctx, key, pod))
+		}); err != nil || !isRunning(pod) { // an error means that the watch has ended
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.doubleRuns = append(w.doubleRuns, fmt.Sprintf("%s at %s: %v", job, time.Now().Format("15:04:05.000"), pods))
+}
+
+// recordScheduling measures how long a pod is unschedulable.
+func (w *JobWatcher) recordScheduling(cluster, job string, pod *corev1.Pod, deleted bool) {
+	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
+	since, known := w.unschedulableSince[pod.UID]
+	switch {
+	case unschedulable && !deleted && !known:
+		w.unschedulableSince[pod.UID] = time.Now()
+	case known && (deleted || !unschedulable):
+		delete(w.unschedulableSince, pod.UID)
+		if took := time.Since(since); took > UnschedulableFor {
+			w.misplaced = append(w.misplaced, fmt.Sprintf("%s was unschedulable on %s for %s from %s", job, cluster, took.Round(time.Second), since.Format("15:04:05")))
+		}
+	}
+}
+
+// RunningOn returns the cluster where pods of the job are running, or "".
+func (w *JobWatcher) RunningOn(job string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pods[job] {
+		return p.cluster
+	}
+	return ""
+}
+
+// Workload returns a copy of the job's latest Workload on the hub, or nil.
+func (w *JobWatcher) Workload(job string) *kueue.Workload {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.workloads[job].DeepCopy()
+}
+
+// HasCondition returns whether a condition of the job's Workload on the hub is
+// True.
+func (w *JobWatcher) HasCondition(job, condition string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wl := w.workloads[job]
+	return wl != nil && meta.IsStatusConditionTrue(wl.Status.Conditions, condition)
+}
+
+// CopyCount returns how many copies of Workloads existed on workers.
+func (w *JobWatcher) CopyCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.copies)
+}
+
+// DoubleRuns describes each time a job ran on two clusters at once.
+func (w *JobWatcher) DoubleRuns() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.doubleRuns)
+}
+
+// Misplaced describes the jobs whose pods were unschedulable on their cluster for
+// longer than UnschedulableFor, or still are.
+func (w *JobWatcher) Misplaced() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := slices.Clone(w.misplaced)
+	for uid, since := range w.unschedulableSince {
+		if time.Since(since) > UnschedulableFor {
+			all = append(all, fmt.Sprintf("pod %s is unschedulable since %s", uid, since.Format("15:04:05")))
+		}
+	}
+	return all
+}
