@@ -49,24 +49,24 @@ func New(sources *query.Sources, ledger *ledger.Ledger, hub client.Reader, now f
 	}
 }
 
-// OnRefreshed sets the function that is called after each refresh of a key: no result of
-// the key is older than newerThan. Call it before Start.
+// OnRefreshed sets the callback for completed refreshes: no result of the key is older than
+// newerThan. Set it before Start.
 func (c *Cache) OnRefreshed(f func(key Key, newerThan time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onRefreshed = f
 }
 
-// OnFailing sets the function that receives, every timing.CleanupInterval, a message for
-// each gate that has failing or incomplete queries. Call it before Start.
+// OnFailing sets the callback for failures. Every timing.CleanupInterval the callback
+// receives a message for each gate with failing or incomplete queries. Set it before Start.
 func (c *Cache) OnFailing(f func(messages map[string]string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onFailing = f
 }
 
-// Results returns what the gate's queries say about a workload: the results of each of the
-// gate's clusters by name, and those of the fleet. Failures are part of the results.
+// Results returns the results of the gate's queries for a workload: by cluster for each of
+// the gate's clusters, and for the fleet. Failures are part of the results.
 //
 // If the cache lacks a result, Results queries it and waits for at most
 // timing.QueryTimeout. Other requests may wait for the same query, so the query continues
@@ -98,8 +98,8 @@ func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (ma
 	return clusters, fleet
 }
 
-// cleanUp drops unused plans and results, expires ledger entries that every remaining
-// result already includes, and reports the failing queries.
+// cleanUp drops unused plans and results, expires the ledger entries whose pods every
+// remaining result includes, and reports the failing queries.
 func (c *Cache) cleanUp() {
 	now := c.now()
 	c.dropUnused(now)

@@ -33,7 +33,7 @@ type planFetch struct {
 	cache      *Cache
 	plan       *queryPlan
 	isServable func(*cachedResult) bool
-	// sampleTimes is the result of the first query. It is nil while that query runs.
+	// sampleTimes is the result of the first query; nil until the query has run.
 	sampleTimes *cachedResult
 }
 
@@ -122,7 +122,7 @@ type querySource struct {
 	label string
 	// mapping of the label's values. It is nil if the values are the clusters' names.
 	mapping *clustermap.Mapping
-	// err is the reason why the source can't be queried; nil = it can.
+	// err is the reason why the source can't be queried; nil = none.
 	err error
 }
 

@@ -1,12 +1,11 @@
 package querycache
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,43 +187,43 @@ func TestFetchQueriesSampleTimesFirst(t *testing.T) {
 }
 
 func TestFetchLogsTransitions(t *testing.T) {
-	var lines bytes.Buffer
-	logger := funcr.New(func(_, args string) { fmt.Fprintln(&lines, args) }, funcr.Options{Verbosity: 1})
+	var (
+		mu    sync.Mutex
+		lines []string
+	)
+	logger := funcr.New(func(_, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines, args)
+	}, funcr.Options{Verbosity: 1})
 	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
-	round := func() string {
-		lines.Reset()
-		f.clock.add(time.Minute)
-		f.Results(log.IntoContext(t.Context(), logger), f.gate, f.facts)
-		return lines.String()
-	}
-	expect := func(when string, contains ...string) {
+	expect := func(when string, wait time.Duration, parts ...string) {
 		t.Helper()
-		got := round()
-		if n := strings.Count(got, "\n"); n != len(contains) {
-			t.Errorf("%s: %d log lines, want %d:\n%s", when, n, len(contains), got)
+		lines = nil
+		f.clock.add(wait)
+		f.Results(log.IntoContext(t.Context(), logger), f.gate, f.facts)
+		if len(lines) != len(parts) {
+			t.Errorf("%s: %d log lines, want %d:\n%s", when, len(lines), len(parts), strings.Join(lines, "\n"))
 		}
-		for _, part := range contains {
-			if !strings.Contains(got, part) {
-				t.Errorf("%s: no log line with %q:\n%s", when, part, got)
+		for _, part := range parts {
+			if !strings.Contains(strings.Join(lines, "\n"), part) {
+				t.Errorf("%s: no log line with %q:\n%s", when, part, strings.Join(lines, "\n"))
 			}
 		}
 	}
 	const skipped = `"msg"="Skipped query: the query for sample times failed" "gate"="gpu" "source"="thanos" "query"=`
-	expect("all succeed")
+	expect("all succeed", time.Minute)
 	f.source.failing = "floor("
-	expect("fit fails", `"Query failed; its last values stay in use until they are too old" "error"="too heavy" "gate"="gpu" "source"="thanos" "query"="fit"`)
-	expect("fit fails again")
+	expect("fit fails", time.Minute, `"Query failed; its last values stay in use until they are too old" "error"="too heavy" "gate"="gpu" "source"="thanos" "query"="fit"`)
+	expect("fit fails again", time.Minute)
 	f.source.failing, f.source.err = "", errors.New("connection refused")
-	expect("the source fails", `"error"="connection refused" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
+	expect("the source fails", time.Minute, `"error"="connection refused" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
 		skipped+`"fit"`, skipped+`"headroom"`, skipped+`"capacity"`, skipped+`"largest"`)
 	f.source.err = nil
-	expect("all succeed again", `"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
+	expect("all succeed again", time.Minute, `"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
 		`"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="fit"`)
-	lines.Reset()
-	f.Results(log.IntoContext(t.Context(), logger), f.gate, f.facts)
-	if got := lines.String(); strings.Count(got, `"Used cached query results" "gate"="gpu"`) != 2 {
-		t.Errorf("cached results: %s", got)
-	}
+	const cached = `"Used cached query results" "gate"="gpu" "queries"=`
+	expect("all results are cached", 0, cached+"1", cached+"4")
 }
 
 // stuckSource signals each query and responds after a receive from respond.

@@ -9,7 +9,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// fleetOf returns what the results of a plan say about all clusters together. The query
+// fleetOf returns the state of all clusters together from the results of a plan. The query
 // for the largest node only completes messages, so its failure does not count.
 func fleetOf(results []queryResult) gate.Fleet {
 	var fleet gate.Fleet
@@ -33,9 +33,10 @@ func fleetOf(results []queryResult) gate.Fleet {
 	return fleet
 }
 
-// fleetCondition returns a condition of scope Fleet. It is met if any series is not 0. If
-// none is, an incomplete response is partial: a missing store might have met it. Without
-// any series, it is partial since the responses are incomplete.
+// fleetCondition returns a condition of scope Fleet. The condition is met if the value of
+// any series is not 0. If no series meets the condition and the response is incomplete, the
+// result is partial: a missing store might hold such a series. Without any series,
+// EvaluatedAt is the time since when responses are incomplete.
 func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
 	met := 0.0
 	if r.hasNonZeroValue() {

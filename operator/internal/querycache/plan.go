@@ -50,7 +50,7 @@ type queryPlan struct {
 	// queries in the order of execution. The first returns the sample times.
 	queries []renderedQuery
 	usedAt  time.Time
-	// refreshAfter is the time that results must be newer than after the next refresh.
+	// refreshAfter is the oldest permitted start of the queries after the next refresh.
 	refreshAfter time.Time
 	// completedAt is the end of the last refresh.
 	completedAt time.Time

@@ -12,12 +12,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// refreshWorkers is the number of keys that are refreshed at once for each source.
+// refreshWorkers is the number of concurrent refreshes for each source.
 const refreshWorkers = 4
 
-// Refresh enqueues a refresh of the key's results that were queried before newerThan. It
-// does not wait. If the key is enqueued already, the later newerThan applies. Without a
-// plan for the key there is nothing to query, but OnRefreshed is called as well.
+// Refresh enqueues a refresh of the key's results older than newerThan, and does not wait.
+// If the key is enqueued already, the later newerThan applies. Without a plan for the key
+// there is nothing to query, but the OnRefreshed callback runs as well.
 func (c *Cache) Refresh(key Key, newerThan time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *Cache) stopWorkers() {
 	}
 }
 
-// refreshNext waits for the next key of the queue and refreshes it. It returns false after
-// the queue has shut down.
+// refreshNext waits for the next key of the queue and refreshes its results. It returns
+// false after the queue has shut down.
 func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[Key]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
@@ -97,8 +97,8 @@ func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[
 	return true
 }
 
-// refreshTarget returns the plan of a key and the time that its results must be newer
-// than. Without a plan it returns nil and now: no old result exists.
+// refreshTarget returns the plan of a key and the oldest permitted start of its queries.
+// Without a plan it returns nil and now: no old result exists.
 func (c *Cache) refreshTarget(key Key) (*queryPlan, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

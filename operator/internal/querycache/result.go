@@ -17,8 +17,8 @@ type cachedResult struct {
 	// ttl is the time for which the result is kept after its last use.
 	ttl time.Duration
 
-	// err is the reason why the last query failed; nil = it succeeded. After a failure the
-	// values are those of the last successful query, if there is one.
+	// err is the error of the last query; nil = success. A failure keeps the values of the
+	// last successful query.
 	err error
 	// skipped is true if the query did not run, because the query for sample times failed.
 	skipped bool

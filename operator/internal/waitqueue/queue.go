@@ -57,8 +57,8 @@ type gateQueue struct {
 }
 
 // New returns an empty queue. It writes the number of waiting workloads to the registry.
-// It calls refresh to request results of a key that are newer than newerThan; refresh must
-// not block. Call Refreshed once these results exist.
+// The queue calls refresh to request results of a key newer than newerThan; refresh must not
+// block. Call Refreshed once these results exist.
 func New(gates *registry.Registry, now func() time.Time, refresh func(key querycache.Key, newerThan time.Time)) *Queue {
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
@@ -73,8 +73,8 @@ func (q *Queue) SetEnqueuer(enqueue func(types.NamespacedName)) {
 	q.enqueue = enqueue
 }
 
-// Add adds a workload that has waited since the given time, or updates it. A workload that
-// starts to wait under the key is woken once more as soon as fresh results exist.
+// Add adds or updates a workload that has waited since the given time. If the workload is
+// new or its key has changed, fresh results of the key wake the workload once more.
 func (q *Queue) Add(key querycache.Key, workload types.NamespacedName, since time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,8 +117,8 @@ func (q *Queue) Remove(workload types.NamespacedName) {
 	q.remove(workload)
 }
 
-// remove leaves the summary's Since as it is. The next round corrects it, because the
-// search for the oldest workload is too expensive for each removal.
+// remove does not correct the summary's Since. The search for the oldest workload is too
+// expensive for each removal, so StartRounds corrects Since at its next tick.
 func (q *Queue) remove(workload types.NamespacedName) {
 	old, ok := q.workloads[workload]
 	if !ok {
@@ -153,8 +153,8 @@ func (q *Queue) MarkDirty(gateName string) {
 	}
 }
 
-// ExpectChanges requests rounds in quick succession for a duration. Use it when workloads
-// have just started or ended: the samples will show the change within this time.
+// ExpectChanges requests rounds in quick succession for a duration, within which the samples
+// will show workloads that have just started or ended.
 func (q *Queue) ExpectChanges(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,8 +170,8 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// StartRounds starts a round of each gate that is due: it marks the gate's workloads due
-// and refreshes their results. It also updates the wait summaries of all gates.
+// StartRounds starts a round of each due gate: the gate's workloads become due and their
+// results are refreshed. It also updates the wait summaries of all gates.
 func (q *Queue) StartRounds() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
