@@ -18,7 +18,7 @@ func setupBusyNode(t *testing.T) (f *fixture, advance func(time.Duration)) {
 	f = setup(t)
 	clock, energy := time.Unix(1_700_000_000, 0), 5e9
 	f.cfg.Now = func() time.Time { return clock }
-	f.source.override = func(d device.Device, r *device.Reading) {
+	f.source.override = func(_ device.Device, r *device.Reading) {
 		r.Time = clock
 		r.Set(device.GPUUtil, 0)
 		r.Set(device.PowerUsage, 400)
