@@ -65,13 +65,14 @@ var table = []row{
 	{pkg: "operator/internal/query", deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/querycache", may: []string{
-		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/ledger", "operator/internal/promql",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/ledger", "operator/internal/promql",
 		"operator/internal/query", "operator/internal/registry", "operator/internal/shape", "operator/internal/timing",
 	}, forbid: requests},
 	{pkg: "operator/internal/waitqueue", may: []string{
 		"operator/internal/querycache", "operator/internal/registry", "operator/internal/timing",
 	}, forbid: requests},
 	{pkg: "operator/internal/hubstate", forbid: requests},
+	{pkg: "operator/internal/logging", forbid: requests},
 	{pkg: "operator/internal/condition", deny: clients, forbid: requests},
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
@@ -81,7 +82,7 @@ var table = []row{
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
 		"operator/internal/dispatch", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
-		"operator/internal/ledger", "operator/internal/membership", "operator/internal/promql", "operator/internal/publish",
+		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
 		"operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
 	}},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,6 +23,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 )
 
 // Reconciler reconciles AdmissionChecks.
@@ -40,6 +42,7 @@ func Setup(mgr ctrl.Manager) error {
 		Named("admissioncheck").
 		For(&kueue.AdmissionCheck{}).
 		Watches(&v1alpha1.PlacementGate{}, handler.EnqueueRequestsFromMapFunc(r.checksOfGate)).
+		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "admissioncheck", "")}).
 		Complete(r)
 }
 

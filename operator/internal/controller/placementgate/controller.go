@@ -15,12 +15,14 @@ import (
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/membership"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -83,6 +85,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.MetricsSource{}, r.enqueueGates(usesSource)).
 		Watches(&kueue.MultiKueueConfig{}, r.enqueueGates(namesConfig)).
 		Watches(&kueue.MultiKueueCluster{}, r.enqueueGates(maintainsClusters)).
+		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "placementgate", "")}).
 		Complete(r)
 }
 
