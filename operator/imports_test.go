@@ -1,20 +1,25 @@
 package operator_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 const module = "plimsoll.dev/plimsoll/"
 
-// listedPackage is the part of go list -json that the checks need.
+// listedPackage is a part of the output of go list -json.
 type listedPackage struct {
 	ImportPath string
 	Dir        string
@@ -26,47 +31,74 @@ type listedPackage struct {
 // row is one line of the import table in the architecture. Paths of this module are
 // relative to its root. An entry that ends in "/" includes all packages below.
 type row struct {
-	pkg  string
-	may  []string // packages of this module that pkg may import
-	deny []string // packages of other modules that pkg must not depend on, even indirectly
+	pkg    string
+	may    []string // packages of this module that pkg may import
+	deny   []string // packages of other modules that pkg must not depend on, even indirectly
+	forbid []string // packages that pkg must not import directly
 }
 
-// impure are packages that a pure package must not depend on.
-var impure = []string{"net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "sigs.k8s.io/controller-runtime/pkg/client"}
+// A package without I/O must not depend on clients and must not import requests. The
+// Kubernetes API types depend on net/http, so indirect dependencies on requests are allowed.
+var (
+	clients  = []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
+	requests = []string{"net/http", "net"}
+)
 
 var table = []row{
-	{pkg: "operator/api/v1alpha1", deny: []string{"sigs.k8s.io/controller-runtime/pkg/client"}},
-	{pkg: "operator/internal/normalize", deny: impure},
+	{pkg: "operator/api/v1alpha1", deny: clients, forbid: requests},
 	{pkg: "operator/internal/promql", deny: []string{"k8s.io/"}},
-	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: impure[1:]},
-	{pkg: "operator/internal/gate", may: []string{"operator/api/v1alpha1"}, deny: impure[1:]},
-	{pkg: "operator/internal/query", may: []string{"operator/internal/promql"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
-	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
-	{pkg: "operator/internal/hubstate"},
-	{pkg: "operator/internal/condition"},
+	{pkg: "operator/internal/normalize", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
+	{pkg: "operator/internal/timing", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
+	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/shape", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/ledger", may: []string{"operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/dispatch", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/kueuestate", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/gate", may: []string{
+		"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/ledger",
+		"operator/internal/shape", "operator/internal/timing",
+	}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/membership", may: []string{"operator/internal/gate"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/registry", may: []string{
+		"operator/api/v1alpha1", "operator/internal/gate", "operator/internal/timing",
+	}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/query", deny: []string{"sigs.k8s.io/controller-runtime"}},
+	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/querycache", may: []string{
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/ledger", "operator/internal/promql",
+		"operator/internal/query", "operator/internal/registry", "operator/internal/shape", "operator/internal/timing",
+	}, forbid: requests},
+	{pkg: "operator/internal/waitqueue", may: []string{
+		"operator/internal/querycache", "operator/internal/registry", "operator/internal/timing",
+	}, forbid: requests},
+	{pkg: "operator/internal/hubstate", forbid: requests},
+	{pkg: "operator/internal/logging", forbid: requests},
+	{pkg: "operator/internal/condition", deny: clients, forbid: requests},
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
 	{pkg: "operator/internal/controller/", may: []string{
-		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/normalize", "operator/internal/score",
-		"operator/internal/gate", "operator/internal/query", "operator/internal/round", "operator/internal/publish", "operator/internal/dial",
-		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
+		"operator/internal/dispatch", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
+		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/promql", "operator/internal/publish",
+		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
+		"operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
-		"operator/api/v1alpha1", "operator/internal/promql", "operator/internal/query", "operator/internal/round",
-		"operator/internal/score", "operator/internal/gate", "operator/internal/dial", "operator/internal/cli/",
-		"operator/internal/clustermap", "operator/internal/condition", "operator/internal/hubstate",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
+		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
+		"operator/internal/promql", "operator/internal/query", "operator/internal/round", "operator/internal/score", "operator/internal/shape",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }
 
-func (r row) covers(path string) bool { return within(path, module+r.pkg) }
+func (r row) covers(importPath string) bool { return within(importPath, module+r.pkg) }
 
-// within reports whether path is the named package or, if name ends in "/", below it.
-func within(path, name string) bool {
-	return path == strings.TrimSuffix(name, "/") || strings.HasSuffix(name, "/") && strings.HasPrefix(path, name)
+// within reports whether importPath is the named package or, if name ends in "/", below it.
+func within(importPath, name string) bool {
+	return importPath == strings.TrimSuffix(name, "/") || strings.HasSuffix(name, "/") && strings.HasPrefix(importPath, name)
 }
 
 // violations returns the violations of the table by one package.
@@ -80,6 +112,9 @@ func violations(p listedPackage) []string {
 			if strings.HasPrefix(imported, module) && !slices.ContainsFunc(r.may, func(m string) bool { return within(imported, module+m) }) {
 				found = append(found, p.ImportPath+" imports "+imported)
 			}
+			if slices.Contains(r.forbid, imported) {
+				found = append(found, p.ImportPath+" imports "+imported)
+			}
 		}
 		for _, dep := range p.Deps {
 			if slices.ContainsFunc(r.deny, func(d string) bool { return dep == d || strings.HasPrefix(dep, strings.TrimSuffix(d, "/")+"/") }) {
@@ -91,10 +126,17 @@ func violations(p listedPackage) []string {
 }
 
 // timeless are packages that get the time as an argument.
-var timeless = []string{"promql", "normalize", "score", "gate", "clustermap", "hubstate", "round"}
+var timeless = []string{
+	"promql", "normalize", "score", "gate", "clustermap", "hubstate", "round",
+	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry",
+}
+
+// clockRead matches the functions of package time with access to the clock.
+var clockRead = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Tick|Sleep|NewTimer|NewTicker)\b`)
 
 // clockReads returns the files of a timeless package that read the clock.
 func clockReads(t *testing.T, p listedPackage) []string {
+	t.Helper()
 	name, ok := strings.CutPrefix(p.ImportPath, module+"operator/internal/")
 	if !ok || !slices.Contains(timeless, name) {
 		return nil
@@ -105,7 +147,7 @@ func clockReads(t *testing.T, p listedPackage) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(source), "time.Now") || strings.Contains(string(source), "time.Since") {
+		if clockRead.Match(source) {
 			found = append(found, p.ImportPath+"/"+file+" reads the clock")
 		}
 	}
@@ -129,7 +171,7 @@ func crossDependencies(p listedPackage) []string {
 }
 
 // readSources reads every source file, so that go test invalidates its cached result when
-// a file changes. It does not see the files that go list reads.
+// a file changes. The test cache does not track the files that go list reads.
 func readSources(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{".", "../exporter"} {
@@ -146,7 +188,9 @@ func readSources(t *testing.T) {
 	}
 }
 
-func TestImportsFollowTheTable(t *testing.T) {
+// listPackages returns all packages of operator and exporter, without their tests.
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
 	readSources(t)
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./operator/...", "./exporter/...")
 	cmd.Dir = ".."
@@ -154,24 +198,42 @@ func TestImportsFollowTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	var packages []listedPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listedPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return packages
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		packages = append(packages, p)
+	}
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	found := map[string]bool{}
+	for _, p := range listPackages(t) {
 		for _, v := range append(violations(p), clockReads(t, p)...) {
 			t.Error(v)
 		}
+		isListed := false
 		for _, r := range table {
-			seen[r.pkg] = seen[r.pkg] || r.covers(p.ImportPath)
+			if r.covers(p.ImportPath) {
+				found[r.pkg], isListed = true, true
+			}
+		}
+		if !isListed && strings.HasPrefix(p.ImportPath, module+"operator/internal/") {
+			t.Errorf("%s has no row in the table", p.ImportPath)
 		}
 	}
 	for _, r := range table {
-		if !seen[r.pkg] && !strings.HasSuffix(r.pkg, "/") {
+		if !found[r.pkg] {
 			t.Errorf("%s is in the table, but does not exist", r.pkg)
+		}
+	}
+	for _, name := range timeless {
+		if !found["operator/internal/"+name] {
+			t.Errorf("%s is in the list of packages that do not read the clock, but does not exist", name)
 		}
 	}
 }
@@ -179,22 +241,155 @@ func TestImportsFollowTheTable(t *testing.T) {
 // TestEveryRowDetectsViolations checks that each row reports a package that violates the row.
 func TestEveryRowDetectsViolations(t *testing.T) {
 	for _, r := range table {
-		name := module + strings.TrimSuffix(r.pkg, "/")
-		if strings.HasSuffix(r.pkg, "/") {
-			name += "/x"
-		}
-		if v := violations(listedPackage{ImportPath: name, Imports: []string{module + "operator/internal/controller/other"}}); len(v) == 0 {
-			t.Errorf("%s may import a controller", r.pkg)
-		}
-		for _, d := range r.deny {
-			if v := violations(listedPackage{ImportPath: name, Deps: []string{d}}); len(v) == 0 {
-				t.Errorf("%s may depend on %s", r.pkg, d)
+		t.Run(r.pkg, func(t *testing.T) {
+			name := module + strings.TrimSuffix(r.pkg, "/")
+			if strings.HasSuffix(r.pkg, "/") {
+				name += "/x"
 			}
+			if v := violations(listedPackage{ImportPath: name, Imports: []string{module + "operator/internal/controller/other"}}); len(v) == 0 {
+				t.Error("may import a controller")
+			}
+			for _, d := range r.deny {
+				if v := violations(listedPackage{ImportPath: name, Deps: []string{d}}); len(v) == 0 {
+					t.Errorf("may depend on %s", d)
+				}
+			}
+			for _, f := range r.forbid {
+				if v := violations(listedPackage{ImportPath: name, Imports: []string{f}}); len(v) == 0 {
+					t.Errorf("may import %s", f)
+				}
+			}
+			for _, m := range r.may {
+				if v := violations(listedPackage{ImportPath: name, Imports: []string{module + m}}); len(v) > 0 {
+					t.Errorf("must be able to import %s: %v", m, v)
+				}
+			}
+		})
+	}
+}
+
+func TestExporterAndOperatorAreIndependent(t *testing.T) {
+	for from, to := range map[string]string{"exporter/cmd/x": "operator/internal/promql", "operator/internal/x": "exporter/internal/device"} {
+		t.Run(from, func(t *testing.T) {
+			if v := violations(listedPackage{ImportPath: module + from, Deps: []string{module + to}}); len(v) == 0 {
+				t.Errorf("may depend on %s", to)
+			}
+		})
+	}
+}
+
+// TestEveryTimelessPackageDetectsClockReads checks that each timeless package reports a read
+// of the clock.
+func TestEveryTimelessPackageDetectsClockReads(t *testing.T) {
+	for _, name := range timeless {
+		t.Run(name, func(t *testing.T) {
+			for _, use := range []string{"time.Now()", "time.Since(at)", "time.NewTimer(time.Second)"} {
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, "x.go"), []byte("package x\n\nvar x = "+use+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				p := listedPackage{ImportPath: module + "operator/internal/" + name, Dir: dir, GoFiles: []string{"x.go"}}
+				if len(clockReads(t, p)) != 1 {
+					t.Errorf("may use %s", use)
+				}
+			}
+		})
+	}
+}
+
+// TestArchitectureShowsTheTable compares the imports in the architecture document with the
+// table. The document uses the last elements of the paths.
+func TestArchitectureShowsTheTable(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, line := range strings.Split(string(text), "\n") {
+		if cells := strings.Split(line, " | "); len(cells) == 4 && strings.HasPrefix(line, "| `") {
+			documented[strings.Trim(cells[0], "| `")] = cells[2]
 		}
 	}
-	for from, to := range map[string]string{"exporter/cmd/x": "operator/internal/promql", "operator/internal/x": "exporter/internal/device"} {
-		if v := violations(listedPackage{ImportPath: module + from, Deps: []string{module + to}}); len(v) == 0 {
-			t.Errorf("%s may depend on %s", from, to)
+	for _, r := range table {
+		t.Run(r.pkg, func(t *testing.T) {
+			var names []string
+			for _, m := range r.may {
+				if m == "operator/api/v1alpha1" {
+					m = "api"
+				}
+				names = append(names, path.Base(m))
+			}
+			want := strings.Join(names, ", ")
+			switch r.pkg {
+			case "operator/internal/controller/":
+				want = "all of the above"
+			case "operator/internal/cli/":
+			default:
+				if want == "" {
+					want = "–"
+				}
+			}
+			if got := documented[strings.TrimSuffix(r.pkg, "/")]; got != want {
+				t.Errorf("the document says %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestLintRulesAllowTheTable compares the allowed imports of the depguard rules with the
+// table. The rules of controllers and CLI deny packages instead.
+func TestLintRulesAllowTheTable(t *testing.T) {
+	text, err := os.ReadFile("../.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type rule struct {
+		Files []string `json:"files"`
+		Allow []string `json:"allow"`
+		Deny  []struct {
+			Pkg string `json:"pkg"`
+		} `json:"deny"`
+	}
+	var config struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct {
+					Rules map[string]rule `json:"rules"`
+				} `json:"depguard"`
+			} `json:"settings"`
+		} `json:"linters"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	byFile := map[string]rule{}
+	for _, r := range config.Linters.Settings.Depguard.Rules {
+		for _, file := range r.Files {
+			byFile[file] = r
 		}
+	}
+	for _, r := range table {
+		if strings.HasSuffix(r.pkg, "/") || r.pkg == "operator/api/v1alpha1" {
+			continue
+		}
+		t.Run(r.pkg, func(t *testing.T) {
+			lint, ok := byFile["**/"+r.pkg+"/*.go"]
+			if !ok {
+				t.Fatal("no depguard rule names the package")
+			}
+			var want, deny []string
+			for _, m := range r.may {
+				want = append(want, module+strings.TrimSuffix(m, "/v1alpha1"))
+			}
+			if !slices.Equal(slices.Sorted(slices.Values(lint.Allow)), slices.Sorted(slices.Values(want))) {
+				t.Errorf("the rule allows %v, want %v", lint.Allow, want)
+			}
+			for _, d := range lint.Deny {
+				deny = append(deny, d.Pkg)
+			}
+			if !slices.Contains(deny, strings.TrimSuffix(module, "/")) {
+				t.Errorf("the rule does not deny other packages of this module: %v", deny)
+			}
+		})
 	}
 }

@@ -351,7 +351,8 @@ type Credentials struct {
 	NameTemplate string `json:"nameTemplate,omitempty"`
 }
 
-// Condition types of a PlacementGate, next to Ready and QueriesValid. True is good.
+// Condition types of a PlacementGate, beside ConditionReady and ConditionQueriesValid. True
+// is the good state of each.
 const (
 	// ConditionPlacementFound: the Placement exists and has decisions.
 	ConditionPlacementFound = "PlacementFound"
@@ -366,8 +367,72 @@ const (
 	// candidate the gate has no choice.
 	ConditionMultipleCandidates = "MultipleCandidates"
 	// ConditionDispatcherMatches: Kueue's multiKueue.dispatcherName matches the operator's
-	// --multikueue-dispatch. Absent while the operator has no evidence either way.
+	// --multikueue-dispatch. True as long as the operator has no evidence of a mismatch.
 	ConditionDispatcherMatches = "DispatcherMatches"
+)
+
+// Reasons of a PlacementGate's conditions that are False.
+const (
+	// ReasonInvalidQuery of Ready and QueriesValid: a query does not parse.
+	ReasonInvalidQuery = "InvalidQuery"
+	// ReasonPlacementNotFound of Ready and PlacementFound: the Placement does not exist.
+	ReasonPlacementNotFound = "PlacementNotFound"
+	// ReasonSourceNotFound of Ready: the MetricsSource does not exist.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonNotOurs of Ready and Configured: the MultiKueueConfig that the gate names belongs
+	// to another gate, or no gate created it.
+	ReasonNotOurs = "NotOurs"
+	// ReasonNoDecisions of Ready, PlacementFound, MultipleCandidates and Configured: the
+	// Placement has decided no cluster.
+	ReasonNoDecisions = "NoDecisions"
+	// ReasonOneCluster of MultipleCandidates: the Placement decides a single cluster.
+	ReasonOneCluster = "OneCluster"
+	// ReasonQueriesFailing of QueriesSucceeding: queries fail or return partial results.
+	ReasonQueriesFailing = "QueriesFailing"
+	// ReasonClustersTruncated of Configured: more clusters are decided than a
+	// MultiKueueConfig may contain.
+	ReasonClustersTruncated = "ClustersTruncated"
+	// ReasonNoSuchScore of ScoresFound: no decided cluster has a score that the gate names.
+	ReasonNoSuchScore = "NoSuchScore"
+	// ReasonAnotherDispatcher of DispatcherMatches: another component nominates clusters, too.
+	ReasonAnotherDispatcher = "AnotherDispatcher"
+	// ReasonNoDispatcher of DispatcherMatches: no component nominates clusters.
+	ReasonNoDispatcher = "NoDispatcher"
+)
+
+// Reasons of a PlacementGate's conditions that are True.
+const (
+	// ReasonDeciding of Ready.
+	ReasonDeciding = "Deciding"
+	// ReasonValid of QueriesValid.
+	ReasonValid = "Valid"
+	// ReasonSucceeding of QueriesSucceeding.
+	ReasonSucceeding = "Succeeding"
+	// ReasonDecided of PlacementFound.
+	ReasonDecided = "Decided"
+	// ReasonSeveralClusters of MultipleCandidates.
+	ReasonSeveralClusters = "SeveralClusters"
+	// ReasonFound of ScoresFound.
+	ReasonFound = "Found"
+	// ReasonWritten of Configured: the MultiKueueConfig contains every decided cluster.
+	ReasonWritten = "Written"
+	// ReasonNotWanted of Configured: spec.multiKueue is not set.
+	ReasonNotWanted = "NotWanted"
+	// ReasonOnlyDispatcher of DispatcherMatches: only the operator nominates clusters.
+	ReasonOnlyDispatcher = "OnlyDispatcher"
+	// ReasonDispatchOff of DispatcherMatches: Kueue's built-in dispatcher nominates clusters.
+	ReasonDispatchOff = "DispatchOff"
+)
+
+// Reasons of the condition Active of an AdmissionCheck that names a PlacementGate. If a gate
+// stops its queues, the reason is the one of the gate's condition Ready.
+const (
+	// ReasonActive: the gate decides.
+	ReasonActive = "Active"
+	// ReasonBadParameters: spec.parameters of the check names no PlacementGate.
+	ReasonBadParameters = "BadParameters"
+	// ReasonGateNotFound: the PlacementGate does not exist.
+	ReasonGateNotFound = "GateNotFound"
 )
 
 // PlacementGateStatus is the observed state of a gate.

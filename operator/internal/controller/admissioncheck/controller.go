@@ -1,26 +1,32 @@
-// Package admissioncheck keeps the Active condition of the AdmissionChecks that
-// a PlacementGate decides. Kueue stops every ClusterQueue that uses an inactive
-// check, so that it is False only for a bad or absent configuration.
+// Package admissioncheck sets the condition Active of the AdmissionChecks that a
+// PlacementGate decides. Kueue stops every ClusterQueue with an inactive check, so Active is
+// False only if the configuration is invalid or missing.
 package admissioncheck
 
 import (
 	"context"
+	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 )
 
-// Reconciler of AdmissionChecks.
+// Reconciler reconciles AdmissionChecks.
 type Reconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -35,56 +41,78 @@ func Setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("admissioncheck").
 		For(&kueue.AdmissionCheck{}).
-		Watches(&v1alpha1.PlacementGate{}, handler.EnqueueRequestsFromMapFunc(r.checksOf)).
+		Watches(&v1alpha1.PlacementGate{}, handler.EnqueueRequestsFromMapFunc(r.checksOfGate)).
+		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "admissioncheck", "")}).
 		Complete(r)
 }
 
-// Reconcile gathers, decides, applies.
+// Reconcile reads a check and its gate, decides the condition Active and writes it. It
+// ignores the checks of other controllers.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	check := &kueue.AdmissionCheck{}
-	if err := r.client.Get(ctx, req.NamespacedName, check); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	found, err := hubstate.Find(ctx, r.client, req.NamespacedName, check)
+	if err != nil || !found || check.Spec.ControllerName != v1alpha1.ControllerName {
+		return reconcile.Result{}, err
 	}
-	if check.Spec.ControllerName != v1alpha1.ControllerName {
+	pg, err := r.findGate(ctx, check)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("find the gate of AdmissionCheck %s: %w", check.Name, err)
+	}
+	active, ok := decideActive(check, pg)
+	if !ok {
+		log.FromContext(ctx).V(1).Info("Gate status is not up to date yet", "check", check.Name, "gate", pg.Name)
 		return reconcile.Result{}, nil
 	}
-	var pg *v1alpha1.PlacementGate
-	if name, ok := kueuestate.GateOf(check); ok {
-		pg = &v1alpha1.PlacementGate{}
-		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, pg); apierrors.IsNotFound(err) {
-			pg = nil
-		} else if err != nil {
-			return reconcile.Result{}, err
-		}
+	if err := r.writeActive(ctx, check, active); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of AdmissionCheck %s: %w", check.Name, err)
 	}
-	active, settled := decide(check, pg)
-	if !settled {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{}, r.apply(ctx, check, active)
+	return reconcile.Result{}, nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, check *kueue.AdmissionCheck, active metav1.Condition) error {
-	active.ObservedGeneration = check.Generation
+// findGate returns the gate that a check names. It is nil if the check names none or the
+// gate does not exist.
+func (r *Reconciler) findGate(ctx context.Context, check *kueue.AdmissionCheck) (*v1alpha1.PlacementGate, error) {
+	name, ok := kueuestate.GateOf(check)
+	if !ok {
+		return nil, nil
+	}
+	pg := &v1alpha1.PlacementGate{}
+	found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: name}, pg)
+	if !found {
+		return nil, err
+	}
+	return pg, nil
+}
+
+// writeActive writes the condition Active if it changed, and reports the change.
+func (r *Reconciler) writeActive(ctx context.Context, check *kueue.AdmissionCheck, active condition.Decision) error {
 	changed := check.DeepCopy()
-	if !apimeta.SetStatusCondition(&changed.Status.Conditions, active) {
+	if !condition.Set(&changed.Status.Conditions, kueue.AdmissionCheckActive, active, check.Generation) {
+		log.FromContext(ctx).V(1).Info("Status unchanged", "check", check.Name)
 		return nil
 	}
 	if err := r.client.Status().Patch(ctx, changed, client.MergeFrom(check)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	kind := "Normal"
-	if active.Status != metav1.ConditionTrue {
-		kind = "Warning"
+	from := metav1.ConditionUnknown
+	if old := meta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive); old != nil {
+		from = old.Status
 	}
-	r.recorder.Eventf(changed, nil, kind, active.Reason, "Check", "%s", active.Message)
+	log.FromContext(ctx).Info("Condition changed", "check", check.Name, "type", kueue.AdmissionCheckActive,
+		"from", from, "to", active.Status, "reason", active.Reason, "message", active.Message)
+	eventType := corev1.EventTypeNormal
+	if !active.IsTrue() {
+		eventType = corev1.EventTypeWarning
+	}
+	r.recorder.Eventf(changed, nil, eventType, active.Reason, "Check", "%s", active.Message)
 	return nil
 }
 
-// checksOf a gate.
-func (r *Reconciler) checksOf(ctx context.Context, pg client.Object) []reconcile.Request {
+// checksOfGate returns the checks that name a gate.
+func (r *Reconciler) checksOfGate(ctx context.Context, pg client.Object) []reconcile.Request {
 	checks := &kueue.AdmissionCheckList{}
 	if err := r.client.List(ctx, checks); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list the AdmissionChecks of a changed PlacementGate", "gate", pg.GetName())
 		return nil
 	}
 	var requests []reconcile.Request

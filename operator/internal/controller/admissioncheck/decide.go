@@ -4,42 +4,43 @@ import (
 	"fmt"
 	"slices"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// faults of a gate that are bad configuration. That a Placement has decided
-// nothing or a source is down is not: workloads wait, and queues stay active.
-var faults = []string{"InvalidQuery", "PlacementNotFound", "SourceNotFound", "NotOurs"}
+// inactiveReasons are the reasons of a gate's condition Ready that mean an invalid
+// configuration. Other reasons leave the check active, and workloads wait: a Placement
+// without decisions or a source that is down may recover.
+var inactiveReasons = []string{
+	v1alpha1.ReasonInvalidQuery, v1alpha1.ReasonPlacementNotFound, v1alpha1.ReasonSourceNotFound, v1alpha1.ReasonNotOurs,
+}
 
-// decide the Active condition. It is not settled while the gate's controller
-// has yet to look at the gate's newest version.
-func decide(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (metav1.Condition, bool) {
+// decideActive decides the condition Active of a check. pg is nil if the PlacementGate does
+// not exist. It returns false if the condition must not change yet, because the gate's
+// status describes an older generation.
+func decideActive(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (condition.Decision, bool) {
 	name, ok := kueuestate.GateOf(check)
 	switch {
 	case !ok:
-		return inactive("BadParameters", "spec.parameters must name a PlacementGate of plimsoll.dev"), true
+		return condition.False(v1alpha1.ReasonBadParameters, "spec.parameters must name a PlacementGate of plimsoll.dev"), true
 	case pg == nil:
-		return inactive("GateNotFound", fmt.Sprintf("PlacementGate %s does not exist", name)), true
+		return condition.False(v1alpha1.ReasonGateNotFound, fmt.Sprintf("PlacementGate %s does not exist", name)), true
 	case pg.Status.ObservedGeneration < pg.Generation:
-		return metav1.Condition{}, false
+		return condition.Decision{}, false
 	}
-	ready := apimeta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionFalse && slices.Contains(faults, ready.Reason) {
-		return inactive(ready.Reason, ready.Message), true
+	ready := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionFalse && slices.Contains(inactiveReasons, ready.Reason) {
+		return condition.False(ready.Reason, ready.Message), true
 	}
 	message := fmt.Sprintf("PlacementGate %s decides", name)
-	if scores := apimeta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScoresFound); scores != nil && scores.Status == metav1.ConditionFalse {
+	if scores := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScoresFound); scores != nil && scores.Status == metav1.ConditionFalse {
 		message += "; " + scores.Message
 	}
-	return metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: gate.Truncate(message)}, true
-}
-
-func inactive(reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	return condition.True(v1alpha1.ReasonActive, gate.Truncate(message)), true
 }

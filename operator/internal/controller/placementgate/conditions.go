@@ -1,124 +1,147 @@
 package placementgate
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
-// dispatcherMatches reports whether Kueue and the operator agree on which component
-// nominates clusters. Without a match both do, or neither.
-func dispatcherMatches(in *input) outcome {
-	switch {
-	case in.conflict == "" && in.nominate:
-		return outcome{metav1.ConditionTrue, "OnlyDispatcher", "no other component nominates clusters"}
-	case in.conflict == "":
-		return outcome{metav1.ConditionTrue, "DispatchOff", "the operator leaves nominations to Kueue's own dispatcher: --multikueue-dispatch=off"}
-	case in.nominate:
-		return outcome{metav1.ConditionFalse, "AnotherDispatcher", in.conflict + "; set multiKueue.dispatcherName to " + v1alpha1.DispatcherName + " in Kueue's configuration"}
-	}
-	return outcome{metav1.ConditionFalse, "NoDispatcher", in.conflict + "; run the operator with --multikueue-dispatch=nominate, or set multiKueue.dispatcherName to one of Kueue's own dispatchers"}
+// conditionDecision is the decision on one condition of a gate.
+type conditionDecision struct {
+	conditionType string
+	condition.Decision
 }
 
-// scoresFound names the scores that no cluster has.
-func scoresFound(in *input) outcome {
-	var absent []string
+// decideConditions decides all conditions of a gate. configured is the decision on the
+// condition Configured.
+func decideConditions(in *input, configured condition.Decision) []conditionDecision {
+	return []conditionDecision{
+		{v1alpha1.ConditionReady, decideReady(in)},
+		{v1alpha1.ConditionQueriesValid, decideQueriesValid(in)},
+		{v1alpha1.ConditionQueriesSucceeding, decideQueriesSucceeding(in)},
+		{v1alpha1.ConditionPlacementFound, decidePlacementFound(in)},
+		{v1alpha1.ConditionConfigured, configured},
+		{v1alpha1.ConditionScoresFound, decideScoresFound(in)},
+		{v1alpha1.ConditionMultipleCandidates, decideMultipleCandidates(in)},
+		{v1alpha1.ConditionDispatcherMatches, decideDispatcherMatches(in)},
+	}
+}
+
+// findFault returns the first fault that keeps the gate from deciding, as a decision on
+// Ready. It is nil if there is none. A Placement without decisions is no fault: workloads
+// wait for its decisions.
+func findFault(in *input) *condition.Decision {
+	var fault condition.Decision
+	if fault = decideQueriesValid(in); !fault.IsTrue() {
+		return &fault
+	}
+	if !in.placementFound {
+		fault = decidePlacementFound(in)
+		return &fault
+	}
+	if !in.sourceFound {
+		fault = condition.False(v1alpha1.ReasonSourceNotFound, "MetricsSource "+in.gate.Spec.SourceRef.Name+" does not exist")
+		return &fault
+	}
+	if problem := describeForeignConfig(in.gate, in.config); problem != "" {
+		fault = condition.False(v1alpha1.ReasonNotOurs, problem)
+		return &fault
+	}
+	return nil
+}
+
+func decideReady(in *input) condition.Decision {
+	if fault := findFault(in); fault != nil {
+		return *fault
+	}
+	if len(in.clusters) == 0 {
+		return condition.False(v1alpha1.ReasonNoDecisions, noDecisionsMessage(in))
+	}
+	return condition.True(v1alpha1.ReasonDeciding, "decides over "+countClusters(in))
+}
+
+func decideQueriesValid(in *input) condition.Decision {
+	if in.invalidQueries != "" {
+		return condition.False(v1alpha1.ReasonInvalidQuery, in.invalidQueries)
+	}
+	return condition.True(v1alpha1.ReasonValid, "every query parses")
+}
+
+func decideQueriesSucceeding(in *input) condition.Decision {
+	if in.failingQueries != "" {
+		return condition.False(v1alpha1.ReasonQueriesFailing, in.failingQueries)
+	}
+	return condition.True(v1alpha1.ReasonSucceeding, "every recent query returned a complete result")
+}
+
+func decidePlacementFound(in *input) condition.Decision {
+	switch {
+	case !in.placementFound:
+		return condition.False(v1alpha1.ReasonPlacementNotFound, "Placement "+placementName(in)+" does not exist")
+	case len(in.clusters) == 0:
+		return condition.False(v1alpha1.ReasonNoDecisions, noDecisionsMessage(in))
+	}
+	return condition.True(v1alpha1.ReasonDecided, "Placement "+placementName(in)+" has decided "+countClusters(in))
+}
+
+func placementName(in *input) string {
+	return in.gate.Spec.PlacementRef.Namespace + "/" + in.gate.Spec.PlacementRef.Name
+}
+
+func countClusters(in *input) string {
+	if len(in.clusters) == 1 {
+		return "1 cluster"
+	}
+	return fmt.Sprintf("%d clusters", len(in.clusters))
+}
+
+func noDecisionsMessage(in *input) string {
+	return "Placement " + placementName(in) + " has decided no cluster"
+}
+
+// decideScoresFound names the scores that no decided cluster has.
+func decideScoresFound(in *input) condition.Decision {
+	var missing []string
 	for _, p := range in.gate.Spec.Policies {
 		key := gate.ScoreKey(p.Policy, p.Score)
 		if !slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
-			absent = append(absent, key)
+			missing = append(missing, key)
 		}
 	}
-	if len(absent) > 0 {
-		return outcome{metav1.ConditionFalse, "NoSuchScore", "no decided cluster has an AddOnPlacementScore with " + strings.Join(absent, ", ")}
+	if len(missing) > 0 {
+		return condition.False(v1alpha1.ReasonNoSuchScore, "no decided cluster has an AddOnPlacementScore with "+strings.Join(missing, ", "))
 	}
-	return outcome{metav1.ConditionTrue, "Found", "every score is published"}
+	return condition.True(v1alpha1.ReasonFound, "every score is published")
 }
 
-// conditions of the gate. Every one is set on the first visit.
-func conditions(in *input, configured outcome) []metav1.Condition {
-	ready := outcome{metav1.ConditionTrue, "Deciding", fmt.Sprintf("decides over %d clusters", len(in.clusters))}
-	queries := outcome{metav1.ConditionTrue, "Valid", "every query parses"}
-	placement := outcome{metav1.ConditionTrue, "Decided", fmt.Sprintf("%d clusters are decided", len(in.clusters))}
-	if len(in.clusters) == 0 {
-		placement = outcome{metav1.ConditionFalse, "NoDecisions", "the Placement has decided no cluster"}
-		ready = outcome{metav1.ConditionFalse, "NoDecisions", placement.message}
-	}
-	if condition, reason, message := in.fault(); message != "" {
-		ready = outcome{metav1.ConditionFalse, reason, message}
-		switch condition {
-		case v1alpha1.ConditionQueriesValid:
-			queries = ready
-		case v1alpha1.ConditionPlacementFound:
-			placement = ready
-		}
-	}
-	candidates := outcome{metav1.ConditionTrue, "SeveralClusters", "the Placement decides several clusters"}
+func decideMultipleCandidates(in *input) condition.Decision {
 	switch len(in.clusters) {
 	case 0:
-		candidates = placement
+		return decidePlacementFound(in)
 	case 1:
-		candidates = outcome{metav1.ConditionFalse, "OneCluster", "the Placement decides a single cluster, so the gate has no choice; leave numberOfClusters unset"}
+		return condition.False(v1alpha1.ReasonOneCluster, "Placement "+placementName(in)+
+			" has decided a single cluster, so the gate has no choice; leave the Placement's numberOfClusters unset")
 	}
-	succeeding := outcome{metav1.ConditionTrue, "Succeeding", "every recent query returned a complete result"}
-	if in.failingQueries != "" {
-		succeeding = outcome{metav1.ConditionFalse, "QueriesFailing", in.failingQueries}
-	}
-	var list []metav1.Condition
-	for _, c := range []struct {
-		name string
-		outcome
-	}{
-		{v1alpha1.ConditionReady, ready},
-		{v1alpha1.ConditionQueriesValid, queries},
-		{v1alpha1.ConditionQueriesSucceeding, succeeding},
-		{v1alpha1.ConditionPlacementFound, placement},
-		{v1alpha1.ConditionConfigured, configured},
-		{v1alpha1.ConditionScoresFound, scoresFound(in)},
-		{v1alpha1.ConditionMultipleCandidates, candidates},
-		{v1alpha1.ConditionDispatcherMatches, dispatcherMatches(in)},
-	} {
-		list = append(list, metav1.Condition{
-			Type: c.name, Status: c.status, Reason: c.reason, Message: gate.Truncate(c.message), ObservedGeneration: in.gate.Generation,
-		})
-	}
-	return list
+	return condition.True(v1alpha1.ReasonSeveralClusters, "Placement "+placementName(in)+" has decided several clusters")
 }
 
-// report writes the status if it differs, and then an event for a changed readiness.
-func (r *Reconciler) report(ctx context.Context, in *input, configured outcome) error {
-	old := in.gate
-	g := old.DeepCopy()
-	before := apimeta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionReady)
-	for _, c := range conditions(in, configured) {
-		apimeta.SetStatusCondition(&g.Status.Conditions, c)
+// decideDispatcherMatches reports whether Kueue and the operator agree on which component
+// nominates clusters. If they disagree, both nominate clusters or neither does.
+func decideDispatcherMatches(in *input) condition.Decision {
+	switch {
+	case in.conflict == "" && in.nominate:
+		return condition.True(v1alpha1.ReasonOnlyDispatcher, "no other component nominates clusters")
+	case in.conflict == "":
+		return condition.True(v1alpha1.ReasonDispatchOff, "the operator runs with --multikueue-dispatch=off and leaves nominations to Kueue's built-in dispatcher")
+	case in.nominate:
+		return condition.False(v1alpha1.ReasonAnotherDispatcher,
+			in.conflict+"; set multiKueue.dispatcherName to "+v1alpha1.DispatcherName+" in Kueue's configuration")
 	}
-	g.Status.ObservedGeneration = g.Generation
-	g.Status.Candidates = int32(len(in.clusters))
-	g.Status.Waiting = in.waiting
-	if equality.Semantic.DeepEqual(old.Status, g.Status) {
-		return nil
-	}
-	if err := r.client.Status().Patch(ctx, g, client.MergeFrom(old)); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	after := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
-	if before == nil || before.Status != after.Status || before.Reason != after.Reason {
-		kind := "Normal"
-		if after.Status != metav1.ConditionTrue {
-			kind = "Warning"
-		}
-		r.recorder.Eventf(g, nil, kind, after.Reason, "Decide", "%s", after.Message)
-	}
-	return nil
+	return condition.False(v1alpha1.ReasonNoDispatcher,
+		in.conflict+"; run the operator with --multikueue-dispatch=nominate, or set multiKueue.dispatcherName to one of Kueue's built-in dispatchers")
 }

@@ -1,6 +1,6 @@
-// Package placementgate reconciles PlacementGates: it gathers what the Placement
-// decided and the policies scored, leaves it on the board for the workloads,
-// and keeps the gate's MultiKueueConfig and MultiKueueClusters.
+// Package placementgate reconciles PlacementGates. It passes the decided clusters and
+// their scores to the workload controller through the gate registry, maintains the gate's
+// MultiKueueConfig and MultiKueueClusters, and reports the state of the gate in conditions.
 package placementgate
 
 import (
@@ -9,40 +9,51 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/membership"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
+// The time between two reconciliations of an unchanged gate is the gate's period, within
+// these bounds.
+const (
+	minInterval = 10 * time.Second
+	maxInterval = time.Minute
+)
+
 // Options of the controller.
 type Options struct {
-	// Registry that the workload controller reads.
+	// Registry passes the gates to the workload controller.
 	Registry *registry.Registry
-	// Nominate says that the operator is Kueue's dispatcher.
+	// Nominate is true if the operator nominates clusters instead of Kueue's built-in
+	// dispatcher.
 	Nominate bool
-	// Now is the clock; nil = time.Now.
+	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// Reconciler of PlacementGates.
+// Reconciler reconciles PlacementGates.
 type Reconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
 	opts     Options
 
-	mu       sync.Mutex
-	memories map[string]*membership.History
+	mu        sync.Mutex
+	histories map[string]*membership.History // by gate name
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=get;list;watch
@@ -58,120 +69,84 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts, memories: map[string]*membership.History{}}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, usesIndex, uses); err != nil {
-		return err
+	r := &Reconciler{
+		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts,
+		histories: map[string]*membership.History{},
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, clusterUseIndex, clusterUses); err != nil {
+		return fmt.Errorf("index Workloads by cluster: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("placementgate").
 		For(&v1alpha1.PlacementGate{}).
-		Watches(&clusterv1beta1.Placement{}, r.forGates(ofPlacement)).
-		Watches(&clusterv1beta1.PlacementDecision{}, r.forGates(ofDecision)).
-		Watches(&clusterv1alpha1.AddOnPlacementScore{}, r.forGates(ofScore)).
-		Watches(&v1alpha1.MetricsSource{}, r.forGates(ofSource)).
-		Watches(&kueue.MultiKueueConfig{}, r.forGates(ofConfig)).
-		Watches(&kueue.MultiKueueCluster{}, r.forGates(ofCluster)).
+		Watches(&clusterv1beta1.Placement{}, r.enqueueGates(usesPlacement)).
+		Watches(&clusterv1beta1.PlacementDecision{}, r.enqueueGates(usesPlacementDecision)).
+		Watches(&clusterv1alpha1.AddOnPlacementScore{}, r.enqueueGates(usesPlacementScore)).
+		Watches(&v1alpha1.MetricsSource{}, r.enqueueGates(usesSource)).
+		Watches(&kueue.MultiKueueConfig{}, r.enqueueGates(namesConfig)).
+		Watches(&kueue.MultiKueueCluster{}, r.enqueueGates(maintainsClusters)).
+		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "placementgate", "")}).
 		Complete(r)
 }
 
-// Reconcile gathers, decides, applies.
+// Reconcile gathers the state of a gate, decides its MultiKueue configuration and its
+// conditions, and writes both.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	g := &v1alpha1.PlacementGate{}
-	if err := r.client.Get(ctx, req.NamespacedName, g); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.deleted(ctx, req.Name)
-	} else if err != nil {
+	found, err := hubstate.Find(ctx, r.client, req.NamespacedName, g)
+	switch {
+	case err != nil:
 		return reconcile.Result{}, err
+	case !found:
+		return reconcile.Result{}, r.forgetGate(ctx, req.Name)
 	}
 	in, err := r.gather(ctx, g)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gather for gate %s: %w", g.Name, err)
+		return reconcile.Result{}, fmt.Errorf("gather the state of PlacementGate %s: %w", g.Name, err)
 	}
-	in.invalid = invalidQueries(&g.Spec)
-	r.opts.Registry.Put(in.board())
-	configured, err := r.configure(ctx, in)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for gate %s: %w", g.Name, err)
+	r.opts.Registry.Put(in.registryEntry())
+	want := decideConfiguration(in, r.history(g.Name), r.opts.Now())
+	if err := r.applyConfiguration(ctx, in, want); err != nil {
+		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for PlacementGate %s: %w", g.Name, err)
 	}
-	in.conflict = r.opts.Registry.Conflict(g.Name, r.opts.Now())
-	in.waiting = r.opts.Registry.Waiting(g.Name)
-	in.failingQueries = r.opts.Registry.FailingQueries(g.Name)
-	if err := r.report(ctx, in, configured); err != nil {
-		return reconcile.Result{}, err
+	if err := r.writeStatus(ctx, in, decideConditions(in, want.configured)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of PlacementGate %s: %w", g.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), 10*time.Second), time.Minute)}, nil
+	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), minInterval), maxInterval)}, nil
 }
 
 func period(spec *v1alpha1.PlacementGateSpec) time.Duration {
 	return timing.Seconds(spec.PeriodSeconds, timing.DefaultPeriod)
 }
 
-// deleted leaves what the gate wrote, because collecting it would evict what
-// runs on those clusters, and says so.
-func (r *Reconciler) deleted(ctx context.Context, name string) error {
+// forgetGate removes the state of a deleted gate. Its MultiKueueConfig and
+// MultiKueueClusters stay, because Kueue evicts the workloads on clusters that leave a
+// configuration. An event on each MultiKueueConfig says how to delete the objects.
+func (r *Reconciler) forgetGate(ctx context.Context, name string) error {
 	r.opts.Registry.Delete(name)
 	r.mu.Lock()
-	delete(r.memories, name)
+	delete(r.histories, name)
 	r.mu.Unlock()
 	configs := &kueue.MultiKueueConfigList{}
 	if err := r.client.List(ctx, configs, client.MatchingLabels{v1alpha1.ManagedByLabel: name}); err != nil {
-		return err
+		return fmt.Errorf("list the MultiKueueConfigs of deleted PlacementGate %s: %w", name, err)
 	}
+	var kept []string
 	for i := range configs.Items {
-		r.recorder.Eventf(&configs.Items[i], nil, "Normal", "GateDeleted", "Keep",
-			"PlacementGate %s is gone; its MultiKueueConfig and MultiKueueClusters stay until \"kubectl plimsoll release %s\"", name, name)
+		kept = append(kept, configs.Items[i].Name)
+		r.recorder.Eventf(&configs.Items[i], nil, corev1.EventTypeNormal, "GateDeleted", "Keep",
+			"PlacementGate %s was deleted; its MultiKueueConfig and MultiKueueClusters stay until \"kubectl plimsoll release %s\"", name, name)
 	}
+	log.FromContext(ctx).Info("Gate deleted", "gate", name, "keptConfigs", kept)
 	return nil
 }
 
-func (r *Reconciler) memory(name string) *membership.History {
+// history returns the membership history of a gate's configuration.
+func (r *Reconciler) history(name string) *membership.History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.memories[name] == nil {
-		r.memories[name] = &membership.History{}
+	if r.histories[name] == nil {
+		r.histories[name] = &membership.History{}
 	}
-	return r.memories[name]
+	return r.histories[name]
 }
-
-// forGates enqueues every gate that concerns an object.
-func (r *Reconciler) forGates(concerns func(*v1alpha1.PlacementGateSpec, client.Object) bool) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-		gates := &v1alpha1.PlacementGateList{}
-		if err := r.client.List(ctx, gates); err != nil {
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range gates.Items {
-			if concerns(&gates.Items[i].Spec, obj) {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&gates.Items[i])})
-			}
-		}
-		return requests
-	})
-}
-
-func ofPlacement(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
-	return obj.GetNamespace() == spec.PlacementRef.Namespace && obj.GetName() == spec.PlacementRef.Name
-}
-
-func ofDecision(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
-	return obj.GetNamespace() == spec.PlacementRef.Namespace && obj.GetLabels()[clusterv1beta1.PlacementLabel] == spec.PlacementRef.Name
-}
-
-func ofScore(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
-	for _, p := range spec.Policies {
-		if p.Policy == obj.GetName() {
-			return true
-		}
-	}
-	return false
-}
-
-func ofSource(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
-	return obj.GetName() == spec.SourceRef.Name
-}
-
-func ofConfig(spec *v1alpha1.PlacementGateSpec, obj client.Object) bool {
-	return spec.MultiKueue != nil && spec.MultiKueue.ConfigName == obj.GetName()
-}
-
-func ofCluster(spec *v1alpha1.PlacementGateSpec, _ client.Object) bool { return spec.MultiKueue != nil }

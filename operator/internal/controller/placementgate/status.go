@@ -1,0 +1,69 @@
+package placementgate
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// writeStatus writes the status if it changed, and then reports the transitions of
+// conditions.
+func (r *Reconciler) writeStatus(ctx context.Context, in *input, decisions []conditionDecision) error {
+	before := in.gate
+	g := before.DeepCopy()
+	for _, d := range decisions {
+		// The message of Ready is also the message of an event, which the API limits to 1024 bytes.
+		d.Message = gate.Truncate(d.Message)
+		condition.Set(&g.Status.Conditions, d.conditionType, d.Decision, g.Generation)
+	}
+	g.Status.ObservedGeneration = g.Generation
+	g.Status.Candidates = int32(len(in.clusters))
+	g.Status.Waiting = in.waiting
+	if equality.Semantic.DeepEqual(before.Status, g.Status) {
+		log.FromContext(ctx).V(1).Info("Status unchanged", "gate", g.Name)
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, g, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.reportTransitions(ctx, g, before.Status.Conditions)
+	return nil
+}
+
+// reportTransitions logs the conditions whose status or reason changed. A transition of
+// Ready also gets an event.
+func (r *Reconciler) reportTransitions(ctx context.Context, g *v1alpha1.PlacementGate, before []metav1.Condition) {
+	for _, c := range condition.Transitions(before, g.Status.Conditions) {
+		if c.Type != v1alpha1.ConditionReady {
+			logTransition(ctx, g.Name, before, c)
+		}
+	}
+	old, ready := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
+	if old != nil && old.Status == ready.Status && old.Reason == ready.Reason {
+		return
+	}
+	logTransition(ctx, g.Name, before, *ready)
+	eventType := corev1.EventTypeNormal
+	if ready.Status != metav1.ConditionTrue {
+		eventType = corev1.EventTypeWarning
+	}
+	r.recorder.Eventf(g, nil, eventType, ready.Reason, "Decide", "%s", ready.Message)
+}
+
+func logTransition(ctx context.Context, gateName string, before []metav1.Condition, c metav1.Condition) {
+	from := metav1.ConditionUnknown
+	if old := meta.FindStatusCondition(before, c.Type); old != nil {
+		from = old.Status
+	}
+	log.FromContext(ctx).Info("Condition changed",
+		"gate", gateName, "type", c.Type, "from", from, "to", c.Status, "reason", c.Reason, "message", c.Message)
+}
