@@ -223,5 +223,5 @@ func TestAdmissionsAreCountedWithoutDevices(t *testing.T) {
 	g.Eventually(nominated(t, wl)).WithTimeout(patience).Should(HaveLen(1))
 	cluster := nominated(t, wl)()[0]
 	h.asKueue(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames, s.ClusterName = nil, &cluster })
-	g.Eventually(func() float64 { return summarize(g, registry, "plimsoll_gate_admitted_seconds", "none") }).WithTimeout(patience).Should(BeEquivalentTo(1))
+	g.Eventually(func() float64 { return summarize(g, metricsRegistry, "plimsoll_gate_admitted_seconds", "none") }).WithTimeout(patience).Should(BeEquivalentTo(1))
 }

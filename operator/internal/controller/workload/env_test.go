@@ -39,6 +39,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 const h100 = "NVIDIA-H100-80GB-HBM3"
@@ -51,7 +52,7 @@ var (
 	// hubConfig reaches the apiserver of all tests.
 	hubConfig *rest.Config
 	// registry of the served operator's metrics.
-	registry = prometheus.NewRegistry()
+	metricsRegistry = prometheus.NewRegistry()
 )
 
 // measured of one cluster: 8-device slots free, devices free, on its best node, in all.
@@ -161,7 +162,7 @@ func run(m *testing.M) int {
 	hubConfig = cfg
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if api, err = operate(ctx, cfg, workload.Options{Registerer: registry}); err != nil {
+	if api, err = operate(ctx, cfg, workload.Options{Registerer: metricsRegistry}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -190,14 +191,14 @@ func setup(mgr ctrl.Manager, opts workload.Options) error {
 	for name := range sourceNames {
 		ask(name)
 	}
-	board := registry.New()
-	if err := placementgate.Setup(mgr, placementgate.Options{Board: board, Nominate: true}); err != nil {
+	gates := registry.New()
+	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Nominate: true}); err != nil {
 		return err
 	}
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return err
 	}
-	opts.Board, opts.Ledger, opts.Sources, opts.Nominate = board, ledger.New(time.Second, time.Hour), sources, true
+	opts.Registry, opts.Ledger, opts.Sources, opts.Nominate = gates, ledger.New(time.Second, time.Hour), sources, true
 	r, err := workload.Setup(mgr, opts)
 	if served == nil {
 		served = r

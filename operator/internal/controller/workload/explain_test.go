@@ -20,6 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 func explained(t *testing.T, r *workload.Reconciler, wl *kueue.Workload) func() *gate.Explanation {
@@ -61,7 +62,7 @@ func TestExplainTellsTheAgeOfScores(t *testing.T) {
 			return gate.Score{}
 		}
 		return e.Clusters[0].Scores["fleet/total"]
-	}).WithTimeout(patience).Should(And(HaveField("Value", int32(80)), HaveField("Written", BeTemporally(">=", before))))
+	}).WithTimeout(patience).Should(And(HaveField("Value", int32(80)), HaveField("WrittenAt", BeTemporally(">=", before))))
 }
 
 func TestExplainOfAnUngatedWorkload(t *testing.T) {
@@ -91,7 +92,7 @@ func TestExplainOfAReplicaThatDoesNotLead(t *testing.T) {
 	mgr, err := ctrl.NewManager(hubConfig, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionID: "held", LeaderElectionNamespace: "default", Controller: config.Controller{SkipNameValidation: &again}})
 	g.Expect(err).NotTo(HaveOccurred())
-	follower, err := workload.Setup(mgr, workload.Options{Board: registry.New(), Ledger: ledger.New(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
+	follower, err := workload.Setup(mgr, workload.Options{Registry: registry.New(), Ledger: ledger.New(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	go func() { _ = mgr.Start(t.Context()) }()
 	g.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())

@@ -21,7 +21,7 @@ func TestWhoWaitsForADeletedGate(t *testing.T) {
 	g.Eventually(check(t, wl, "missed-plimsoll")).WithTimeout(patience).Should(Equal("Pending: PlacementGate missed does not exist"))
 	g.Eventually(reasons(t, wl)).WithTimeout(patience).Should(
 		ContainElement("GateNotReady: PlacementGate missed does not exist"), "the operator may learn of the job before it does of the gate's end")
-	waiting := func() float64 { return summarize(g, registry, "plimsoll_gate_waiting_workloads", "missed") }
+	waiting := func() float64 { return summarize(g, metricsRegistry, "plimsoll_gate_waiting_workloads", "missed") }
 	g.Eventually(waiting).WithTimeout(patience).Should(BeEquivalentTo(1))
 	g.Expect(api.Delete(t.Context(), wl)).To(Succeed())
 	g.Eventually(waiting).WithTimeout(patience).Should(BeZero())

@@ -73,7 +73,7 @@ func applyPolicy(t *testing.T) {
 // Kueue's apply cannot remove a list that it does not own: the policy does.
 func TestPolicyClearsNominationsOfOurOwn(t *testing.T) {
 	g := NewWithT(t)
-	start(t, ownServer(t), workload.Options{OwnNominations: true})
+	start(t, ownServer(t), workload.Options{NominateAsOwn: true})
 	h := newHub(t, "own", nil)
 	h.connect(g, "own-1", "own-2")
 	fleet.set(map[string]*measured{"own-1": {9, 72, 8, 72}, "own-2": {0, 0, 0, 64}})
