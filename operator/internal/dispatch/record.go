@@ -1,3 +1,5 @@
+// Package dispatch keeps the record of a workload's nominations, and decides when and how
+// far a nomination is widened.
 package dispatch
 
 import (
@@ -10,189 +12,172 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// MaxNominated clusters, as Kueue's API allows.
+// MaxNominated is the maximum number of nominated clusters in Kueue's API.
 const MaxNominated = 20
 
-// Dispatch is what must outlive an eviction, which clears Kueue's own record.
-// It stands in the annotation plimsoll.dev/dispatch, written before a nomination and
-// when time without a place starts or stops to count.
+// Record is the history of a workload's nominations. Kueue clears its own list on an
+// eviction, so the record is stored in the annotation v1alpha1.DispatchAnnotation. The
+// controller writes the annotation before each nomination.
+//
+// An attempt is the nominations of one quota reservation.
 type Record struct {
-	// Attempt counts nominations from scratch, and seeds the draw with the evictions.
+	// Attempt counts attempts from 1. Together with the number of evictions it seeds the
+	// random choice among clusters.
 	Attempt int `json:"attempt"`
-	// NominatedAt is when the current attempt was nominated first.
+	// NominatedAt is the time of the current attempt's first nomination.
 	NominatedAt time.Time `json:"nominatedAt,omitzero"`
-	// Nominated in the current attempt.
+	// Nominated are the clusters nominated in the current attempt.
 	Nominated []string `json:"nominated,omitempty"`
-	// Ever nominated, over all attempts.
-	EverNominated []string  `json:"ever,omitempty"`
-	WidenedAt     time.Time `json:"widenedAt,omitzero"`
-	// UnplacedSince is since when every cluster says that it has no room; zero = not
-	// so. It is kept for gates that give up.
+	// EverNominated are the clusters nominated in any attempt.
+	EverNominated []string `json:"everNominated,omitempty"`
+	// WidenedAt is when the current attempt's nomination was last widened. Zero means never.
+	WidenedAt time.Time `json:"widenedAt,omitzero"`
+	// UnplacedSince is since when complete metrics prove that no cluster has room. Zero means
+	// that they do not prove so now. Only gates with giveUpAfterSeconds use the field.
 	UnplacedSince time.Time `json:"unplacedSince,omitzero"`
-	// UnplacedSeconds is how long that was so before, since the last nomination.
-	UnplacedSeconds int64     `json:"unplacedSeconds,omitempty"`
-	LastYield       time.Time `json:"lastYield,omitzero"`
-	// Yields since the last nomination.
+	// UnplacedSeconds is the length of all such periods that have ended since the last
+	// nomination.
+	UnplacedSeconds int64 `json:"unplacedSeconds,omitempty"`
+	// LastYield is when the workload last returned its quota.
+	LastYield time.Time `json:"lastYield,omitzero"`
+	// Yields counts the yields since the last nomination.
 	Yields int `json:"yields,omitempty"`
-	// SleepsUntil is when a workload that yielded is activated again; zero = awake.
+	// SleepsUntil is when the operator activates a workload that yielded. Zero means active.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
-	Reason      string    `json:"reason,omitempty"`
+	// Reason of the latest change, for users.
+	Reason string `json:"reason,omitempty"`
 }
 
-// DecodeDispatch reads the annotation; absent is the zero Dispatch.
+// Decode returns the record in a workload's annotations. Without the annotation it returns
+// the zero Record. It returns an error if the annotation is not valid JSON.
 func Decode(annotations map[string]string) (Record, error) {
-	var d Record
+	var r Record
 	text := annotations[v1alpha1.DispatchAnnotation]
 	if text == "" {
-		return d, nil
+		return r, nil
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Record{}, fmt.Errorf("annotation %s: %w", v1alpha1.DispatchAnnotation, err)
 	}
-	return d, nil
+	return r, nil
 }
 
-// Encode as the annotation's text.
-func (d Record) Encode() string {
-	text, err := json.Marshal(d)
+// Encode returns the annotation's text. It panics if a time is outside the years 0 to 9999,
+// which neither Decode nor the system clock returns.
+func (r Record) Encode() string {
+	text, err := json.Marshal(r)
 	if err != nil {
-		return "{}"
+		panic(fmt.Errorf("encode annotation %s: %w", v1alpha1.DispatchAnnotation, err))
 	}
 	return string(text)
 }
 
-// Begin a new attempt with these clusters: what it is to wait for a place starts anew.
-func (d Record) Begin(clusters []string, reason string, now time.Time) Record {
-	d.Attempt++
-	d.NominatedAt, d.WidenedAt = now.UTC().Truncate(time.Millisecond), time.Time{}
-	d.UnplacedSince, d.UnplacedSeconds, d.Yields, d.SleepsUntil = time.Time{}, 0, 0, time.Time{}
-	d.Nominated, d.Reason = slices.Clone(clusters), reason
-	d.EverNominated = union(d.EverNominated, clusters)
-	return d
+// timestamp rounds to milliseconds, so that a record equals its decoded annotation.
+func timestamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// Begin starts a new attempt with these clusters. Everything that is recorded about the
+// wait for a place is reset.
+func (r Record) Begin(clusters []string, reason string, now time.Time) Record {
+	return Record{
+		Attempt:       r.Attempt + 1,
+		NominatedAt:   timestamp(now),
+		Nominated:     slices.Clone(clusters),
+		EverNominated: union(r.EverNominated, clusters),
+		LastYield:     r.LastYield,
+		Reason:        reason,
+	}
 }
 
-// Widen the current attempt to these clusters.
-func (d Record) Widen(clusters []string, reason string, now time.Time) Record {
-	d.WidenedAt, d.Reason = now.UTC().Truncate(time.Millisecond), reason
-	d.Nominated = slices.Clone(clusters)
-	d.EverNominated = union(d.EverNominated, clusters)
-	return d
+// Widen replaces the current attempt's nomination by a longer list of clusters.
+func (r Record) Widen(clusters []string, reason string, now time.Time) Record {
+	r.WidenedAt, r.Reason = timestamp(now), reason
+	r.Nominated = slices.Clone(clusters)
+	r.EverNominated = union(r.EverNominated, clusters)
+	return r
 }
 
-// Yielded records that the quota held since then was given back.
-func (d Record) Yielded(held, now time.Time) Record {
-	d = d.CountUnplaced(false, held, now)
-	d.LastYield, d.Reason = now.UTC().Truncate(time.Millisecond), "Yield"
-	d.SleepsUntil = d.LastYield.Add(timing.YieldSleep)
-	d.Yields++
-	return d
-}
+// IsCurrent reports whether the recorded attempt belongs to the quota that was reserved at
+// the given time. An older attempt ended with an eviction.
+func (r Record) IsCurrent(reserved time.Time) bool { return !r.NominatedAt.Before(reserved) }
 
-// Woken records that the workload is in its queue again.
-func (d Record) Woken() Record {
-	d.SleepsUntil = time.Time{}
-	return d
-}
-
-// Current says whether this is the attempt of the quota that was reserved then. An
-// older one ended with an eviction.
-func (d Record) IsCurrent(reserved time.Time) bool { return !d.NominatedAt.Before(reserved) }
-
-// Adopt what is nominated without this attempt's doing: by somebody else, or from
-// before the quota was reserved, whereupon a new attempt begins.
-func (d Record) Adopt(nominated []string, reserved, now time.Time) Record {
-	const reason = "was nominated already"
-	if !d.IsCurrent(reserved) {
-		if reserved.After(now) { // by another clock than ours
+// Adopt records clusters that the current attempt did not nominate: another component did,
+// or they were nominated before the quota was reserved. In the second case a new attempt
+// begins.
+func (r Record) Adopt(nominated []string, reserved, now time.Time) Record {
+	const reason = "adopted an existing nomination"
+	if !r.IsCurrent(reserved) {
+		if reserved.After(now) { // Kueue's clock may be ahead
 			now = reserved
 		}
-		return d.Begin(nominated, reason, now)
+		return r.Begin(nominated, reason, now)
 	}
-	d.Nominated, d.Reason = slices.Clone(nominated), reason
-	d.EverNominated = union(d.EverNominated, nominated)
-	return d
+	r.Nominated, r.Reason = slices.Clone(nominated), reason
+	r.EverNominated = union(r.EverNominated, nominated)
+	return r
 }
 
-// Foreign are the clusters that this attempt did not nominate.
-func (d Record) Foreign(clusters []string) []string { return without(clusters, d.Nominated) }
+// Foreign returns the clusters that the current attempt did not nominate.
+func (r Record) Foreign(clusters []string) []string { return without(clusters, r.Nominated) }
 
-// Revoked are the clusters of this attempt that were seen to be nominated, and that
-// somebody took off the list since.
-func (d Record) Revoked(nominated, seen []string) []string {
-	return slices.DeleteFunc(without(d.Nominated, nominated), func(c string) bool { return !slices.Contains(seen, c) })
+// Revoked returns the clusters of the current attempt that another component removed from
+// the workload's nominated clusters. seen are the clusters that were observed on that list:
+// a cluster that never appeared was not revoked, its nomination was not written.
+func (r Record) Revoked(nominated, seen []string) []string {
+	missing := without(r.Nominated, nominated)
+	return slices.DeleteFunc(missing, func(c string) bool { return !slices.Contains(seen, c) })
 }
 
-func without(clusters, these []string) []string {
-	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(these, c) })
+// Yielded records that the workload returned the quota that it held since quotaSince.
+func (r Record) Yielded(quotaSince, now time.Time) Record {
+	r = r.CountUnplaced(false, quotaSince, now)
+	r.LastYield, r.Reason = timestamp(now), "Yield"
+	r.SleepsUntil = r.LastYield.Add(timing.YieldSleep)
+	r.Yields++
+	return r
 }
 
-// Phase of a nomination that no cluster has admitted yet.
-type Stage string
+// Woken records that a workload that yielded is active again.
+func (r Record) Woken() Record {
+	r.SleepsUntil = time.Time{}
+	return r
+}
 
-const (
-	// PhaseWait for the nominated clusters.
-	StageWait Stage = "Waiting"
-	// PhaseWiden to more clusters that have room.
-	StageWiden Stage = "Widened"
-	// PhaseHeal also nominates whatever was ever nominated, blind to fit: a copy
-	// that was lost sight of may hold the very devices. It widens once more, too.
-	StageHeal Stage = "Healed"
-	// PhaseAll nominates every active cluster.
-	StageAll Stage = "NominatedAll"
-)
+// YieldPause returns the minimum time between two yields, after this many yields.
+func YieldPause(yields int) time.Duration {
+	pause := timing.FirstYieldPause
+	for i := 1; i < yields && pause < timing.LastYieldPause; i++ {
+		pause *= 2
+	}
+	return min(pause, timing.LastYieldPause)
+}
 
-// Phase that the nomination is in, and when to look again.
-func (d Record) Stage(widen v1alpha1.Widen, now time.Time) (Stage, time.Duration) {
-	after := timing.Seconds(widen.AfterSeconds, timing.DefaultWidenAfter)
-	since := now.Sub(d.NominatedAt)
+// UnplacedFor returns for how long no cluster had room while the workload held quota, since
+// the last nomination. quotaSince is since when the workload holds its current quota.
+func (r Record) UnplacedFor(quotaSince, now time.Time) time.Duration {
+	earlier := time.Duration(r.UnplacedSeconds) * time.Second
+	if r.UnplacedSince.IsZero() {
+		return earlier
+	}
+	since := r.UnplacedSince
+	if quotaSince.After(since) {
+		since = quotaSince
+	}
+	return earlier + max(now.Sub(since), 0)
+}
+
+// CountUnplaced starts or stops the clock of UnplacedFor.
+func (r Record) CountUnplaced(on bool, quotaSince, now time.Time) Record {
 	switch {
-	case since >= 4*after:
-		return StageAll, 2 * after
-	case since >= 2*after:
-		return StageHeal, 4*after - since
-	case since >= after:
-		if again := now.Sub(d.WidenedAt); !d.WidenedAt.IsZero() && again < after {
-			return StageWait, min(after-again, 2*after-since)
-		}
-		return StageWiden, 2*after - since
+	case on && r.UnplacedSince.IsZero():
+		r.UnplacedSince = timestamp(now)
+	case !on && !r.UnplacedSince.IsZero():
+		r.UnplacedSeconds, r.UnplacedSince = int64(r.UnplacedFor(quotaSince, now).Seconds()), time.Time{}
 	}
-	return StageWait, after - since
+	return r
 }
 
-// Wider is the list to nominate in a phase: what is nominated stays (revoking a
-// cluster that has admitted would be a livelock), and usable ones are added.
-// order are the clusters with room, best first; usable all those that may be
-// nominated at all.
-func (d Record) WidenedList(phase Stage, nominated, order, usable []string, widen v1alpha1.Widen) []string {
-	add := []string{}
-	switch phase {
-	case StageWait:
-	case StageWiden:
-		add = additional(nominated, order, widen.By)
-	case StageHeal:
-		add = d.EverNominated
-		if d.WidenedAt.Before(d.NominatedAt.Add(2 * timing.Seconds(widen.AfterSeconds, timing.DefaultWidenAfter))) {
-			add = union(add, additional(nominated, order, widen.By))
-		}
-	case StageAll:
-		add = union(d.EverNominated, usable)
-	}
-	wider := slices.Clone(nominated)
-	for _, c := range add {
-		if slices.Contains(usable, c) && !slices.Contains(wider, c) && len(wider) < MaxNominated {
-			wider = append(wider, c)
-		}
-	}
-	return wider
-}
-
-// more clusters of the order than are nominated: all of them, or by many.
-func additional(nominated, order []string, by *int32) []string {
-	rest := without(order, nominated)
-	if by != nil && len(rest) > int(*by) {
-		return rest[:*by]
-	}
-	return rest
+func without(clusters, excluded []string) []string {
+	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(excluded, c) })
 }
 
 func union(a, b []string) []string {
@@ -203,38 +188,4 @@ func union(a, b []string) []string {
 		}
 	}
 	return all
-}
-
-// YieldPause is how long quota is held between two yields.
-func YieldPause(yields int) time.Duration {
-	pause := timing.FirstYieldPause
-	for i := 1; i < yields && pause < timing.LastYieldPause; i++ {
-		pause *= 2
-	}
-	return min(pause, timing.LastYieldPause)
-}
-
-// Unplaced is how long no cluster had room while the workload held quota. held is
-// since when it holds it now.
-func (d Record) UnplacedFor(held, now time.Time) time.Duration {
-	before := time.Duration(d.UnplacedSeconds) * time.Second
-	if d.UnplacedSince.IsZero() {
-		return before
-	}
-	since := d.UnplacedSince
-	if held.After(since) {
-		since = held
-	}
-	return before + max(now.Sub(since), 0)
-}
-
-// Counting starts the clock of Unplaced, or stops it.
-func (d Record) CountUnplaced(on bool, held, now time.Time) Record {
-	switch {
-	case on && d.UnplacedSince.IsZero():
-		d.UnplacedSince = now.UTC().Truncate(time.Millisecond)
-	case !on && !d.UnplacedSince.IsZero():
-		d.UnplacedSeconds, d.UnplacedSince = int64(d.UnplacedFor(held, now).Seconds()), time.Time{}
-	}
-	return d
 }

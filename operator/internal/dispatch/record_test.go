@@ -11,166 +11,127 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-func TestDispatchRoundTrip(t *testing.T) {
-	d := Record{}.Begin([]string{"cluster2"}, "room", t0).
-		Widen([]string{"cluster2", "cluster1"}, "late", t0.Add(30*time.Second)).
-		Yielded(t0.Add(time.Hour), t0.Add(time.Hour)).
-		Begin([]string{"cluster3"}, "again", t0.Add(2*time.Hour))
-	got, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: d.Encode()})
+func TestRecordRoundTrip(t *testing.T) {
+	r := Record{}.Begin([]string{"cluster2"}, "room", t0).
+		Widen([]string{"cluster2", "cluster1"}, "late", after(30)).
+		Yielded(after(3600), after(3600)).
+		CountUnplaced(true, after(3600), after(3660))
+	got, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: r.Encode()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(d, got); diff != "" {
-		t.Errorf("round trip (-want +got):\n%s", diff)
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
 	}
-	asleep := got.Yielded(t0.Add(3*time.Hour), t0.Add(3*time.Hour))
-	if !asleep.SleepsUntil.Equal(t0.Add(3*time.Hour+timing.YieldSleep)) || !asleep.Woken().SleepsUntil.IsZero() || asleep.Woken().Yields != 1 {
-		t.Errorf("who yields sleeps until %s, and wakes; after a nomination it is the first time again", asleep.SleepsUntil)
+}
+
+func TestDecodeWithoutAnnotation(t *testing.T) {
+	if r, err := Decode(nil); err != nil || cmp.Diff(Record{}, r) != "" {
+		t.Errorf("got %+v, %v", r, err)
 	}
-	if got.Attempt != 2 || got.Yields != 0 || !got.SleepsUntil.IsZero() || cmp.Diff([]string{"cluster2", "cluster1", "cluster3"}, got.EverNominated) != "" ||
-		cmp.Diff([]string{"cluster3"}, got.Nominated) != "" || !got.WidenedAt.IsZero() {
-		t.Errorf("a new attempt keeps what was ever nominated and nothing else: %+v", got)
-	}
+}
+
+func TestDecodeRejectsInvalidAnnotation(t *testing.T) {
 	if _, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: "{"}); err == nil {
-		t.Error("a broken annotation must be an error")
+		t.Error("got no error")
 	}
 }
 
-// Whatever is kept of a time without a place ends with a place.
-func TestAPlaceEndsTheWait(t *testing.T) {
-	for name, d := range map[string]Record{
-		"no room": {UnplacedSince: t0}, "no room before": {UnplacedSeconds: 1}, "it yielded": {Yields: 1}, "it sleeps": {SleepsUntil: t0},
-	} {
-		want := Record{}.Begin([]string{"cluster1"}, "room", t0)
-		if diff := cmp.Diff(want, d.Begin([]string{"cluster1"}, "room", t0)); diff != "" {
-			t.Errorf("%s: what is left of it (-want +got):\n%s", name, diff)
+func TestYieldedSleepsUntilWoken(t *testing.T) {
+	r := Record{}.Yielded(t0, t0)
+	if !r.SleepsUntil.Equal(t0.Add(timing.YieldSleep)) || r.Yields != 1 {
+		t.Errorf("after a yield: %+v", r)
+	}
+	if woken := r.Woken(); !woken.SleepsUntil.IsZero() || woken.Yields != 1 {
+		t.Errorf("after waking up: %+v", woken)
+	}
+}
+
+func TestYieldPauseDoublesUpToItsMaximum(t *testing.T) {
+	for yields, want := range map[int]time.Duration{1: 5 * time.Minute, 2: 10 * time.Minute, 9: 30 * time.Minute} {
+		if got := YieldPause(yields); got != want {
+			t.Errorf("after %d yields: got %s, want %s", yields, got, want)
 		}
 	}
 }
 
-func TestPhases(t *testing.T) {
-	widen := v1alpha1.Widen{AfterSeconds: 30}
-	once := Record{NominatedAt: t0}
-	again := Record{NominatedAt: t0, WidenedAt: t0.Add(31 * time.Second)}
+func TestBeginKeepsOnlyEverNominated(t *testing.T) {
+	r := Record{}.Begin([]string{"cluster2"}, "room", t0).
+		Widen([]string{"cluster2", "cluster1"}, "late", after(30)).
+		Begin([]string{"cluster3"}, "again", after(7200))
+	want := Record{Attempt: 2, NominatedAt: after(7200), Nominated: []string{"cluster3"}, EverNominated: []string{"cluster2", "cluster1", "cluster3"}, Reason: "again"}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+func TestBeginResetsTheWaitForAPlace(t *testing.T) {
+	want := Record{}.Begin([]string{"cluster1"}, "room", t0)
 	for _, tc := range []struct {
-		name  string
-		d     Record
-		at    time.Duration
-		phase Stage
-		after time.Duration
+		name string
+		r    Record
 	}{
-		{"at first", once, 0, StageWait, 30 * time.Second},
-		{"just before", once, 29 * time.Second, StageWait, time.Second},
-		{"widening", once, 30 * time.Second, StageWiden, 30 * time.Second},
-		{"widened", again, 40 * time.Second, StageWait, 20 * time.Second},
-		{"healing", again, 60 * time.Second, StageHeal, 60 * time.Second},
-		{"all", again, 120 * time.Second, StageAll, 60 * time.Second},
+		{"no room now", Record{UnplacedSince: t0}},
+		{"no room earlier", Record{UnplacedSeconds: 1}},
+		{"yielded", Record{Yields: 1}},
+		{"asleep", Record{SleepsUntil: t0}},
 	} {
-		if phase, after := tc.d.Stage(widen, t0.Add(tc.at)); phase != tc.phase || after != tc.after {
-			t.Errorf("%s: got %s and %s, want %s and %s", tc.name, phase, after, tc.phase, tc.after)
-		}
-	}
-}
-
-func TestWiderOnlyAdds(t *testing.T) {
-	one := int32(1)
-	usable := []string{"a", "b", "c", "d"}
-	for _, tc := range []struct {
-		name  string
-		phase Stage
-		ever  []string
-		order []string
-		by    *int32
-		want  []string
-	}{
-		{"all with room", StageWiden, nil, []string{"b", "a", "c"}, nil, []string{"a", "b", "c"}},
-		{"one more", StageWiden, nil, []string{"b", "a", "c"}, &one, []string{"a", "b"}},
-		{"no room elsewhere", StageWiden, []string{"d"}, []string{"a"}, nil, []string{"a"}},
-		{"what was ever nominated, without room", StageHeal, []string{"d", "gone"}, nil, nil, []string{"a", "d"}},
-		{"and one more with room", StageHeal, []string{"d"}, []string{"b", "c"}, &one, []string{"a", "d", "b"}},
-		{"every active one", StageAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
-		{"a nominated one that lost its connection stays", StageAll, nil, nil, nil, []string{"a", "b", "c", "d"}},
-	} {
-		got := Record{EverNominated: tc.ever}.WidenedList(tc.phase, []string{"a"}, tc.order, usable, v1alpha1.Widen{By: tc.by})
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
-	}
-	if got := (Record{}).WidenedList(StageAll, []string{"lost"}, nil, usable, v1alpha1.Widen{}); got[0] != "lost" {
-		t.Errorf("revoking a nominated cluster would be a livelock: %v", got)
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(want, tc.r.Begin([]string{"cluster1"}, "room", t0)); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
 func TestRevoked(t *testing.T) {
-	d := Record{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", t0.Add(30*time.Second))
+	r := Record{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", after(30))
 	both := []string{"cluster1", "cluster2"}
 	for _, tc := range []struct {
 		name            string
 		nominated, seen []string
 		want            []string
 	}{
-		{"all are there", []string{"cluster2", "cluster1"}, both, nil},
-		{"one is gone", []string{"cluster2", "cluster3"}, both, []string{"cluster1"}},
-		{"all are gone", nil, both, both},
-		{"the second was never written", []string{"cluster1"}, []string{"cluster1"}, nil},
-		{"nothing was written before we stopped", nil, nil, nil},
-		{"somebody else's is gone", both, []string{"cluster1", "cluster2", "cluster3"}, nil},
+		{"all present", []string{"cluster2", "cluster1"}, both, nil},
+		{"the first removed", []string{"cluster2", "cluster3"}, both, []string{"cluster1"}},
+		{"all removed", nil, both, both},
+		{"the second never written", []string{"cluster1"}, []string{"cluster1"}, nil},
+		{"none ever written", nil, nil, nil},
+		{"a foreign cluster removed", both, []string{"cluster1", "cluster2", "cluster3"}, nil},
 	} {
-		if diff := cmp.Diff(tc.want, d.Revoked(tc.nominated, tc.seen), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, r.Revoked(tc.nominated, tc.seen), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("revoked (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
 func TestAdopt(t *testing.T) {
-	d := Record{}.Begin([]string{"a"}, "room", t0)
+	r := Record{}.Begin([]string{"a"}, "room", t0)
 	for _, tc := range []struct {
-		name      string
-		d         Record
-		reserved  time.Duration
-		now       time.Duration
-		attempt   int
-		nominated time.Duration
+		name          string
+		r             Record
+		reserved, now int
+		attempt       int
+		nominatedAt   int
 	}{
-		{"somebody added a cluster: the attempt goes on", d, -time.Second, time.Minute, 1, 0},
-		{"another dispatcher was there before us", Record{}, 0, time.Minute, 1, time.Minute},
-		{"a repair's nomination outlived the eviction", d, time.Minute, 2 * time.Minute, 2, 2 * time.Minute},
-		{"by a clock that is ahead of ours", d, 3 * time.Minute, 2 * time.Minute, 2, 3 * time.Minute},
+		{"another component added a cluster: the attempt continues", r, -1, 60, 1, 0},
+		{"another dispatcher nominated first", Record{}, 0, 60, 1, 60},
+		{"a repair's nomination outlived the eviction", r, 60, 120, 2, 120},
+		{"Kueue's clock is ahead", r, 180, 120, 2, 180},
 	} {
-		reserved := t0.Add(tc.reserved)
-		got := tc.d.Adopt([]string{"a", "b"}, reserved, t0.Add(tc.now))
-		if got.Attempt != tc.attempt || !got.NominatedAt.Equal(t0.Add(tc.nominated)) || !got.IsCurrent(reserved) {
-			t.Errorf("%s: attempt %d of %s, want %d of %s", tc.name, got.Attempt, got.NominatedAt, tc.attempt, t0.Add(tc.nominated))
-		}
-		if len(got.Foreign([]string{"a", "b"})) > 0 || cmp.Diff([]string{"a", "b"}, got.EverNominated) != "" {
-			t.Errorf("%s: it is ours from now on, got %+v", tc.name, got)
-		}
-	}
-}
-
-// Every write is looked at again at once: a phase must not widen with each look.
-func TestHealingWidensOnce(t *testing.T) {
-	one := int32(1)
-	widen := v1alpha1.Widen{AfterSeconds: 30, By: &one}
-	order := []string{"a", "b", "c", "d", "e", "f"}
-	d := Record{EverNominated: []string{"e"}}.Begin([]string{"a"}, "room", t0)
-	for _, tc := range []struct {
-		at   time.Duration
-		want []string
-	}{
-		{31 * time.Second, []string{"a", "b"}},
-		{61 * time.Second, []string{"a", "b", "e", "c"}},
-		{62 * time.Second, []string{"a", "b", "e", "c"}},
-		{90 * time.Second, []string{"a", "b", "e", "c"}},
-		{120 * time.Second, []string{"a", "b", "e", "c", "d", "f"}},
-	} {
-		phase, _ := d.Stage(widen, t0.Add(tc.at))
-		wider := d.WidenedList(phase, d.Nominated, order, order, widen)
-		if len(wider) > len(d.Nominated) {
-			d = d.Widen(wider, "late", t0.Add(tc.at))
-		}
-		if diff := cmp.Diff(tc.want, wider); diff != "" {
-			t.Errorf("after %s (-want +got):\n%s", tc.at, diff)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			got := tc.r.Adopt([]string{"a", "b"}, after(tc.reserved), after(tc.now))
+			if got.Attempt != tc.attempt || !got.NominatedAt.Equal(after(tc.nominatedAt)) || !got.IsCurrent(after(tc.reserved)) {
+				t.Errorf("got attempt %d at %s, want %d at %s", got.Attempt, got.NominatedAt, tc.attempt, after(tc.nominatedAt))
+			}
+			if foreign := got.Foreign([]string{"a", "b"}); len(foreign) > 0 {
+				t.Errorf("adopted clusters are still foreign: %v", foreign)
+			}
+			if diff := cmp.Diff([]string{"a", "b"}, got.EverNominated); diff != "" {
+				t.Errorf("ever nominated (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

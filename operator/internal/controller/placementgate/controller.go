@@ -27,8 +27,8 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Board that the workload controller reads.
-	Board *registry.Registry
+	// Registry that the workload controller reads.
+	Registry *registry.Registry
 	// Nominate says that the operator is Kueue's dispatcher.
 	Nominate bool
 	// Now is the clock; nil = time.Now.
@@ -87,14 +87,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("gather for gate %s: %w", g.Name, err)
 	}
 	in.invalid = invalidQueries(&g.Spec)
-	r.opts.Board.Put(in.board())
+	r.opts.Registry.Put(in.board())
 	configured, err := r.configure(ctx, in)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for gate %s: %w", g.Name, err)
 	}
-	in.conflict = r.opts.Board.Conflict(g.Name, r.opts.Now())
-	in.waiting = r.opts.Board.Waiting(g.Name)
-	in.failingQueries = r.opts.Board.FailingQueries(g.Name)
+	in.conflict = r.opts.Registry.Conflict(g.Name, r.opts.Now())
+	in.waiting = r.opts.Registry.Waiting(g.Name)
+	in.failingQueries = r.opts.Registry.FailingQueries(g.Name)
 	if err := r.report(ctx, in, configured); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -108,7 +108,7 @@ func period(spec *v1alpha1.PlacementGateSpec) time.Duration {
 // deleted leaves what the gate wrote, because collecting it would evict what
 // runs on those clusters, and says so.
 func (r *Reconciler) deleted(ctx context.Context, name string) error {
-	r.opts.Board.Delete(name)
+	r.opts.Registry.Delete(name)
 	r.mu.Lock()
 	delete(r.memories, name)
 	r.mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // observation is everything that one reconciliation knows of a workload. observe fills it,
@@ -252,12 +253,20 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
 	o.view = r.ledger.View()
-	if o.gate.Spec.WhenUnplaceable.Mode != v1alpha1.UnplaceableYield || o.wl.Status.Admission == nil {
+	if !o.mayYield() {
 		return nil
 	}
 	var err error
 	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
 	return err
+}
+
+// mayYield reports whether the workload has held its quota for so long that it gives it up
+// for another one.
+func (o *observation) mayYield() bool {
+	rule := o.gate.Spec.WhenUnplaceable
+	return rule.Mode == v1alpha1.UnplaceableYield && o.wl.Status.Admission != nil && o.phase == PhaseWaiting &&
+		o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
 // decides reports whether the step of this phase rests on a decision of the gate.
