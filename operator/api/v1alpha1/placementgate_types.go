@@ -124,7 +124,7 @@ type GateQueries struct {
 }
 
 // GateFreshness bounds the age of the metrics behind a decision.
-// +kubebuilder:validation:XValidation:rule="self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSampleAgeSeconds) || !has(self.unknownAfterSeconds) || self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
 type GateFreshness struct {
 	// Age in seconds up to which a cluster's samples are trusted. A cluster with older
 	// samples takes no workload. Default 120.
