@@ -20,28 +20,28 @@ const (
 
 // Reasons of a decision.
 const (
-	// ReasonPlaceable means that at least one cluster can take the workload.
+	// ReasonPlaceable is set if a cluster can take the workload.
 	ReasonPlaceable = "Placeable"
-	// ReasonNoDecisions means that the Placement has decided no cluster.
+	// ReasonNoDecisions is set if the Placement has decided no cluster.
 	ReasonNoDecisions = "NoDecisions"
-	// ReasonNoRoom means that at least one cluster was measured and has no room.
+	// ReasonNoRoom is set if a measured cluster has no room, or no such devices.
 	ReasonNoRoom = "NoRoom"
-	// ReasonRuledOut means that scores, conditions or connections exclude every cluster.
+	// ReasonRuledOut is set if scores, conditions or connections exclude every cluster.
 	ReasonRuledOut = "RuledOut"
-	// ReasonStale means that samples are too old or missing.
+	// ReasonStale is set if samples are too old or missing.
 	ReasonStale = "StaleSamples"
-	// ReasonNoMetrics means that a query that the decision needs has no valid result.
+	// ReasonNoMetrics is set if a query for the decision has no valid result.
 	ReasonNoMetrics = "NoMetrics"
-	// ReasonFleetConditionUnmet means that a condition of scope Fleet is not met.
+	// ReasonFleetConditionUnmet is set if a condition of scope Fleet is not met.
 	ReasonFleetConditionUnmet = "FleetConditionUnmet"
-	// ReasonOrphanedCopy means that an unreachable cluster may hold a copy of the workload's
+	// ReasonOrphanedCopy is set if an unreachable cluster may hold a copy of the workload's
 	// last attempt.
 	ReasonOrphanedCopy = "OrphanedCopy"
-	// ReasonYield means that the workload returns its quota for other workloads.
+	// ReasonYield is set if the workload returns its quota for other workloads.
 	ReasonYield = "Yield"
-	// ReasonGaveUp means that no cluster had room for giveUpAfterSeconds.
+	// ReasonGaveUp is set if no cluster had room for giveUpAfterSeconds.
 	ReasonGaveUp = "GaveUp"
-	// ReasonGateNotReady means that the gate does not exist or cannot decide.
+	// ReasonGateNotReady is set if the gate does not exist or cannot decide.
 	ReasonGateNotReady = "GateNotReady"
 )
 

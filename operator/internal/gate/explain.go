@@ -9,7 +9,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// Explanation of one workload: why it is where it is, or what has to happen next.
+// Explanation states why a workload is on its cluster, or its next step.
 type Explanation struct {
 	// Workload is the namespace/name.
 	Workload string `json:"workload"`
@@ -17,9 +17,9 @@ type Explanation struct {
 	// State and Message are those of the gate's admission check on the workload.
 	State   string `json:"state,omitempty"`
 	Message string `json:"message,omitempty"`
-	// WaitsFor states what has to happen next. See Snapshot.WaitsFor.
+	// WaitsFor states the next step. See Snapshot.WaitsFor.
 	WaitsFor string `json:"waitsFor"`
-	// Cluster that has the workload; empty if none has.
+	// Cluster is the cluster with the workload, or "".
 	Cluster   string          `json:"cluster,omitempty"`
 	Nominated []string        `json:"nominated,omitempty"`
 	Dispatch  dispatch.Record `json:"dispatch"`
@@ -29,9 +29,9 @@ type Explanation struct {
 	// Conditions of scope Fleet.
 	Conditions []ConditionResult    `json:"conditions,omitempty"`
 	Clusters   []ClusterExplanation `json:"clusters,omitempty"`
-	// Problem that prevents a complete explanation, such as a failing query.
+	// Problem states why the explanation is incomplete, such as a failing query.
 	Problem string `json:"problem,omitempty"`
-	// Follower is true if the replica that explains is not the leader. Only the leader knows
+	// Follower is true if the explaining replica is not the leader. Only the leader knows
 	// the ledger and the decision.
 	Follower bool `json:"follower,omitempty"`
 }
@@ -39,16 +39,16 @@ type Explanation struct {
 // ClusterExplanation is the verdict on one candidate with the data behind it.
 type ClusterExplanation struct {
 	Verdict
-	// Why states every broken rule, or that the cluster is eligible, as a predicate that
-	// follows the cluster's name.
+	// Why states every broken rule, or "is eligible". The cluster's name precedes the
+	// text.
 	Why    string       `json:"why"`
 	Broken []BrokenRule `json:"broken,omitempty"`
 	// Scores by ScoreKey.
 	Scores     map[string]Score  `json:"scores,omitempty"`
 	Conditions []ConditionResult `json:"conditions,omitempty"`
-	// Ledger holds the cluster's reservations that its samples do not show yet.
+	// Ledger holds the cluster's reservations, except those in its samples already.
 	Ledger []ledger.Entry `json:"ledger,omitempty"`
-	// Credited is the number of devices that finished workloads returned since the last sample.
+	// Credited is the number of devices of workloads that finished after the last sample.
 	Credited int64 `json:"credited,omitempty"`
 }
 

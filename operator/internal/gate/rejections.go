@@ -12,31 +12,31 @@ type Rejection string
 
 // Rejections. The table below has one row for each.
 const (
-	// RejectNone means that the cluster can take the workload.
+	// RejectNone applies if the cluster can take the workload.
 	RejectNone Rejection = ""
-	// RejectUnusable means that no workload can be sent to the cluster.
+	// RejectUnusable applies if no workload can be sent to the cluster.
 	RejectUnusable Rejection = "Unusable"
-	// RejectScore means that a required score is below its minimum.
+	// RejectScore applies if a required score is below its minimum.
 	RejectScore Rejection = "BelowMinimum"
-	// RejectNoScore means that a required score is missing or expired.
+	// RejectNoScore applies if a required score is missing or expired.
 	RejectNoScore Rejection = "NoScore"
-	// RejectCondition means that a condition of scope Cluster is not met.
+	// RejectCondition applies if a condition of scope Cluster is not met.
 	RejectCondition Rejection = "ConditionUnmet"
-	// RejectConditionFailing means that a condition of scope Cluster has had no valid result
+	// RejectConditionFailing applies if a condition of scope Cluster has had no valid result
 	// for too long.
 	RejectConditionFailing Rejection = "ConditionFailing"
-	// RejectUnknown means that the cluster reports no sample time.
+	// RejectUnknown applies if the cluster reports no sample time.
 	RejectUnknown Rejection = "Unknown"
-	// RejectStale means that the cluster's samples are too old.
+	// RejectStale applies if the cluster's samples are too old.
 	RejectStale Rejection = "StaleSamples"
-	// RejectNoModel means that the cluster reports no devices of the requested model.
+	// RejectNoModel applies if the cluster reports no devices of the requested model.
 	RejectNoModel Rejection = "NoSuchDevices"
-	// RejectNoQueue means that the worker has no queue of the workload's ClusterQueue's name
-	// with quota for the resource.
+	// RejectNoQueue applies if the worker has no ClusterQueue of the same name with quota for
+	// the resource.
 	RejectNoQueue Rejection = "NoQuota"
-	// RejectNoRoom means that too few pods fit, or the worker's queue has too little quota.
+	// RejectNoRoom applies if too few pods fit, or the worker's queue has too little quota.
 	RejectNoRoom Rejection = "NoRoom"
-	// RejectQuotaFailing means that the cluster has room, but the quota query has no valid
+	// RejectQuotaFailing applies if the cluster has room, but the quota query has no valid
 	// result.
 	RejectQuotaFailing Rejection = "QuotaFailing"
 )
@@ -44,8 +44,8 @@ const (
 // rejectionRow states everything that depends on a rejection.
 type rejectionRow struct {
 	rejection Rejection
-	// rule detects the rejection. A rule that detects several rejections stands in the first
-	// row of these. Rejections that evaluateRoom detects have none.
+	// rule detects the rejection. A rule for several rejections stands in the first of their
+	// rows. Rejections by evaluateRoom have no rule.
 	rule rule
 	// reason of a Pending decision in which this rejection is the most helpful one.
 	reason string
@@ -54,22 +54,22 @@ type rejectionRow struct {
 	// stableMessage replaces message in an admission check if message changes with time
 	// alone. Each waiting workload would otherwise write its check in every round.
 	stableMessage func(v Verdict) string
-	// measured means that the cluster's metrics prove a lack of room. Only if all clusters
+	// measured is true if the cluster's metrics prove a lack of room. Only if all clusters
 	// are rejected by such rows, a workload may be given up.
 	measured bool
-	// mayHoldCopy means that nothing except a lack of room excludes the cluster. A copy of the
+	// mayHoldCopy is true if nothing except a lack of room excludes the cluster. A copy of the
 	// workload's last attempt may be what occupies this room.
 	mayHoldCopy bool
-	// full means that the cluster is suitable but has too little room now. Such a cluster
+	// full is true if the cluster is suitable but has too little room now. Such a cluster
 	// keeps its place in the tiers, and may be reported as the nearest match.
 	full bool
-	// dependsOnSource means that a failing metrics source may be the cause: samples and
+	// dependsOnSource is true if a failing metrics source may be the cause: samples and
 	// scores come from the same source.
 	dependsOnSource bool
 }
 
-// rejections is the table of rules and rejections. A decision applies the rules in the
-// order of the rows and stops at the first that a cluster breaks.
+// rejections is the table of rules and rejections. Each decision applies the rules in the
+// order of the rows and stops at the first broken rule.
 var rejections = []rejectionRow{
 	{rejection: RejectNone, reason: ReasonPlaceable, message: eligibleMessage, mayHoldCopy: true},
 	{rejection: RejectUnusable, rule: isUsable, reason: ReasonRuledOut, message: detailMessage("%s")},
@@ -85,7 +85,7 @@ var rejections = []rejectionRow{
 
 	// hasFreshSamples detects both.
 	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true,
-		message: func(Verdict) string { return "reports no samples" }},
+		message: fixedMessage("reports no samples")},
 	{rejection: RejectStale, reason: ReasonStale, dependsOnSource: true,
 		message:       func(v Verdict) string { return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second) },
 		stableMessage: detailMessage("has samples older than %s")},
@@ -94,7 +94,7 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
-	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: func(Verdict) string { return "has no result for the quota of its queue" }},
+	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue")},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
@@ -141,7 +141,12 @@ func (r Rejection) pendingReason(fleet Fleet) string {
 	return row.reason
 }
 
-// detailMessage returns a message that contains the verdict's detail.
+// fixedMessage returns a message without details.
+func fixedMessage(text string) func(Verdict) string {
+	return func(Verdict) string { return text }
+}
+
+// detailMessage returns a message that contains the verdict's detail in place of %s.
 func detailMessage(format string) func(Verdict) string {
 	return func(v Verdict) string { return fmt.Sprintf(format, v.Detail) }
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -59,8 +60,11 @@ func TestEveryRejectionHasOneRow(t *testing.T) {
 				t.Fatalf("%d rows, want 1", len(rows))
 			}
 			row := rows[0]
-			if row.message == nil || row.message(Verdict{Rejection: r, Detail: "detail"}) == "" {
-				t.Error("no message")
+			if row.message == nil {
+				t.Fatal("no message")
+			}
+			if text := row.message(Verdict{Rejection: r, Detail: "detail"}); text == "" || strings.Contains(text, "%!") {
+				t.Errorf("message is %q", text)
 			}
 			if r != RejectNone && !slices.Contains(pendingReasons, row.reason) {
 				t.Errorf("reason %q is not in pendingReasons", row.reason)

@@ -14,23 +14,22 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Snapshot is the state of a workload that determines its next step. Callers leave fields
-// zero that they do not know.
+// Snapshot is the state from which a workload's next step follows. Unknown fields are zero.
 type Snapshot struct {
 	Workload *kueue.Workload
-	// Own are the workload's checks that our gates decide.
+	// Own are the workload's checks of PlacementGates.
 	Own []string
-	// MultiKueue is the workload's check that MultiKueue decides, or "".
+	// MultiKueue is the workload's check of MultiKueue, or "".
 	MultiKueue string
-	// Config is the name of the MultiKueueConfig of that check.
+	// Config is the name of the MultiKueueConfig in MultiKueue's check.
 	Config string
-	// Connected are the clusters of Config that Kueue is connected to.
+	// Connected are the clusters of Config with a connection to Kueue.
 	Connected []string
-	// Cluster that has the workload, or "".
+	// Cluster is the cluster with the workload, or "".
 	Cluster string
 	// Dispatch is the workload's dispatch record.
 	Dispatch dispatch.Record
-	// Fault states why the gate cannot decide. Empty means that the gate can.
+	// Fault states why the gate cannot decide. Empty means no fault.
 	Fault string
 	// Decision of the gate at this moment. If nil, the check's message is used.
 	Decision *Decision
@@ -39,7 +38,7 @@ type Snapshot struct {
 	BuiltinDispatcher bool
 }
 
-// WaitsFor states what has to happen next, as a phrase that follows "waits for".
+// WaitsFor states the workload's next step, as a phrase after "waits for".
 func (s Snapshot) WaitsFor(now time.Time) string {
 	wl := s.Workload
 	switch {
@@ -111,13 +110,12 @@ func (s Snapshot) waitsForGate() string {
 	return ""
 }
 
-// TooManyChecksMessage states that several checks of gates are set on one queue.
+// TooManyChecksMessage is the message for a queue with several checks of gates.
 func TooManyChecksMessage(own []string) string {
 	return "the queue has several placement checks, keep one of: " + strings.Join(own, ", ")
 }
 
-// waitsForOtherCheck returns the first check that is not Ready and that neither a gate nor
-// MultiKueue decides.
+// waitsForOtherCheck returns the first check of another controller in a state other than Ready.
 func (s Snapshot) waitsForOtherCheck() string {
 	for i := range s.Workload.Status.AdmissionChecks {
 		c := &s.Workload.Status.AdmissionChecks[i]
@@ -151,8 +149,8 @@ func (s Snapshot) waitsForDispatch(now time.Time) string {
 	return "nomination by the operator"
 }
 
-// overdueNote states for how long Kueue's built-in dispatcher has nominated no cluster, if
-// that exceeds the grace period.
+// overdueNote states for how long Kueue's built-in dispatcher has nominated no cluster. Within
+// the grace period the note is empty.
 func (s Snapshot) overdueNote(now time.Time) string {
 	since := kueuestate.UnnominatedSince(s.Workload, s.MultiKueue)
 	if since.IsZero() || now.Sub(since) < timing.DispatchGrace {

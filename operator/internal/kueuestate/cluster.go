@@ -10,10 +10,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// PlacedCluster returns the cluster that has the workload, or "". With MultiKueue this is
-// the cluster in the workload's status. Without MultiKueue it is SentCluster, once Kueue
-// has admitted the workload. own are the checks that gates decide, multiKueue is
-// MultiKueue's check or "".
+// PlacedCluster returns the cluster with the workload, or "": the cluster in the workload's
+// status or, without MultiKueue, SentCluster once Kueue has admitted the workload. own are
+// the workload's checks of gates. multiKueue is the check of MultiKueue, or "".
 func PlacedCluster(wl *kueue.Workload, own []string, multiKueue string) string {
 	if wl.Status.ClusterName != nil {
 		return *wl.Status.ClusterName
@@ -24,8 +23,7 @@ func PlacedCluster(wl *kueue.Workload, own []string, multiKueue string) string {
 	return SentCluster(wl, own, multiKueue)
 }
 
-// SentCluster returns the cluster that the gate chose for a workload without MultiKueue,
-// or "". The gate records its choice in the podSetUpdates of its Ready check, as annotation
+// SentCluster returns the gate's choice for a workload without MultiKueue, or "". The gate records its choice in the podSetUpdates of its Ready check, as annotation
 // v1alpha1.ClusterAnnotation.
 func SentCluster(wl *kueue.Workload, own []string, multiKueue string) string {
 	if multiKueue != "" || len(own) == 0 {
@@ -44,8 +42,8 @@ func SentCluster(wl *kueue.Workload, own []string, multiKueue string) string {
 }
 
 // DisconnectedReason returns why MultiKueue cannot send workloads to a cluster, as a
-// predicate that follows the cluster's name, or "" if it can. cluster is the
-// MultiKueueCluster of this name, or nil if it does not exist.
+// predicate after the cluster's name, or "". cluster is the
+// MultiKueueCluster of this name; nil means not found.
 func DisconnectedReason(config *kueue.MultiKueueConfig, name string, cluster *kueue.MultiKueueCluster) string {
 	if !slices.Contains(config.Spec.Clusters, name) {
 		return "is not in MultiKueueConfig " + config.Name

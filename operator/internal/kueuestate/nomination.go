@@ -46,7 +46,7 @@ func AcceptsNomination(wl *kueue.Workload, multiKueue string, now time.Time) boo
 //     until some cluster admits the workload.
 //  3. No other component nominates clusters for an evicted workload.
 //
-// If the eviction is too recent to tell, it returns false and the time left until then.
+// If the eviction is too recent, IsEvictionStuck returns false and the remaining time.
 func IsEvictionStuck(wl *kueue.Workload, multiKueue string, now time.Time) (bool, time.Duration) {
 	entry := FindCheck(wl, multiKueue)
 	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, multiKueue) {

@@ -1,3 +1,6 @@
+// Package membership plans the cluster list of a MultiKueueConfig. The list has to be
+// steady: Kueue evicts the workloads of a cluster that leaves the list, and every change of
+// the order affects where new workloads go.
 package membership
 
 import (
@@ -11,21 +14,126 @@ import (
 )
 
 const (
-	// MaxClusters of a MultiKueueConfig, as Kueue's API allows.
+	// MaxClusters is the maximum number of clusters in a MultiKueueConfig, a limit of Kueue's API.
 	MaxClusters = 20
-	// OrderGain in points that a cluster must lead by to move ahead of another.
+	// OrderGain is the lead in points that moves a cluster ahead of another.
 	OrderGain = 10
-	// SteadyRounds that a change of members or order must last.
+	// SteadyRounds is the number of rounds for which a change must persist before it is applied.
 	SteadyRounds = 2
 )
 
-// Ranked cluster of a Placement. One without points comes last.
+// Ranked is a cluster that the Placement has decided. A cluster with unknown points ranks
+// last.
 type Ranked struct {
 	Name   string
 	Points gate.Number
 }
 
-// lead of points a over points b, which is without bound over none.
+// History is the memory of one configuration between rounds. The zero value is ready to use.
+type History struct {
+	undecidedSince map[string]time.Time
+	order          []string // wanted, but not yet for SteadyRounds
+	orderSince     time.Time
+}
+
+// Result is the planned configuration.
+type Result struct {
+	Clusters []string
+	// Truncated are decided clusters beyond MaxClusters.
+	Truncated []string
+	// Pending is true if a change may be due in the next round, without any new event.
+	Pending bool
+}
+
+// Plan returns the clusters of a MultiKueueConfig for this round:
+//   - A decided cluster joins if the list has a free slot, the best points first.
+//   - A cluster leaves after SteadyRounds periods in which it was neither decided nor in use.
+//     An earlier exit would make Kueue evict what runs there.
+//   - The last cluster never leaves.
+//   - The order follows the points, but only by OrderGain and after SteadyRounds periods.
+//
+// Plan updates history.
+func Plan(current []string, decided []Ranked, inUse map[string]bool, history *History, period time.Duration, now time.Time) Result {
+	points := map[string]gate.Number{}
+	for _, r := range decided {
+		points[r.Name] = r.Points
+	}
+	result := history.stay(current, points, inUse, SteadyRounds*period, now)
+	if len(result.Clusters) == 0 && len(decided) == 0 {
+		return Result{Clusters: slices.Clone(current)}
+	}
+	result.join(decided)
+	history.reorder(&result, points, SteadyRounds*period, now)
+	return result
+}
+
+// stay returns the clusters of the current list that stay.
+func (h *History) stay(current []string, points map[string]gate.Number, inUse map[string]bool, steady time.Duration, now time.Time) Result {
+	if h.undecidedSince == nil {
+		h.undecidedSince = map[string]time.Time{}
+	}
+	maps.DeleteFunc(h.undecidedSince, func(name string, _ time.Time) bool { return !slices.Contains(current, name) })
+	var result Result
+	for _, name := range current {
+		_, isDecided := points[name]
+		if isDecided || inUse[name] {
+			delete(h.undecidedSince, name)
+		} else if _, seen := h.undecidedSince[name]; !seen {
+			h.undecidedSince[name] = now
+		}
+		if since, undecided := h.undecidedSince[name]; undecided && now.Sub(since) >= steady {
+			continue
+		}
+		result.Clusters = append(result.Clusters, name)
+		result.Pending = result.Pending || !isDecided
+	}
+	return result
+}
+
+// join adds decided clusters, the best points first, up to MaxClusters.
+func (r *Result) join(decided []Ranked) {
+	joining := slices.Clone(decided)
+	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(lead(b.Points, a.Points), 0) })
+	for _, cluster := range joining {
+		switch {
+		case slices.Contains(r.Clusters, cluster.Name):
+		case len(r.Clusters) < MaxClusters:
+			r.Clusters = append(r.Clusters, cluster.Name)
+		default:
+			r.Truncated = append(r.Truncated, cluster.Name)
+		}
+	}
+}
+
+// reorder applies a new order that has been wanted for the steady time.
+func (h *History) reorder(r *Result, points map[string]gate.Number, steady time.Duration, now time.Time) {
+	order := orderByPoints(r.Clusters, points)
+	if slices.Equal(order, r.Clusters) {
+		h.order = nil
+		return
+	}
+	if !slices.Equal(order, h.order) {
+		h.order, h.orderSince = order, now
+	}
+	if now.Sub(h.orderSince) < steady {
+		r.Pending = true
+		return
+	}
+	h.order, r.Clusters = nil, order
+}
+
+// orderByPoints moves a cluster ahead of another only if it leads by OrderGain.
+func orderByPoints(clusters []string, points map[string]gate.Number) []string {
+	order := slices.Clone(clusters)
+	for i := 1; i < len(order); i++ {
+		for j := i; j > 0 && lead(points[order[j]], points[order[j-1]]) >= OrderGain; j-- {
+			order[j], order[j-1] = order[j-1], order[j]
+		}
+	}
+	return order
+}
+
+// lead of points a over points b. Known points lead unknown points infinitely.
 func lead(a, b gate.Number) float64 {
 	switch {
 	case !a.Known && !b.Known:
@@ -36,95 +144,4 @@ func lead(a, b gate.Number) float64 {
 		return math.Inf(1)
 	}
 	return a.Value - b.Value
-}
-
-// Memory of a configuration between rounds. Its zero value is ready.
-type History struct {
-	undecidedSince map[string]time.Time
-	order          []string
-	orderSince     time.Time
-}
-
-// Wanted configuration.
-type Result struct {
-	Clusters []string
-	// Truncated clusters are decided and found no free slot.
-	Truncated []string
-	// Unsettled says that another look is needed in a round's time.
-	Pending bool
-}
-
-// Membership of a MultiKueueConfig. A cluster enters only a free slot. It
-// leaves only when it is neither decided nor in use for two rounds of a period:
-// leaving earlier would make Kueue evict what runs there. The last member never
-// leaves. The order follows the points, but only by a gain that lasts.
-func Plan(current []string, decided []Ranked, inUse map[string]bool, memory *History, period time.Duration, now time.Time) Result {
-	points := map[string]gate.Number{}
-	for _, r := range decided {
-		points[r.Name] = r.Points
-	}
-	if memory.undecidedSince == nil {
-		memory.undecidedSince = map[string]time.Time{}
-	}
-	var w Result
-	for _, name := range current {
-		_, stays := points[name]
-		if stays || inUse[name] {
-			delete(memory.undecidedSince, name)
-			w.Clusters, w.Pending = append(w.Clusters, name), w.Pending || !stays
-			continue
-		}
-		since, seen := memory.undecidedSince[name]
-		if !seen {
-			memory.undecidedSince[name], since = now, now
-		}
-		if now.Sub(since) < SteadyRounds*period {
-			w.Clusters, w.Pending = append(w.Clusters, name), true
-		}
-	}
-	maps.DeleteFunc(memory.undecidedSince, func(name string, _ time.Time) bool { return !slices.Contains(current, name) })
-	if len(w.Clusters) == 0 && len(decided) == 0 {
-		return Result{Clusters: slices.Clone(current)}
-	}
-	joining := slices.Clone(decided)
-	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(lead(b.Points, a.Points), 0) })
-	for _, r := range joining {
-		switch {
-		case slices.Contains(w.Clusters, r.Name):
-		case len(w.Clusters) < MaxClusters:
-			w.Clusters = append(w.Clusters, r.Name)
-		default:
-			w.Truncated = append(w.Truncated, r.Name)
-		}
-	}
-	w.Clusters, w.Pending = memory.settle(w.Clusters, points, w.Pending, period, now)
-	return w
-}
-
-// settle the order: a new one counts once it has been wanted for two rounds.
-func (m *History) settle(clusters []string, points map[string]gate.Number, unsettled bool, period time.Duration, now time.Time) ([]string, bool) {
-	order := reorder(clusters, points)
-	if slices.Equal(order, clusters) {
-		m.order = nil
-		return clusters, unsettled
-	}
-	if !slices.Equal(order, m.order) {
-		m.order, m.orderSince = order, now
-	}
-	if now.Sub(m.orderSince) < SteadyRounds*period {
-		return clusters, true
-	}
-	m.order = nil
-	return order, unsettled
-}
-
-// reorder moves a cluster ahead of another only if it leads by OrderGain.
-func reorder(clusters []string, points map[string]gate.Number) []string {
-	order := slices.Clone(clusters)
-	for i := 1; i < len(order); i++ {
-		for j := i; j > 0 && lead(points[order[j]], points[order[j-1]]) >= OrderGain; j-- {
-			order[j], order[j-1] = order[j-1], order[j]
-		}
-	}
-	return order
 }

@@ -10,30 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-func decided(names ...any) []Ranked {
-	var list []Ranked
-	for i := 0; i < len(names); i += 2 {
-		r := Ranked{Name: names[i].(string)}
-		if points, ok := names[i+1].(int); ok {
-			r.Points = gate.Known(float64(points))
-		}
-		list = append(list, r)
-	}
-	return list
-}
-
-// follow a configuration over rounds of ten seconds.
-func follow(current []string, inUse map[string]bool, rounds ...[]Ranked) [][]string {
-	var memory History
-	var history [][]string
-	for i, d := range rounds {
-		current = Plan(current, d, inUse, &memory, 10*time.Second, t0.Add(time.Duration(i)*10*time.Second)).Clusters
-		history = append(history, current)
-	}
-	return history
-}
-
-func TestMembership(t *testing.T) {
+func TestPlan(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		current []string
@@ -41,64 +18,87 @@ func TestMembership(t *testing.T) {
 		rounds  [][]Ranked
 		want    [][]string
 	}{
-		{name: "begins in the order of the points", rounds: [][]Ranked{decided("a", 10, "b", 50)}, want: [][]string{{"b", "a"}}},
-		{name: "a cluster that is no longer decided leaves after two rounds", current: []string{"a", "b"},
+		{name: "clusters join in the order of their points", rounds: [][]Ranked{decided("a", 10, "b", 50)}, want: [][]string{{"b", "a"}}},
+		{name: "an undecided cluster leaves after two rounds", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 0), decided("a", 0), decided("a", 0)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a"}}},
-		{name: "but not while it is in use", current: []string{"a", "b"}, inUse: map[string]bool{"b": true},
+		{name: "an undecided cluster in use stays", current: []string{"a", "b"}, inUse: map[string]bool{"b": true},
 			rounds: [][]Ranked{decided("a", 0), decided("a", 0), decided("a", 0), decided("a", 0)},
 			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}},
-		{name: "coming back in time resets the rounds", current: []string{"a", "b"},
+		{name: "a decision within two rounds resets the count", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 0), decided("a", 0, "b", 0), decided("a", 0), decided("a", 0), decided("a", 0)},
 			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}, {"a"}}},
-		{name: "never empty", current: []string{"a"}, rounds: [][]Ranked{nil, nil, nil, nil}, want: [][]string{{"a"}, {"a"}, {"a"}, {"a"}}},
-		{name: "a small lead changes no order", current: []string{"a", "b"},
+		{name: "the last cluster stays", current: []string{"a"}, rounds: [][]Ranked{nil, nil, nil, nil}, want: [][]string{{"a"}, {"a"}, {"a"}, {"a"}}},
+		{name: "a lead below OrderGain changes no order", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 50, "b", 59), decided("a", 50, "b", 59), decided("a", 50, "b", 59)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
-		{name: "a large lead does once it lasted two rounds", current: []string{"a", "b"},
+		{name: "a lead of OrderGain changes the order after two rounds", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 50, "b", 60), decided("a", 50, "b", 60), decided("a", 50, "b", 60)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}}},
-		{name: "a lead that comes and goes never does", current: []string{"a", "b"},
+		{name: "an alternating lead changes no order", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", 50, "b", 90), decided("a", 90, "b", 50), decided("a", 50, "b", 90), decided("a", 90, "b", 50)},
 			want:   [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}},
-		{name: "one without points comes last, also after those below 0", rounds: [][]Ranked{decided("a", nil, "b", -100, "c", 50)}, want: [][]string{{"c", "b", "a"}}},
-		{name: "and goes there once it lost them for two rounds", current: []string{"a", "b"},
+		{name: "unknown points rank after negative points", rounds: [][]Ranked{decided("a", nil, "b", -100, "c", 50)}, want: [][]string{{"c", "b", "a"}}},
+		{name: "a cluster with unknown points for two rounds moves to the end", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("a", nil, "b", -100), decided("a", nil, "b", -100), decided("a", nil, "b", -100)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}}},
-		{name: "that nobody has points changes no order", current: []string{"a", "b"},
+		{name: "unknown points of all clusters change no order", current: []string{"a", "b"},
 			rounds: [][]Ranked{decided("b", nil, "a", nil), decided("b", nil, "a", nil), decided("b", nil, "a", nil)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, follow(tc.current, tc.inUse, tc.rounds...)); diff != "" {
+			if diff := cmp.Diff(tc.want, planRounds(tc.current, tc.inUse, tc.rounds...)); diff != "" {
 				t.Errorf("rounds (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestMembershipIsCapped(t *testing.T) {
+func TestPlanIsLimitedToMaxClusters(t *testing.T) {
 	var many []Ranked
 	for i := range 25 {
 		many = append(many, Ranked{Name: fmt.Sprintf("c%02d", i), Points: gate.Known(float64(i))})
 	}
-	var memory History
-	w := Plan([]string{"c00"}, many, nil, &memory, time.Second, t0)
-	if len(w.Clusters) != MaxClusters || w.Clusters[0] != "c00" || w.Clusters[1] != "c24" {
-		t.Errorf("a member keeps its place and the best fill the rest: %v", w.Clusters)
+	var history History
+	result := Plan([]string{"c00"}, many, nil, &history, time.Second, t0)
+	if len(result.Clusters) != MaxClusters || result.Clusters[0] != "c00" || result.Clusters[1] != "c24" {
+		t.Errorf("a member must keep its place and the best must fill the free slots: %v", result.Clusters)
 	}
-	if diff := cmp.Diff([]string{"c05", "c04", "c03", "c02", "c01"}, w.Truncated); diff != "" {
-		t.Errorf("left out (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"c05", "c04", "c03", "c02", "c01"}, result.Truncated); diff != "" {
+		t.Errorf("truncated (-want +got):\n%s", diff)
 	}
 }
 
-func TestMembershipForgetsWhoLeft(t *testing.T) {
-	var memory History
-	at := t0
+func TestPlanIsPendingWhileAChangeIsDue(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		current []string
+		decided []Ranked
+		inUse   map[string]bool
+		want    bool
+	}{
+		{"no change", []string{"a"}, decided("a", 0), nil, false},
+		{"an undecided cluster will leave", []string{"a", "b"}, decided("a", 0), nil, true},
+		{"an undecided cluster is in use", []string{"a", "b"}, decided("a", 0), map[string]bool{"b": true}, true},
+		{"a new order will apply", []string{"a", "b"}, decided("a", 0, "b", 10), nil, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var history History
+			if got := Plan(tc.current, tc.decided, tc.inUse, &history, period, t0).Pending; got != tc.want {
+				t.Errorf("pending: got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// A cluster that left and that another client added again has two rounds once more.
+func TestPlanForgetsClustersThatLeft(t *testing.T) {
+	var history History
+	now := t0
 	round := func(current ...string) []string {
-		at = at.Add(10 * time.Second)
-		return Plan(current, decided("a", 0), nil, &memory, 10*time.Second, at).Clusters
+		now = now.Add(period)
+		return Plan(current, decided("a", 0), nil, &history, period, now).Clusters
 	}
 	for range 3 {
 		round("a", "b")
 	}
 	round("a")
-	if got := round("a", "b"); cmp.Diff([]string{"a", "b"}, got) != "" {
-		t.Errorf("somebody put it back: it has two rounds again, got %v", got)
+	if diff := cmp.Diff([]string{"a", "b"}, round("a", "b")); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
 	}
 }

@@ -1,7 +1,7 @@
 package querycache
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -12,96 +12,99 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// shape of workloads that a gate asks the same questions about. Without facts it
-// is that of workloads that no question was asked about.
+// defaultClusterLabel is the cluster label of a source that does not exist or states none.
+const defaultClusterLabel = "cluster"
+
+// Key identifies workloads that share a plan: the queries of one version of a gate,
+// rendered with equivalent facts.
+//
+// A Key with nothing but Gate stands for workloads that wait without results, for example
+// because the gate does not exist.
 type Key struct {
-	Gate       string
-	source     string
+	Gate string
+	// Source is the name of the gate's MetricsSource.
+	Source string
+	// Generation of the PlacementGate.
 	Generation int64
-	label      string
-	Facts      string
+	// ClusterLabel is the series label that carries the cluster.
+	ClusterLabel string
+	// Facts is the EquivalenceKey of the workload's facts.
+	Facts string
 }
 
-// plan of what is asked about workloads of one shape.
+// KeyOf returns the key of a workload at a gate. If the gate's source can't be used, the
+// key has the default cluster label, and Results reports the problem.
+func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
+	label := defaultClusterLabel
+	if _, info, err := c.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
+		label = info.ClusterLabel
+	}
+	return Key{Gate: g.Name, Source: g.Spec.SourceRef.Name, Generation: g.Generation, ClusterLabel: label, Facts: f.EquivalenceKey()}
+}
+
+// queryPlan lists the rendered queries of a Key.
 type queryPlan struct {
-	source, label string
-	// keep it and its answers for so long after their last use.
+	key Key
+	// ttl is the time for which the plan and its results are kept after their last use.
 	ttl time.Duration
-	// questions, of which the first asks for the sample times.
+	// queries in the order of execution. The first returns the sample times.
 	queries []renderedQuery
 	usedAt  time.Time
-	// newer than this must answers be that are renewed.
+	// refreshAfter is the oldest permitted start of the queries after the next refresh.
 	refreshAfter time.Time
-	// done is when all questions were answered last.
+	// completedAt is the end of the last refresh.
 	completedAt time.Time
 }
 
-// asked is one question, rendered, with the pod set that it is about.
+// renderedQuery is a query of the gate for one pod set.
 type renderedQuery struct {
 	gate.Query
-	podSet    int
-	expr, key string
-	// keep the answer for so long after its last use.
+	// podSet is the index of the pod set in the facts.
+	podSet int
+	expr   string
+	// cacheKey identifies the result in the cache.
+	cacheKey string
+	// ttl of the plan.
 	ttl time.Duration
-	// broken answers instead where the facts can't be rendered.
+	// renderError is the result if the query can't be rendered with the facts.
 	renderError *cachedResult
 }
 
-// reply to a question.
-type queryResult struct {
-	*renderedQuery
-	result *cachedResult
-}
-
-// shape of a workload under a gate.
-func (a *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
-	label := "cluster"
-	if _, info, err := a.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
-		label = info.ClusterLabel
-	}
-	return Key{Gate: g.Name, source: g.Spec.SourceRef.Name, Generation: g.Generation, label: label, Facts: f.EquivalenceKey()}
-}
-
-// plan of a shape, made when it is first seen.
-func (a *Cache) plan(s Key, g registry.Gate, f shape.Facts) *queryPlan {
-	if p := a.knownPlan(s); p != nil {
+// plan returns the plan of a key, and creates it on the first use.
+func (c *Cache) plan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
+	if p := c.knownPlan(key); p != nil {
 		return p
 	}
-	p := newPlan(g, f, s.label)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p.usedAt = a.now()
-	a.plans[s] = p
+	p := newPlan(key, g, f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.usedAt = c.now()
+	c.plans[key] = p
 	return p
 }
 
-// done says when all questions of a plan were answered last.
-func (a *Cache) lastCompleted(p *queryPlan) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *Cache) knownPlan(key Key) *queryPlan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.plans[key]
+	if p != nil {
+		p.usedAt = c.now()
+	}
+	return p
+}
+
+// lastCompleted returns the end of the plan's last refresh; zero = none yet.
+func (c *Cache) lastCompleted(p *queryPlan) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return p.completedAt
 }
 
-func (a *Cache) knownPlan(s Key) *queryPlan {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.plans[s]
-	if p != nil {
-		p.usedAt = a.now()
-	}
-	return p
-}
-
-// newPlan lists and renders the questions about a workload: those per shape once
-// for each pod set, conditions for the largest alone.
-func newPlan(g registry.Gate, f shape.Facts, label string) *queryPlan {
-	p := &queryPlan{source: g.Spec.SourceRef.Name, label: label}
-	// What is trusted is not forgotten, nor is by Open for how long nobody answers.
-	p.ttl = max(timing.UnusedResultTTL, timing.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge))
-	if g.Spec.Freshness.OnStale == v1alpha1.StaleOpen {
-		p.ttl = max(p.ttl, timing.Seconds(g.Spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter))
-	}
-	for _, q := range gate.Queries(&g.Spec, label) {
+// newPlan renders the gate's queries. A query per shape is rendered for each pod set, a
+// condition only for the first one, which has the most devices per pod.
+func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
+	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
+	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		switch {
 		case q.Remote && !f.Remote:
 		case q.Condition != nil || !q.PerShape:
@@ -115,15 +118,26 @@ func newPlan(g registry.Gate, f shape.Facts, label string) *queryPlan {
 	return p
 }
 
-func (p *queryPlan) render(q gate.Query, f shape.Facts, set int) renderedQuery {
-	r := renderedQuery{Query: q, podSet: set, ttl: p.ttl}
+// ttlOf returns the time for which the results of a gate are kept after their last use:
+// at least as long as decisions may use them. With onStale Open, decisions also depend on
+// how long a query has failed, up to unknownAfterSeconds.
+func ttlOf(spec *v1alpha1.PlacementGateSpec) time.Duration {
+	ttl := max(timing.UnusedResultTTL, timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge))
+	if spec.Freshness.OnStale == v1alpha1.StaleOpen {
+		ttl = max(ttl, timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter))
+	}
+	return ttl
+}
+
+func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuery {
+	r := renderedQuery{Query: q, podSet: podSet, ttl: p.ttl}
 	var pods shape.PodSet
-	if set < len(f.PodSets) {
-		pods = f.PodSets[set]
+	if podSet < len(f.PodSets) {
+		pods = f.PodSets[podSet]
 	}
 	template, problems := promql.ParseTemplate(q.Expr, shape.Variables)
 	if len(problems) > 0 {
-		r.renderError = &cachedResult{err: fmt.Errorf("%s", promql.Strings(problems))}
+		r.renderError = &cachedResult{err: errors.New(promql.Strings(problems))}
 		return r
 	}
 	expr, err := template.Render(f.Vars(pods))
@@ -131,29 +145,27 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, set int) renderedQuery {
 		r.renderError = &cachedResult{err: err}
 		return r
 	}
-	r.expr, r.key = expr, p.source+"\x00"+expr
+	r.expr, r.cacheKey = expr, p.key.Source+"\x00"+expr
 	if r.measuresRoom() {
-		r.key += "\x00" + p.queries[0].expr
+		r.cacheKey += "\x00" + p.queries[0].expr // the result keeps the sample times of this plan
 	}
 	return r
 }
 
-// expire an answer from before then that nobody renewed. Those that decide tell their
-// age, at which who decides looks; quota that is so old is as if nobody had told any,
-// for it must not make the samples look old that the rest was asked with.
-func (r *queryResult) expireRanking(then time.Time) {
-	if h := r.result; h.err != nil && h.succeededAt.Before(then) && (r.Name == gate.QueryQuota || !r.decidesAdmission()) {
-		r.result = &cachedResult{err: h.err}
-	}
-}
-
-// decides who may go where, and tells its age. The other questions rank and explain.
+// decidesAdmission reports whether the query decides which clusters may take a workload.
+// Results of these queries keep their age for the gate's decision. The other queries rank
+// clusters and complete messages.
 func (q *renderedQuery) decidesAdmission() bool {
 	return q.Condition != nil || q.Name == gate.QuerySampleTime || q.measuresRoom()
 }
 
-// aboutRoom: what the ledger is subtracted from, which is of no use without the
-// sample times that were known when it was asked for.
+// measuresRoom reports whether the ledger is subtracted from the query's result. Such a
+// result is only usable with the sample times that were known when it was queried.
 func (q *renderedQuery) measuresRoom() bool {
 	return q.Name == gate.QueryFit || q.Name == gate.QueryQuota
+}
+
+// isFleetScoped reports whether the query is a condition on the fleet as a whole.
+func (q *renderedQuery) isFleetScoped() bool {
+	return q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet
 }

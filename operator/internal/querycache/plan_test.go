@@ -2,7 +2,9 @@ package querycache
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +18,35 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// mixed fleet: cluster1 has whole devices, instances, devices for claims and chips,
-// cluster2 instances alone.
-func mixed() string {
+func TestPlanEscapesFacts(t *testing.T) {
+	const hostile = `a"} or vector(1) #`
+	for _, tc := range []struct{ name, query, want string }{
+		{"namespace", `sum by (cluster) (quota{namespace="$namespace"})`, `sum by (cluster) (quota{namespace="a\"} or vector(1) #"})`},
+		{
+			"labels", `sum by (cluster) (quota{zone="$node_selector_zone",tier="$flavor_label_tier"})`,
+			`sum by (cluster) (quota{tier="a\"} or vector(1) #",zone="a\"} or vector(1) #"})`,
+		},
+		{"absent label", `sum by (cluster) (quota{zone="$node_selector_absent"})`, `sum by (cluster) (quota{zone=~".+"})`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.query}})
+			f.facts.Namespace = hostile
+			f.facts.PodSets[0].NodeSelector = map[string]string{"zone": hostile}
+			f.facts.PodSets[0].FlavorLabels = map[string]string{"tier": hostile}
+			f.results(t)
+			if !slices.Contains(f.source.queries, tc.want) {
+				t.Errorf("queries %q\nwant %s", f.source.queries, tc.want)
+			}
+		})
+	}
+}
+
+// mixedFleet is a script for promqltest: cluster1 has whole GPUs, MIG instances, GPUs for
+// resource claims and TPUs, cluster2 has only MIG instances.
+func mixedFleet() string {
 	script := strings.Builder{}
 	script.WriteString("load 1m\n")
-	for _, g := range []struct {
+	for _, d := range []struct {
 		cluster, node, resource, model string
 		free, all                      int
 	}{
@@ -31,56 +56,91 @@ func mixed() string {
 		{"cluster1", "n3", "google.com/tpu", "tpu-v5-lite-podslice", 8, 8},
 		{"cluster2", "m1", "nvidia.com/mig-1g.10gb", "NVIDIA-A100-MIG-1g.10gb", 14, 14},
 	} {
-		of := fmt.Sprintf("cluster=%q,resource=%q,model=%q", g.cluster, g.resource, g.model)
-		fmt.Fprintf(&script, "  node:plimsoll_free_devices:placeable{%s,node=%q} %d\n", of, g.node, g.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_free_devices:sum{%s} %d\n", of, g.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_node_free_devices:max{%s} %d\n", of, g.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_devices:sum{%s} %d\n", of, g.all)
+		labels := fmt.Sprintf("cluster=%q,resource=%q,model=%q", d.cluster, d.resource, d.model)
+		fmt.Fprintf(&script, "  node:plimsoll_free_devices:placeable{%s,node=%q} %d\n", labels, d.node, d.free)
+		fmt.Fprintf(&script, "  cluster_model:plimsoll_free_devices:sum{%s} %d\n", labels, d.free)
+		fmt.Fprintf(&script, "  cluster_model:plimsoll_node_free_devices:max{%s} %d\n", labels, d.free)
+		fmt.Fprintf(&script, "  cluster_model:plimsoll_devices:sum{%s} %d\n", labels, d.all)
 	}
 	return script.String()
 }
 
-// A pod starts only on devices of the resource that it asks for, whatever else of
-// the model is free.
-func TestRoomIsOfTheResourceThatThePodsAskFor(t *testing.T) {
-	store := promqltest.LoadedStorage(t, mixed())
+// A pod needs devices of the resource that it requests. Other devices of the same model
+// do not count.
+func TestPlanQueriesTheRequestedResource(t *testing.T) {
+	store := promqltest.LoadedStorage(t, mixedFleet())
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	ask := query.QuerierFunc(func(ctx context.Context, expr string, _ time.Time) (a query.Result, err error) {
+	source := query.QuerierFunc(func(ctx context.Context, expr string, _ time.Time) (response query.Result, err error) {
 		q, err := engine.NewInstantQuery(ctx, store, nil, expr, time.Unix(0, 0))
 		if err != nil {
-			return a, err
+			return response, err
 		}
 		vector, err := q.Exec(ctx).Vector()
 		for _, s := range vector {
-			a.Samples = append(a.Samples, query.Sample{Labels: s.Metric.Map(), Value: s.F})
+			response.Samples = append(response.Samples, query.Sample{Labels: s.Metric.Map(), Value: s.F})
 		}
-		return a, err
+		return response, err
 	})
-	n := func(fit, free, all, largest float64) gate.ShapeMetrics {
+	metrics := func(fit, free, all, largest float64) gate.ShapeMetrics {
 		return gate.ShapeMetrics{Fit: gate.Known(fit), Headroom: gate.Known(free), Capacity: gate.Known(all), Largest: gate.Known(largest)}
 	}
 	for _, tc := range []struct {
-		resource, model string
-		one, two        gate.ShapeMetrics
+		name, resource, model string
+		cluster1, cluster2    gate.ShapeMetrics
 	}{
-		{"nvidia.com/gpu", "NVIDIA-A100", n(3, 6, 8, 6), gate.ShapeMetrics{}},
-		{"nvidia.com/gpu", "", n(3, 6, 8, 6), gate.ShapeMetrics{}},
-		{"nvidia.com/mig-1g.10gb", "NVIDIA-A100-MIG-1g.10gb", n(10, 21, 28, 21), n(7, 14, 14, 14)},
-		{"nvidia.com/mig-1g.10gb", "", n(10, 21, 28, 21), n(7, 14, 14, 14)},
-		{"google.com/tpu", "", n(4, 8, 8, 8), gate.ShapeMetrics{}},
-		{"amd.com/gpu", "", gate.ShapeMetrics{}, gate.ShapeMetrics{}},
+		{"GPUs of a model", "nvidia.com/gpu", "NVIDIA-A100", metrics(3, 6, 8, 6), gate.ShapeMetrics{}},
+		{"GPUs of any model", "nvidia.com/gpu", "", metrics(3, 6, 8, 6), gate.ShapeMetrics{}},
+		{"MIG instances of a model", "nvidia.com/mig-1g.10gb", "NVIDIA-A100-MIG-1g.10gb", metrics(10, 21, 28, 21), metrics(7, 14, 14, 14)},
+		{"MIG instances of any model", "nvidia.com/mig-1g.10gb", "", metrics(10, 21, 28, 21), metrics(7, 14, 14, 14)},
+		{"TPUs", "google.com/tpu", "", metrics(4, 8, 8, 8), gate.ShapeMetrics{}},
+		{"devices that no cluster has", "amd.com/gpu", "", gate.ShapeMetrics{}, gate.ShapeMetrics{}},
 	} {
-		b := newFixture(v1alpha1.PlacementGateSpec{})
-		b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, ask)
-		b.facts.PodSets = []shape.PodSet{{Name: "main", Resource: tc.resource, Model: tc.model, DevicesPerPod: 2, Pods: 1}}
-		got, fleet := b.Results(t.Context(), b.gate, b.facts)
-		if fleet.Problem != "" {
-			t.Error(fleet.Problem)
-		}
-		for name, want := range map[string]gate.ShapeMetrics{"cluster1": tc.one, "cluster2": tc.two} {
-			if d := cmp.Diff(want, got[name].Shapes[0]); d != "" {
-				t.Errorf("%s %q on %s (-want +got):\n%s", tc.resource, tc.model, name, d)
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(v1alpha1.PlacementGateSpec{})
+			f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, source)
+			f.facts.PodSets = []shape.PodSet{{Name: "main", Resource: tc.resource, Model: tc.model, DevicesPerPod: 2, Pods: 1}}
+			got, fleet := f.results(t)
+			if fleet.Problem != "" {
+				t.Error(fleet.Problem)
 			}
-		}
+			for name, want := range map[string]gate.ShapeMetrics{"cluster1": tc.cluster1, "cluster2": tc.cluster2} {
+				if diff := cmp.Diff(want, got[name].Shapes[0]); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// Results are kept for as long as a decision may use them, even if no workload needs them
+// meanwhile. With onStale Open, decisions depend on the time of the last success for
+// unknownAfterSeconds.
+func TestPlanKeepsResultsWhileTheyMayDecide(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		freshness v1alpha1.GateFreshness
+	}{
+		{"maxSampleAge", v1alpha1.GateFreshness{MaxSampleAgeSeconds: 300, UnknownAfterSeconds: 300}},
+		{"unknownAfter with onStale Open", v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(v1alpha1.PlacementGateSpec{Freshness: tc.freshness, Conditions: []v1alpha1.GateCondition{
+				{Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet},
+			}})
+			f.source.responses["floor("], f.source.responses["freeze"] = series("cluster1", 3.0), series("", 0.0)
+			f.setSampleAge(5)
+			f.results(t)
+			f.source.err = errors.New("connection refused")
+			f.clock.add(299 * time.Second)
+			f.cleanUp()
+			got, fleet := f.results(t)
+			if !fleet.Conditions[0].EvaluatedAt.Equal(noon) || !got["cluster1"].SampledAt.Equal(noon.Add(-5*time.Second)) {
+				t.Errorf("299 s after the last success: %+v, sampled at %s", fleet.Conditions[0], got["cluster1"].SampledAt)
+			}
+			f.clock.add(301 * time.Second)
+			if f.cleanUp(); len(f.Cache.results) != 0 || len(f.plans) != 0 {
+				t.Errorf("%d results and %d plans are left after the TTL", len(f.Cache.results), len(f.plans))
+			}
+		})
 	}
 }

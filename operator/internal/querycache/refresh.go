@@ -7,99 +7,109 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// renewers is the number of shapes that are queried at once for each source.
+// refreshWorkers is the number of concurrent refreshes for each source.
 const refreshWorkers = 4
 
-// renew the answers about a shape beside decisions: what was asked for before that
-// time is asked anew. A shape is asked about once at a time.
-func (a *Cache) Refresh(s Key, newer time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.plans[s]; p != nil && p.refreshAfter.Before(newer) {
-		p.refreshAfter = newer
+// Refresh enqueues a refresh of the key's results older than newerThan, and does not wait.
+// If the key is enqueued already, the later newerThan applies. Without a plan for the key
+// there is nothing to query, but the OnRefreshed callback runs as well.
+func (c *Cache) Refresh(key Key, newerThan time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.plans[key]; p != nil && p.refreshAfter.Before(newerThan) {
+		p.refreshAfter = newerThan
 	}
-	queue, ok := a.queues[s.source]
+	queue, ok := c.queues[key.Source]
 	if !ok {
 		queue = workqueue.NewTyped[Key]()
-		a.queues[s.source] = queue
-		if a.startWorkers != nil {
-			a.startWorkers(queue)
+		c.queues[key.Source] = queue
+		if c.startWorkers != nil {
+			c.startWorkers(queue)
 		}
 	}
-	queue.Add(s)
+	queue.Add(key)
 }
 
-// Start renews until the context ends. It runs on the leader.
-func (a *Cache) Start(ctx context.Context) error {
+// Start runs the refresh workers and the cleanup until ctx ends. It implements
+// manager.Runnable and runs on the leader only.
+func (c *Cache) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("query-cache"))
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	a.runWorkers(func(queue workqueue.TypedInterface[Key]) {
+	c.runWorkers(func(queue workqueue.TypedInterface[Key]) {
 		for range refreshWorkers {
 			workers.Go(func() {
-				for a.refreshNext(ctx, queue) {
+				for c.refreshNext(ctx, queue) {
 				}
 			})
 		}
 	})
-	defer a.stopWorkers()
-	wait.UntilWithContext(ctx, func(context.Context) { a.cleanUp() }, timing.CleanupInterval)
+	defer c.stopWorkers()
+	wait.UntilWithContext(ctx, func(context.Context) { c.cleanUp() }, timing.CleanupInterval)
 	return nil
 }
 
-func (a *Cache) runWorkers(serve func(workqueue.TypedInterface[Key])) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.startWorkers = serve
-	for _, queue := range a.queues {
-		serve(queue)
+// runWorkers calls start for each queue that exists or is created later.
+func (c *Cache) runWorkers(start func(workqueue.TypedInterface[Key])) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startWorkers = start
+	for _, queue := range c.queues {
+		start(queue)
 	}
 }
 
-// end lets every renewer end.
-func (a *Cache) stopWorkers() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.startWorkers = nil
-	for _, queue := range a.queues {
+// stopWorkers lets the workers end after their current key.
+func (c *Cache) stopWorkers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startWorkers = nil
+	for _, queue := range c.queues {
 		queue.ShutDown()
 	}
 }
 
-// renewNext waits for the next shape; false = there will be none.
-func (a *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[Key]) bool {
-	s, over := queue.Get()
-	if over {
+// refreshNext waits for the next key of the queue and refreshes its results. It returns
+// false after the queue has shut down.
+func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[Key]) bool {
+	key, shutdown := queue.Get()
+	if shutdown {
 		return false
 	}
-	defer queue.Done(s)
+	defer queue.Done(key)
 	if ctx.Err() != nil {
 		return true
 	}
-	p, newer := a.refreshTarget(s)
+	p, newerThan := c.refreshTarget(key)
 	if p != nil {
-		a.query(ctx, p, func(h *cachedResult) bool { return h.isNewerThan(newer) })
-		a.markCompleted(p)
+		c.query(ctx, p, func(r *cachedResult) bool { return r.isNewerThan(newerThan) })
+		c.markCompleted(p)
 	}
-	a.OnRefreshed(s, newer)
+	c.mu.Lock()
+	onRefreshed := c.onRefreshed
+	c.mu.Unlock()
+	onRefreshed(key, newerThan)
 	return true
 }
 
-func (a *Cache) markCompleted(p *queryPlan) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p.completedAt = a.now()
-}
-
-// wanted of a shape's answers; without a plan there are none that could be old.
-func (a *Cache) refreshTarget(s Key) (*queryPlan, time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.plans[s]; p != nil {
+// refreshTarget returns the plan of a key and the oldest permitted start of its queries.
+// Without a plan it returns nil and now: no old result exists.
+func (c *Cache) refreshTarget(key Key) (*queryPlan, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.plans[key]; p != nil {
 		return p, p.refreshAfter
 	}
-	return nil, a.now()
+	return nil, c.now()
+}
+
+func (c *Cache) markCompleted(p *queryPlan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.completedAt = c.now()
 }

@@ -11,64 +11,68 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Cluster as a gate sees it, apart from any workload.
-type Cluster struct {
-	Name   string
-	Scores map[string]gate.Score
-}
-
-// Gate is a PlacementGate with what its Placement decided.
-type Gate struct {
-	Name string
-	Spec v1alpha1.PlacementGateSpec
-	// Problem that keeps the gate from deciding anything; empty = none.
-	Problem  string
-	Clusters []Cluster
-	// Generation of the PlacementGate that this was read from.
-	Generation int64
-}
-
-// Board is where the gate's controller leaves what it gathered and the
-// workload's controller finds it. It is safe for concurrent use.
+// Registry holds what the controllers share. It is safe for concurrent use.
 type Registry struct {
 	mu        sync.Mutex
 	gates     map[string]Gate
+	watchers  []func(gateName string)
 	waiting   map[string]WaitSummary
 	conflicts map[string]dispatcherConflict
-	// unanswered questions by gate.
+	// failingQueries is a message for each gate with failing or incomplete queries.
 	failingQueries map[string]string
-	watchers       []func(gate string)
 }
 
-// NewBoard without gates.
+// New returns an empty registry.
 func New() *Registry {
 	return &Registry{gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{}}
 }
 
-// OnChange calls f after a gate changed. f must not block.
-func (b *Registry) OnChange(f func(gate string)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.watchers = append(b.watchers, f)
+// Gate is a PlacementGate with the clusters that its Placement decided.
+type Gate struct {
+	Name string
+	Spec v1alpha1.PlacementGateSpec
+	// Problem is the reason why the gate can't decide anything; empty = none.
+	Problem string
+	// Clusters in the order of the Placement's decisions.
+	Clusters []Cluster
+	// Generation of the PlacementGate that Spec was read from.
+	Generation int64
 }
 
-// Put a gate, and tell the watchers when it differs from before.
-func (b *Registry) Put(g Gate) {
-	b.mu.Lock()
-	old, ok := b.gates[g.Name]
-	b.gates[g.Name] = g
-	watch := b.watchers
-	b.mu.Unlock()
-	if ok && reflect.DeepEqual(withoutTimestamps(old), withoutTimestamps(g)) {
+// Cluster is a cluster that the gate's Placement decided.
+type Cluster struct {
+	Name string
+	// Scores of the cluster by gate.ScoreKey.
+	Scores map[string]gate.Score
+}
+
+// OnChange registers a function that is called after a gate was added, changed or deleted.
+// It must not block.
+func (r *Registry) OnChange(f func(gateName string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = append(r.watchers, f)
+}
+
+// Put adds or replaces a gate. The watchers are called if the gate differs from before in
+// more than the age of its scores.
+func (r *Registry) Put(g Gate) {
+	r.mu.Lock()
+	old, ok := r.gates[g.Name]
+	r.gates[g.Name] = g
+	watchers := r.watchers
+	r.mu.Unlock()
+	if ok && reflect.DeepEqual(withoutScoreTimes(old), withoutScoreTimes(g)) {
 		return
 	}
-	for _, f := range watch {
-		f(g.Name)
+	for _, notify := range watchers {
+		notify(g.Name)
 	}
 }
 
-// steady part of a gate: a score that is merely renewed is no change.
-func withoutTimestamps(g Gate) Gate {
+// withoutScoreTimes returns the gate with nothing but the values of its scores: policies
+// renew their scores in every period, mostly with the same value.
+func withoutScoreTimes(g Gate) Gate {
 	clusters := make([]Cluster, len(g.Clusters))
 	for i, c := range g.Clusters {
 		clusters[i] = Cluster{Name: c.Name, Scores: map[string]gate.Score{}}
@@ -80,110 +84,117 @@ func withoutTimestamps(g Gate) Gate {
 	return g
 }
 
-// Delete a gate.
-func (b *Registry) Delete(name string) {
-	b.mu.Lock()
-	delete(b.gates, name)
-	watch := b.watchers
-	b.mu.Unlock()
-	for _, f := range watch {
-		f(name)
+// Delete removes a gate. Its waiting workloads stay counted until the wait queue removes
+// them.
+func (r *Registry) Delete(name string) {
+	r.mu.Lock()
+	delete(r.gates, name)
+	watchers := r.watchers
+	r.mu.Unlock()
+	for _, notify := range watchers {
+		notify(name)
 	}
 }
 
-// Get a gate; false when it is not there (yet).
-func (b *Registry) Get(name string) (Gate, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g, ok := b.gates[name]
+// Get returns a gate. It returns false if the gate does not exist or the placementgate
+// controller has not reconciled it yet.
+func (r *Registry) Get(name string) (Gate, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.gates[name]
 	return g, ok
 }
 
-// Queue at a gate: how many workloads wait there, and since when the first does.
+// WaitSummary states how many workloads wait at a gate.
 type WaitSummary struct {
 	Workloads int32
-	Since     time.Time // zero when none waits
+	// Since is when the first of them started to wait; zero if none waits.
+	Since time.Time
 }
 
-// SetWaiting records the queue at a gate.
-func (b *Registry) SetWaiting(name string, q WaitSummary) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if q.Workloads == 0 {
-		delete(b.waiting, name)
+// SetWaiting sets the wait summary of a gate.
+func (r *Registry) SetWaiting(name string, summary WaitSummary) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if summary.Workloads == 0 {
+		delete(r.waiting, name)
 		return
 	}
-	b.waiting[name] = q
+	r.waiting[name] = summary
 }
 
-// Waiting workloads at a gate.
-func (b *Registry) Waiting(name string) int32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.waiting[name].Workloads
+// Waiting returns the number of workloads that wait at a gate.
+func (r *Registry) Waiting(name string) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[name].Workloads
 }
 
-// WaitingInAll are the waiting workloads at all gates.
-func (b *Registry) TotalWaiting() int32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// TotalWaiting returns the number of workloads that wait at all gates together.
+func (r *Registry) TotalWaiting() int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var n int32
-	for _, q := range b.waiting {
-		n += q.Workloads
+	for _, summary := range r.waiting {
+		n += summary.Workloads
 	}
 	return n
 }
 
-// Queues at every gate, an empty one where nothing waits, and at gates that workloads
-// wait for although they do not exist.
-func (b *Registry) WaitSummaries() map[string]WaitSummary {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	queues := maps.Clone(b.waiting)
-	for name := range b.gates {
-		queues[name] = b.waiting[name]
+// WaitSummaries returns the wait summary of each gate by name: of every existing gate, and
+// of gates that do not exist but have waiting workloads.
+func (r *Registry) WaitSummaries() map[string]WaitSummary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	summaries := maps.Clone(r.waiting)
+	for name := range r.gates {
+		summaries[name] = r.waiting[name]
 	}
-	return queues
+	return summaries
 }
 
-// SetUnanswered records what each gate asks and nobody answers; absent = nothing.
-func (b *Registry) SetFailingQueries(problems map[string]string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.failingQueries = problems
+// SetFailingQueries replaces the messages of all gates. A gate without a message has no
+// failing queries.
+func (r *Registry) SetFailingQueries(messages map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failingQueries = messages
 }
 
-// Unanswered is what nobody answers of late to the gate; empty = nothing.
-func (b *Registry) FailingQueries(name string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failingQueries[name]
+// FailingQueries returns a message that names the gate's failing or incomplete queries;
+// empty = none.
+func (r *Registry) FailingQueries(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failingQueries[name]
 }
 
+// dispatcherConflict is the latest evidence of a conflict.
 type dispatcherConflict struct {
 	evidence string
 	seenAt   time.Time
 }
 
-// SetRival records that somebody else nominated clusters for a gate's workloads at
-// that time, or that nobody did where that is left to Kueue. The latest evidence counts.
-func (b *Registry) ReportConflict(name, evidence string, at time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conflicts[name].seenAt.After(at) {
+// ReportConflict records evidence that Kueue's dispatcher is not the expected one: another
+// component nominated clusters for a workload of the gate, or Kueue did not nominate any
+// although dispatching is left to Kueue. The evidence with the latest time counts.
+func (r *Registry) ReportConflict(name, evidence string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conflicts[name].seenAt.After(at) {
 		return
 	}
-	b.conflicts[name] = dispatcherConflict{evidence: evidence, seenAt: at}
+	r.conflicts[name] = dispatcherConflict{evidence: evidence, seenAt: at}
 }
 
-// Rival is the evidence that Kueue's dispatcher is not what the operator takes it to be;
-// empty = none of late.
-func (b *Registry) Conflict(name string, now time.Time) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.conflicts[name]
-	if now.Sub(r.seenAt) > timing.ConflictTTL {
+// Conflict returns the latest evidence of a conflicting dispatcher; empty = none in the
+// last timing.ConflictTTL.
+func (r *Registry) Conflict(name string, now time.Time) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	conflict := r.conflicts[name]
+	if now.Sub(conflict.seenAt) > timing.ConflictTTL {
 		return ""
 	}
-	return r.evidence
+	return conflict.evidence
 }

@@ -6,15 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// How NVIDIA's device plugin names resources and models of instances and of devices
-// that several pods share.
+// Names that NVIDIA's device plugin gives to MIG instances and to time-shared devices.
 const (
-	migResource    = "nvidia.com/mig-"
-	sharedResource = ".shared"
-	sharedModel    = "-SHARED"
+	migResourcePrefix    = "nvidia.com/mig-"
+	sharedResourceSuffix = ".shared"
+	sharedModelSuffix    = "-SHARED"
 )
 
-// isDevice says whether an extended resource counts accelerators.
+// isDevice reports whether an extended resource counts accelerators.
 func isDevice(name corev1.ResourceName) bool {
 	domain, kind, ok := strings.Cut(string(name), "/")
 	if !ok {
@@ -37,33 +36,32 @@ func isDevice(name corev1.ResourceName) bool {
 	return false
 }
 
-// told says whether the exporter tells how many devices of a resource are free. Of
-// shared devices, no part of which is a free device, it does not.
+// isMeasured reports whether the exporter measures how many devices of a resource are free.
+// The exporter does not report free time-shared devices.
 func isMeasured(name corev1.ResourceName) bool {
 	s := string(name)
-	return s == "nvidia.com/gpu" || s == "google.com/tpu" || strings.HasPrefix(s, migResource) && !strings.HasSuffix(s, sharedResource)
+	return s == "nvidia.com/gpu" || s == "google.com/tpu" || strings.HasPrefix(s, migResourcePrefix) && !strings.HasSuffix(s, sharedResourceSuffix)
 }
 
-// podDevices counts the devices of one pod: what its containers hold together,
-// or more where an init container asks for more. Of several device resources
-// the largest counts, unless all is set only of those that the exporter tells of.
+// podDevices returns a pod's device resource and the number of requested devices. If a pod requests several device resources, the largest number counts. Resources
+// without measurements count only if all is true.
 func podDevices(spec *corev1.PodSpec, all bool) (corev1.ResourceName, int64) {
 	var best corev1.ResourceName
-	asked := podResources(spec)
-	for name, n := range asked {
-		if isDevice(name) && (all || isMeasured(name)) && (n > asked[best] || n == asked[best] && name < best) {
+	requests := podResources(spec)
+	for name, n := range requests {
+		if isDevice(name) && (all || isMeasured(name)) && (n > requests[best] || n == requests[best] && name < best) {
 			best = name
 		}
 	}
-	return best, asked[best]
+	return best, requests[best]
 }
 
-// unmeasured are the extended resources and the claims that a pod asks for, but the one
-// resource that counts.
-func unmeasuredResources(spec *corev1.PodSpec, counts string) []string {
+// unmeasuredRequests returns the extended resources and resource claims that a pod requests
+// in addition to its device resource.
+func unmeasuredRequests(spec *corev1.PodSpec, deviceResource string) []string {
 	var names []string
 	for name, n := range podResources(spec) {
-		if n > 0 && string(name) != counts {
+		if n > 0 && string(name) != deviceResource {
 			names = append(names, string(name))
 		}
 	}
@@ -73,32 +71,33 @@ func unmeasuredResources(spec *corev1.PodSpec, counts string) []string {
 	return names
 }
 
-// podResources are the extended resources that one pod asks for.
+// podResources returns a pod's requests of extended resources, as Kubernetes computes them:
+// the sum over containers and sidecars, or the largest init container if that is more.
 func podResources(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
-	together, initial := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
+	sum, largestInit := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
 	for i := range spec.Containers {
-		addExtended(together, &spec.Containers[i])
+		addExtended(sum, &spec.Containers[i])
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addExtended(together, c)
+			addExtended(sum, c)
 			continue
 		}
-		one := map[corev1.ResourceName]int64{}
-		addExtended(one, c)
-		for name, n := range one {
-			initial[name] = max(initial[name], n)
+		requests := map[corev1.ResourceName]int64{}
+		addExtended(requests, c)
+		for name, n := range requests {
+			largestInit[name] = max(largestInit[name], n)
 		}
 	}
-	for name, n := range initial {
-		together[name] = max(together[name], n)
+	for name, n := range largestInit {
+		sum[name] = max(sum[name], n)
 	}
-	return together
+	return sum
 }
 
-// addExtended adds one container's. Requests equal limits for extended
-// resources, and either may stand alone in a template.
+// addExtended adds the extended resources of one container. Requests of extended resources
+// equal the limits, and a pod template may state only one of the two.
 func addExtended(sum map[corev1.ResourceName]int64, c *corev1.Container) {
 	for name, quantity := range c.Resources.Limits {
 		if strings.Contains(string(name), "/") {

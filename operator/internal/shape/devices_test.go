@@ -10,55 +10,63 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// The shipped questions count what the exporter tells free; the rest is named, and a
-// gate's own query may count any device.
-func TestWhatIsMeasured(t *testing.T) {
-	claims := func(c corev1.Container) corev1.PodSpec {
+type countedDevice struct{ Resource, Model string }
+
+// The shipped queries count devices that the exporter measures, and name other requests. A
+// gate with its own fit query counts all devices.
+func TestCountedDevices(t *testing.T) {
+	pod := func(list ...corev1.Container) corev1.PodSpec { return corev1.PodSpec{Containers: list} }
+	withClaim := func(c corev1.Container) corev1.PodSpec {
 		return corev1.PodSpec{Containers: []corev1.Container{c}, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}
 	}
-	pod := func(list ...corev1.Container) corev1.PodSpec { return corev1.PodSpec{Containers: list} }
-	shared := pod(container("nvidia.com/gpu", "1"))
-	shared.NodeSelector = map[string]string{"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
-	slices := pod(container("nvidia.com/mig-1g.10gb.shared", "1"))
-	slices.NodeSelector = map[string]string{"nvidia.com/gpu.product": h100}
-	type counts struct{ Resource, Model string }
+	withModel := func(spec corev1.PodSpec, model string) corev1.PodSpec {
+		spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": model}
+		return spec
+	}
+	gpu := countedDevice{Resource: "nvidia.com/gpu"}
 	for _, tc := range []struct {
 		name       string
 		spec       corev1.PodSpec
-		shipped    counts
+		shipped    countedDevice
 		unmeasured []string
-		own        counts
+		ownQuery   countedDevice
 	}{
-		{name: "whole devices", spec: pod(container("nvidia.com/gpu", "8")), shipped: counts{Resource: "nvidia.com/gpu"}, own: counts{Resource: "nvidia.com/gpu"}},
-		{name: "a device of a virtual machine", spec: pod(container("nvidia.com/pgpu", "1")), unmeasured: []string{"nvidia.com/pgpu"}},
-		{name: "a claim", spec: claims(container("cpu", "1")), unmeasured: []string{"claim gpu"}},
-		{name: "a claim beside devices", spec: claims(container("nvidia.com/gpu", "8")), shipped: counts{Resource: "nvidia.com/gpu"},
-			unmeasured: []string{"claim gpu"}, own: counts{Resource: "nvidia.com/gpu"}},
-		{name: "two kinds, one of them measured", spec: pod(container("amd.com/gpu", "8"), container("google.com/tpu", "4")), shipped: counts{Resource: "google.com/tpu"},
-			unmeasured: []string{"amd.com/gpu"}, own: counts{Resource: "amd.com/gpu"}},
-		{name: "shared under a name of their own", spec: pod(container("nvidia.com/gpu.shared", "1")), unmeasured: []string{"nvidia.com/gpu.shared"}, own: counts{Resource: "nvidia.com/gpu.shared"}},
-		{name: "shared under the usual name", spec: shared, unmeasured: []string{"nvidia.com/gpu"}, own: counts{"nvidia.com/gpu", "NVIDIA-L4-SHARED"}},
-		{name: "shared instances", spec: slices, unmeasured: []string{"nvidia.com/mig-1g.10gb.shared"}, own: counts{"nvidia.com/mig-1g.10gb.shared", h100 + "-MIG-1g.10gb"}},
-		{name: "nothing", spec: pod(container("cpu", "1"))},
+		{name: "whole devices", spec: pod(container("nvidia.com/gpu", "8")), shipped: gpu, ownQuery: gpu},
+		{name: "device for virtual machines", spec: pod(container("nvidia.com/pgpu", "1")), unmeasured: []string{"nvidia.com/pgpu"}},
+		{name: "claim", spec: withClaim(container("cpu", "1")), unmeasured: []string{"claim gpu"}},
+		{name: "claim and devices", spec: withClaim(container("nvidia.com/gpu", "8")), shipped: gpu, unmeasured: []string{"claim gpu"}, ownQuery: gpu},
+		{name: "two kinds, one measured", spec: pod(container("amd.com/gpu", "8"), container("google.com/tpu", "4")),
+			shipped: countedDevice{Resource: "google.com/tpu"}, unmeasured: []string{"amd.com/gpu"}, ownQuery: countedDevice{Resource: "amd.com/gpu"}},
+		{name: "time-shared, renamed resource", spec: pod(container("nvidia.com/gpu.shared", "1")),
+			unmeasured: []string{"nvidia.com/gpu.shared"}, ownQuery: countedDevice{Resource: "nvidia.com/gpu.shared"}},
+		{name: "time-shared, default resource", spec: withModel(pod(container("nvidia.com/gpu", "1")), "NVIDIA-L4-SHARED"),
+			unmeasured: []string{"nvidia.com/gpu"}, ownQuery: countedDevice{"nvidia.com/gpu", "NVIDIA-L4-SHARED"}},
+		{name: "time-shared MIG instances", spec: withModel(pod(container("nvidia.com/mig-1g.10gb.shared", "1")), h100),
+			unmeasured: []string{"nvidia.com/mig-1g.10gb.shared"}, ownQuery: countedDevice{"nvidia.com/mig-1g.10gb.shared", h100 + "-MIG-1g.10gb"}},
+		{name: "no devices", spec: pod(container("cpu", "1"))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: tc.spec}}}}}
-			spec := v1alpha1.PlacementGateSpec{ModelFrom: []string{"nvidia.com/gpu.product"}}
-			asked := func() (c counts, unmeasured []string) {
-				f := FactsOf(wl, OptionsOf(&spec, nil))
-				for _, p := range f.PodSets {
-					c = counts{p.Resource, p.Model}
-				}
-				return c, f.Unmeasured
+			gate := v1alpha1.PlacementGateSpec{ModelFrom: []string{"nvidia.com/gpu.product"}}
+			facts := FactsOf(wl, OptionsOf(&gate, nil))
+			if got := counted(facts); got != tc.shipped {
+				t.Errorf("shipped queries: got %v, want %v", got, tc.shipped)
 			}
-			got, unmeasured := asked()
-			if got != tc.shipped || !cmp.Equal(unmeasured, tc.unmeasured) {
-				t.Errorf("the shipped questions count %v, not %q, want %v, not %q", got, unmeasured, tc.shipped, tc.unmeasured)
+			if diff := cmp.Diff(tc.unmeasured, facts.Unmeasured); diff != "" {
+				t.Errorf("unmeasured (-want +got):\n%s", diff)
 			}
-			spec.Queries.Fit = "room"
-			if got, _ := asked(); got != tc.own {
-				t.Errorf("a query of its own counts %v, want %v", got, tc.own)
+			gate.Queries.Fit = "room"
+			if got := counted(FactsOf(wl, OptionsOf(&gate, nil))); got != tc.ownQuery {
+				t.Errorf("own query: got %v, want %v", got, tc.ownQuery)
 			}
 		})
 	}
+}
+
+// counted returns the device of the last pod set.
+func counted(f Facts) (c countedDevice) {
+	for _, p := range f.PodSets {
+		c = countedDevice{p.Resource, p.Model}
+	}
+	return c
 }

@@ -6,17 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-func container(name corev1.ResourceName, n string) corev1.Container {
-	return corev1.Container{Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{name: resource.MustParse(n), "cpu": resource.MustParse("4")},
-		Limits:   corev1.ResourceList{name: resource.MustParse(n)}}}
-}
-
-func TestShapeOf(t *testing.T) {
+func TestFactsOfPodSets(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("nvidia.com/gpu", "1")
 	sidecar.RestartPolicy = &always
@@ -29,25 +22,25 @@ func TestShapeOf(t *testing.T) {
 		spec corev1.PodSpec
 		want []PodSet
 	}{
-		{"the flavor names the model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}},
+		{"model from the flavor", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
-		{"the node selector comes first, blanks become dashes", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")},
+		{"model from the node selector first, blanks become dashes", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")},
 			NodeSelector: map[string]string{"nvidia.com/gpu.product": "NVIDIA A100"}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-A100", Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
-		{"required affinity with one value", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200")},
+		{"model from required affinity with one value", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200")},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H200", Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
-		{"affinity with a choice names none", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200", "H100")},
+		{"affinity with several values is ignored", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}, Affinity: affinity("H200", "H100")},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 8, Pods: 3}}},
-		{"containers and sidecars together", corev1.PodSpec{InitContainers: []corev1.Container{sidecar, container("nvidia.com/gpu", "2")},
+		{"containers and sidecars are added", corev1.PodSpec{InitContainers: []corev1.Container{sidecar, container("nvidia.com/gpu", "2")},
 			Containers: []corev1.Container{container("nvidia.com/gpu", "2"), container("nvidia.com/gpu", "1")}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, Flavor: "h100", DevicesPerPod: 4, Pods: 3}}},
-		{"an instance is a model of its own", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
+		{"MIG instance", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
-		{"an instance with the media engines", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb.me", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
+		{"MIG instance with media engines", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb.me", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb.me", Model: h100 + "-MIG-1g.10gbme", DevicesPerPod: 2, Pods: 3}}},
-		{"a label that names the instance", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100 + "-MIG-1g.10gb"}},
+		{"MIG instance, label with the profile", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}, NodeSelector: map[string]string{"nvidia.com/gpu.product": h100 + "-MIG-1g.10gb"}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", Model: h100 + "-MIG-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
-		{"an instance of whatever model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}},
+		{"MIG instance of any model", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/mig-1g.10gb", "2")}},
 			[]PodSet{{Name: "main", Resource: "nvidia.com/mig-1g.10gb", DevicesPerPod: 2, Pods: 3}}},
 		{"no devices", corev1.PodSpec{Containers: []corev1.Container{container("rdma/hca", "1")}}, nil},
 	} {
@@ -65,7 +58,7 @@ func TestShapeOf(t *testing.T) {
 	}
 }
 
-func TestVarsNameLabelsByTheirKeys(t *testing.T) {
+func TestVarsOfLabels(t *testing.T) {
 	wl := &kueue.Workload{}
 	wl.Namespace, wl.Spec.QueueName = "team-a", "lq"
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main",
@@ -80,6 +73,6 @@ func TestVarsNameLabelsByTheirKeys(t *testing.T) {
 		"node_selector_topology_kubernetes_io_zone": "eu-1", "node_selector_a_b": "same",
 	}
 	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {
-		t.Errorf("facts (-want +got):\n%s", diff)
+		t.Errorf("variables (-want +got):\n%s", diff)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// ShapeKey is the same for workloads of which a gate's questions see the same:
-// whether they are remote, and all that Vars tells of their pod sets.
+// EquivalenceKey returns the same key for workloads whose queries are the same: equal Vars
+// for all pod sets, and equal Remote.
 func (f Facts) EquivalenceKey() string {
 	key := make([]byte, 0, 256)
 	for _, s := range []string{f.Namespace, f.Queue, f.ClusterQueue} {

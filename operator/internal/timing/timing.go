@@ -1,58 +1,114 @@
+// Package timing holds the durations of the admission path, each with its reason. A duration
+// that depends on another component states the version in which it was measured.
 package timing
 
 import "time"
 
-// Defaults of the PlacementGate API, for objects that an API server has not defaulted.
+// Defaults of the PlacementGate API. They apply to objects that no API server has defaulted.
 const (
 	// DefaultMaxSampleAge is the default of freshness.maxSampleAgeSeconds: four scrapes of 30 s.
 	DefaultMaxSampleAge = 120 * time.Second
-	// DefaultUnknownAfter is the default of freshness.unknownAfterSeconds: Prometheus itself
+	// DefaultUnknownAfter is the default of freshness.unknownAfterSeconds. Prometheus itself
 	// stops returning a series after 5 minutes without a sample.
 	DefaultUnknownAfter = 300 * time.Second
-	// DefaultWidenAfter is the default of widen.afterSeconds. In simulation 15 s to 120 s
-	// made no difference.
+	// DefaultWidenAfter is the default of widen.afterSeconds. In simulation, values from 15 s
+	// to 120 s gave the same waiting times.
 	DefaultWidenAfter = 30 * time.Second
 	// DefaultPeriod is the default of periodSeconds: one scrape interval.
 	DefaultPeriod = 15 * time.Second
-	// DefaultYieldAfter is the default of whenUnplaceable.yieldAfterSeconds.
+	// DefaultYieldAfter is the default of whenUnplaceable.yieldAfterSeconds. A yield restarts
+	// the workload's way to admission, so short waits must not cause one.
 	DefaultYieldAfter = 300 * time.Second
 )
 
-// Kueue's reaction times, measured on Kueue 0.19.
+// Reaction times of Kueue, measured on Kueue 0.19.
 const (
-	// EvictionGrace is the time for which an eviction may be incomplete before the
-	// controller treats it as stuck. Kueue completes an eviction within 3 s.
+	// EvictionGrace is the time after which an incomplete eviction counts as stuck. Kueue
+	// completes an eviction within 3 s.
 	EvictionGrace = 5 * time.Second
-	// DispatchGrace is the time within which Kueue's built-in dispatcher nominates clusters.
-	// It does so within seconds; after the grace period it is reported as absent.
+	// DispatchGrace is the time after which Kueue's built-in dispatcher counts as absent. The
+	// dispatcher nominates clusters within seconds.
 	DispatchGrace = 30 * time.Second
-	// YieldSleep is the time for which a workload that yields stays deactivated. Kueue looks
-	// at workloads without quota 1 s after quota was released, or 10 s with
-	// SchedulerLongRequeueInterval.
+	// YieldSleep is the time for which a workload that yields stays deactivated, so that other
+	// workloads get its quota. Kueue looks at workloads without quota 1 s after quota was
+	// released, or 10 s with SchedulerLongRequeueInterval.
 	YieldSleep = 15 * time.Second
+	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
+	// cluster after the workload lost its quota.
+	CopyCleanup = 10 * time.Second
+	// OutageDetection is the time within which Kueue reports a cluster as unreachable.
+	OutageDetection = 15 * time.Second
+	// MessageInterval is the minimum time between two check messages that differ only in
+	// numbers, over all waiting workloads. MultiKueue reads every worker after each update of
+	// a Workload, limited to 5 requests per second.
+	MessageInterval = 5 * time.Second
 )
 
-// Pauses between two yields of one workload: the first, doubled each time, up to the last.
+// Limits on waiting and repeated actions.
 const (
+	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
+	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute
-	LastYieldPause  = 30 * time.Minute
+	// LastYieldPause is the longest pause between two yields of a workload.
+	LastYieldPause = 30 * time.Minute
+	// MaxCopyWait is the longest time for which a workload waits for an unreachable cluster
+	// that may hold its copy.
+	MaxCopyWait = time.Minute
+	// ConflictTTL is the time for which evidence of a conflicting dispatcher counts. Conflicts
+	// leave traces on single workloads, with pauses in between.
+	ConflictTTL = 10 * time.Minute
 )
 
-// rivalFor is the time for which evidence of a conflicting dispatcher counts.
-const ConflictTTL = 10 * time.Minute
-
-// The ledger's view of samples.
+// Times from an event to the first sample that shows its effect.
 const (
-	// runningSettle is the time after PodsReady from which a sample shows the devices.
+	// PodsReadySettle is the time after PodsReady from which a sample shows the pods' devices.
 	// Conditions have a resolution of one second.
 	PodsReadySettle = time.Second
-	// toldSettles is the number of settling times after which an admitted workload counts as
-	// measured although Kueue has not reported PodsReady: a pod that pulls its image already
-	// holds its devices.
+	// AdmissionSettlePeriods is the number of settling times after an admission from which a
+	// sample shows the pods' devices although Kueue has not reported PodsReady. A pod that
+	// pulls its image already holds its devices.
 	AdmissionSettlePeriods = 4
 )
 
-// Seconds converts an API field to a duration. unset applies to 0 and below.
+// Query results.
+const (
+	// FreshResult is the age up to which a result is not queried again.
+	FreshResult = time.Second
+	// UnusedResultTTL is the minimum time for which an unused result is kept.
+	UnusedResultTTL = 2 * time.Minute
+	// CleanupInterval is the interval at which unused results are dropped.
+	CleanupInterval = 10 * time.Second
+	// MaxClockSkew is the largest accepted lead of sample times over the operator's clock.
+	MaxClockSkew = time.Minute
+	// QueryTimeout limits one query. A MetricsSource may set a shorter timeout.
+	QueryTimeout = 20 * time.Second
+)
+
+// Wake-ups of waiting workloads.
+const (
+	// WakeTick is the resolution of the wait queue's clock.
+	WakeTick = 250 * time.Millisecond
+	// MinRoundGap is the minimum time between two rounds of one gate. The rounds of a gate
+	// query the source.
+	MinRoundGap = time.Second
+	// SettlingRoundGap is the time between two rounds while samples are about to show a change.
+	SettlingRoundGap = 2 * time.Second
+	// PendingListTTL is the time for which one list of queues and workloads serves every
+	// workload that may yield.
+	PendingListTTL = time.Second
+)
+
+// The controller's cache, which lags behind its own writes.
+const (
+	// RereadDelay is the delay before a workload is read again, if the cache did not show the
+	// controller's last write yet.
+	RereadDelay = 200 * time.Millisecond
+	// MaxCacheLag is the longest time for which the cache may lack a write of the controller.
+	// If the write is still missing then, another client overwrote the object.
+	MaxCacheLag = 5 * time.Second
+)
+
+// Seconds converts an API field to a duration. If n is not positive, it returns unset.
 func Seconds(n int32, unset time.Duration) time.Duration {
 	if n <= 0 {
 		return unset

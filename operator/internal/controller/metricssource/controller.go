@@ -28,6 +28,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -89,7 +90,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.MetricsSource{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sourcesWithSecret)).
 		WatchesRawSource(source.Channel(r.failing, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentChecks}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentChecks, LogConstructor: logging.ForRequests(mgr, "metricssource", "source")}).
 		Complete(r)
 }
 

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
@@ -95,7 +96,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(sourceChanged())).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfCluster), builder.WithPredicates(clusterChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, LogConstructor: logging.ForRequests(mgr, "scoringpolicy", "")}).
 		Complete(r)
 }
 

@@ -89,7 +89,7 @@ func (r *Reconciler) record(o *observation, e event) {
 
 // logStep writes one info line for a step with an event. A step without one is debug.
 func logStep(ctx context.Context, o *observation, s step) {
-	logger := log.FromContext(ctx).WithValues("workload", o.key, "gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
+	logger := log.FromContext(ctx).WithValues("gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
 	events := make([]event, 0, len(s.writes)+1)
 	if s.event != nil {
 		events = append(events, *s.event)

@@ -28,6 +28,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -86,16 +87,18 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	cache := querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now)
+	waiting := waitqueue.New(opts.Registry, opts.Now, cache.Refresh)
+	cache.OnRefreshed(waiting.Refreshed)
+	cache.OnFailing(opts.Registry.SetFailingQueries)
+	opts.Registry.OnChange(waiting.MarkDirty)
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
 		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominatesAsOwn: opts.NominateAsOwn, now: opts.Now,
-		cache:   querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now),
-		waiting: waitqueue.New(opts.Registry, opts.Now), histories: newHistories(),
+		cache: cache, waiting: waiting, histories: newHistories(),
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, opts.Now),
 	}
-	r.waiting.Refresh, r.cache.OnRefreshed, r.cache.ReportFailing = r.cache.Refresh, r.waiting.Refreshed, opts.Registry.SetFailingQueries
-	r.registry.OnChange(r.waiting.MarkDirty)
 	for _, runnable := range []manager.Runnable{r.cache, r.waiting} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
@@ -110,7 +113,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
 		Complete(r)
 }
 

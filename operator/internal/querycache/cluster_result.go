@@ -1,0 +1,105 @@
+package querycache
+
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// ClusterResult holds what the gate's queries say about one cluster for one workload.
+type ClusterResult struct {
+	// SampledAt is the time of the oldest sample behind the cluster's room. It is zero if
+	// the time or the room is unknown.
+	SampledAt time.Time
+	// Shapes of the workload's pod sets, in the order of the facts.
+	Shapes []gate.ShapeMetrics
+	// Conditions of scope Cluster.
+	Conditions []gate.ConditionResult
+}
+
+func clusterResultOf(cluster string, results []queryResult, podSets int) ClusterResult {
+	c := ClusterResult{Shapes: make([]gate.ShapeMetrics, podSets)}
+	roomUnknown, exportsQuota := false, false
+	for _, q := range results {
+		n, found := q.result.values[cluster]
+		switch q.Name {
+		case gate.QueryKueueMetrics:
+			exportsQuota = found && !q.result.lacks(cluster)
+		case gate.QueryFit:
+			roomUnknown = roomUnknown || q.result.values == nil || !n.Known && q.result.lacks(cluster)
+		}
+	}
+	for _, q := range results {
+		c.add(q, cluster, exportsQuota)
+	}
+	if !roomUnknown {
+		c.SampledAt = oldestSampleTime(cluster, results)
+	}
+	return c
+}
+
+// oldestSampleTime returns the oldest sample time of a cluster among the results that
+// measure room. The first result holds the latest sample times.
+func oldestSampleTime(cluster string, results []queryResult) time.Time {
+	oldest := results[0].result.sampleTimeOf(cluster)
+	for _, q := range results {
+		if q.result.sampleTimes == nil {
+			continue
+		}
+		if sampledAt := q.result.sampleTimes.sampleTimeOf(cluster); sampledAt.Before(oldest) {
+			oldest = sampledAt
+		}
+	}
+	return oldest
+}
+
+// add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
+// quota metrics: then a queue without a series does not exist.
+func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
+	n, found := q.result.values[cluster]
+	switch q.Name {
+	case gate.QuerySampleTime, gate.QueryKueueMetrics:
+	case gate.QueryFit:
+		c.Shapes[q.podSet].Fit = n
+	case gate.QueryLargest:
+		c.Shapes[q.podSet].Largest = n
+	case gate.QueryHeadroom:
+		c.Shapes[q.podSet].Headroom = n
+	case gate.QueryCapacity:
+		c.Shapes[q.podSet].Capacity = n
+	case gate.QueryQueued:
+		c.Shapes[q.podSet].Queued = n
+	case gate.QueryQuota:
+		shape := &c.Shapes[q.podSet]
+		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
+		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
+	default:
+		if !q.isFleetScoped() {
+			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
+		}
+	}
+}
+
+// clusterCondition returns a condition of scope Cluster. If the cluster is absent from an
+// incomplete response, the condition is partial since the response lacks the cluster.
+func (r *cachedResult) clusterCondition(name, cluster string) gate.ConditionResult {
+	n, found := r.values[cluster]
+	c := r.condition(name, n)
+	if !found && r.lacks(cluster) {
+		c.Partial, c.EvaluatedAt = true, r.incompleteSince[""]
+		if r.failedClusters != nil {
+			c.EvaluatedAt = r.incompleteSince[cluster]
+		}
+	}
+	return c
+}
+
+// condition returns a condition with the time of the last successful query. A value that
+// is not a finite number counts as absent.
+func (r *cachedResult) condition(name string, n gate.Number) gate.ConditionResult {
+	c := gate.ConditionResult{Name: name, EvaluatedAt: r.succeededAt}
+	if n.Known {
+		c.Number = n
+	}
+	return c
+}

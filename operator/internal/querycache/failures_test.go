@@ -1,0 +1,68 @@
+package querycache
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+func (f *fixture) wantFailureMessage(t *testing.T, when, want string) {
+	t.Helper()
+	if got := f.failureMessage(); got != want {
+		t.Errorf("%s: message %q, want %q", when, got, want)
+	}
+}
+
+func TestFailureMessageOfFailingQueries(t *testing.T) {
+	f := newConditionFixture()
+	f.results(t)
+	f.wantFailureMessage(t, "every query succeeds", "")
+	f.source.failing = "freeze"
+	f.clock.add(time.Minute)
+	f.results(t)
+	small := f.facts
+	small.PodSets = podSets("", 1)
+	f.Results(t.Context(), f.gate, small)
+	f.wantFailureMessage(t, "one query fails for two keys", "failing since 2026-05-01T12:00:00Z: conditions/freeze: too heavy")
+	f.source.err = errors.New("connection refused")
+	f.clock.add(time.Minute)
+	f.refresh()
+	f.wantFailureMessage(t, "the source fails",
+		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, fit, headroom, largest, sampleTime: connection refused")
+	f.source.err = nil
+	f.gate.Generation++
+	f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}
+	f.clock.add(time.Minute)
+	f.results(t)
+	f.wantFailureMessage(t, "a new generation replaces the failing query", "")
+}
+
+func TestFailureMessageOfIncompleteResponses(t *testing.T) {
+	f := newConditionFixture()
+	fit := series("cluster1", 3.0)
+	fit.Failed = map[string]string{"cluster3": "timeout", "cluster2": "Unauthorized"}
+	f.source.responses["floor("] = fit
+	f.results(t)
+	f.wantFailureMessage(t, "two endpoints fail", "incomplete: fit: cluster2: Unauthorized")
+	f.source.failing = "freeze"
+	f.clock.add(time.Minute)
+	f.results(t)
+	f.wantFailureMessage(t, "another query fails", "failing since 2026-05-01T12:00:00Z: conditions/freeze: too heavy")
+	fit.Failed, fit.Partial, f.source.failing = nil, true, ""
+	f.source.responses["floor("] = fit
+	f.clock.add(time.Minute)
+	f.results(t)
+	f.wantFailureMessage(t, "a store fails", "incomplete: fit: some stores of the source did not respond")
+}
+
+func TestFailureMessageWithoutSuccess(t *testing.T) {
+	f := newConditionFixture()
+	f.source.failing = "freeze"
+	f.results(t)
+	f.wantFailureMessage(t, "the query has never succeeded", "failing: conditions/freeze: too heavy")
+	f.clock.add(timing.UnusedResultTTL + time.Second)
+	f.wantFailureMessage(t, "no workload needs the query", "")
+}

@@ -1,0 +1,202 @@
+package querycache
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// maxConcurrentQueries is the number of queries that one plan runs at once.
+const maxConcurrentQueries = 6
+
+// query returns the results of a plan in the order of its queries. It runs the queries
+// without a cached result for which isServable is true.
+func (c *Cache) query(ctx context.Context, p *queryPlan, isServable func(*cachedResult) bool) []queryResult {
+	f := planFetch{cache: c, plan: p, isServable: isServable}
+	results := f.queryAll(ctx, p.queries[:1])
+	f.sampleTimes = results[0].result
+	return append(results, f.queryAll(ctx, p.queries[1:])...)
+}
+
+// planFetch is one pass over the queries of a plan.
+type planFetch struct {
+	cache      *Cache
+	plan       *queryPlan
+	isServable func(*cachedResult) bool
+	// sampleTimes is the result of the first query; nil until the query has run.
+	sampleTimes *cachedResult
+}
+
+func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []queryResult {
+	results := f.cache.lookUp(queries, f.isServable)
+	isAbsent := func(r queryResult) bool { return r.result == nil }
+	if !slices.ContainsFunc(results, isAbsent) {
+		if logger := log.FromContext(ctx).V(1); logger.Enabled() {
+			logger.Info("Used cached query results", "gate", f.plan.key.Gate, "queries", len(queries))
+		}
+		return results
+	}
+	source := f.querySource(ctx)
+	var group errgroup.Group
+	group.SetLimit(maxConcurrentQueries)
+	for i := range results {
+		if isAbsent(results[i]) {
+			group.Go(func() error {
+				results[i].result = f.queryOnce(ctx, source, results[i].renderedQuery)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // always nil: each result carries its own error
+	return results
+}
+
+// queryOnce runs a query, or waits for the same query of another plan. That query may have
+// started too early to be servable. In this case queryOnce runs the query again.
+func (f *planFetch) queryOnce(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
+	runOrWait := func() *cachedResult {
+		got, _, _ := f.cache.flights.Do(q.cacheKey, func() (any, error) {
+			result := f.run(ctx, source, q)
+			previous := f.cache.store(q, result)
+			f.logTransition(ctx, q, previous, result)
+			return result, nil
+		})
+		return got.(*cachedResult)
+	}
+	result := runOrWait()
+	if !f.isServable(result) {
+		result = runOrWait()
+	}
+	return result
+}
+
+// run queries the source. If the sample times could not be queried, run skips the query
+// and returns their error.
+func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
+	if times := f.sampleTimes; times != nil && times.err != nil {
+		f.logger(ctx).V(1).Info("Skipped query: the query for sample times failed", "query", q.Name)
+		return &cachedResult{queriedAt: times.queriedAt, failingSince: times.failingSince, err: times.err, skipped: true}
+	}
+	result := &cachedResult{queriedAt: f.cache.now()}
+	if q.measuresRoom() {
+		result.sampleTimes = f.sampleTimes
+	}
+	if result.err = source.fetch(ctx, q.expr, result); result.err == nil {
+		result.succeededAt = result.queriedAt
+	}
+	return result
+}
+
+// logTransition logs when a query begins to fail and when it succeeds again.
+func (f *planFetch) logTransition(ctx context.Context, q *renderedQuery, previous, result *cachedResult) {
+	if ctx.Err() != nil {
+		return // the operator stops
+	}
+	logger := f.logger(ctx).WithValues("query", q.Name)
+	switch {
+	case result.failureLogged && !previous.failureLogged:
+		logger.Error(result.err, "Query failed; its last values stay in use until they are too old", "lastSuccess", previous.succeededAt)
+	case result.err == nil && previous.failureLogged:
+		logger.Info("Query succeeded again", "failingSince", previous.failingSince)
+	}
+}
+
+func (f *planFetch) logger(ctx context.Context) logr.Logger {
+	return log.FromContext(ctx).WithValues("gate", f.plan.key.Gate, "source", f.plan.key.Source)
+}
+
+// querySource is a source with the mapping of its series to clusters.
+type querySource struct {
+	querier query.Querier
+	// label of the series that carries the cluster.
+	label string
+	// mapping of the label's values. It is nil if the values are the clusters' names.
+	mapping *clustermap.Mapping
+	// err is the reason why the source can't be queried; nil = none.
+	err error
+}
+
+func (f *planFetch) querySource(ctx context.Context) querySource {
+	querier, info, err := f.cache.sources.For(f.plan.key.Source)
+	if err != nil {
+		return querySource{err: err}
+	}
+	source := querySource{querier: querier, label: f.plan.key.ClusterLabel}
+	switch v1alpha1.ClusterMatch(info.Match) {
+	case v1alpha1.MatchLabel, v1alpha1.MatchClusterClaim:
+		clusters, err := hubstate.ManagedClusters(ctx, f.cache.hub)
+		if err != nil {
+			return querySource{err: err}
+		}
+		// The queries were rendered with the label of the key. The source's may differ since.
+		info.ClusterLabel = source.label
+		source.mapping = clustermap.New(clusters, info)
+	default:
+	}
+	return source
+}
+
+// fetch runs a query at result.queriedAt and writes the response to result.
+func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResult) error {
+	if s.err != nil {
+		return s.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.QueryTimeout)
+	defer cancel()
+	response, err := s.querier.Query(ctx, expr, result.queriedAt)
+	if err != nil {
+		return err
+	}
+	result.incomplete = response.Partial || len(response.Failed) > 0
+	if !response.Partial {
+		result.failedClusters = response.Failed
+	}
+	result.setSamples(s.group(response.Samples))
+	return nil
+}
+
+// group groups samples by cluster. Without a mapping, each value of the label is the name
+// of a cluster.
+func (s *querySource) group(samples []query.Sample) clustermap.Groups {
+	mapping := s.mapping
+	if mapping == nil {
+		names := make([]string, 0, len(samples))
+		for _, sample := range samples {
+			if name := sample.Labels[s.label]; name != "" {
+				names = append(names, name)
+			}
+		}
+		mapping = clustermap.FromNames(s.label, names)
+	}
+	return mapping.Group(samples)
+}
+
+// setSamples stores the value of each cluster. Series that name no cluster, an unknown
+// cluster, or a value that several clusters share count for the fleet alone.
+func (r *cachedResult) setSamples(groups clustermap.Groups) {
+	r.values = make(map[string]gate.Number, len(groups.Names))
+	for i, name := range groups.Names {
+		switch v := groups.Values[i]; v.Outcome {
+		case clustermap.Absent, clustermap.Ambiguous:
+		case clustermap.Found:
+			r.values[name] = gate.Known(v.Value)
+		case clustermap.NaN, clustermap.Infinite, clustermap.Duplicate:
+			r.values[name] = gate.Number{Value: v.Value}
+		}
+	}
+	for _, samples := range [][]query.Sample{groups.Unlabeled, groups.Unknown, groups.Ambiguous} {
+		for _, sample := range samples {
+			r.unmappedValues = append(r.unmappedValues, sample.Value)
+		}
+	}
+}

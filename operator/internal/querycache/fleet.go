@@ -1,0 +1,52 @@
+package querycache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// fleetOf returns the state of all clusters together from the results of a plan. The query
+// for the largest node only completes messages, so its failure does not count.
+func fleetOf(results []queryResult) gate.Fleet {
+	var fleet gate.Fleet
+	for _, q := range results {
+		if q.Name == gate.QueryLargest {
+			continue
+		}
+		if q.result.err != nil && fleet.Problem == "" {
+			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.result.err)
+		}
+		if q.decidesAdmission() && q.result.failingSince.After(fleet.FailingSince) {
+			fleet.FailingSince = q.result.failingSince
+		}
+		if q.result.mayLackClusters() || q.Name == gate.QueryFit && q.result.hasInvalidValue() {
+			fleet.Incomplete = true
+		}
+		if q.isFleetScoped() {
+			fleet.Conditions = append(fleet.Conditions, q.result.fleetCondition(q.Condition.Name))
+		}
+	}
+	return fleet
+}
+
+// fleetCondition returns a condition of scope Fleet. The condition is met if the value of
+// any series is not 0. If no series meets the condition and the response is incomplete, the
+// result is partial: a missing store might hold such a series. Without any series,
+// EvaluatedAt is the time since when responses are incomplete.
+func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
+	met := 0.0
+	if r.hasNonZeroValue() {
+		met = 1
+	}
+	hasSeries := len(r.values)+len(r.unmappedValues) > 0
+	c := r.condition(name, gate.Number{Value: met, Known: hasSeries})
+	c.Partial = met == 0 && r.incomplete
+	if c.Partial && !hasSeries {
+		c.EvaluatedAt = slices.MaxFunc(slices.Collect(maps.Values(r.incompleteSince)), time.Time.Compare)
+	}
+	return c
+}

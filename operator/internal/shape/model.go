@@ -1,0 +1,67 @@
+package shape
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// modelOf returns the device model from the node labels in opts.ModelFrom: first from the pod's
+// node selector, then from required affinity, then from the flavor. Empty means any model.
+func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts Options) string {
+	affinity := requiredLabels(spec.Affinity)
+	for _, labels := range []map[string]string{spec.NodeSelector, affinity, flavorLabels} {
+		for _, key := range opts.ModelFrom {
+			if value := labels[key]; value != "" {
+				if alias, ok := opts.Aliases[value]; ok {
+					value = alias
+				}
+				return NormalizeModel(value)
+			}
+		}
+	}
+	return ""
+}
+
+// withMIGProfile appends the MIG profile to a model if the resource is a MIG instance. Nodes
+// are labeled with the model of the whole device, whereas metrics include the profile. The
+// resource mig-1g.10gb.me has the profile 1g.10gbme in metrics.
+func withMIGProfile(model, resource string) string {
+	profile, ok := strings.CutPrefix(strings.TrimSuffix(resource, sharedResourceSuffix), migResourcePrefix)
+	if !ok || model == "" || strings.Contains(model, "-MIG-") {
+		return model
+	}
+	return model + "-MIG-" + strings.Replace(profile, "gb.", "gb", 1)
+}
+
+// NormalizeModel replaces blanks in a model by dashes, as GPU feature discovery does.
+func NormalizeModel(model string) string {
+	return strings.Join(strings.Fields(model), "-")
+}
+
+// requiredLabels returns the labels that every term of the required node affinity restricts
+// to the same single value.
+func requiredLabels(affinity *corev1.Affinity) map[string]string {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var common map[string]string
+	for i, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		pinned := map[string]string{}
+		for _, e := range term.MatchExpressions {
+			if e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+				pinned[e.Key] = e.Values[0]
+			}
+		}
+		if i == 0 {
+			common = pinned
+			continue
+		}
+		for key, value := range common {
+			if pinned[key] != value {
+				delete(common, key)
+			}
+		}
+	}
+	return common
+}
