@@ -22,7 +22,8 @@ type clusterMetrics struct {
 	total float64
 }
 
-// fakePrometheus answers the queries of the recording rules with values that the test sets.
+// fakePrometheus is a metrics source that returns values set by the test for the queries of
+// the recording rules.
 type fakePrometheus struct {
 	mu       sync.Mutex
 	clusters map[string]*clusterMetrics

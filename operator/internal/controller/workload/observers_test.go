@@ -23,8 +23,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
-// The functions of this file return functions for Eventually and Consistently.
-
+// getWorkload reads a workload. The other observers return functions for Eventually and
+// Consistently.
 func getWorkload(t *testing.T, wl *kueue.Workload) *kueue.Workload {
 	t.Helper()
 	live := &kueue.Workload{}

@@ -15,7 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// clusterLabel is the label and taint of the virtual node that stands for a cluster.
+// clusterLabel is the label and the taint of virtual nodes.
 const clusterLabel = "example.com/cluster"
 
 // pinToVirtualNodes configures a gate that pins pods to a virtual node, without MultiKueue.
@@ -56,7 +56,7 @@ func TestPinningRespectsNodeSelectorOfPods(t *testing.T) {
 }
 
 // Kueue merges the gate's podSetUpdates with the flavor's labels and the updates of other
-// checks. It does not start a job for which they contradict each other.
+// checks, and does not start a job if two of them differ.
 func TestPinningRespectsFlavorAndOtherChecks(t *testing.T) {
 	g := NewWithT(t)
 	tg := newTestGate(t, "merge", pinToVirtualNodes)

@@ -55,8 +55,8 @@ func TestGivesUpAfterConfiguredTime(t *testing.T) {
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(HavePrefix("Rejected: " + gaveUp + noNodeLargeEnough))
 }
 
-// Kueue adds the checks long before it reserves quota. That time does not count as time without
-// room, because the workload held no quota.
+// Kueue adds the checks long before quota is reserved. Time without quota does not count as
+// time without room.
 func TestQueueingForQuotaDoesNotCountAsWaiting(t *testing.T) {
 	g := NewWithT(t)
 	hour := int32(3600)
@@ -92,7 +92,7 @@ func TestActivationByUserEndsYield(t *testing.T) {
 	g.Expect(isActive(t, wl)()).To(HaveValue(BeTrue()))
 }
 
-// The time without room is recorded, so that a restart does not lose it. It stops while the
+// The annotation records the time without room for the next leader. The clock stops while the
 // metrics source or the gate fails.
 func TestTimeWithoutRoomIsRecorded(t *testing.T) {
 	g := NewWithT(t)
