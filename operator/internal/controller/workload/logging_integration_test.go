@@ -62,6 +62,7 @@ func (s *logSink) Info(_ int, message string, keysAndValues ...any) {
 	s.recorder.lines = append(s.recorder.lines, line)
 }
 
+// Error ignores the line, because the tests of outages cause errors.
 func (s *logSink) Error(error, string, ...any) {}
 
 func (s *logSink) WithValues(keysAndValues ...any) logr.LogSink {

@@ -37,6 +37,10 @@ func hasRoom(cluster string, pods int) string {
 
 func noScore(cluster, score string) string { return cluster + " has no valid score " + score }
 
+func noQuota(cluster, clusterQueue string) string {
+	return cluster + " has no quota for nvidia.com/gpu in ClusterQueue " + clusterQueue
+}
+
 func lowScore(cluster, score string) string {
 	return fmt.Sprintf("%s has a score %s below the minimum", cluster, score)
 }
@@ -46,7 +50,7 @@ func conditionUnmet(cluster, condition string) string {
 }
 
 func selectorUnmet(selector string) string {
-	return "is not where the node selector " + selector + " is met"
+	return "does not match the node selector " + selector
 }
 
 func gateMissing(name string) string { return "PlacementGate " + name + " does not exist" }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/format"
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,6 +60,8 @@ func TestMain(m *testing.M) { os.Exit(runSuite(m)) }
 // runSuite starts the shared API server and an operator, then runs the tests.
 func runSuite(m *testing.M) int {
 	gomega.SetDefaultEventuallyTimeout(waitTimeout)
+	format.TruncatedDiff = false
+	ctrl.SetLogger(logs.logger())
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, v1alpha1.AddToScheme,
 		clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install} {
 		utilruntime.Must(add(scheme))
