@@ -49,6 +49,10 @@ func conditionUnmet(cluster, condition string) string {
 	return fmt.Sprintf("%s does not meet condition %s", cluster, condition)
 }
 
+func conditionWithoutResult(condition string) string {
+	return "condition " + condition + " has no result"
+}
+
 func selectorUnmet(selector string) string {
 	return "does not match the node selector " + selector
 }

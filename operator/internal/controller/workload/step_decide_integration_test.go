@@ -175,8 +175,8 @@ func TestFailingFleetCondition(t *testing.T) {
 		mode v1alpha1.StaleMode
 		want string
 	}{
-		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet has no result for condition freeze; conditions/freeze: too heavy"},
-		{"failing-open", v1alpha1.StaleOpen, "Ready: " + hasRoom("failing-open-1", 9) + quotaUnknown + "; has no result for condition freeze and onStale is Open"},
+		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet " + conditionWithoutResult("freeze") + "; conditions/freeze: too heavy"},
+		{"failing-open", v1alpha1.StaleOpen, "Ready: " + hasRoom("failing-open-1", 9) + quotaUnknown + "; " + conditionWithoutResult("freeze") + " and onStale is Open"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
