@@ -13,13 +13,13 @@ import (
 
 // Condition types of Plimsoll's objects.
 const (
-	conditionQueriesValid       = "QueriesValid"       // ScoringPolicy
-	conditionReady              = "Ready"              // ScoringPolicy
-	conditionReachable          = "Reachable"          // MetricsSource
-	conditionPlacementFound     = "PlacementFound"     // PlacementGate
-	conditionConfigured         = "Configured"         // PlacementGate
+	conditionQueriesValid      = "QueriesValid"      // ScoringPolicy
+	conditionReady             = "Ready"             // ScoringPolicy
+	conditionReachable         = "Reachable"         // MetricsSource
+	conditionPlacementFound    = "PlacementFound"    // PlacementGate
+	conditionConfigured        = "Configured"        // PlacementGate
 	conditionDispatcherMatches = "DispatcherMatches" // PlacementGate
-	conditionActive             = "Active"             // AdmissionCheck and Kueue's kinds
+	conditionActive            = "Active"            // AdmissionCheck and Kueue's kinds
 )
 
 // Parts of condition messages.
@@ -37,8 +37,8 @@ const (
 	messageStaleSamples  = "samples"
 	messageBestHasSix    = "best is cluster2 with 6"
 	messageNoQuota       = "best is cluster2, whose queue has quota for 0"
-	messageUnreachable   = "for its last attempt on cluster2, which Kueue cannot reach"
-	messageConditionThaw = "waits for condition thaw"
+	messageUnreachable   = "for its last copy on cluster2, which Kueue can't reach"
+	messageConditionThaw = "condition thaw is not met"
 	eventNotYetAdmitted  = "cluster2 has not admitted it" // an event, not a check
 )
 
@@ -57,7 +57,7 @@ const (
 	outputNothingToRelease = "Nothing to release."
 )
 
-func outputPlaced(cluster string) string { return "nothing: it is on " + cluster }
+func outputPlaced(cluster string) string { return "nothing: the workload is on " + cluster }
 
 func outputReleased(cluster string) string {
 	return "multikueuecluster.kueue.x-k8s.io/" + cluster + " deleted"
