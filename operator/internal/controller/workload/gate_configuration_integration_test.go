@@ -54,7 +54,7 @@ func TestForeignConfigIsLeftAlone(t *testing.T) {
 	foreign := &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"other"}}}
 	g.Expect(apiClient.Create(t.Context(), foreign)).To(Succeed())
 	newTestGate(t, "foreign", nil)
-	g.Eventually(gateCondition(t, "foreign", v1alpha1.ConditionConfigured)).Should(HavePrefix("False NotOurs: MultiKueueConfig foreign was not created by a gate"))
+	g.Eventually(gateCondition(t, "foreign", v1alpha1.ConditionConfigured)).Should(Equal("False NotOurs: " + configForeign("foreign")))
 	g.Expect(configClusters(t, "foreign")()).To(Equal([]string{"other"}))
 }
 

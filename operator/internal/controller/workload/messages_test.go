@@ -14,7 +14,6 @@ const (
 	noRoomFor1Pod     = "no cluster has room for 1 pod of 8 " + h100
 	noRoomFor2Pods    = "no cluster has room for 2 pods of 8 " + h100
 	noneEligible      = "no cluster is eligible"
-	noDecisions       = "has decided no cluster"
 	gaveUp            = "gave up: "
 	quotaUnknown      = "; the quota of its queue is unknown (QuotaUnknown)"
 	withoutMetrics    = " is chosen without metrics: no cluster has usable metrics and onStale is Open"
@@ -69,6 +68,10 @@ func tooManyChecks(checks ...string) string {
 
 func configOwned(config, owner string) string {
 	return fmt.Sprintf("MultiKueueConfig %s belongs to PlacementGate %s and is left alone: name another in spec.multiKueue.configName", config, owner)
+}
+
+func configForeign(config string) string {
+	return fmt.Sprintf("MultiKueueConfig %s was not created by a gate and is left alone: name another in spec.multiKueue.configName", config)
 }
 
 func nominatedMessage(cluster, reason string) string { return "nominated " + cluster + ": " + reason }

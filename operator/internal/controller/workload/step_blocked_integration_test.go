@@ -32,7 +32,7 @@ func TestPlacementWithoutDecisions(t *testing.T) {
 	g.Eventually(gateCondition(t, "empty", v1alpha1.ConditionReady)).Should(HavePrefix("False NoDecisions: "))
 	g.Eventually(checkActive(t, "empty")).Should(HavePrefix("True Active"), "workloads wait; the queue stays active")
 	wl := tg.submitGated("job", 1)
-	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(And(HavePrefix("Pending: "), ContainSubstring(noDecisions)))
+	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: Placement empty/gpu has decided no cluster"))
 }
 
 func TestTwoGatesWithOneMultiKueueConfig(t *testing.T) {
