@@ -33,22 +33,30 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 	if s.lateAttempt > 0 {
 		o.history.lateAttempt = s.lateAttempt
 	}
-	logStep(ctx, o, s)
 	r.remember(o)
 	if s.event != nil {
 		r.record(o, *s.event)
 	}
+	done, err := r.writeAll(ctx, o, s.writes)
+	s.writes = s.writes[:done]
+	logStep(ctx, o, s)
+	return err
+}
+
+// writeAll sends the requests in order, each followed by the event, and returns the number of
+// successful writes.
+func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []write) (int, error) {
 	var live *unstructured.Unstructured
-	for _, w := range s.writes {
+	for i, w := range writes {
 		var err error
 		if live, err = r.write(ctx, o, w, live); err != nil {
-			return err
+			return i, err
 		}
 		if w.event != nil {
 			r.record(o, *w.event)
 		}
 	}
-	return nil
+	return len(writes), nil
 }
 
 // write sends one request. It returns the workload as the API server has it afterwards, with
@@ -87,7 +95,9 @@ func (r *Reconciler) record(o *observation, e event) {
 	r.recorder.Eventf(o.wl, nil, kind, e.reason, "Gate", "%s", e.message)
 }
 
-// logStep writes one info line for a step with an event. A step without one is debug.
+// logStep writes one info line for a step with an event, and a debug line for any other step.
+// s.writes contains only successful writes. The next reconciliation repeats the failed write
+// and logs the transition then.
 func logStep(ctx context.Context, o *observation, s step) {
 	logger := log.FromContext(ctx).WithValues("gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
 	events := make([]event, 0, len(s.writes)+1)
