@@ -56,7 +56,12 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case w.record != nil:
-		return r.writeRecord(ctx, o, *w.record)
+		live, err := r.writeRecord(ctx, o, *w.record)
+		if err == nil && w.record.reason != "" {
+			o.history.lastReason = w.record.reason
+			r.remember(o)
+		}
+		return live, err
 	case w.nomination != nil:
 		return nil, r.writeNomination(ctx, o, *w.nomination, live)
 	}

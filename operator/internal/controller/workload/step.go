@@ -68,6 +68,9 @@ type checkWrite struct {
 type recordWrite struct {
 	record dispatch.Record
 	active *bool
+	// reason to remember as the decision's, so that the next check with another reason is an
+	// event; empty = unchanged.
+	reason string
 }
 
 // nominationWrite sets status.nominatedClusterNames.
