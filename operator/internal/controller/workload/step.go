@@ -117,6 +117,8 @@ func (s step) leadsTo(from Phase) Phase {
 	to := from
 	for _, w := range s.writes {
 		switch {
+		case w.nomination != nil && (from == PhaseUngated || from == PhaseEvictionStuck):
+			// These phases do not depend on nominations.
 		case w.nomination != nil:
 			to = PhaseNominated
 		case w.record != nil && w.record.active != nil && *w.record.active, w.record != nil && from == PhaseReturning:
