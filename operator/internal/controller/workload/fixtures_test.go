@@ -340,3 +340,14 @@ func checkTexts(wl *kueue.Workload) map[string]string {
 	}
 	return texts
 }
+
+// newStaleClient is a client whose cache still has an earlier version of the workload.
+func newStaleClient(hub client.WithWatch, stale *kueue.Workload) client.Client {
+	return interceptor.NewClient(hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if wl, isWorkload := obj.(*kueue.Workload); isWorkload {
+			stale.DeepCopyInto(wl)
+			return nil
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+}
