@@ -56,8 +56,8 @@ func observationWith(change func(*observation)) *observation {
 		multiKueue: "multikueue", nominates: true, ledgerTTL: b.TTL, view: b.View(), queryKey: querycache.Key{Gate: "gpu", Facts: "two devices"},
 		workers: workers{config: "gpu", connected: []string{"cluster1", "cluster2"}, connectedSince: map[string]time.Time{}},
 		candidates: []gate.Candidate{
-			{Name: "cluster1", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), QuotaFailed: false}}},
-			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0)}}}}}
+			{Name: "cluster1", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
+			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}
 	change(o)
 	if o.wl != nil {
 		o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
