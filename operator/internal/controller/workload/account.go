@@ -43,7 +43,7 @@ func (r *Reconciler) account(o *observation) {
 		}
 		o.history = o.history.withQuota(reserved, o.now)
 	}
-	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() {
+	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.wl) {
 		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
 	}
 	if cluster := o.placedOn(); cluster != "" && o.gateKnown {

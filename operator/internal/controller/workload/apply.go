@@ -64,7 +64,12 @@ func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []writ
 func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case w.record != nil:
-		return r.writeRecord(ctx, o, *w.record)
+		live, err := r.writeRecord(ctx, o, *w.record)
+		if err == nil && w.record.reason != "" {
+			o.history.lastReason = w.record.reason
+			r.remember(o)
+		}
+		return live, err
 	case w.nomination != nil:
 		return nil, r.writeNomination(ctx, o, *w.nomination, live)
 	}

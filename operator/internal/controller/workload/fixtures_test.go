@@ -2,18 +2,33 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // clock is a clock that tests advance.
 type clock struct {
@@ -33,69 +48,306 @@ func (c *clock) add(d time.Duration) {
 	c.time = c.time.Add(d)
 }
 
-// fakeSource returns the result of the first key that the expression contains.
+// fakeSource reports how many of the workload's pods fit on each cluster, with samples
+// that are always 5 seconds old.
 type fakeSource struct {
-	mu      sync.Mutex
-	results map[string]query.Result
-	err     error
-	// fails is a part of the expressions that fail.
-	fails   string
-	queries []string
+	clock *clock
+	mu    sync.Mutex
+	fit   map[string]float64
 }
 
 func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queries = append(s.queries, expr)
-	if s.err != nil {
-		return query.Result{}, s.err
-	}
-	if s.fails != "" && strings.Contains(expr, s.fails) {
-		return query.Result{}, errors.New("too heavy")
-	}
-	for key, result := range s.results {
-		if strings.Contains(expr, key) {
-			return result, nil
+	var result query.Result
+	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
+		fit, isMeasured := s.fit[cluster]
+		labels := map[string]string{"cluster": cluster}
+		switch {
+		case strings.Contains(expr, "sample_timestamp"):
+			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-5 * time.Second).Unix())})
+		case strings.Contains(expr, "floor(") && isMeasured:
+			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: fit})
 		}
 	}
-	return query.Result{}, nil
+	return result, nil
 }
 
-// series builds a result from pairs of cluster name and value.
-func series(values ...any) query.Result {
-	var a query.Result
-	for i := 0; i < len(values); i += 2 {
-		labels := map[string]string{}
-		if name := values[i].(string); name != "" {
-			labels["cluster"] = name
-		}
-		a.Samples = append(a.Samples, query.Sample{Labels: labels, Value: values[i+1].(float64)})
-	}
-	return a
-}
-
-// bench is a gate over two clusters, a fake source and a workload that requests two
-// devices for one pod.
+// bench is a Reconciler with a fake clock, a fake Prometheus and a fake API server. The
+// API server has the checks plimsoll and second (gate gpu), multikueue and budget (another
+// controller), and the MultiKueueConfig gpu of cluster1 and cluster2, both connected an
+// hour ago and both with room for nine pods of the workload.
 type bench struct {
-	*clock
-	cache  *querycache.Cache
-	ledger *ledger.Ledger
-	source *fakeSource
-	gate   registry.Gate
-	facts  shape.Facts
+	*Reconciler
+	t        *testing.T
+	clock    *clock
+	source   *fakeSource
+	gate     registry.Gate
+	hub      client.WithWatch
+	recorder *events.FakeRecorder
+	key      types.NamespacedName
 }
 
-func newBench(spec v1alpha1.PlacementGateSpec) *bench {
+// newBench starts a gate with a spec. The ledger counts as rebuilt.
+func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := &clock{time: noon}
-	b := &bench{source: &fakeSource{results: map[string]query.Result{}}, clock: c, ledger: ledger.New(time.Second, time.Hour)}
+	b := &bench{clock: c, t: t, source: &fakeSource{clock: c, fit: map[string]float64{"cluster1": 9, "cluster2": 9}},
+		recorder: events.NewFakeRecorder(1000), key: types.NamespacedName{Namespace: "team-a", Name: "job"}}
+	b.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kueue.Workload{}, &kueue.MultiKueueCluster{}).WithObjects(
+		admissionCheck("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
+		admissionCheck("second", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
+		admissionCheck("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"),
+		admissionCheck("budget", "example.com/budget", "example.com", "Budget"),
+		&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"cluster1", "cluster2"}}},
+	).WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: applyLikeServer}).Build()
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
-	b.cache = querycache.New(sources, b.ledger, nil, c.now)
 	spec.SourceRef.Name = "thanos"
 	b.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
-	b.facts = shape.Facts{UID: "uid", Namespace: "team-a", Name: "job", Queue: "gpu",
-		PodSets: []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 2, Pods: 1}}}
+	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
+	gates.Put(b.gate)
+	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
+		cache: querycache.New(sources, reservations, nil, c.now), waiting: waitqueue.New(gates, c.now), histories: newHistories(),
+		metrics: newMetrics(nil, reservations, gates, c.now), rebuilt: true}
+	for _, name := range []string{"cluster1", "cluster2"} {
+		b.connect(name, noon.Add(-time.Hour))
+	}
 	return b
 }
 
-func (b *bench) at(seconds float64) float64 { return float64(b.clock.now().Unix()) + seconds }
+func admissionCheck(name, controller, group, kind string) *kueue.AdmissionCheck {
+	return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller,
+		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: "gpu"}}}
+}
+
+// applyLikeServer applies an object and returns its new resourceVersion, as the API server
+// does.
+func applyLikeServer(ctx context.Context, c client.Client, subresource string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	if err := c.SubResource(subresource).Apply(ctx, obj, opts...); err != nil {
+		return err
+	}
+	applied, written := obj.(client.Object), &kueue.Workload{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(applied), written)
+	applied.SetResourceVersion(written.ResourceVersion)
+	return err
+}
+
+func (b *bench) now() time.Time { return b.clock.now() }
+
+// putGate changes the gate in the registry.
+func (b *bench) putGate(change func(*registry.Gate)) {
+	change(&b.gate)
+	b.registry.Put(b.gate)
+}
+
+// room replaces the number of pods that fit on each cluster. A cluster that is left out has
+// none of the devices.
+func (b *bench) room(fit map[string]float64) {
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	b.source.fit = fit
+}
+
+// connect makes Kueue connected to a cluster since a time.
+func (b *bench) connect(name string, since time.Time) { b.setActive(name, metav1.ConditionTrue, since) }
+
+// disconnect ends Kueue's connection to a cluster.
+func (b *bench) disconnect(name string) { b.setActive(name, metav1.ConditionFalse, b.now()) }
+
+func (b *bench) setActive(name string, status metav1.ConditionStatus, since time.Time) {
+	b.t.Helper()
+	cluster := &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := client.IgnoreAlreadyExists(b.hub.Create(b.t.Context(), cluster)); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.hub.Get(b.t.Context(), client.ObjectKey{Name: name}, cluster); err != nil {
+		b.t.Fatal(err)
+	}
+	cluster.Status.Conditions = []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: status, LastTransitionTime: metav1.NewTime(since), Message: "connection refused"}}
+	if err := b.hub.Status().Update(b.t.Context(), cluster); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// configure sets the clusters of the MultiKueueConfig.
+func (b *bench) configure(clusters ...string) {
+	b.t.Helper()
+	config := &kueue.MultiKueueConfig{}
+	if err := b.hub.Get(b.t.Context(), client.ObjectKey{Name: "gpu"}, config); err != nil {
+		b.t.Fatal(err)
+	}
+	config.Spec.Clusters = clusters
+	if err := b.hub.Update(b.t.Context(), config); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// create stores a workload with its status.
+func (b *bench) create(wl *kueue.Workload) {
+	b.t.Helper()
+	b.key = client.ObjectKeyFromObject(wl)
+	status := wl.DeepCopy()
+	if err := b.hub.Create(b.t.Context(), wl.DeepCopy()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.update(func(live *kueue.Workload) { live.Status = status.Status })
+}
+
+// update changes the workload as another client would.
+func (b *bench) update(change func(*kueue.Workload)) {
+	b.t.Helper()
+	wl := b.workload()
+	change(wl)
+	changed := wl.DeepCopy()
+	if err := b.hub.Update(b.t.Context(), wl); err != nil {
+		b.t.Fatal(err)
+	}
+	changed.ResourceVersion = wl.ResourceVersion
+	if err := b.hub.Status().Update(b.t.Context(), changed); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// delete removes the workload.
+func (b *bench) delete() {
+	b.t.Helper()
+	if err := b.hub.Delete(b.t.Context(), b.workload()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// workload is the workload as the API server has it.
+func (b *bench) workload() *kueue.Workload {
+	b.t.Helper()
+	wl := &kueue.Workload{}
+	if err := b.hub.Get(b.t.Context(), b.key, wl); err != nil {
+		b.t.Fatal(err)
+	}
+	return wl
+}
+
+// check is the gate's entry of the workload as the API server has it.
+func (b *bench) check() kueue.AdmissionCheckState {
+	b.t.Helper()
+	return b.workload().Status.AdmissionChecks[0]
+}
+
+// dispatchRecord is the annotation of the workload as the API server has it.
+func (b *bench) dispatchRecord() dispatch.Record {
+	b.t.Helper()
+	record, err := dispatch.Decode(b.workload().Annotations)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return record
+}
+
+// reconcile runs one reconciliation.
+func (b *bench) reconcile() reconcile.Result {
+	b.t.Helper()
+	result, err := b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: b.key})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return result
+}
+
+// look observes and measures the workload as a reconciliation does.
+func (b *bench) look() *observation {
+	b.t.Helper()
+	o, err := b.observe(b.t.Context(), b.key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o.phase = phaseOf(o)
+	if err := b.measure(b.t.Context(), o); err != nil {
+		b.t.Fatal(err)
+	}
+	return o
+}
+
+// events drains the recorded events.
+func (b *bench) events() []string {
+	var list []string
+	for len(b.recorder.Events) > 0 {
+		list = append(list, <-b.recorder.Events)
+	}
+	return list
+}
+
+// pendingWorkload holds quota since a time, requests two devices for one pod and has a
+// Pending check of the gate.
+func pendingWorkload(since time.Time) *kueue.Workload {
+	two := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "job", UID: "uid"}}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: two, Requests: two}}}}}}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
+	setCondition(wl, kueue.WorkloadQuotaReserved, since)
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(since)}}
+	return wl
+}
+
+// withMultiKueue adds MultiKueue's check, which is Pending.
+func withMultiKueue(wl *kueue.Workload) *kueue.Workload {
+	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "multikueue", State: kueue.CheckStatePending,
+		LastTransitionTime: wl.Status.AdmissionChecks[0].LastTransitionTime})
+	return wl
+}
+
+// nominated sets the gate's check Ready, adds MultiKueue's and nominates clusters.
+func nominated(wl *kueue.Workload, clusters ...string) *kueue.Workload {
+	wl.Status.AdmissionChecks[0].State, wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
+	return withMultiKueue(wl)
+}
+
+// readyFor sets the gate's check Ready for a cluster, without MultiKueue.
+func readyFor(wl *kueue.Workload, cluster string, at time.Time) *kueue.Workload {
+	wl.Status.AdmissionChecks[0] = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateReady, Message: "there is room",
+		LastTransitionTime: metav1.NewTime(at),
+		PodSetUpdates:      []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: cluster}}}}
+	return wl
+}
+
+// withRecord adds the annotation plimsoll.dev/dispatch.
+func withRecord(wl *kueue.Workload, record dispatch.Record) *kueue.Workload {
+	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
+	return wl
+}
+
+// recordOf is the record of an attempt that nominated clusters at a time.
+func recordOf(at time.Time, clusters ...string) dispatch.Record {
+	return dispatch.Record{}.Begin(clusters, "there is room", at)
+}
+
+// setCondition adds a condition that is True since a time.
+func setCondition(wl *kueue.Workload, kind string, at time.Time) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+}
+
+// checkTexts are state and message of the workload's checks.
+func checkTexts(wl *kueue.Workload) map[string]string {
+	texts := map[string]string{}
+	for _, c := range wl.Status.AdmissionChecks {
+		texts[string(c.Name)] = string(c.State) + " " + c.Message
+	}
+	return texts
+}
+
+// newStaleClient is a client whose cache still has an earlier version of the workload.
+func newStaleClient(hub client.WithWatch, stale *kueue.Workload) client.Client {
+	return interceptor.NewClient(hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if wl, isWorkload := obj.(*kueue.Workload); isWorkload {
+			stale.DeepCopyInto(wl)
+			return nil
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+}

@@ -12,23 +12,20 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// What the gate exposes, as Prometheus reads it.
-func TestMetricsOfTheGate(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	board, ledger, registry := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
-	m := newMetrics(registry, ledger, board, func() time.Time { return now })
-	board.Put(registry.Gate{Name: "gpu"})
-	board.Put(registry.Gate{Name: "idle"})
-	board.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: now.Add(-90 * time.Second)})
-	board.SetFailingQueries(map[string]string{"gpu": "not answered: fit: connection refused"})
-	ledger.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: now, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
+func TestMetricsExposition(t *testing.T) {
+	gates, reservations, exposed := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
+	m := newMetrics(exposed, reservations, gates, func() time.Time { return noon })
+	gates.Put(registry.Gate{Name: "gpu"})
+	gates.Put(registry.Gate{Name: "idle"})
+	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: noon.Add(-90 * time.Second)})
+	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
+	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: noon, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
 	m.ready("gpu", 2*time.Second)
@@ -37,29 +34,29 @@ func TestMetricsOfTheGate(t *testing.T) {
 	m.admitted("gpu", "cluster2", 5*time.Second)
 
 	want := `
-# HELP plimsoll_gate_decisions_total Decisions about workloads, by gate, state and reason.
+# HELP plimsoll_gate_decisions_total Decisions of the gate, by state of the admission check and reason.
 # TYPE plimsoll_gate_decisions_total counter
-plimsoll_gate_decisions_total{gate="gpu",reason="NoRoom",state="Pending"} 1
-plimsoll_gate_decisions_total{gate="gpu",reason="Placeable",state="Ready"} 1
-# HELP plimsoll_gate_ledger_devices Devices sent to a cluster and not yet seen in its metrics.
+plimsoll_gate_decisions_total{gate="gpu",reason="no_room",state="pending"} 1
+plimsoll_gate_decisions_total{gate="gpu",reason="placeable",state="ready"} 1
+# HELP plimsoll_gate_ledger_devices Devices of workloads that were sent to a cluster and that its samples do not show yet.
 # TYPE plimsoll_gate_ledger_devices gauge
 plimsoll_gate_ledger_devices{cluster="cluster1"} 16
-# HELP plimsoll_gate_mispredictions_total Nominations that no cluster admitted in time.
+# HELP plimsoll_gate_mispredictions_total Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.
 # TYPE plimsoll_gate_mispredictions_total counter
 plimsoll_gate_mispredictions_total{gate="gpu"} 1
-# HELP plimsoll_gate_nominations_total Clusters nominated, by cluster and why.
+# HELP plimsoll_gate_nominations_total Nominations of clusters, by cluster and reason.
 # TYPE plimsoll_gate_nominations_total counter
-plimsoll_gate_nominations_total{cluster="cluster1",reason="Widened"} 1
-plimsoll_gate_nominations_total{cluster="cluster2",reason="Widened"} 1
-# HELP plimsoll_gate_oldest_waiting_seconds Seconds since the longest waiting workload got its quota; 0 when none waits.
+plimsoll_gate_nominations_total{cluster="cluster1",reason="widened"} 1
+plimsoll_gate_nominations_total{cluster="cluster2",reason="widened"} 1
+# HELP plimsoll_gate_oldest_waiting_seconds Time since the longest waiting workload of the gate reserved quota, in seconds; 0 if no workload waits.
 # TYPE plimsoll_gate_oldest_waiting_seconds gauge
 plimsoll_gate_oldest_waiting_seconds{gate="gpu"} 90
 plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
-# HELP plimsoll_gate_queries_failing 1 while some query that the gate needed of late was not answered, or not for all clusters, when it was asked last; the gate's condition QueriesSucceeding says which and why.
+# HELP plimsoll_gate_queries_failing 1 while the last attempt of a query that the gate recently needed failed, or returned no result for some clusters. The gate's condition QueriesSucceeding names the query and the error.
 # TYPE plimsoll_gate_queries_failing gauge
 plimsoll_gate_queries_failing{gate="gpu"} 1
 plimsoll_gate_queries_failing{gate="idle"} 0
-# HELP plimsoll_gate_waiting_workloads Workloads that hold quota and that a gate keeps waiting, whether or not it exists.
+# HELP plimsoll_gate_waiting_workloads Number of workloads that hold quota and wait for the gate, including gates that do not exist.
 # TYPE plimsoll_gate_waiting_workloads gauge
 plimsoll_gate_waiting_workloads{gate="gpu"} 2
 plimsoll_gate_waiting_workloads{gate="idle"} 0
@@ -67,21 +64,21 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 	names := []string{"plimsoll_gate_decisions_total", "plimsoll_gate_ledger_devices", "plimsoll_gate_mispredictions_total",
 		"plimsoll_gate_nominations_total", "plimsoll_gate_oldest_waiting_seconds",
 		"plimsoll_gate_queries_failing", "plimsoll_gate_waiting_workloads"}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+	if err := testutil.GatherAndCompare(exposed, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("not as Prometheus' conventions have it: %v %v", problems, err)
+	if problems, err := testutil.GatherAndLint(exposed); err != nil || len(problems) > 0 {
+		t.Errorf("the metrics violate Prometheus' conventions: %v %v", problems, err)
 	}
-	if sums := sums(t, registry); sums["plimsoll_gate_ready_seconds"] != 2 || sums["plimsoll_gate_admitted_seconds"] != 5 {
-		t.Errorf("2 s to Ready and 5 s to admission, got %v", sums)
+	if sums := histogramSums(t, exposed); sums["plimsoll_gate_ready_seconds"] != 2 || sums["plimsoll_gate_admitted_seconds"] != 5 {
+		t.Errorf("want 2 s to Ready and 5 s to admission, got %v", sums)
 	}
 }
 
-// sums of the histograms, in seconds rounded to milliseconds.
-func sums(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
+// histogramSums are the sums of the histograms, in seconds rounded to milliseconds.
+func histogramSums(t *testing.T, gatherer prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
+	families, err := gatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,44 +91,46 @@ func sums(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
 	return sums
 }
 
-// The hub tells the time in whole seconds, a decision takes milliseconds.
-func TestHowLongItTookIsToldInMilliseconds(t *testing.T) {
-	for name, tc := range map[string]struct {
+// The API has a resolution of one second. A decision takes milliseconds.
+func TestDurationsHaveMillisecondResolution(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
 		seen            time.Duration // after the second in which quota was reserved
 		ready, admitted float64
 	}{
-		"seen at once":           {300 * time.Millisecond, 0.03, 0.23},
-		"seen five seconds late": {5 * time.Second, 4.03, 4.23},
+		{"quota seen at once", 300 * time.Millisecond, 0.03, 0.23},
+		{"quota seen five seconds late", 5 * time.Second, 4.03, 4.23},
 	} {
-		b := newBench(v1alpha1.PlacementGateSpec{})
-		r, s := b.operator(t, b.holder(noon))
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(r.metrics.readySeconds, r.metrics.admitSeconds)
-		b.add(tc.seen)
-		r.track(t.Context(), s)
-		b.add(30 * time.Millisecond)
-		d := gate.Decision{State: gate.Ready, Message: "cluster1 can take it: room for 1 such pod there"}
-		if err := r.writeCheck(t.Context(), s, d, dispatch.Record{}); err != nil {
-			t.Fatal(err)
-		}
-		b.add(200 * time.Millisecond)
-		condition(s.wl, kueue.WorkloadAdmitted, b.clock.now().Truncate(time.Second))
-		r.track(t.Context(), s)
-		want := map[string]float64{"plimsoll_gate_ready_seconds": tc.ready, "plimsoll_gate_admitted_seconds": tc.admitted}
-		if diff := cmp.Diff(want, sums(t, registry)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(onlyCluster1)
+			b.create(pendingWorkload(noon))
+			exposed := prometheus.NewRegistry()
+			exposed.MustRegister(b.metrics.readySeconds, b.metrics.admitSeconds)
+			b.clock.add(tc.seen)
+			o := b.look()
+			b.account(o)
+			b.clock.add(30 * time.Millisecond)
+			if err := b.apply(t.Context(), o, b.reserve(o)); err != nil {
+				t.Fatal(err)
+			}
+			b.clock.add(200 * time.Millisecond)
+			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadAdmitted, b.now().Truncate(time.Second)) })
+			b.reconcile()
+			want := map[string]float64{"plimsoll_gate_ready_seconds": tc.ready, "plimsoll_gate_admitted_seconds": tc.admitted}
+			if diff := cmp.Diff(want, histogramSums(t, exposed)); diff != "" {
+				t.Errorf("sums in seconds (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestAnAttemptIsMispredictedOnce(t *testing.T) {
-	tracks := newTracks()
-	for i, want := range []bool{true, false, false} {
-		if got := tracks.late("uid", 1); got != want {
-			t.Errorf("look %d: news %t, want %t", i+1, got, want)
-		}
-	}
-	if !tracks.late("uid", 2) {
-		t.Error("the next attempt may be mispredicted, too")
+func TestSnakeCase(t *testing.T) {
+	for reason, want := range map[string]string{"NoRoom": "no_room", "Pending": "pending", "PlacedByKueue": "placed_by_kueue", "": ""} {
+		t.Run(reason, func(t *testing.T) {
+			if got := snakeCase(reason); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }

@@ -163,14 +163,15 @@ func next(o *observation) step {
 	switch o.phase {
 	case PhaseDeleted, PhaseCacheStale:
 		return s
+	// Nominations of these phases say nothing about another dispatcher.
 	case PhaseYielded:
-		s = o.stepSleep()
+		return o.stepSleep()
 	case PhaseReturning:
-		s = o.stepReturn()
+		return o.stepReturn()
 	case PhaseEvicting:
-		s = o.stepAwaitEviction()
+		return o.stepAwaitEviction()
 	case PhaseEvictionStuck:
-		s = o.stepRepairEviction()
+		return o.stepRepairEviction()
 	case PhaseUngated:
 		s = o.stepNominateAll()
 	case PhaseIdle, PhaseReady:

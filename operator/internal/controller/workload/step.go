@@ -68,6 +68,9 @@ type checkWrite struct {
 type recordWrite struct {
 	record dispatch.Record
 	active *bool
+	// reason to remember as the decision's, so that the next check with another reason is an
+	// event; empty = unchanged.
+	reason string
 }
 
 // nominationWrite sets status.nominatedClusterNames.
@@ -114,6 +117,8 @@ func (s step) leadsTo(from Phase) Phase {
 	to := from
 	for _, w := range s.writes {
 		switch {
+		case w.nomination != nil && (from == PhaseUngated || from == PhaseEvictionStuck):
+			// These phases do not depend on nominations.
 		case w.nomination != nil:
 			to = PhaseNominated
 		case w.record != nil && w.record.active != nil && *w.record.active, w.record != nil && from == PhaseReturning:

@@ -195,7 +195,7 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 	if d.State == gate.Retry {
 		return append(writes, o.writeYield(d, record))
 	}
-	if d.State == gate.Ready && !o.mayNominate() && o.readyDecidesPlacement() && record.Encode() != (dispatch.Record{}).Encode() {
+	if d.State == gate.Ready && (o.multiKueue == "" || !o.nominates) && record.Encode() != (dispatch.Record{}).Encode() {
 		// The time without room ends here; elsewhere the nomination ends it.
 		writes = append(writes, write{record: &recordWrite{}})
 	}
@@ -212,7 +212,7 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 func (o *observation) writeYield(d gate.Decision, record dispatch.Record) write {
 	inactive := false
 	return write{
-		record: &recordWrite{record: record.Yielded(o.waitingSince(o.checks...), o.now), active: &inactive},
+		record: &recordWrite{record: record.Yielded(o.waitingSince(o.checks...), o.now), active: &inactive, reason: d.Reason},
 		event:  &event{reason: d.Reason, message: d.Message},
 	}
 }

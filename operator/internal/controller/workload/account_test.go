@@ -1,0 +1,165 @@
+package workload
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Devices stay reserved until samples must show them: a settling time after the admission
+// or, if Kueue reports ready pods, hardly longer than until these are ready.
+func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
+	const settle = time.Minute
+	earlier, soon := noon.Add(-time.Hour), noon.Add(time.Second)
+	for _, tc := range []struct {
+		name                string
+		admitted, podsReady time.Time // zero = not
+		sampled             time.Duration
+		want                int64
+	}{
+		{"check Ready", time.Time{}, time.Time{}, 2 * settle, 2},
+		{"admitted just now", noon, time.Time{}, settle / 2, 2},
+		{"admitted a settling time ago", noon, time.Time{}, 2 * settle, 0},
+		{"pods ready", noon, soon, settle / 2, 0},
+		{"pods ready in an earlier run", noon, earlier, settle / 2, 2},
+		{"pods not ready yet", noon, earlier, 3 * settle, 2},
+		{"pods not ready for long", noon, earlier, 5 * settle, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.ledger.Settle = settle
+			wl := readyFor(pendingWorkload(noon), "cluster1", noon)
+			if !tc.admitted.IsZero() {
+				setCondition(wl, kueue.WorkloadAdmitted, tc.admitted)
+			}
+			if !tc.podsReady.IsZero() {
+				setCondition(wl, kueue.WorkloadPodsReady, tc.podsReady)
+			}
+			b.create(wl)
+			o := b.look()
+			b.ledger.Debit(o.entry("cluster1", noon))
+			b.reconcile()
+			if got := b.ledger.View().Devices("cluster1", noon.Add(tc.sampled), "other", o.facts.PodSets[0]); got != tc.want {
+				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
+			}
+		})
+	}
+}
+
+// What a workload held becomes free: its devices count in ranking and waiting workloads are
+// decided again. Devices of a workload that did not finish may still be in use, until
+// samples show them.
+func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		end      func(*kueue.Workload)
+		reserved int64
+	}{
+		{"finished", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, noon) }, 0},
+		{"quota lost", func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2},
+		{"quota lost and reserved again between two looks", func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
+		}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
+			b.ledger.Settle = time.Minute
+			wl := readyFor(pendingWorkload(noon), "cluster1", noon)
+			setCondition(wl, kueue.WorkloadAdmitted, noon)
+			b.create(wl)
+			b.reconcile()
+			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 2 {
+				t.Fatalf("%d devices reserved on cluster1, want 2", got)
+			}
+			rounds := 0
+			b.clock.add(time.Minute)
+			b.waiting.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
+			b.waiting.Refresh = func(querycache.Key, time.Time) { rounds++ }
+			b.update(tc.end)
+			o := b.look()
+			b.account(o)
+			view, set := b.ledger.View(), o.facts.PodSets[0]
+			if got := view.Credited("cluster1", noon, set); got != 2 {
+				t.Errorf("%d devices credited, want 2", got)
+			}
+			for after, want := range map[time.Duration]int64{0: tc.reserved, b.ledger.Settle + time.Second: 0} {
+				if got := view.Devices("cluster1", b.now().Add(after), "other", set); got != want {
+					t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, after, want)
+				}
+			}
+			for _, after := range []time.Duration{timing.MinRoundGap, timing.SettlingRoundGap} {
+				b.clock.add(after)
+				b.waiting.StartRounds()
+			}
+			if rounds != 2 {
+				t.Errorf("%d rounds, want one at once and one while samples come to show the change", rounds)
+			}
+		})
+	}
+}
+
+// Nothing is kept of a deleted workload, with or without quota, and what a former workload
+// of the same name held becomes free.
+func TestDeletedWorkloadsAreForgotten(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	for i, uid := range []types.UID{"queued", "with quota", "with the name of another"} {
+		wl := pendingWorkload(noon)
+		wl.UID, wl.Status.Admission = uid, nil
+		if i > 0 {
+			b.delete()
+		}
+		b.create(wl)
+		b.reconcile()
+		if uid == "with quota" {
+			e := b.look().entry("cluster1", noon)
+			e.UID = string(uid)
+			b.ledger.Debit(e)
+		}
+	}
+	if entries := b.ledger.View().Entries("cluster1", b.now().Add(time.Hour)); len(entries) != 0 {
+		t.Errorf("the former workload of the same name still holds %v", entries)
+	}
+	b.look()
+	b.delete()
+	b.reconcile()
+	if len(b.histories.byUID) != 0 || len(b.histories.uids) != 0 {
+		t.Errorf("kept: %v, %v", b.histories.byUID, b.histories.uids)
+	}
+	b.create(pendingWorkload(noon))
+	if b.look(); len(b.histories.byUID) != 0 {
+		t.Error("an observation alone must not be remembered")
+	}
+}
+
+// Nominations of an evicted workload don't belong to the attempt that is about to end.
+func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+		want   int
+	}{
+		{"check Ready", func(*kueue.Workload) {}, 1},
+		{"evicted", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, noon) }, 0},
+		{"check Pending", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			wl := nominated(pendingWorkload(noon), "cluster1")
+			tc.change(wl)
+			b.create(wl)
+			o := b.look()
+			b.account(o)
+			if got := len(o.history.nominatedSeen); got != tc.want {
+				t.Errorf("%d clusters remembered, want %d", got, tc.want)
+			}
+		})
+	}
+}

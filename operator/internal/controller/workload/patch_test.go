@@ -1,0 +1,149 @@
+package workload
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+)
+
+// pendingWrite writes a Pending check with a message.
+func pendingWrite(message string) write {
+	return write{check: &checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Pending, Message: message}}}
+}
+
+func TestEveryWriteIsRemembered(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		writes func(o *observation) []write
+	}{
+		{"check", func(*observation) []write { return []write{pendingWrite("no cluster has room")} }},
+		{"annotation", func(*observation) []write { return []write{{record: &recordWrite{}}} }},
+		{"yield", func(o *observation) []write {
+			return []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
+		}},
+		{"nomination", func(o *observation) []write {
+			return o.nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
+		}},
+		{"nomination without annotation", func(o *observation) []write {
+			return o.nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.create(nominated(pendingWorkload(noon)))
+			o := b.look()
+			if err := b.apply(t.Context(), o, step{writes: tc.writes(o)}); err != nil {
+				t.Fatal(err)
+			}
+			seen := b.workload()
+			if b.histories.get(seen.UID).isBehindOwnWrite(seen, b.now()) {
+				t.Error("the written version counts as stale")
+			}
+			version, err := strconv.Atoi(seen.ResourceVersion)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.ResourceVersion = strconv.Itoa(version - 1)
+			if !b.histories.get(seen.UID).isBehindOwnWrite(seen, b.now()) {
+				t.Error("the version before the write does not count as stale")
+			}
+		})
+	}
+}
+
+// Kueue resets the check of an evicted workload, but leaves podSetUpdates.
+func TestPendingCheckHasNoPodSetUpdates(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := pendingWorkload(noon)
+	wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{"cluster": "cluster1"}}}
+	b.create(wl)
+	if err := b.apply(t.Context(), b.look(), step{writes: []write{pendingWrite("no cluster has room")}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.check(); got.PodSetUpdates != nil || got.Message != "no cluster has room" {
+		t.Errorf("written: %+v", got)
+	}
+}
+
+// A check is written at the version that the decision rests on, not over newer changes.
+func TestCheckWriteConflictsWithNewerChange(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(pendingWorkload(noon))
+	o := b.look()
+	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	err := b.apply(t.Context(), o, step{writes: []write{{check: &checkWrite{names: o.checks, decision: gate.Decision{State: gate.Ready}}}}})
+	if state := b.check().State; !apierrors.IsConflict(err) || state != kueue.CheckStatePending {
+		t.Errorf("%v; the check of a workload without quota is %s", err, state)
+	}
+}
+
+// The API server refuses a patch of a removed entry as invalid. Without a change of the
+// workload, an invalid patch stays an error.
+func TestInvalidCheckWrite(t *testing.T) {
+	refused := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", schema.GroupResource{}, "", "", 0, false)
+	for _, tc := range []struct {
+		name       string
+		change     func(*bench)
+		isConflict bool
+	}{
+		{"the entry was removed", func(b *bench) { b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = nil }) }, true},
+		{"the workload was deleted", func(b *bench) { b.delete() }, true},
+		{"nothing changed", func(*bench) {}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.create(pendingWorkload(noon))
+			o := b.look()
+			tc.change(b)
+			b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
+				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+					return refused
+				}})
+			err := b.apply(t.Context(), o, step{writes: []write{pendingWrite("no room")}})
+			if apierrors.IsConflict(err) != tc.isConflict || apierrors.IsInvalid(err) == tc.isConflict {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestCheckPatch(t *testing.T) {
+	now := metav1.NewTime(noon)
+	updates := []kueue.PodSetUpdate{{Name: "main"}}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}, {Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "second", State: kueue.CheckStateReady, PodSetUpdates: updates}}
+	version := patchOperation{"replace", "/metadata/resourceVersion", "7"}
+	for _, tc := range []struct {
+		name  string
+		write checkWrite
+		want  []patchOperation
+	}{
+		{"new message", checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Pending, Message: "no room"}},
+			[]patchOperation{version, {"add", "/status/admissionChecks/1/message", "no room"}}},
+		{"new state", checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Ready, Message: "room"}, podSetUpdates: updates},
+			[]patchOperation{version, {"add", "/status/admissionChecks/1/state", gate.Ready}, {"add", "/status/admissionChecks/1/lastTransitionTime", now},
+				{"add", "/status/admissionChecks/1/message", "room"}, {"add", "/status/admissionChecks/1/podSetUpdates", updates}}},
+		{"two entries, one with podSetUpdates", checkWrite{names: []string{"plimsoll", "second"}, decision: gate.Decision{State: gate.Pending, Message: "two"}},
+			[]patchOperation{version, {"add", "/status/admissionChecks/1/message", "two"}, {"add", "/status/admissionChecks/2/state", gate.Pending},
+				{"add", "/status/admissionChecks/2/lastTransitionTime", now}, {"add", "/status/admissionChecks/2/message", "two"}, {Op: "remove", Path: "/status/admissionChecks/2/podSetUpdates"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, checkPatch(wl, tc.write, now)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+)
+
+// countingClient lists what it holds, and counts the lists.
+type countingClient struct {
+	client.Client
+	queues      []kueue.ClusterQueue
+	localQueues []kueue.LocalQueue
+	workloads   []kueue.Workload
+	lists       int
+	copied      bool
+}
+
+func (c *countingClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	c.lists++
+	c.copied = c.copied || o.UnsafeDisableDeepCopy == nil || !*o.UnsafeDisableDeepCopy
+	switch l := list.(type) {
+	case *kueue.ClusterQueueList:
+		l.Items = c.queues
+	case *kueue.LocalQueueList:
+		l.Items = c.localQueues
+	case *kueue.WorkloadList:
+		l.Items = c.workloads
+	}
+	return nil
+}
+
+func clusterQueue(name, cohort string) kueue.ClusterQueue {
+	return kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort)}}
+}
+
+func localQueue(name, clusterQueue string) kueue.LocalQueue {
+	return kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}}
+}
+
+// queuedWorkload holds quota of a ClusterQueue, or waits for quota if that is empty.
+func queuedWorkload(name, queue, clusterQueue string) kueue.Workload {
+	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID(name)}}
+	wl.Spec.QueueName = kueue.LocalQueueName(queue)
+	if clusterQueue != "" {
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
+	}
+	return wl
+}
+
+func TestHasOtherPendingWorkload(t *testing.T) {
+	inactive := false
+	deactivated, finished, deleted := queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", "")
+	deactivated.Spec.Active = &inactive
+	setCondition(&finished, kueue.WorkloadFinished, noon)
+	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+	for _, tc := range []struct {
+		name  string
+		other kueue.Workload
+		want  bool
+	}{
+		{"same queue", queuedWorkload("other", "gpu", ""), true},
+		{"same cohort", queuedWorkload("other", "neighbor", ""), true},
+		{"another cohort", queuedWorkload("other", "apart", ""), false},
+		{"a queue that does not exist", queuedWorkload("other", "none", ""), false},
+		{"holds quota", queuedWorkload("other", "gpu", "gpu"), false},
+		{"the workload itself in a stale cache", queuedWorkload("big", "gpu", ""), false},
+		{"deactivated", deactivated, false},
+		{"finished", finished, false},
+		{"being deleted", deleted, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("apart", "")},
+				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("apart", "apart")},
+				workloads:   []kueue.Workload{tc.other}}
+			big := queuedWorkload("big", "gpu", "gpu")
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, noon); err != nil || got != tc.want {
+				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// All waiting workloads share one list, and none lists before its yield is due.
+func TestWaitingWorkloadsShareOneList(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu")}}
+	b.client = c
+	yielding := registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
+	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true}
+	decideAll := func(waited time.Duration) (yields int) {
+		c.lists = 0
+		for i := range 100 {
+			wl := pendingWorkload(b.now().Add(-waited))
+			wl.UID = types.UID(fmt.Sprint("big-", i))
+			o := &observation{key: b.key, wl: wl, now: b.now(), phase: PhaseWaiting, checks: []string{"plimsoll"}, gateName: "gpu", gate: yielding, gateKnown: true}
+			if err := b.measure(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			if d, _ := o.whenUnplaceable(full); d.State == gate.Retry {
+				yields++
+			}
+		}
+		return yields
+	}
+	if decideAll(time.Minute); c.lists != 0 {
+		t.Errorf("%d lists although no yield is due", c.lists)
+	}
+	if n := decideAll(time.Hour); n != 0 || c.lists != 3 {
+		t.Errorf("%d yield without another pending workload, after %d lists, want 0 after 3", n, c.lists)
+	}
+	b.clock.add(15 * time.Second)
+	c.workloads = []kueue.Workload{queuedWorkload("small", "gpu", "")}
+	if n := decideAll(time.Hour); n != 100 || c.lists != 3 || c.copied {
+		t.Errorf("%d yield after %d lists (deep copies: %t), want 100 after 3 without copies", n, c.lists, c.copied)
+	}
+}

@@ -1,0 +1,36 @@
+package workload
+
+// phaseDoc documents one phase for operator/docs/admission.md.
+type phaseDoc struct {
+	phase Phase
+	// condition under which a workload is in the phase, if no earlier row applies.
+	condition string
+	// step that the controller carries out.
+	step string
+	// next phases, apart from those that every phase can lead to: Deleted, CacheStale,
+	// Evicting, Idle and the phase itself.
+	next []Phase
+}
+
+// documentedPhases are all phases in the order in which phaseOf checks them. A test compares
+// them with phaseOf, next and the section States of operator/docs/admission.md.
+var documentedPhases = []phaseDoc{
+	{PhaseDeleted, "the Workload does not exist", "releases its devices and forgets it", nil},
+	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
+	{PhaseYielded, "the gate deactivated the workload, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
+	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
+	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending, for less than 5 s", "none; looks again after the 5 s", []Phase{PhaseEvictionStuck}},
+	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for 5 s or more", "sets the check Ready, then nominates; widens as for Nominated", nil},
+	{PhaseUngated, "no check of a gate, but one of MultiKueue, and the operator nominates", "nominates every connected cluster", nil},
+	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
+	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
+	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
+	{PhasePlacedByKueue, "the check is Pending and Kueue chose the cluster", "sets the check Ready", nil},
+	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
+	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},
+	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
+	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
+	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating}},
+	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
+}

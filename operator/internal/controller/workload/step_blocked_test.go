@@ -1,0 +1,227 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+)
+
+// withSecondCheck adds a second check of the gate.
+func withSecondCheck(wl *kueue.Workload, state kueue.CheckState) *kueue.Workload {
+	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was"})
+	return wl
+}
+
+// A workload that no gate decides waits like any other: it is counted, and its Pending
+// checks and one event state the reason.
+func TestBlockedWorkloads(t *testing.T) {
+	const absent = "PlacementGate gpu does not exist"
+	twice := gate.TooManyChecksMessage([]string{"plimsoll", "second"})
+	for _, tc := range []struct {
+		name      string
+		wl        *kueue.Workload
+		isDeleted bool // the gate
+		want      map[string]string
+		event     string
+	}{
+		{"the gate does not exist", pendingWorkload(noon), true, map[string]string{"plimsoll": "Pending " + absent}, absent},
+		{"two Pending checks", withSecondCheck(pendingWorkload(noon), kueue.CheckStatePending), false,
+			map[string]string{"plimsoll": "Pending " + twice, "second": "Pending " + twice}, twice},
+		{"one of two checks is Ready", withSecondCheck(pendingWorkload(noon), kueue.CheckStateReady), false,
+			map[string]string{"plimsoll": "Pending " + twice, "second": "Ready as it was"}, twice},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			if tc.isDeleted {
+				b.registry.Delete("gpu")
+			}
+			b.create(tc.wl)
+			for range 2 {
+				b.reconcile()
+			}
+			if diff := cmp.Diff(tc.want, checkTexts(b.workload())); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: noon}}, b.registry.WaitSummaries()); diff != "" {
+				t.Errorf("wait summaries (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"Warning GateNotReady " + tc.event}, b.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// If the gate exists and was merely not read yet, the workload waits without a message.
+func TestUnreadGateIsNotReported(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.registry.Delete("gpu")
+	if err := b.hub.Create(t.Context(), &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.create(pendingWorkload(noon))
+	b.reconcile()
+	if events := b.events(); len(events) != 0 || b.check().Message != "" || b.registry.Waiting("gpu") != 1 {
+		t.Errorf("events %q, message %q, %d waiting", events, b.check().Message, b.registry.Waiting("gpu"))
+	}
+}
+
+func TestTwoReadyChecksWaitForNothing(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(withSecondCheck(readyFor(pendingWorkload(noon), "cluster1", noon), kueue.CheckStateReady))
+	before := checkTexts(b.workload())
+	b.waiting.Add(querycache.Key{Gate: "gpu"}, b.key, noon)
+	b.reconcile()
+	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.registry.Waiting("gpu") != 0 {
+		t.Errorf("%d waiting, checks (-before +after):\n%s", b.registry.Waiting("gpu"), diff)
+	}
+}
+
+// If Kueue leaves nominations to the operator and the operator leaves them to Kueue, every
+// workload stays Ready for ever.
+func TestMissingDispatcherIsReported(t *testing.T) {
+	const evidence = "team-a/job has had no nominated cluster since 12:00:00 UTC"
+	for _, tc := range []struct {
+		name      string
+		after     time.Duration
+		nominates bool
+		clusters  []string // connected
+		nominated []string
+		want      string
+		look      time.Duration
+	}{
+		{name: "within the grace period", after: 10 * time.Second, clusters: []string{"cluster1"}, look: 20 * time.Second},
+		{name: "after the grace period", after: time.Minute, clusters: []string{"cluster1"}, want: evidence, look: 30 * time.Second},
+		{name: "no cluster connected", after: time.Minute},
+		{name: "Kueue nominates", after: time.Minute, clusters: []string{"cluster1"}, nominated: []string{"cluster1"}},
+		{name: "the operator nominates", after: time.Minute, clusters: []string{"cluster1"}, nominates: true, look: 30 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.nominates = tc.nominates
+			b.configure(tc.clusters...)
+			b.create(nominated(readyFor(pendingWorkload(noon), "cluster1", noon), tc.nominated...))
+			b.clock.add(tc.after)
+			for range 2 {
+				if got := b.reconcile().RequeueAfter; got != tc.look {
+					t.Errorf("next look after %s, want %s", got, tc.look)
+				}
+			}
+			events := b.events()
+			other := nominated(readyFor(pendingWorkload(noon), "cluster1", noon), tc.nominated...)
+			other.Name, other.UID = "another", "another" // the evidence of one workload stands for all
+			b.create(other)
+			b.reconcile()
+			if got := b.registry.Conflict("gpu", b.now()); got != tc.want {
+				t.Errorf("conflict %q, want %q", got, tc.want)
+			}
+			var want []string
+			if tc.want != "" {
+				want = []string{"Warning NotNominated no dispatcher has nominated a cluster since 12:00:00 UTC; check that multiKueue.dispatcherName in Kueue's configuration names one of Kueue's own dispatchers"}
+			}
+			if diff := cmp.Diff(want, events); diff != "" && !tc.nominates {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConflictingDispatcherIsReported(t *testing.T) {
+	elsewhere := "cluster2"
+	const evidence = "team-a/job was nominated to cluster2 by another dispatcher"
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+		want   string
+	}{
+		{"only the gate nominated", func(*kueue.Workload) {}, ""},
+		{"another cluster was added", func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }, evidence},
+		{"placed where the gate did not send it", func(wl *kueue.Workload) {
+			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
+		}, evidence},
+		{"placed long ago by the dispatcher of that time", func(wl *kueue.Workload) {
+			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
+			wl.Status.AdmissionChecks[1] = kueue.AdmissionCheckState{
+				Name: "multikueue", State: kueue.CheckStateReady, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+		}, ""},
+		{"the gate is new on the queue of a running job", func(wl *kueue.Workload) {
+			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
+			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+		}, ""},
+		{"being evicted", func(wl *kueue.Workload) {
+			wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
+			setCondition(wl, kueue.WorkloadEvicted, noon)
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
+			tc.change(wl)
+			b.create(wl)
+			b.reconcile()
+			if got := b.registry.Conflict("gpu", noon); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The pause of a yielded workload ends once: the next look decides, and does not
+// deactivate it again.
+func TestYieldedWorkloadReturns(t *testing.T) {
+	inactive := false
+	for _, tc := range []struct {
+		name     string
+		active   *bool
+		until    time.Duration
+		isActive bool
+		isAsleep bool
+		look     time.Duration
+	}{
+		{"during the pause", &inactive, time.Second, false, true, time.Second},
+		{"after the pause", &inactive, -time.Second, true, false, 0},
+		{"activated by a user", nil, time.Second, true, false, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			wl := withRecord(pendingWorkload(noon), dispatch.Record{Attempt: 1, SleepsUntil: noon.Add(tc.until)})
+			wl.Spec.Active = tc.active
+			b.create(wl)
+			if got := b.reconcile().RequeueAfter; got != tc.look {
+				t.Errorf("next look after %s, want %s", got, tc.look)
+			}
+			wl = b.workload()
+			if isActive := wl.Spec.Active == nil || *wl.Spec.Active; isActive != tc.isActive {
+				t.Errorf("active %t, want %t", isActive, tc.isActive)
+			}
+			if isAsleep := !b.dispatchRecord().SleepsUntil.IsZero(); isAsleep != tc.isAsleep {
+				t.Errorf("asleep %t, want %t", isAsleep, tc.isAsleep)
+			}
+		})
+	}
+}
+
+// An annotation that does not parse is replaced; what is nominated begins a new attempt.
+func TestUnreadableRecordIsReset(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := nominated(pendingWorkload(noon), "cluster1")
+	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"}
+	b.create(wl)
+	b.reconcile()
+	if record := b.dispatchRecord(); record.Attempt != 1 || !cmp.Equal(record.Nominated, []string{"cluster1"}) {
+		t.Errorf("record: %+v", record)
+	}
+	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning BadAnnotation ") || !strings.HasSuffix(events[0], "; the annotation was reset") {
+		t.Errorf("events: %q", events)
+	}
+}

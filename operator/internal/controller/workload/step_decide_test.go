@@ -1,0 +1,364 @@
+package workload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+)
+
+// A burst of decisions on one sample must not send every workload to one cluster.
+func TestReserveDecidesAgainAfterAnotherDebit(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(map[string]float64{"cluster1": 1})
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	o := b.look()
+	other := o.entry("cluster1", noon)
+	other.UID = "other"
+	b.ledger.Debit(other)
+	s := b.reserve(o)
+	if s.decision.State != gate.Pending || len(s.reservation.entries) > 0 {
+		t.Errorf("another workload took the room between observation and reservation, got %s with %v", s.decision.State, s.reservation.entries)
+	}
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.DevicesByCluster()); diff != "" {
+		t.Errorf("reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+func TestReservationOfNominations(t *testing.T) {
+	for _, tc := range []struct {
+		name                string
+		nominated, reserved time.Duration // ago
+		want                map[string]int64
+	}{
+		{"nominated a minute ago", time.Minute, time.Minute, map[string]int64{"cluster1": 2, "cluster2": 2}},
+		{"nominated longer ago than the ledger's TTL", 61 * time.Minute, 61 * time.Minute, map[string]int64{"cluster2": 2}},
+		{"nominated by an older attempt", 61 * time.Minute, 60 * time.Minute, map[string]int64{"cluster1": 2, "cluster2": 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), recordOf(noon.Add(-tc.nominated), "cluster1")))
+			o := b.look()
+			res := o.reserve([]string{"cluster1", "cluster2", "full"}, []string{"cluster1", "cluster2"})
+			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries) {
+				t.Fatal("the ledger did not change")
+			}
+			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
+				t.Errorf("reserved devices (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSentTo(t *testing.T) {
+	multiKueue := func(change func(*kueue.Workload)) *kueue.Workload {
+		wl := withRecord(withMultiKueue(pendingWorkload(noon)), recordOf(noon, "cluster1"))
+		change(wl)
+		return wl
+	}
+	for _, tc := range []struct {
+		name string
+		wl   *kueue.Workload
+		want []string
+	}{
+		{"nominated to another cluster than the annotation has",
+			multiKueue(func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster2"} }), []string{"cluster2"}},
+		{"operator stopped after the annotation", multiKueue(func(*kueue.Workload) {}), []string{"cluster1"}},
+		{"quota reserved after the annotation", multiKueue(func(wl *kueue.Workload) {
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))
+		}), nil},
+		{"evicted", multiKueue(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, noon) }), nil},
+		{"chosen by a Ready check without MultiKueue", readyFor(pendingWorkload(noon), "cluster1", noon), []string{"cluster1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.create(tc.wl)
+			if diff := cmp.Diff(tc.want, b.look().sentTo()); diff != "" {
+				t.Errorf("sent to (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each eviction changes the random choice, and Explain shows the decision that follows.
+func TestExplainShowsTheNextDecision(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		nominated []string
+		want      map[string]bool
+	}{
+		{"without nominations every cluster is drawn at some time", nil, map[string]bool{"cluster1": true, "cluster2": true}},
+		{"the nominated cluster stays first", []string{"cluster2"}, map[string]bool{"cluster2": true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			first := map[string]bool{}
+			for evictions := range int32(20) {
+				b := newBench(t, v1alpha1.PlacementGateSpec{})
+				wl := nominated(pendingWorkload(noon), tc.nominated...)
+				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: evictions}}}
+				b.create(wl)
+				o, e := b.look(), &gate.Explanation{}
+				b.explainDecision(t.Context(), o, e)
+				d := o.decision(o.record.Attempt + 1)
+				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
+					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
+				}
+				first[d.Order[0]] = true
+			}
+			if diff := cmp.Diff(tc.want, first); diff != "" {
+				t.Errorf("first clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nominations of another dispatcher stay nominated, and are no orphaned copies.
+func TestForeignNominationsAreNoOrphanedCopies(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(map[string]float64{"cluster1": 9})
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
+	b.create(wl)
+	b.reconcile()
+	record := b.dispatchRecord()
+	if diff := cmp.Diff([]string{"cluster1", "cluster2"}, record.Nominated); diff != "" || strings.Contains(record.Reason, "copy") {
+		t.Errorf("nominated because %q (-want +got):\n%s", record.Reason, diff)
+	}
+}
+
+// With Kueue's built-in dispatcher the gate's Ready check is the reservation.
+func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.nominates = false
+	b.room(map[string]float64{"cluster1": 2, "cluster2": 1})
+	states := map[kueue.CheckState]int{}
+	for i := range 5 {
+		wl := withMultiKueue(pendingWorkload(noon))
+		wl.Name, wl.UID = fmt.Sprint("job-", i), types.UID(fmt.Sprint(i))
+		b.create(wl)
+		b.reconcile()
+		states[b.check().State]++
+	}
+	if diff := cmp.Diff(map[kueue.CheckState]int{kueue.CheckStateReady: 3, kueue.CheckStatePending: 2}, states); diff != "" {
+		t.Errorf("five jobs, room for three (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+		t.Errorf("reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever Kueue nominates, a workload reserves devices once, and in the end on the
+// cluster that admits it.
+func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.nominates = false
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
+	b.create(wl)
+	b.reconcile()
+	reserved := b.ledger.DevicesByCluster()
+	if reserved["cluster1"]+reserved["cluster2"] != 2 {
+		t.Fatalf("want two devices, reserved: %v", reserved)
+	}
+	admits := "cluster1"
+	if reserved[admits] > 0 {
+		admits = "cluster2"
+	}
+	b.update(func(wl *kueue.Workload) { wl.Status.ClusterName = &admits })
+	b.reconcile()
+	if diff := cmp.Diff(map[string]int64{admits: 2}, b.ledger.DevicesByCluster()); diff != "" {
+		t.Errorf("admitted by the other cluster, reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+// A workload that Kueue pins goes where the rest of its job is, which the gate can't know.
+func TestBuiltinDispatchReservesNothingForPinnedWorkloads(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.nominates = false
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
+	b.create(wl)
+	b.reconcile()
+	if reserved := b.ledger.DevicesByCluster(); len(reserved) != 0 {
+		t.Errorf("reserved: %v", reserved)
+	}
+	if state := b.check().State; state != kueue.CheckStateReady {
+		t.Errorf("the check is %s", state)
+	}
+}
+
+// The chosen cluster of a Ready check that no nomination follows is an annotation of the
+// pods, with the gate's own node selector and tolerations if it has podSetUpdates.
+func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
+	annotations := map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}
+	for _, tc := range []struct {
+		name      string
+		wl        *kueue.Workload
+		nominates bool
+		updates   *v1alpha1.GatePodSetUpdates
+		want      []kueue.PodSetUpdate
+	}{
+		{"without MultiKueue", pendingWorkload(noon), true, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
+		{"without MultiKueue, pinned", pendingWorkload(noon), true, &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{"site": "{cluster}.example.com"}},
+			[]kueue.PodSetUpdate{{Name: "main", Annotations: annotations, NodeSelector: map[string]string{"site": "cluster1.example.com"}}}},
+		{"with Kueue's dispatcher", withMultiKueue(pendingWorkload(noon)), false, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
+		{"with the operator as dispatcher", withMultiKueue(pendingWorkload(noon)), true, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{PodSetUpdates: tc.updates})
+			b.nominates = tc.nominates
+			b.room(map[string]float64{"cluster1": 9})
+			b.create(tc.wl)
+			b.reconcile()
+			check := b.check()
+			if check.State != kueue.CheckStateReady {
+				t.Fatalf("the check is %s: %s", check.State, check.Message)
+			}
+			if diff := cmp.Diff(tc.want, check.PodSetUpdates); diff != "" {
+				t.Errorf("podSetUpdates (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// decideAs writes a decision as if the gate had made it now.
+func (b *bench) decideAs(d gate.Decision) {
+	b.t.Helper()
+	o := b.look()
+	if err := b.apply(b.t.Context(), o, step{writes: o.writeDecision(d, o.record)}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Numbers in messages change with nearly every job. The waiting workloads of all gates
+// share one write per MessageInterval.
+func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		waiting int32
+		after   time.Duration
+		want    string
+	}{
+		{"two waiting workloads before the interval", 1, 9 * time.Second, "1 free"},
+		{"two waiting workloads after the interval", 1, 10 * time.Second, "2 free"},
+		{"twelve waiting workloads before the interval", 11, 59 * time.Second, "1 free"},
+		{"twelve waiting workloads after the interval", 11, time.Minute, "2 free"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.create(pendingWorkload(noon))
+			b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: noon})
+			b.registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: noon})
+			for _, message := range []string{"1 free", "2 free"} {
+				b.decideAs(gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message})
+				b.clock.add(tc.after)
+			}
+			if got := b.check().Message; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A message that differs in more than its numbers is written at once.
+func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(pendingWorkload(noon))
+	b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: noon})
+	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
+	for _, d := range []gate.Decision{noRoom,
+		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Incomplete: true},
+		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement a does not exist"},
+		{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "Placement b does not exist"}, noRoom} {
+		b.decideAs(d)
+		if got := b.check().Message; got != d.Message {
+			t.Errorf("got %q, want %q", got, d.Message)
+		}
+	}
+	o := b.look()
+	if err := b.apply(t.Context(), o, step{writes: o.block(o.checks, "two checks")}); err != nil {
+		t.Fatal(err)
+	}
+	b.decideAs(noRoom)
+	if got := b.check().Message; got != "1 free" {
+		t.Errorf("decided again after a block, got %q", got)
+	}
+	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Message = "" })
+	b.decideAs(noRoom)
+	if got := b.check().Message; got != "1 free" {
+		t.Errorf("after Kueue cleared the message, got %q", got)
+	}
+}
+
+func TestMessageKind(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		decision gate.Decision
+		want     string
+	}{
+		{"reason", gate.Decision{Reason: gate.ReasonNoRoom, Message: "1 free"}, gate.ReasonNoRoom},
+		{"incomplete metrics", gate.Decision{Reason: gate.ReasonNoRoom, Incomplete: true}, gate.ReasonNoRoom + ", incomplete"},
+		{"problem of the gate", gate.Decision{Reason: gate.ReasonGateNotReady, Message: "no Placement"}, "no Placement"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := messageKind(tc.decision); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A Ready check ends the time without room where no nomination of ours follows.
+func TestReadyCheckResetsTheRecord(t *testing.T) {
+	component := func(wl *kueue.Workload) { wl.Annotations[kueuestate.ComponentAnnotation] = "1" }
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+	}{
+		{"with Kueue's dispatcher", func(*kueue.Workload) {}},
+		{"with Kueue's dispatcher, pinned by Kueue", component},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.nominates = false
+			wl := withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2})
+			tc.change(wl)
+			b.create(wl)
+			b.reconcile()
+			if diff := cmp.Diff(dispatch.Record{}, b.dispatchRecord()); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The decision after a yield is news, even if its reason is that of the decision before.
+func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}})
+	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	o := b.look()
+	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.record)}}); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.add(time.Minute)
+	b.reconcile() // activates it
+	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Message = "reset by Kueue" })
+	b.events()
+	b.reconcile()
+	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal NoRoom ") {
+		t.Errorf("events: %q", events)
+	}
+}

@@ -1,0 +1,148 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// If no other cluster has room, the workload waits on, and one event per attempt says why.
+func TestLateNominationWithoutAnotherCluster(t *testing.T) {
+	const notAdmitted = "Warning NotAdmitted cluster1 has not admitted it within 30s; check that the worker has the queue and quota; no other cluster is known to have room"
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.configure("cluster1")
+	b.room(onlyCluster1)
+	sent := recordOf(noon, "cluster1")
+	b.create(withRecord(nominated(pendingWorkload(noon), "cluster1"), sent))
+	for _, tc := range []struct {
+		name  string
+		after time.Duration
+		want  []string
+	}{
+		{"before the time to widen", 29 * time.Second, nil},
+		{"at the time to widen", time.Second, []string{notAdmitted}},
+		{"a minute later", time.Minute, nil},
+	} {
+		b.clock.add(tc.after)
+		b.reconcile()
+		if diff := cmp.Diff(tc.want, b.events()); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", tc.name, diff)
+		}
+	}
+	b.update(func(wl *kueue.Workload) { withRecord(wl, sent.Begin([]string{"cluster1"}, "", b.now())) })
+	b.clock.add(30 * time.Second)
+	b.reconcile()
+	if diff := cmp.Diff([]string{notAdmitted}, b.events()); diff != "" {
+		t.Errorf("next attempt: events (-want +got):\n%s", diff)
+	}
+}
+
+func TestWideningIsOneEvent(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-30*time.Second), "cluster1")))
+	b.reconcile()
+	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Widened nominated cluster1, cluster2: ") {
+		t.Errorf("events: %q", events)
+	}
+	if diff := cmp.Diff([]string{"cluster1", "cluster2"}, b.workload().Status.NominatedClusterNames); diff != "" {
+		t.Errorf("nominated (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+		t.Errorf("reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+func TestAttemptIsMispredictedOnce(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-time.Minute), "cluster1")))
+	o := b.look()
+	for _, tc := range []struct {
+		name             string
+		attempt, counted int
+		want             bool
+	}{
+		{"first look", 1, 0, true},
+		{"second look", 1, 1, false},
+		{"next attempt", 2, 1, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o.record.Attempt, o.history.lateAttempt = tc.attempt, tc.counted
+			if s := next(o); s.mispredicted != tc.want || (s.lateAttempt == tc.attempt) != tc.want {
+				t.Errorf("mispredicted %t, late attempt %d", s.mispredicted, s.lateAttempt)
+			}
+		})
+	}
+}
+
+// Nominations that another component removed are restored, if Kueue can use them.
+func TestRevokedNominationsAreRestored(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		connected bool
+		want      []string
+		conflict  string
+	}{
+		{"connected", true, []string{"cluster1", "cluster2"}, "team-a/job: another component removed the nomination of cluster2"},
+		{"disconnected", false, []string{"cluster1"}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			if !tc.connected {
+				b.disconnect("cluster2")
+			}
+			b.create(withRecord(nominated(pendingWorkload(noon), "cluster1", "cluster2"), recordOf(noon, "cluster1", "cluster2")))
+			b.reconcile()
+			b.update(func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} })
+			b.reconcile() // sees that the nomination is gone
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+			if got := b.registry.Conflict("gpu", noon); got != tc.conflict {
+				t.Errorf("conflict %q, want %q", got, tc.conflict)
+			}
+		})
+	}
+}
+
+// An eviction that waits for a cluster is completed by a Ready check and a nomination, also
+// if no cluster has room.
+func TestStuckEvictionIsRepaired(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		room map[string]float64
+		ever []string
+		want []string
+	}{
+		{"a cluster has room", onlyCluster2, []string{"cluster1"}, []string{"cluster2"}},
+		{"no room, nominated before", nil, []string{"cluster1", "cluster3"}, []string{"cluster1"}},
+		{"no room, never nominated", nil, nil, []string{"cluster1", "cluster2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(tc.room)
+			wl := withMultiKueue(pendingWorkload(noon))
+			setCondition(wl, kueue.WorkloadEvicted, noon)
+			record := recordOf(noon, tc.ever...)
+			b.create(withRecord(wl, record))
+			if result := b.reconcile(); result.RequeueAfter != timing.EvictionGrace || b.check().State != kueue.CheckStatePending {
+				t.Errorf("within the grace period: next look after %s, check %s", result.RequeueAfter, b.check().State)
+			}
+			b.clock.add(timing.EvictionGrace)
+			b.reconcile()
+			if state := b.check().State; state != kueue.CheckStateReady {
+				t.Errorf("the check is %s", state)
+			}
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
