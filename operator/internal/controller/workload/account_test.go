@@ -79,10 +79,9 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 2 {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
-			rounds := 0
 			b.clock.add(time.Minute)
 			b.waiting.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
-			b.waiting.Refresh = func(querycache.Key, time.Time) { rounds++ }
+			b.refreshes = 0
 			b.update(tc.end)
 			o := b.look()
 			b.account(o)
@@ -99,7 +98,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 				b.clock.add(after)
 				b.waiting.StartRounds()
 			}
-			if rounds != 2 {
+			if rounds := b.refreshes; rounds != 2 {
 				t.Errorf("%d rounds, want one at once and one while samples come to show the change", rounds)
 			}
 		})

@@ -86,6 +86,8 @@ type bench struct {
 	hub      client.WithWatch
 	recorder *events.FakeRecorder
 	key      types.NamespacedName
+	// refreshes counts the refreshes that the wait queue requested.
+	refreshes int
 }
 
 // newBench starts a gate with a spec. The ledger counts as rebuilt.
@@ -114,7 +116,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
-		cache: querycache.New(sources, reservations, nil, c.now), waiting: waitqueue.New(gates, c.now), histories: newHistories(),
+		cache: querycache.New(sources, reservations, nil, c.now), waiting: waitqueue.New(gates, c.now, func(querycache.Key, time.Time) { b.refreshes++ }), histories: newHistories(),
 		metrics: newMetrics(nil, reservations, gates, c.now), rebuilt: true}
 	for _, name := range []string{"cluster1", "cluster2"} {
 		b.connect(name, noon.Add(-time.Hour))
