@@ -1,5 +1,5 @@
-// Package dashboards holds Plimsoll's Grafana dashboards, and gives every query
-// of theirs in a form that a Prometheus can answer.
+// Package dashboards holds Plimsoll's Grafana dashboards. It returns every query of
+// their panels in a form that Prometheus can evaluate.
 package dashboards
 
 import (

@@ -75,7 +75,7 @@ type logLine struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
 	Scored  int    `json:"scored"`
-	Held    int    `json:"held"`
+	HeldN   int    `json:"held"`
 	From    string `json:"from"`
 	To      string `json:"to"`
 	Count   int    `json:"count"`
@@ -86,7 +86,7 @@ func TestReconcileLog(t *testing.T) {
 	fleet, clock := healthy, now
 	r, hub := newReconciler(t, &fleet, &clock)
 	finished := func(level, scored, held int) logLine {
-		return logLine{Level: level, Message: "Round finished", Policy: "fleet", Scored: scored, Held: held}
+		return logLine{Level: level, Message: "Round finished", Policy: "fleet", Scored: scored, HeldN: held}
 	}
 	changed := func(conditionType, status string) logLine {
 		return logLine{Message: "Condition changed", Policy: "fleet", Type: conditionType, Status: status}

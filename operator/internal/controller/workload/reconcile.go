@@ -12,50 +12,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Phase is where a workload stands on its way through the gate. phaseOf computes it from
-// an observation; nothing stores it.
-type Phase string
-
-// Phases in the order in which phaseOf checks them.
-const (
-	// PhaseDeleted: the Workload does not exist.
-	PhaseDeleted Phase = "Deleted"
-	// PhaseCacheStale: the cache lacks the controller's own last write.
-	PhaseCacheStale Phase = "CacheStale"
-	// PhaseYielded: the gate deactivated the workload for a moment, so that others get its quota.
-	PhaseYielded Phase = "Yielded"
-	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
-	PhaseReturning Phase = "Returning"
-	// PhaseEvicting: Kueue has time left to complete an eviction.
-	PhaseEvicting Phase = "Evicting"
-	// PhaseEvictionStuck: the eviction waits for a cluster that no other component nominates.
-	PhaseEvictionStuck Phase = "EvictionStuck"
-	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
-	PhaseUngated Phase = "Ungated"
-	// PhaseIdle: Kueue, a worker or another controller acts next.
-	PhaseIdle Phase = "Idle"
-	// PhaseRecordUnreadable: the annotation plimsoll.dev/dispatch does not parse.
-	PhaseRecordUnreadable Phase = "RecordUnreadable"
-	// PhaseTooManyChecks: several checks of ours stand on one queue.
-	PhaseTooManyChecks Phase = "TooManyChecks"
-	// PhasePlacedByKueue: Kueue chose the cluster itself, as for a new slice of an elastic job.
-	PhasePlacedByKueue Phase = "PlacedByKueue"
-	// PhaseGateUnknown: the gate does not exist, or its controller has not read it yet.
-	PhaseGateUnknown Phase = "GateUnknown"
-	// PhaseWaiting: the check is Pending and the gate decides.
-	PhaseWaiting Phase = "Waiting"
-	// PhaseBuiltinDispatch: the check is Ready and Kueue's own dispatcher nominates.
-	PhaseBuiltinDispatch Phase = "BuiltinDispatch"
-	// PhaseReady: the check is Ready and another check, or Kueue, acts next.
-	PhaseReady Phase = "Ready"
-	// PhaseRevoked: another component removed a nomination that the gate had made.
-	PhaseRevoked Phase = "Revoked"
-	// PhaseNominating: the check is Ready and no cluster is nominated.
-	PhaseNominating Phase = "Nominating"
-	// PhaseNominated: clusters are nominated and none has admitted the workload yet.
-	PhaseNominated Phase = "Nominated"
-)
-
 // Reconcile takes one workload one step further: observe, account, phaseOf, measure,
 // reserve (which calls next), apply. Nothing is remembered, debited or written before the
 // check for a stale cache has passed.

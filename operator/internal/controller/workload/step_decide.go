@@ -50,7 +50,7 @@ func (o *observation) stepDecide() step {
 	return s
 }
 
-// decide asks the gate which clusters can take the workload. The clusters are those to
+// decide finds the clusters that can take the workload. The returned clusters are those to
 // nominate; without MultiKueue, or with Kueue's built-in dispatcher, the chosen one. wait is
 // the time for which a possible orphaned copy keeps the workload from going elsewhere.
 func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Duration) {
