@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,20 +17,17 @@ var flagName = regexp.MustCompile(`"([a-z][a-z0-9.-]+)"`)
 var toolkitFlags = []string{"web.listen-address", "web.config.file"}
 
 func TestArgumentsAreKnownFlags(t *testing.T) {
-	for folder, source := range map[string]string{
-		"operator":     "../operator/cmd/plimsoll-operator/options.go",
-		"exporter":     "../exporter/cmd/plimsoll-exporter/run.go",
-		"exporter-tpu": "../exporter/cmd/plimsoll-exporter/run.go",
+	for folder, command := range map[string]string{
+		"operator":     "../operator/cmd/plimsoll-operator",
+		"exporter":     "../exporter/cmd/plimsoll-exporter",
+		"exporter-tpu": "../exporter/cmd/plimsoll-exporter",
 	} {
-		content, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := readSources(t, command)
 		known := map[string]bool{}
 		for _, name := range toolkitFlags {
 			known[name] = folder != "operator"
 		}
-		for _, m := range flagName.FindAllStringSubmatch(string(content), -1) {
+		for _, m := range flagName.FindAllStringSubmatch(content, -1) {
 			known[m[1]] = true
 		}
 		args := containers(t, folder)[0].Args
@@ -43,6 +41,27 @@ func TestArgumentsAreKnownFlags(t *testing.T) {
 			}
 		}
 	}
+}
+
+// readSources returns the Go files of a command, without its tests.
+func readSources(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no Go files in %s: %v", dir, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
+	return all.String()
 }
 
 func TestProbesReferenceNamedPorts(t *testing.T) {

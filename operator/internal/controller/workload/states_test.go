@@ -46,7 +46,7 @@ func statesSection() string {
 // declaredPhases are the Phase constants of reconcile.go, by value.
 func declaredPhases(t *testing.T) []Phase {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "reconcile.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "phases.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
