@@ -54,7 +54,7 @@ func TestForeignConfigIsLeftAlone(t *testing.T) {
 	foreign := &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"other"}}}
 	g.Expect(apiClient.Create(t.Context(), foreign)).To(Succeed())
 	newTestGate(t, "foreign", nil)
-	g.Eventually(gateCondition(t, "foreign", v1alpha1.ConditionConfigured)).Should(Equal("False NotOurs: " + configForeign("foreign")))
+	g.Eventually(gateCondition(t, "foreign", v1alpha1.ConditionConfigured)).Should(Equal("False NotOurs: " + configForeign("foreign", "foreign")))
 	g.Expect(configClusters(t, "foreign")()).To(Equal([]string{"other"}))
 }
 
@@ -64,7 +64,7 @@ func TestForeignClusterIsLeftAlone(t *testing.T) {
 	g.Expect(apiClient.Create(t.Context(), foreign)).To(Succeed())
 	newTestGate(t, "foreigncluster", nil)
 	g.Eventually(gateCondition(t, "foreigncluster", v1alpha1.ConditionConfigured)).Should(And(
-		HavePrefix("True Written: MultiKueueConfig foreigncluster holds foreigncluster-1, foreigncluster-2; "), HaveSuffix("MultiKueueClusters foreigncluster-1")))
+		HavePrefix("True Written: MultiKueueConfig foreigncluster contains foreigncluster-1, foreigncluster-2; "), HaveSuffix("does not change them: foreigncluster-1")))
 	before := foreign.ResourceVersion
 	g.Expect(apiClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 	g.Expect(foreign.ResourceVersion).To(Equal(before))
@@ -84,7 +84,7 @@ func TestCredentialsFollowGate(t *testing.T) {
 	})
 	g.Eventually(credentialsOf(t, "creds-1")).Should(Equal("profile kc-creds-1"))
 	g.Expect(credentialsOf(t, "creds-2")()).To(Equal("secret by-hand"))
-	g.Eventually(gateCondition(t, "creds", v1alpha1.ConditionConfigured)).Should(HaveSuffix("MultiKueueClusters creds-2 (of PlacementGate another)"))
+	g.Eventually(gateCondition(t, "creds", v1alpha1.ConditionConfigured)).Should(HaveSuffix("does not change them: creds-2 (of PlacementGate another)"))
 }
 
 func TestClusterInUseStaysInConfig(t *testing.T) {
@@ -114,7 +114,7 @@ func TestConfigIsTruncatedAtMultiKueueLimit(t *testing.T) {
 	g.Eventually(gateCondition(t, "many", v1alpha1.ConditionConfigured)).Should(HavePrefix("True Written"))
 	tg.setDecisions(append(clusters, "many-1", "many-2")...)
 	g.Eventually(gateCondition(t, "many", v1alpha1.ConditionConfigured)).Should(And(
-		HavePrefix("False ClustersTruncated: MultiKueueConfig many is full at 20 clusters"), HaveSuffix("many-18, many-19, many-20, many-21, many-22")))
+		HavePrefix("False ClustersTruncated: MultiKueueConfig many contains the maximum of 20 clusters"), HaveSuffix("many-18, many-19, many-20, many-21, many-22")))
 	members, err := configClusters(t, "many")()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(members).To(HaveLen(20))

@@ -66,12 +66,16 @@ func tooManyChecks(checks ...string) string {
 	return "the queue has several placement checks, keep one of: " + strings.Join(checks, ", ")
 }
 
-func configOwned(config, owner string) string {
-	return fmt.Sprintf("MultiKueueConfig %s belongs to PlacementGate %s and is left alone: name another in spec.multiKueue.configName", config, owner)
+func configOwned(config, owner, gate string) string {
+	return fmt.Sprintf("MultiKueueConfig %s belongs to PlacementGate %s, %s", config, owner, leftAlone(gate))
 }
 
-func configForeign(config string) string {
-	return fmt.Sprintf("MultiKueueConfig %s was not created by a gate and is left alone: name another in spec.multiKueue.configName", config)
+func configForeign(config, gate string) string {
+	return fmt.Sprintf("MultiKueueConfig %s was not created by a PlacementGate, %s", config, leftAlone(gate))
+}
+
+func leftAlone(gate string) string {
+	return fmt.Sprintf("so gate %s neither changes it nor admits workloads; set spec.multiKueue.configName to another name", gate)
 }
 
 func nominatedMessage(cluster, reason string) string { return "nominated " + cluster + ": " + reason }
