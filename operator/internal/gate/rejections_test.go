@@ -69,7 +69,7 @@ func TestEveryRejectionHasOneRow(t *testing.T) {
 			if r != RejectNone && !slices.Contains(pendingReasons, row.reason) {
 				t.Errorf("reason %q is not in pendingReasons", row.reason)
 			}
-			if row.full && !(row.measured && row.mayHoldCopy) {
+			if row.full && (!row.measured || !row.mayHoldCopy) {
 				t.Error("a full cluster is measured, and a copy may occupy its room")
 			}
 		})

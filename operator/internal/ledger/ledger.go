@@ -117,17 +117,6 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry) bool
 	return true
 }
 
-// Reserve calls decide with a view until Commit accepts the result. It is used by the
-// controller until the controller commits itself. decide may run more than once.
-func (l *Ledger) Reserve(uid string, kept []string, decide func(View) []Entry) {
-	for {
-		v := l.View()
-		if l.Commit(v, uid, kept, decide(v)) {
-			return
-		}
-	}
-}
-
 // Debit adds an entry. If the workload already has an entry on the cluster, that entry
 // stays unchanged.
 func (l *Ledger) Debit(e Entry) {

@@ -217,20 +217,3 @@ func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
 		t.Errorf("%d slots reserved at the end, want %d", got, capacity)
 	}
 }
-
-func TestReserveRetriesUntilCommitted(t *testing.T) {
-	l := New(time.Second, time.Hour)
-	calls := 0
-	l.Reserve("a", nil, func(v View) []Entry {
-		if calls++; calls == 1 {
-			l.Debit(entry("b", "cluster1"))
-		}
-		return []Entry{{UID: "a", Cluster: "cluster2", PodSets: []shape.PodSet{podSet(8, 1)}, DebitedAt: t0}}
-	})
-	if calls != 2 {
-		t.Errorf("decided %d times, want 2", calls)
-	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 8, "cluster2": 8}, l.DevicesByCluster()); diff != "" {
-		t.Errorf("devices (-want +got):\n%s", diff)
-	}
-}

@@ -271,11 +271,8 @@ func (o *observation) mayYield() bool {
 
 // decides reports whether the step of this phase rests on a decision of the gate.
 func (o *observation) decides() bool {
-	switch o.phase {
-	case PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck:
-		return o.gateKnown && o.gate.Problem == "" && len(o.checks) == 1
-	}
-	return false
+	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, o.phase)
+	return isDeciding && o.gateKnown && o.gate.Problem == "" && len(o.checks) == 1
 }
 
 // candidatesWith pairs the gate's clusters with their query results. MultiKueue's

@@ -72,6 +72,11 @@ func phaseOf(o *observation) Phase {
 			return PhaseEvicting
 		}
 	}
+	return gatePhaseOf(o)
+}
+
+// gatePhaseOf names the state of a workload that neither pauses nor is being evicted.
+func gatePhaseOf(o *observation) Phase {
 	switch {
 	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates:
 		return PhaseUngated
