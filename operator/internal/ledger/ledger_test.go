@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 func TestEntriesAreDropped(t *testing.T) {
