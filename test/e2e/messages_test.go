@@ -25,7 +25,7 @@ const (
 // Parts of condition messages.
 const (
 	messageQueryPosition   = "1:" // a PromQL error starts with line:column
-	messageTwoCandidates   = "2 clusters are decided"
+	messageTwoCandidates   = "has decided 2 clusters"
 	messageDispatcherName  = "multiKueue.dispatcherName"      // key in Kueue's configuration
 	messageDispatchingFlag = "--multikueue-dispatch=nominate" // flag of the operator
 )
