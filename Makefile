@@ -42,7 +42,7 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml
 
 test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
-	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 2 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
+	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
 	$(RACETEST) -tags integration -run Promtool ./exporter/cmd/plimsoll-exporter
 
 test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests)

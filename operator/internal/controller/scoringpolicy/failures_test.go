@@ -39,7 +39,7 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 // sendManySeries responds like a query without an aggregation.
 func sendManySeries(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
-	for i := range 200_000 {
+	for i := range 120_000 {
 		if _, err := fmt.Fprintf(w, `{"metric":{"cluster":"c","pod":"p%d"},"value":[1,"1"]},`, i); err != nil {
 			return
 		}
