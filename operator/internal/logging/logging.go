@@ -8,9 +8,8 @@ import (
 )
 
 // ForRequests returns a constructor of loggers whose lines carry the controller and the key
-// of the reconciled object, under the name of its kind; kind "" = the controller logs the
-// key itself. controller-runtime's own constructor
-// writes the key five times.
+// of the reconciled object, under the name of its kind. If kind is empty, the controller logs
+// the key itself. controller-runtime's own constructor writes the key five times.
 func ForRequests(mgr ctrl.Manager, controller, kind string) func(*reconcile.Request) logr.Logger {
 	return forRequests(mgr.GetLogger(), controller, kind)
 }
