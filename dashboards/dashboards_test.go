@@ -185,8 +185,8 @@ func TestQueriesHaveNoVariables(t *testing.T) {
 	}
 	want := Query{
 		Dashboard: "fleet.json", Panel: "variable model",
-		Raw:  `group by (model) (cluster_model:plimsoll_devices:sum{cluster=~"$cluster"})`,
-		Expr: `group by (model) (cluster_model:plimsoll_devices:sum{cluster=~".*"})`,
+		Raw:  `group by (model) (cluster_resource_model:plimsoll_devices:sum{cluster=~"$cluster"})`,
+		Expr: `group by (model) (cluster_resource_model:plimsoll_devices:sum{cluster=~".*"})`,
 	}
 	if !slices.Contains(queries, want) {
 		got, err := json.MarshalIndent(queries, "", " ")

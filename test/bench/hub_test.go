@@ -56,7 +56,7 @@ spec:
   placementRef: {namespace: plimsoll-system, name: gpu}
   sourceRef: {name: thanos}
   policies: [{policy: fleet, score: total, use: Prefer}]
-  queries: {fit: 'sum by (cluster) (cluster_model:plimsoll_devices:sum{model="$model"}) * 1000'}
+  queries: {fit: 'sum by (cluster) (cluster_resource_model:plimsoll_devices:sum{model="$model"}) * 1000'}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck

@@ -65,15 +65,15 @@ func TestCheckFindsMistakes(t *testing.T) {
 	known := exportedMetrics(t)
 	addRecordingRules(known, readRules(t, "recording.yaml"))
 	for _, tc := range []struct{ name, expr, want string }{
-		{"correct", `sum by (cluster) (cluster_model:plimsoll_free_devices:sum{model="x"})`, ""},
+		{"correct", `sum by (cluster) (cluster_resource_model:plimsoll_free_devices:sum{model="x"})`, ""},
 		{"unknown recording rule", `sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is unknown`},
 		{"unknown metric", `sum by (cluster) (plimsol_node_devices)`, `"plimsol_node_devices" is unknown`},
 		{"unknown DCGM metric", `DCGM_FI_DEV_GPU_UTILISATION`, "is unknown"},
 		{"label in a selector", `plimsoll_node_devices{status="free"}`, `label "status"`},
 		{"label in by", `sum by (clutser) (plimsoll_node_devices)`, `label "clutser"`},
-		{"label that the rule removed", `sum by (model) (cluster:plimsoll_free_devices:sum)`, `label "model"`},
+		{"label that the rule removed", `sum by (model) (cluster_resource:plimsoll_free_devices:sum)`, `label "model"`},
 		{"label in on", `plimsoll_node_devices * on (cluster, nod) group_left () node:plimsoll_placeable:bool`, `label "nod"`},
-		{"label in group_left", `plimsoll_score * on (cluster) group_left (model) cluster:plimsoll_free_devices:sum`, `label "model"`},
+		{"label in group_left", `plimsoll_score * on (cluster) group_left (model) cluster_resource:plimsoll_free_devices:sum`, `label "model"`},
 		{"label in label_replace", `label_replace(plimsoll_device_lost, "UUID", "$1", "UUID", "(.+)")`, `label "UUID"`},
 		{"result without cluster", `sum(plimsoll_node_devices)`, "no label cluster"},
 		{"syntax error", `sum by (cluster) (up`, "unclosed"},

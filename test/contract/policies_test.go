@@ -17,17 +17,17 @@ const fleetSeries = `
 load 5m
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="c1"} 0+300x84
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="c2"} 0+300x82 _x2
-  node:plimsoll_free_devices:placeable{cluster="c1",node="n1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 8x84
-  node:plimsoll_free_devices:placeable{cluster="c1",node="n2",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 4x84
-  node:plimsoll_free_devices:placeable{cluster="c2",node="m1",resource="nvidia.com/gpu",model="NVIDIA-L4"} 0x84
-  cluster_model:plimsoll_free_devices:sum{cluster="c1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 12x84
-  cluster_model:plimsoll_free_devices:sum{cluster="c2",resource="nvidia.com/gpu",model="NVIDIA-L4"} 0x84
-  cluster_model:plimsoll_usable_devices:sum{cluster="c1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 16x84
-  cluster_model:plimsoll_usable_devices:sum{cluster="c2",resource="nvidia.com/gpu",model="NVIDIA-L4"} 2x84
-  cluster:plimsoll_free_devices:sum{cluster="c1"} 12x84
-  cluster:plimsoll_free_devices:sum{cluster="c2"} 0x84
-  cluster:plimsoll_devices:sum{cluster="c1"} 16x84
-  cluster:plimsoll_devices:sum{cluster="c2"} 4x84
+  node_resource_model:plimsoll_free_devices:placeable{cluster="c1",node="n1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 8x84
+  node_resource_model:plimsoll_free_devices:placeable{cluster="c1",node="n2",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 4x84
+  node_resource_model:plimsoll_free_devices:placeable{cluster="c2",node="m1",resource="nvidia.com/gpu",model="NVIDIA-L4"} 0x84
+  cluster_resource_model:plimsoll_free_devices:sum{cluster="c1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 12x84
+  cluster_resource_model:plimsoll_free_devices:sum{cluster="c2",resource="nvidia.com/gpu",model="NVIDIA-L4"} 0x84
+  cluster_resource_model:plimsoll_usable_devices:sum{cluster="c1",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 16x84
+  cluster_resource_model:plimsoll_usable_devices:sum{cluster="c2",resource="nvidia.com/gpu",model="NVIDIA-L4"} 2x84
+  cluster_resource:plimsoll_free_devices:sum{cluster="c1",resource="nvidia.com/gpu"} 12x84
+  cluster_resource:plimsoll_free_devices:sum{cluster="c2",resource="nvidia.com/gpu"} 0x84
+  cluster_resource:plimsoll_devices:sum{cluster="c1",resource="nvidia.com/gpu"} 16x84
+  cluster_resource:plimsoll_devices:sum{cluster="c2",resource="nvidia.com/gpu"} 4x84
   cluster:plimsoll_gpu_utilization:avg{cluster="c1"} 0.25x84
   cluster:plimsoll_gpu_utilization:avg{cluster="c2"} 0.5x82 1x2
   cluster_model:plimsoll_power_watts:sum{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 3200x84

@@ -55,11 +55,11 @@ func (s *screen) erase() {
 
 // table returns the table that the legend describes.
 func (d *demo) table(ctx context.Context) (string, error) {
-	free, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_model:plimsoll_free_devices:sum{model="NVIDIA-H100-80GB-HBM3"}`)
+	free, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_resource_model:plimsoll_free_devices:sum{model="NVIDIA-H100-80GB-HBM3"}`)
 	if err != nil {
 		return "", err
 	}
-	onOneNode, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_model:plimsoll_node_free_devices:max{model="NVIDIA-H100-80GB-HBM3"}`)
+	onOneNode, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_resource_model:plimsoll_node_free_devices:max{model="NVIDIA-H100-80GB-HBM3"}`)
 	if err != nil {
 		return "", err
 	}

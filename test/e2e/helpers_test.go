@@ -131,7 +131,7 @@ func awaitWaiting(ctx context.Context, t *testing.T, name, want string) {
 // awaitFreeDevices waits until the metrics show this number of free GPUs.
 func awaitFreeDevices(ctx context.Context, t *testing.T, cluster string, model fleet.GPUModel, want float64) {
 	t.Helper()
-	awaitValue(ctx, t, fmt.Sprintf(`sum(cluster_model:plimsoll_free_devices:sum{cluster=%q,model=%q})`, cluster, model.Label), want)
+	awaitValue(ctx, t, fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{cluster=%q,model=%q})`, cluster, model.Label), want)
 }
 
 // awaitValue waits until the expression has one series with this value.

@@ -38,7 +38,7 @@ spec:
   placementRef: {namespace: plimsoll-system, name: urgent}
   sourceRef: {name: thanos}
   periodSeconds: 2
-  queries: {fit: 'floor(sum by (cluster) (cluster_model:plimsoll_devices:sum{model="$model"}) / $devices_per_pod)'}
+  queries: {fit: 'floor(sum by (cluster) (cluster_resource_model:plimsoll_devices:sum{model="$model"}) / $devices_per_pod)'}
   multiKueue: {configName: plimsoll-urgent, credentials: {type: Existing}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2

@@ -22,9 +22,9 @@ var readmeScripts = []string{"explain_waiting.txtar", "explain_policy.txtar", "t
 
 const readmeHistory = `load 5m
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="cluster1"} 1772280000+300x288
-  cluster:plimsoll_free_devices:sum{cluster="cluster1"} 32x288
-  cluster_model:plimsoll_free_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 32x288
-  cluster_model:plimsoll_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 64x288
+  cluster_resource:plimsoll_free_devices:sum{cluster="cluster1",resource="nvidia.com/gpu"} 32x288
+  cluster_resource_model:plimsoll_free_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 32x288
+  cluster_resource_model:plimsoll_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 64x288
   cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
 `
 

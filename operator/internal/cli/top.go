@@ -18,8 +18,8 @@ import (
 
 // Queries of top, over the shipped recording rules. %s is the cluster label.
 const (
-	freeDevicesQuery  = `sum by (%s, model) (cluster_model:plimsoll_free_devices:sum)`
-	totalDevicesQuery = `sum by (%s, model) (cluster_model:plimsoll_devices:sum)`
+	freeDevicesQuery  = `sum by (%s, model) (cluster_resource_model:plimsoll_free_devices:sum)`
+	totalDevicesQuery = `sum by (%s, model) (cluster_resource_model:plimsoll_devices:sum)`
 )
 
 // unknownCount stands for a number of devices that no series reports.

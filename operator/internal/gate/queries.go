@@ -39,13 +39,13 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	list := []Query{
 		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
 		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
-			`sum by (%s) (floor(node:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
+			`sum by (%s) (floor(node_resource_model:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
 		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, fmt.Sprintf(
-			`sum by (%s) (cluster_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
+			`sum by (%s) (cluster_resource_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, fmt.Sprintf(
-			`sum by (%s) (cluster_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
+			`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
-			`max by (%s) (cluster_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
+			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}
 	list = append(list, quotaQueries(spec, label)...)
 	if spec.Queries.Queued != "" {

@@ -57,10 +57,10 @@ func mixedFleet() string {
 		{"cluster2", "m1", "nvidia.com/mig-1g.10gb", "NVIDIA-A100-MIG-1g.10gb", 14, 14},
 	} {
 		labels := fmt.Sprintf("cluster=%q,resource=%q,model=%q", d.cluster, d.resource, d.model)
-		fmt.Fprintf(&script, "  node:plimsoll_free_devices:placeable{%s,node=%q} %d\n", labels, d.node, d.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_free_devices:sum{%s} %d\n", labels, d.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_node_free_devices:max{%s} %d\n", labels, d.free)
-		fmt.Fprintf(&script, "  cluster_model:plimsoll_devices:sum{%s} %d\n", labels, d.all)
+		fmt.Fprintf(&script, "  node_resource_model:plimsoll_free_devices:placeable{%s,node=%q} %d\n", labels, d.node, d.free)
+		fmt.Fprintf(&script, "  cluster_resource_model:plimsoll_free_devices:sum{%s} %d\n", labels, d.free)
+		fmt.Fprintf(&script, "  cluster_resource_model:plimsoll_node_free_devices:max{%s} %d\n", labels, d.free)
+		fmt.Fprintf(&script, "  cluster_resource_model:plimsoll_devices:sum{%s} %d\n", labels, d.all)
 	}
 	return script.String()
 }
