@@ -70,23 +70,24 @@ type renderedQuery struct {
 	renderError *cachedResult
 }
 
-// plan returns the plan of a key, and creates it on the first use.
+// plan returns the plan of a key, and creates it on the first use. Only one of several
+// concurrent creators adds its plan: a plan holds the requests for refreshes.
 func (c *Cache) plan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
-	if p := c.knownPlan(key); p != nil {
+	if p := c.usePlan(key, nil); p != nil {
 		return p
 	}
-	p := newPlan(key, g, f)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.usedAt = c.now()
-	c.plans[key] = p
-	return p
+	return c.usePlan(key, newPlan(key, g, f))
 }
 
-func (c *Cache) knownPlan(key Key) *queryPlan {
+// usePlan returns the plan of a key. If there is none, it adds and returns created.
+func (c *Cache) usePlan(key Key, created *queryPlan) *queryPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.plans[key]
+	if p == nil && created != nil {
+		p = created
+		c.plans[key] = p
+	}
 	if p != nil {
 		p.usedAt = c.now()
 	}

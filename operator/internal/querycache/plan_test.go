@@ -144,3 +144,17 @@ func TestPlanKeepsResultsWhileTheyMayDecide(t *testing.T) {
 		})
 	}
 }
+
+// Two workloads of a new shape are decided at once. A refresh that one of them requested is
+// not lost.
+func TestConcurrentPlansKeepRequestedRefreshes(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{})
+	key := f.KeyOf(f.gate, f.facts)
+	late := newPlan(key, f.gate, f.facts) // created before the other workload's plan was stored
+	f.plan(key, f.gate, f.facts)
+	f.Refresh(key, noon)
+	f.usePlan(key, late)
+	if _, newerThan := f.refreshTarget(key); !newerThan.Equal(noon) {
+		t.Errorf("the next refresh accepts results from %s, want from %s on", newerThan, noon)
+	}
+}

@@ -13,9 +13,9 @@ import (
 // apply carries a step out: the wait queue, the writes in order with their events, then
 // metrics and the log. The first write that fails ends the step.
 func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
-	if s.queue.add != nil && !s.queue.remove {
-		r.waiting.Add(*s.queue.add, o.key, s.queue.since)
-	} else if s.queue.remove {
+	if s.wait != nil {
+		r.waiting.Add(s.wait.key, o.key, s.wait.since)
+	} else {
 		r.waiting.Remove(o.key)
 	}
 	if s.conflict != nil {

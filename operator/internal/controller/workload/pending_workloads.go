@@ -18,7 +18,7 @@ import (
 type pendingWorkloads struct {
 	mu       sync.Mutex
 	listedAt time.Time
-	// quotaOf names what each ClusterQueue draws quota from: its cohort, or itself.
+	// quotaOf names what each ClusterQueue draws quota from: the root of its cohorts, or itself.
 	quotaOf map[kueue.ClusterQueueReference]string
 	// byQuota are the pending workloads by that name.
 	byQuota map[string]map[types.UID]bool
@@ -41,21 +41,27 @@ func (p *pendingWorkloads) hasOther(ctx context.Context, c client.Reader, wl *ku
 
 // list reads all queues and workloads from the cache.
 func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
-	queues, localQueues, workloads := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.WorkloadList{}
-	for _, list := range []client.ObjectList{queues, localQueues, workloads} {
+	cohorts, queues, localQueues, workloads := &kueue.CohortList{}, &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.WorkloadList{}
+	for _, list := range []client.ObjectList{cohorts, queues, localQueues, workloads} {
 		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return err
 		}
 	}
 	p.quotaOf, p.byQuota = map[kueue.ClusterQueueReference]string{}, map[string]map[types.UID]bool{}
+	parents := map[kueue.CohortReference]kueue.CohortReference{}
+	for i := range cohorts.Items {
+		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
+	}
 	for i := range queues.Items {
 		q := &queues.Items[i]
 		quota := "queue " + q.Name
 		if q.Spec.CohortName != "" {
-			quota = "cohort " + string(q.Spec.CohortName)
+			quota = "cohort " + string(rootCohort(q.Spec.CohortName, parents))
 		}
 		p.quotaOf[kueue.ClusterQueueReference(q.Name)] = quota
-		p.byQuota[quota] = map[types.UID]bool{}
+		if p.byQuota[quota] == nil {
+			p.byQuota[quota] = map[types.UID]bool{}
+		}
 	}
 	byLocalQueue := map[client.ObjectKey]map[types.UID]bool{}
 	for i := range localQueues.Items {
@@ -69,6 +75,19 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 		}
 	}
 	return nil
+}
+
+// rootCohort returns the root of the cohort's tree, in which all members may borrow quota from
+// each other. In a cycle, for which Kueue admits nothing, it returns one of the members.
+func rootCohort(cohort kueue.CohortReference, parents map[kueue.CohortReference]kueue.CohortReference) kueue.CohortReference {
+	for range parents {
+		parent := parents[cohort]
+		if parent == "" {
+			break
+		}
+		cohort = parent
+	}
+	return cohort
 }
 
 // isPending reports whether a workload waits for quota.

@@ -19,6 +19,7 @@ import (
 // countingClient lists what it holds, and counts the lists.
 type countingClient struct {
 	client.Client
+	cohorts     []kueue.Cohort
 	queues      []kueue.ClusterQueue
 	localQueues []kueue.LocalQueue
 	workloads   []kueue.Workload
@@ -32,6 +33,8 @@ func (c *countingClient) List(_ context.Context, list client.ObjectList, opts ..
 	c.lists++
 	c.copied = c.copied || o.UnsafeDisableDeepCopy == nil || !*o.UnsafeDisableDeepCopy
 	switch l := list.(type) {
+	case *kueue.CohortList:
+		l.Items = c.cohorts
 	case *kueue.ClusterQueueList:
 		l.Items = c.queues
 	case *kueue.LocalQueueList:
@@ -44,6 +47,10 @@ func (c *countingClient) List(_ context.Context, list client.ObjectList, opts ..
 
 func clusterQueue(name, cohort string) kueue.ClusterQueue {
 	return kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort)}}
+}
+
+func cohort(name, parent string) kueue.Cohort {
+	return kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.CohortSpec{ParentName: kueue.CohortReference(parent)}}
 }
 
 func localQueue(name, clusterQueue string) kueue.LocalQueue {
@@ -73,6 +80,7 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 	}{
 		{"same queue", queuedWorkload("other", "gpu", ""), true},
 		{"same cohort", queuedWorkload("other", "neighbor", ""), true},
+		{"a cohort with the same root", queuedWorkload("other", "cousin", ""), true},
 		{"another cohort", queuedWorkload("other", "apart", ""), false},
 		{"a queue that does not exist", queuedWorkload("other", "none", ""), false},
 		{"holds quota", queuedWorkload("other", "gpu", "gpu"), false},
@@ -82,8 +90,9 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 		{"being deleted", deleted, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("apart", "")},
-				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("apart", "apart")},
+			c := &countingClient{cohorts: []kueue.Cohort{cohort("shared", "division"), cohort("division", "company"), cohort("research", "company"), cohort("partner", "")},
+				queues:      []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("cousin", "research"), clusterQueue("apart", "partner")},
+				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("cousin", "cousin"), localQueue("apart", "apart")},
 				workloads:   []kueue.Workload{tc.other}}
 			big := queuedWorkload("big", "gpu", "gpu")
 			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, noon); err != nil || got != tc.want {
@@ -118,12 +127,12 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 	if decideAll(time.Minute); c.lists != 0 {
 		t.Errorf("%d lists although no yield is due", c.lists)
 	}
-	if n := decideAll(time.Hour); n != 0 || c.lists != 3 {
-		t.Errorf("%d yield without another pending workload, after %d lists, want 0 after 3", n, c.lists)
+	if n := decideAll(time.Hour); n != 0 || c.lists != 4 {
+		t.Errorf("%d yield without another pending workload, after %d lists, want 0 after 4", n, c.lists)
 	}
 	b.clock.add(15 * time.Second)
 	c.workloads = []kueue.Workload{queuedWorkload("small", "gpu", "")}
-	if n := decideAll(time.Hour); n != 100 || c.lists != 3 || c.copied {
-		t.Errorf("%d yield after %d lists (deep copies: %t), want 100 after 3 without copies", n, c.lists, c.copied)
+	if n := decideAll(time.Hour); n != 100 || c.lists != 4 || c.copied {
+		t.Errorf("%d yield after %d lists (deep copies: %t), want 100 after 4 without copies", n, c.lists, c.copied)
 	}
 }

@@ -136,7 +136,7 @@ func next(o *observation) step {
 	case PhaseUngated:
 		s = o.stepNominateAll()
 	case PhaseIdle, PhaseReady:
-		s = step{queue: queueChange{remove: true}}
+		s = step{}
 	case PhaseRecordUnreadable:
 		s = o.stepResetRecord()
 	case PhaseTooManyChecks:

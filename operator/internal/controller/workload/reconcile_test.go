@@ -190,7 +190,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
-	cmp.AllowUnexported(step{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, queueChange{}, conflict{}),
+	cmp.AllowUnexported(step{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, waitEntry{}, conflict{}),
 	cmp.Comparer(func(a, b querycache.Key) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
@@ -216,9 +216,8 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 func TestNext(t *testing.T) {
 	const room = "cluster1 has room for 9 such pods"
 	own := []string{"plimsoll"}
-	leave := queueChange{remove: true}
-	gateKey := &querycache.Key{Gate: "gpu"}
-	shapeKey := &querycache.Key{Gate: "gpu", Facts: "two devices"}
+	gateKey := querycache.Key{Gate: "gpu"}
+	shapeKey := querycache.Key{Gate: "gpu", Facts: "two devices"}
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
 	readyWrite := write{check: &checkWrite{names: own, decision: placeable, messageKind: gate.ReasonPlaceable, rememberReason: true},
@@ -274,53 +273,53 @@ func TestNext(t *testing.T) {
 		{"no check of ours", noCheck, PhaseUngated, func(*observation) step {
 			return step{writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
 		}, PhaseUngated},
-		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{queue: leave} }, PhaseIdle},
+		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{} }, PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
 			return step{writes: []write{{record: &recordWrite{}, event: &event{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
 			message := gate.TooManyChecksMessage(o.checks)
-			return step{queue: queueChange{add: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: &waitEntry{key: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: o.checks, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*observation) step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
-			return step{queue: leave, decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
+			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
 		{"gate does not exist", noGate, PhaseGateUnknown, func(*observation) step {
 			const message = "PlacementGate gpu does not exist"
-			return step{queue: queueChange{add: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: &waitEntry{key: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
 		{"gate not read yet", inOrder(noGate, func(o *observation) { o.gateExists = true }), PhaseGateUnknown,
-			func(*observation) step { return step{queue: queueChange{add: gateKey, since: noon}} }, PhaseGateUnknown},
+			func(*observation) step { return step{wait: &waitEntry{key: gateKey, since: noon}} }, PhaseGateUnknown},
 		{"waiting, room, other checks Ready", func(*observation) {}, PhaseWaiting, func(o *observation) step {
-			return step{queue: leave, decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
+			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: slices.Concat([]write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
 		}, PhaseNominated},
 		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*observation) step {
-			return step{queue: leave, decision: &placeable, reservation: &reservation{}, writes: []write{readyWrite}}
+			return step{decision: &placeable, reservation: &reservation{}, writes: []write{readyWrite}}
 		}, PhaseReady},
 		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(o *observation) step {
 			ready := readyWrite
 			check := *ready.check
 			check.podSetUpdates = []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}}}
 			ready.check = &check
-			return step{queue: leave, decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), writes: []write{ready}}
+			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), writes: []write{ready}}
 		}, PhaseReady},
 		{"waiting, no room", noRoom, PhaseWaiting, func(*observation) step {
-			return step{queue: queueChange{add: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
+			return step{wait: &waitEntry{key: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, gate has a problem", func(o *observation) { o.gate.Problem = "no Placement" }, PhaseWaiting, func(*observation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
-			return step{queue: queueChange{add: gateKey, since: noon}, decision: &d, writes: []write{{
+			return step{wait: &waitEntry{key: gateKey, since: noon}, decision: &d, writes: []write{{
 				check: &checkWrite{names: own, decision: d, messageKind: d.Message, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *observation) step {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
-			return step{queue: queueChange{add: shapeKey, since: noon, remove: true}, decision: &d, reservation: &reservation{}, writes: []write{{
+			return step{decision: &d, reservation: &reservation{}, writes: []write{{
 				record: &recordWrite{record: dispatch.Record{}.Yielded(noon, o.now), active: &active, reason: gate.ReasonYield}, event: &event{reason: gate.ReasonYield, message: d.Message}}}}
 		}, PhaseYielded},
 		{"waiting, no room, given up", inOrder(noRoom, func(o *observation) {
@@ -330,36 +329,36 @@ func TestNext(t *testing.T) {
 		}), PhaseWaiting, func(*observation) step {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
-			return step{queue: queueChange{add: shapeKey, since: noon, remove: true}, decision: &d, reservation: &reservation{}, writes: []write{{
+			return step{decision: &d, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: d, messageKind: gate.ReasonGaveUp, rememberReason: true}, event: &event{warning: true, reason: gate.ReasonGaveUp, message: d.Message}}}}
 		}, PhaseIdle},
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
-			func(*observation) step { return step{queue: leave, requeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
-		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*observation) step { return step{queue: leave} }, PhaseReady},
+			func(*observation) step { return step{requeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
+		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*observation) step { return step{} }, PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked, func(o *observation) step {
 			const message = "another component removed the nomination of cluster2"
 			record := o.record.Widen([]string{"cluster1", "cluster2"}, message, noon)
-			return step{queue: leave, requeueAfter: timing.DefaultWidenAfter, conflict: &conflict{evidence: "team-a/job: " + message, at: noon},
+			return step{requeueAfter: timing.DefaultWidenAfter, conflict: &conflict{evidence: "team-a/job: " + message, at: noon},
 				writes: nominationOf(&record, "NominatedAgain", "nominated cluster1, cluster2: "+message, "cluster1", "cluster2")}
 		}, PhaseNominated},
 		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(o *observation) step {
-			return step{queue: leave, decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
+			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
 		}, PhaseNominated},
 		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*observation) step {
-			return step{queue: queueChange{add: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
+			return step{wait: &waitEntry{key: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseNominating},
-		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*observation) step { return step{queue: leave, requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
+		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*observation) step { return step{requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
 		{"nominated, late", inOrder(sentTo(noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *observation) step {
 			const message = "cluster2 has not admitted it within 30s; check that the worker has the queue and quota; now also cluster1"
 			record := o.record.Widen([]string{"cluster2", "cluster1"}, message, o.now)
-			return step{queue: leave, requeueAfter: timing.DefaultWidenAfter, lateAttempt: 1, mispredicted: true, reservation: reservationOn(o, []string{"cluster2"}, "cluster1"),
+			return step{requeueAfter: timing.DefaultWidenAfter, lateAttempt: 1, mispredicted: true, reservation: reservationOn(o, []string{"cluster2"}, "cluster1"),
 				writes: nominationOf(&record, "Widened", "nominated cluster2, cluster1: "+message, "cluster2", "cluster1")}
 		}, PhaseNominated},
 		{"nominated by another component", inOrder(sentTo(noon, "cluster1"), func(o *observation) { o.wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(o *observation) step {
 			record := o.record.Adopt([]string{"cluster1", "cluster2"}, noon, noon)
-			return step{queue: leave, requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1", "cluster2"}, "cluster1"),
+			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1", "cluster2"}, "cluster1"),
 				conflict: &conflict{evidence: "team-a/job was nominated to cluster2 by another dispatcher", at: noon}, writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseNominated},
 	} {

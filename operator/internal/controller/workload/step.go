@@ -17,8 +17,8 @@ type step struct {
 	reservation *reservation
 	// writes to the Workload, in order. The first one that fails ends the step.
 	writes []write
-	// queue changes the workload's place in the wait queue.
-	queue queueChange
+	// wait is the workload's place in the wait queue; nil = the workload leaves the queue.
+	wait *waitEntry
 	// event without a write.
 	event *event
 	// conflict is evidence that Kueue uses another dispatcher than the operator assumes.
@@ -86,12 +86,10 @@ type event struct {
 	message string
 }
 
-// queueChange adds the workload to the wait queue or removes it. The zero value changes
-// nothing.
-type queueChange struct {
-	remove bool
-	add    *querycache.Key
-	since  time.Time
+// waitEntry is a workload's place in the wait queue.
+type waitEntry struct {
+	key   querycache.Key
+	since time.Time
 }
 
 // conflict is evidence of a conflicting or missing dispatcher.

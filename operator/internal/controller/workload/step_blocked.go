@@ -50,10 +50,10 @@ func (o *observation) stepResetRecord() step {
 func (o *observation) stepReportTooManyChecks() step {
 	pending := o.pendingChecks()
 	if len(pending) == 0 {
-		return step{queue: queueChange{remove: true}}
+		return step{}
 	}
 	message := gate.TooManyChecksMessage(o.checks)
-	s := step{queue: queueChange{add: &querycache.Key{Gate: o.gateName}, since: o.waitingSince(pending...)}}
+	s := step{wait: &waitEntry{key: querycache.Key{Gate: o.gateName}, since: o.waitingSince(pending...)}}
 	if slices.ContainsFunc(pending, func(name string) bool { return kueuestate.FindCheck(o.wl, name).Message != message }) {
 		s.writes = o.block(pending, message)
 	}
@@ -63,7 +63,7 @@ func (o *observation) stepReportTooManyChecks() step {
 // stepReportGateUnknown blocks a workload whose gate does not exist. A gate that merely was
 // not read yet is no news.
 func (o *observation) stepReportGateUnknown() step {
-	s := step{queue: queueChange{add: &querycache.Key{Gate: o.gateName}, since: o.waitingSince(o.checks...)}}
+	s := step{wait: &waitEntry{key: querycache.Key{Gate: o.gateName}, since: o.waitingSince(o.checks...)}}
 	message := "PlacementGate " + o.gateName + " does not exist"
 	if !o.gateExists && o.check().Message != message {
 		s.writes = o.block(o.checks, message)
@@ -88,7 +88,7 @@ func (o *observation) block(checks []string, message string) []write {
 // stepWatchBuiltinDispatcher reports, on the gate and once on the workload, that Kueue's
 // dispatcher nominates nothing although the operator leaves nominations to it.
 func (o *observation) stepWatchBuiltinDispatcher() step {
-	s := step{queue: queueChange{remove: true}}
+	s := step{}
 	since := kueuestate.UnnominatedSince(o.wl, o.multiKueue)
 	if len(o.workers.connected) == 0 || since.IsZero() {
 		return s

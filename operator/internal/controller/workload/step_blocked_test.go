@@ -225,3 +225,20 @@ func TestUnreadableRecordIsReset(t *testing.T) {
 		t.Errorf("events: %q", events)
 	}
 }
+
+// A workload whose check leaves the queue waits for the gate no longer: otherwise
+// the gate's status and alert count it for ever.
+func TestRemovedCheckEndsTheWait(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(nil)
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	if n := b.registry.Waiting("gpu"); n != 1 {
+		t.Fatalf("%d workloads wait, want 1", n)
+	}
+	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[1:] })
+	b.reconcile()
+	if n := b.registry.Waiting("gpu"); n != 0 {
+		t.Errorf("%d workloads wait after the check was removed, want 0", n)
+	}
+}

@@ -35,12 +35,10 @@ func (o *observation) stepDecide() step {
 	}
 	s.decision = &d
 	s.writes = o.writeDecision(d, record)
-	if d.State != gate.Ready {
-		s.queue = queueChange{add: &key, since: o.waitingSince(o.checks...), remove: d.State != gate.Pending}
-		return s
+	if d.State == gate.Pending {
+		s.wait = &waitEntry{key: key, since: o.waitingSince(o.checks...)}
 	}
-	s.queue.remove = true
-	if !o.mayNominate() {
+	if d.State != gate.Ready || !o.mayNominate() {
 		return s
 	}
 	message := d.Message + o.orphanNote(clusters, d.Order[0])
@@ -237,7 +235,7 @@ func (o *observation) widenAfter() time.Duration {
 // every other check before it updates the running copy.
 func (o *observation) stepFollowKueue() step {
 	d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on " + *o.wl.Status.ClusterName + ", where the job already runs"}
-	return step{queue: queueChange{remove: true}, decision: &d, writes: []write{{
+	return step{decision: &d, writes: []write{{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
 		event: &event{reason: d.Reason, message: d.Message},
 	}}}

@@ -28,7 +28,6 @@ func (o *observation) stepRenominate() step {
 	message := "another component removed the nomination of " + strings.Join(clusters[len(nominated):], ", ")
 	record := o.record.Widen(clusters, message, o.now)
 	return step{
-		queue:        queueChange{remove: true},
 		writes:       o.nominate(clusters, &record, "NominatedAgain", message),
 		conflict:     &conflict{evidence: fmt.Sprintf("%s: %s", o.key, message), at: o.now},
 		requeueAfter: timing.DefaultWidenAfter,
@@ -38,7 +37,7 @@ func (o *observation) stepRenominate() step {
 // stepWiden looks after a nomination that no cluster has admitted yet. Without a gate the
 // default times apply, and where the workload fits is not known.
 func (o *observation) stepWiden() step {
-	s := step{queue: queueChange{remove: true}}
+	s := step{}
 	if o.gateExists && !o.gateKnown {
 		s.requeueAfter = timing.DefaultWidenAfter
 		return s
@@ -80,7 +79,7 @@ func (o *observation) stepWiden() step {
 func (o *observation) stepAdopt() step {
 	nominated := o.wl.Status.NominatedClusterNames
 	record := o.record.Adopt(nominated, o.quotaReservedAt(), o.now)
-	s := step{queue: queueChange{remove: true}, writes: []write{{record: &recordWrite{record: record}}}, requeueAfter: o.widenAfter()}
+	s := step{writes: []write{{record: &recordWrite{record: record}}}, requeueAfter: o.widenAfter()}
 	if o.decides() {
 		s.reservation = o.reserve(nominated, o.decision(record.Attempt).Order)
 	}
