@@ -47,6 +47,7 @@ var (
 var table = []row{
 	{pkg: "operator/api/v1alpha1", deny: clients, forbid: requests},
 	{pkg: "operator/internal/promql", deny: []string{"k8s.io/"}},
+	{pkg: "operator/internal/querylint", may: []string{"operator/internal/promql"}, deny: append([]string{"k8s.io/"}, clients...)},
 	{pkg: "operator/internal/normalize", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
 	{pkg: "operator/internal/timing", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
 	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: clients, forbid: requests},
@@ -89,7 +90,8 @@ var table = []row{
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
 		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
-		"operator/internal/promql", "operator/internal/query", "operator/internal/round", "operator/internal/score", "operator/internal/shape",
+		"operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/round", "operator/internal/score", "operator/internal/shape",
+		"config/crd",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -9,18 +8,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,6 +19,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"plimsoll.dev/plimsoll/config/crd"
 	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
@@ -74,7 +66,7 @@ func TestSamplesAreValid(t *testing.T) {
 			if kind.Group != plimsoll.GroupVersion.Group {
 				return
 			}
-			for _, problem := range validate(t, kind.Kind, text) {
+			for _, problem := range validate(t, text) {
 				t.Error(problem)
 			}
 		})
@@ -83,29 +75,15 @@ func TestSamplesAreValid(t *testing.T) {
 
 func TestValidationAppliesCELRules(t *testing.T) {
 	const policy = `{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, metadata: {name: x}, spec: {sourceRef: {name: thanos}, scores: [{name: a, query: up, normalize: {type: Linear}}]}}`
-	got := strings.Join(validate(t, "ScoringPolicy", []byte(policy)), "\n")
+	got := strings.Join(validate(t, []byte(policy)), "\n")
 	if want := "linear must be set exactly when type is Linear"; !strings.Contains(got, want) {
 		t.Errorf("problems %q, want %q", got, want)
 	}
 }
 
-// validate returns the problems that the API server would report: it applies the CRD's
-// defaults, schema and CEL rules.
-func validate(t *testing.T, kind string, text []byte) []string {
+// validate returns the problems that the API server would report.
+func validate(t *testing.T, text []byte) []string {
 	t.Helper()
-	crd := readCRD(t, kind)
-	internal := &apiextensions.CustomResourceValidation{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[0].Schema, internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	structural, err := schema.NewStructural(internal.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	validator, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
 	asJSON, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		t.Fatal(err)
@@ -114,28 +92,13 @@ func validate(t *testing.T, kind string, text []byte) []string {
 	if err := json.Unmarshal(asJSON, object); err != nil {
 		t.Fatal(err)
 	}
-	defaulting.Default(object.Object, structural)
-	found := validation.ValidateCustomResource(nil, object.Object, validator)
-	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).
-		Validate(context.Background(), field.NewPath(""), structural, object.Object, nil, celconfig.RuntimeCELCostBudget)
+	found, err := crd.Validate(t.Context(), object)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var problems []string
-	for _, p := range append(found, rules...) {
+	for _, p := range found {
 		problems = append(problems, p.Error())
 	}
 	return problems
-}
-
-func readCRD(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	for _, file := range findFiles(t, filepath.Join(root, "config", "crd"), ".yaml") {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal([]byte(readFile(t, file)), crd); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if crd.Spec.Names.Kind == kind {
-			return crd
-		}
-	}
-	t.Fatalf("config/crd has no %s", kind)
-	return nil
 }

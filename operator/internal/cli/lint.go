@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,9 +21,11 @@ type finding struct {
 	Object       string `json:"object,omitempty"`
 	Path         string `json:"path,omitempty"`
 	Message      string `json:"message"`
+	// Rule of operator/docs/lint.md; empty for objects that an API server would refuse.
+	Rule string `json:"rule,omitempty"`
 }
 
-// String returns file:line:column: object: path: message.
+// String returns file:line:column: object: path: message (rule).
 func (f finding) String() string {
 	text := fmt.Sprintf("%s:%d:%d: ", f.File, f.LineNumber, f.ColumnNumber)
 	if f.Object != "" {
@@ -30,59 +34,103 @@ func (f finding) String() string {
 	if f.Path != "" {
 		text += f.Path + ": "
 	}
-	return text + f.Message
+	text += f.Message
+	if f.Rule != "" {
+		text += " (" + f.Rule + ")"
+	}
+	return text
 }
 
 func newLint(a *app) *cobra.Command {
 	var (
-		out   outputFlag
-		files []string
+		out     outputFlag
+		files   []string
+		asRules bool
+		flags   connectionFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE...",
 		Short: "Check MetricsSources, ScoringPolicies and PlacementGates without a cluster",
 		Long: `Check MetricsSources, ScoringPolicies and PlacementGates without a cluster.
 
-lint reports the file, line and column of unknown fields, invalid PromQL, unknown variables
-in the queries of a gate, and references to scores that their policy does not publish, if the
-policy is in the files too.
-Objects of other API groups are ignored. The exit code is 1 if there are findings.`,
-		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -",
+lint reports the file, line and column of
+  - what an API server would refuse: unknown fields, types, enums, bounds, patterns, CEL rules;
+  - invalid PromQL, and unknown variables in the queries of a gate;
+  - queries that cannot work: they lose the cluster label, their operands never match, they
+    read no series. operator/docs/lint.md lists the rules;
+  - references to scores that their policy does not publish, if the policy is in the files.
+
+With --prometheus, lint also reports selectors that match no series or too many. The comment
+# lint:ignore RULE in a query, or on the line before it, turns a rule off for this query.
+Objects of other API groups are ignored. The exit code is 1 if there are findings.
+
+--as-rules prints the queries as recording rules instead, so that promtool and other linters
+can read them.`,
+		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -\n  kubectl plimsoll lint -f policies/ --as-rules | promtool check rules /dev/stdin",
 		Args:    exactArgs(0, "no arguments besides -f FILE"),
-		RunE: func(*cobra.Command, []string) error {
-			if err := out.check(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(out.check(), flags.check()); err != nil {
 				return err
 			}
 			if len(files) == 0 {
 				return usagef("set a file or folder with -f; - reads standard input")
 			}
-			return lint(a, &out, files)
+			l, err := readDocuments(a, files)
+			if err != nil {
+				return err
+			}
+			l.clusterLabel = flags.label
+			if asRules {
+				return l.writeRules(a.Out)
+			}
+			return l.run(cmd.Context(), a, &out, &flags)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "files, folders of .yaml and .yml files, or - for standard input")
+	cmd.Flags().BoolVar(&asRules, "as-rules", false, "print the queries as a file of recording rules, and check nothing")
+	cmd.Flags().StringVar(&flags.url, "prometheus", "", "URL of a server on which to count the series of each selector")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", flags.timeout, "timeout of one query to the server; 0 uses the default of a source")
+	flags.add(cmd.Flags())
+	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
 	return cmd
 }
 
-// lint prints the findings in the files. It returns errFindings if there are any.
-func lint(a *app, out *outputFlag, names []string) error {
-	l := &linter{policies: map[string]*v1alpha1.ScoringPolicy{}, findings: []finding{}}
+// readDocuments reads and decodes all objects in the files. Findings so far are those of
+// decoding.
+func readDocuments(a *app, names []string) (*linter, error) {
 	files, err := expandFolders(names)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	l := &linter{files: files, findings: []finding{}, policies: map[string]*v1alpha1.ScoringPolicy{}, sources: map[string]*v1alpha1.MetricsSource{}}
 	for _, file := range files {
 		content, err := a.readFile(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l.checkFile(file, content)
+		if err := l.readFile(file, content); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// run checks the objects and prints all findings. It returns errFindings if there are any.
+func (l *linter) run(ctx context.Context, a *app, out *outputFlag, flags *connectionFlags) error {
+	for _, o := range l.objects {
+		l.checkObject(o)
 	}
 	l.checkReferences()
+	if flags.url != "" {
+		if err := l.checkServer(ctx, a, flags); err != nil {
+			return err
+		}
+	}
 	slices.SortStableFunc(l.findings, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)), cmp.Compare(a.LineNumber, b.LineNumber), cmp.Compare(a.ColumnNumber, b.ColumnNumber))
+		return cmp.Or(cmp.Compare(slices.Index(l.files, a.File), slices.Index(l.files, b.File)), cmp.Compare(a.LineNumber, b.LineNumber), cmp.Compare(a.ColumnNumber, b.ColumnNumber))
 	})
-	err = out.print(a.Out, l.findings, func(w io.Writer) {
+	err := out.print(a.Out, l.findings, func(w io.Writer) {
 		for _, f := range l.findings {
 			writeRow(w, f.String())
 		}

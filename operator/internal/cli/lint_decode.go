@@ -18,16 +18,19 @@ import (
 
 // linter collects the findings in a set of files.
 type linter struct {
-	findings []finding
-	checked  int
-	policies map[string]*v1alpha1.ScoringPolicy
-	gates    []gateDocument
+	files        []string
+	clusterLabel string // of sources that are not in the files; empty for the default
+	checked      int
+	objects      []decodedObject
+	policies     map[string]*v1alpha1.ScoringPolicy
+	sources      map[string]*v1alpha1.MetricsSource
+	findings     []finding
 }
 
-// gateDocument is a gate and the document that it was read from.
-type gateDocument struct {
-	gate *v1alpha1.PlacementGate
-	doc  *document
+// decodedObject is an object and the document that it was decoded from.
+type decodedObject struct {
+	runtime.Object
+	doc *document
 }
 
 // document is one YAML document of a file.
@@ -45,21 +48,23 @@ var (
 	typeError       = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
 )
 
-// checkFile checks all documents of a file.
-func (l *linter) checkFile(name string, content []byte) {
+// readFile decodes all documents of a file.
+func (l *linter) readFile(name string, content []byte) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for {
 		root := &yaml.Node{}
 		err := decoder.Decode(root)
 		if errors.Is(err, io.EOF) {
-			return
+			return nil
 		}
 		if err != nil {
 			l.findings = append(l.findings, syntaxFinding(name, err))
-			return
+			return nil
 		}
 		if len(root.Content) == 1 {
-			l.checkDocument(&document{file: name, root: root.Content[0], lines: strings.Split(string(content), "\n")})
+			if err := l.readDocument(&document{file: name, root: root.Content[0], lines: strings.Split(string(content), "\n")}); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -77,26 +82,32 @@ func syntaxFinding(file string, err error) finding {
 	return finding{File: file, LineNumber: lineNumber, ColumnNumber: 1, Message: message}
 }
 
-// checkDocument decodes a document strictly and checks the object. Documents of other API
-// groups are ignored.
-func (l *linter) checkDocument(d *document) {
+// readDocument validates a document by its CRD and decodes it strictly. Documents of other
+// API groups are ignored. An error means that the CRDs are broken.
+func (l *linter) readDocument(d *document) error {
 	apiVersion, kind := nodeText(d.find("apiVersion")), nodeText(d.find("kind"))
 	group, _, _ := strings.Cut(apiVersion, "/")
 	if group != v1alpha1.GroupVersion.Group {
-		return
+		return nil
 	}
 	l.checked++
 	d.object = strings.TrimSpace(kind + " " + nodeText(d.find("metadata.name")))
 	content, err := yaml.Marshal(d.root)
 	if err != nil {
 		l.add(d, "", "%s", err)
-		return
+		return nil
+	}
+	refused, err := l.checkSchema(d, content)
+	if err != nil {
+		return err
 	}
 	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(content, nil, nil)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		path, message := explainDecodeError(err)
-		l.add(d, path, "%s", message)
-		return
+		if !refused { // else the findings of the schema say more
+			path, message := explainDecodeError(err)
+			l.add(d, path, "%s", message)
+		}
+		return nil
 	}
 	if err != nil {
 		for _, m := range strictError.FindAllStringSubmatch(err.Error(), -1) {
@@ -106,21 +117,44 @@ func (l *linter) checkDocument(d *document) {
 	if nodeText(d.find("metadata.name")) == "" {
 		l.add(d, "metadata", "must have a name")
 	}
+	l.objects = append(l.objects, decodedObject{object, d})
 	switch o := object.(type) {
 	case *v1alpha1.MetricsSource:
-		l.checkSource(d, o)
+		l.sources[o.Name] = o
 	case *v1alpha1.ScoringPolicy:
 		l.policies[o.Name] = o
-		l.checkPolicy(d, o)
+	}
+	return nil
+}
+
+// checkSchema reports what the schema and the rules of the CRD refuse, and whether there is
+// anything.
+func (l *linter) checkSchema(d *document, content []byte) (refused bool, err error) {
+	problems, err := validateSchema(content)
+	for _, p := range problems {
+		l.add(d, p.path, "%s", p.message)
+	}
+	return len(problems) > 0, err
+}
+
+// checkObject checks what no schema can.
+func (l *linter) checkObject(o decodedObject) {
+	switch object := o.Object.(type) {
+	case *v1alpha1.MetricsSource:
+		l.checkSource(o.doc, object)
+	case *v1alpha1.ScoringPolicy:
+		l.checkPolicy(o.doc, object)
 	case *v1alpha1.PlacementGate:
-		l.gates = append(l.gates, gateDocument{o, d})
-		l.checkGate(d, o)
+		l.checkGate(o.doc, object)
 	}
 }
 
 // explainDecodeError returns the path of the field that can't be decoded, and a message
 // without the names of Go types.
 func explainDecodeError(err error) (path, message string) {
+	if err == nil {
+		return "", ""
+	}
 	if runtime.IsNotRegisteredError(err) {
 		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy and PlacementGate"
 	}
@@ -133,11 +167,11 @@ func explainDecodeError(err error) (path, message string) {
 // add adds a finding about the field at path.
 func (l *linter) add(d *document, path, format string, args ...any) {
 	at := d.nearest(path)
-	l.addAt(d, at.Line, at.Column, path, fmt.Sprintf(format, args...))
+	l.addAt(d, at.Line, at.Column, path, fmt.Sprintf(format, args...), "")
 }
 
-func (l *linter) addAt(d *document, lineNumber, columnNumber int, path, message string) {
-	l.findings = append(l.findings, finding{File: d.file, LineNumber: lineNumber, ColumnNumber: columnNumber, Object: d.object, Path: path, Message: message})
+func (l *linter) addAt(d *document, lineNumber, columnNumber int, path, message, rule string) {
+	l.findings = append(l.findings, finding{File: d.file, LineNumber: lineNumber, ColumnNumber: columnNumber, Object: d.object, Path: path, Message: message, Rule: rule})
 }
 
 // nodeText returns the text of a scalar, or "" for nil.

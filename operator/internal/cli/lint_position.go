@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -81,23 +82,50 @@ func child(n *yaml.Node, step string) (value, key *yaml.Node) {
 	return nil, nil
 }
 
-// addProblems adds the problems of the expression at path. Their position is exact if the
-// YAML contains the expression verbatim. Otherwise the finding has the position of the
-// value, and its message the position within the expression.
+// addProblems adds the problems of the expression at path.
 func (l *linter) addProblems(d *document, path string, problems []promql.Problem) {
-	node := d.find(path)
 	for _, p := range problems {
-		if node == nil {
-			l.add(d, path, "%s", p.Message)
-			continue
-		}
-		lineNumber, columnNumber, exact := d.positionIn(node, p.Pos)
-		message := p.Message
-		if !exact {
-			message = "at " + p.Pos.String() + " of the expression: " + message
-		}
-		l.addAt(d, lineNumber, columnNumber, path, message)
+		l.addProblem(d, path, p, "")
 	}
+}
+
+// addProblem adds a problem of the expression at path. Its position is exact if the YAML
+// contains the expression verbatim. Otherwise the finding has the position of the value, and
+// its message the position within the expression.
+func (l *linter) addProblem(d *document, path string, p promql.Problem, rule string) {
+	node := d.find(path)
+	if node == nil {
+		at := d.nearest(path)
+		l.addAt(d, at.Line, at.Column, path, p.Message, rule)
+		return
+	}
+	lineNumber, columnNumber, exact := d.positionIn(node, p.Pos)
+	message := p.Message
+	if !exact {
+		message = "at " + p.Pos.String() + " of the expression: " + message
+	}
+	l.addAt(d, lineNumber, columnNumber, path, message, rule)
+}
+
+// ignoreComment is the comment that turns off rules for one query.
+var ignoreComment = regexp.MustCompile(`#\s*lint:ignore\s+([a-z, -]+)`)
+
+// ignoredRules returns the rules that comments turn off for the value at path: in the line
+// before its key, and in all lines of the value.
+func (d *document) ignoredRules(path string) []string {
+	value, rest, key := walkPath(d.root, path)
+	if rest != "" || key == nil {
+		return nil
+	}
+	first := max(key.Line-2, 0)
+	last := min(value.Line+strings.Count(value.Value, "\n"), len(d.lines))
+	var rules []string
+	for _, source := range d.lines[first:last] {
+		for _, m := range ignoreComment.FindAllStringSubmatch(source, -1) {
+			rules = append(rules, strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' })...)
+		}
+	}
+	return rules
 }
 
 // positionIn returns the position in the file of a position in the text of a scalar.

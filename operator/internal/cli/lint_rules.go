@@ -7,9 +7,12 @@ import (
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/querylint"
+	"plimsoll.dev/plimsoll/operator/internal/score"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -22,84 +25,111 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 		}
 	case s.Spec.URL == "":
 		l.add(d, "spec", "url must be set unless topology.type is PerCluster")
-	default:
+	case strings.HasPrefix(s.Spec.URL, "http://"), strings.HasPrefix(s.Spec.URL, "https://"): // the schema refuses others
 		if err := query.CheckURL(s.Spec.URL); err != nil {
 			l.add(d, "spec.url", "%s", err)
-		}
-	}
-	for i, h := range s.Spec.Headers {
-		if strings.EqualFold(h.Name, "authorization") {
-			l.add(d, fmt.Sprintf("spec.headers[%d].name", i), "Authorization must be set by spec.auth")
 		}
 	}
 }
 
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
-	l.checkRequired(d, "spec.sourceRef.name", p.Spec.SourceRef.Name)
+	label := l.labelOf(p.Spec.SourceRef.Name)
 	if f := p.Spec.Freshness; f != nil {
-		l.checkExpression(d, "spec.freshness.query", f.Query)
+		l.checkQuery(d, "spec.freshness.query", f.Query, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
-	if len(p.Spec.Scores) == 0 {
-		l.add(d, "spec", "scores must have at least one entry")
-	}
-	seen := map[string]bool{}
+	weighted := false
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		l.checkRequired(d, path+".name", s.Name)
-		if seen[s.Name] && s.Name != "" {
-			l.add(d, path+".name", "two scores have the name %q", s.Name)
-		}
-		seen[s.Name] = true
-		l.checkExpression(d, path+".query", s.Query)
-		l.checkNormalize(d, path+".normalize", &s.Normalize)
+		l.checkQuery(d, path+".query", s.Query, querylint.Options{Use: querylint.Number, ClusterLabel: label})
+		l.checkPoints(d, path, s)
+		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
-	if t := p.Spec.Total; t != nil && seen[cmp.Or(t.Name, "total")] {
-		l.add(d, "spec.total.name", "must differ from the name of every score")
+	if p.Spec.Total != nil && !weighted && len(p.Spec.Scores) > 0 {
+		l.add(d, "spec.total", "is never published: every score has the weight 0")
 	}
 }
 
-func (l *linter) checkNormalize(d *document, path string, n *v1alpha1.Normalize) {
-	given := map[v1alpha1.NormalizeType]bool{
-		v1alpha1.NormalizeLinear: n.Linear != nil, v1alpha1.NormalizeSteps: len(n.Steps) > 0, v1alpha1.NormalizeFleet: n.Fleet != nil,
-	}
-	known := []v1alpha1.NormalizeType{v1alpha1.NormalizeLinear, v1alpha1.NormalizeSteps, v1alpha1.NormalizeFleet, v1alpha1.NormalizeIdentity}
-	if !slices.Contains(known, n.Type) {
-		l.add(d, path+".type", "must be Linear, Steps, Fleet or Identity")
-		return
-	}
-	for _, t := range known[:3] {
-		if given[t] != (n.Type == t) {
-			field := strings.ToLower(string(t))
-			l.add(d, path+".type", "%s must be set if, and only if, type is %s", field, t)
-		}
-	}
+// checkPoints checks the conversion of a score to points.
+func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
+	n := &s.Normalize
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
-		l.add(d, path+".linear", "from and to must differ")
+		l.add(d, path+".normalize.linear", "from and to must differ")
 	}
-	for i := 1; i < len(n.Steps); i++ {
-		if n.Steps[i].From.Cmp(n.Steps[i-1].From) <= 0 {
-			l.add(d, fmt.Sprintf("%s.steps[%d].from", path, i), "must be greater than from of the preceding step")
+	lowest := int32(0)
+	if s.Range == v1alpha1.RangeFull {
+		lowest = score.Lowest
+	}
+	for i, step := range n.Steps {
+		at := fmt.Sprintf("%s.normalize.steps[%d]", path, i)
+		if i > 0 && step.From.Cmp(n.Steps[i-1].From) <= 0 {
+			l.add(d, at+".from", "must be greater than from of the preceding step")
+		}
+		if step.Points < lowest {
+			l.add(d, at+".points", "%d is outside of the range and counts as %d: set range: Full", step.Points, lowest)
 		}
 	}
+	if s.Minimum != nil && *s.Minimum <= lowest {
+		l.add(d, path+".minimum", "%d never vetoes: no points are below %d", *s.Minimum, lowest)
+	}
+}
+
+// labelOf returns the label that identifies clusters in the series of a source, or "" if
+// each cluster has its own endpoint. A source outside of the files has the label of the
+// command line.
+func (l *linter) labelOf(source string) string {
+	s := l.sources[source]
+	switch {
+	case s == nil:
+		return cmp.Or(l.clusterLabel, "cluster")
+	case dial.IsPerCluster(&s.Spec):
+		return ""
+	}
+	return dial.SourceInfo(s).ClusterLabel
 }
 
 func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
-	l.checkRequired(d, "spec.placementRef.namespace", g.Spec.PlacementRef.Namespace)
-	l.checkRequired(d, "spec.placementRef.name", g.Spec.PlacementRef.Name)
-	l.checkRequired(d, "spec.sourceRef.name", g.Spec.SourceRef.Name)
 	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
 		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
 	}
-	for _, q := range gate.Queries(&g.Spec, "cluster") {
-		path := "spec.queries." + q.Name
-		if q.Condition != nil {
-			i := slices.IndexFunc(g.Spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
-			path = fmt.Sprintf("spec.conditions[%d].query", i)
+	label := l.labelOf(g.Spec.SourceRef.Name)
+	for _, q := range gate.Queries(&g.Spec, cmp.Or(label, "cluster")) {
+		path, set := gateQueryPath(&g.Spec, q)
+		if !set {
+			continue
 		}
-		_, problems := promql.ParseTemplate(q.Expr, shape.Variables)
+		template, problems := promql.ParseTemplate(q.Expr, shape.Variables)
 		l.addProblems(d, path, problems)
+		if template != nil {
+			l.addFindings(d, path, querylint.Check(template.Expr(), q.Expr, querylint.Options{Use: useOf(q), ClusterLabel: label}))
+		}
 	}
+}
+
+// gateQueryPath returns the path of a gate's query, and whether the gate sets it.
+func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string, set bool) {
+	if q.Condition != nil {
+		i := slices.IndexFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
+		return fmt.Sprintf("spec.conditions[%d].query", i), true
+	}
+	own := map[string]string{
+		gate.QueryFit: spec.Queries.Fit, gate.QueryHeadroom: spec.Queries.Headroom, gate.QueryCapacity: spec.Queries.Capacity,
+		gate.QueryQueued: spec.Queries.Queued, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
+	}
+	return "spec.queries." + q.Name, own[q.Name] != ""
+}
+
+// useOf returns what the result of a gate's query is used for.
+func useOf(q gate.Query) querylint.Use {
+	switch {
+	case q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet:
+		return querylint.FleetCondition
+	case q.Condition != nil:
+		return querylint.Condition
+	case q.Name == gate.QuerySampleTime:
+		return querylint.Time
+	}
+	return querylint.Number
 }
 
 // checkReferences checks that every score that a gate reads is published by its policy, if
@@ -109,14 +139,18 @@ func (l *linter) checkReferences() {
 	for _, p := range l.policies {
 		published[cmp.Or(p.Spec.Publish.Name, p.Name)] = p
 	}
-	for _, g := range l.gates {
-		for i, ref := range g.gate.Spec.Policies {
+	for _, o := range l.objects {
+		g, isGate := o.Object.(*v1alpha1.PlacementGate)
+		if !isGate {
+			continue
+		}
+		for i, ref := range g.Spec.Policies {
 			p, ok := published[ref.Policy]
 			if !ok {
 				continue
 			}
 			if names := scoreNames(p); !slices.Contains(names, ref.Score) {
-				l.add(g.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
+				l.add(o.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
 			}
 		}
 	}
@@ -134,16 +168,22 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-func (l *linter) checkRequired(d *document, path, value string) {
-	if value == "" {
-		l.add(d, path, "must be set")
-	}
-}
-
-func (l *linter) checkExpression(d *document, path, expr string) {
-	if strings.TrimSpace(expr) == "" {
-		l.add(d, path, "must be set")
+// checkQuery checks a query without variables.
+func (l *linter) checkQuery(d *document, path, expr string, options querylint.Options) {
+	if problems := promql.Check(expr); problems != nil {
+		l.addProblems(d, path, problems)
 		return
 	}
-	l.addProblems(d, path, promql.Check(expr))
+	e, _ := promql.Parse(expr)
+	l.addFindings(d, path, querylint.Check(e, expr, options))
+}
+
+// addFindings adds the findings of the query at path, except those of ignored rules.
+func (l *linter) addFindings(d *document, path string, findings []querylint.Finding) {
+	ignored := d.ignoredRules(path)
+	for _, f := range findings {
+		if !slices.Contains(ignored, f.Rule) {
+			l.addProblem(d, path, f.Problem, f.Rule)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -75,7 +76,7 @@ func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
 		return err
 	case v1alpha1.GroupVersion.String() + " MetricsSource":
 		src := &v1alpha1.MetricsSource{}
-		err := yaml.UnmarshalStrict(document, src)
+		err := decodeValid(document, src)
 		m.sources[src.Name] = src
 		return err
 	case "v1 Secret":
@@ -96,13 +97,34 @@ func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
 // decodePolicy decodes one ScoringPolicy, which must have scores.
 func decodePolicy(document []byte) (*v1alpha1.ScoringPolicy, error) {
 	policy := &v1alpha1.ScoringPolicy{}
-	if err := yaml.UnmarshalStrict(document, policy); err != nil {
+	if err := decodeValid(document, policy); err != nil {
 		return nil, err
 	}
 	if policy.Kind != "ScoringPolicy" || len(policy.Spec.Scores) == 0 {
 		return nil, errors.New("must contain one ScoringPolicy with scores")
 	}
 	return policy, nil
+}
+
+// decodeValid decodes an object that an API server would accept. The error lists what it
+// would refuse.
+func decodeValid(document []byte, object runtime.Object) error {
+	problems, err := validateSchema(document)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		var errs []error
+		for _, p := range problems {
+			errs = append(errs, fmt.Errorf("%s: %s", p.path, p.message))
+		}
+		return errors.Join(errs...)
+	}
+	err = yaml.UnmarshalStrict(document, object)
+	if path, message := explainDecodeError(err); path != "" {
+		return fmt.Errorf("%s: %s", path, message)
+	}
+	return err
 }
 
 // expandFolders replaces folders by the .yaml and .yml files in them, recursively.

@@ -94,7 +94,10 @@ func Strings(problems []Problem) string {
 	return strings.Join(lines, "; ")
 }
 
-// position converts an offset in bytes to a Position.
+// PositionAt converts an offset in bytes to a Position. An offset outside the text counts as
+// its nearest end.
+func PositionAt(expr string, offset int) Position { return position(expr, offset) }
+
 func position(expr string, offset int) Position {
 	offset = min(max(offset, 0), len(expr))
 	before := expr[:offset]

@@ -45,6 +45,13 @@ func ParseTemplate(expr string, vars []string) (*Template, []Problem) {
 // String returns the original text.
 func (t *Template) String() string { return t.text }
 
+// Expr returns the parsed expression, with numbers instead of variables outside of strings.
+// Its positions are those of the original text.
+func (t *Template) Expr() Expr {
+	e, _ := Parse(t.masked) // ParseTemplate has parsed it
+	return e
+}
+
 // Vars returns the sorted names of the used variables.
 func (t *Template) Vars() []string { return slices.Sorted(maps.Keys(t.used)) }
 

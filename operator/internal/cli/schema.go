@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/config/crd"
+)
+
+// schemaProblem is a field that an API server would refuse.
+type schemaProblem struct{ path, message string }
+
+// validateSchema returns what an API server would refuse in a YAML document. A document
+// that is no object has no problems here: decoding reports it.
+func validateSchema(document []byte) ([]schemaProblem, error) {
+	asJSON, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, nil //nolint:nilerr // reported by the decoder, with the position
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(asJSON, object); err != nil {
+		return nil, nil //nolint:nilerr // reported by the decoder
+	}
+	found, err := crd.Validate(context.Background(), object)
+	if err != nil {
+		return nil, fmt.Errorf("the CRDs of this program are broken: %w", err)
+	}
+	problems := make([]schemaProblem, 0, len(found))
+	for _, f := range found {
+		problems = append(problems, schemaProblem{path: f.Field, message: schemaMessage(f)})
+	}
+	return problems, nil
+}
+
+// wrongType is the message about a value of another type.
+var wrongType = regexp.MustCompile(`^(must be of type \S+): "(\S+)"$`)
+
+// schemaMessage returns the message of a schema error without the values of Go.
+func schemaMessage(f *field.Error) string {
+	switch f.Type {
+	case field.ErrorTypeRequired:
+		return "must be set"
+	case field.ErrorTypeNotSupported:
+		return fmt.Sprintf("%v is not supported: must be %s", quoted(f.BadValue), strings.TrimPrefix(f.Detail, "supported values: "))
+	case field.ErrorTypeDuplicate:
+		return "duplicate " + quoted(f.BadValue)
+	case field.ErrorTypeInvalid, field.ErrorTypeTypeInvalid:
+		// The path precedes the message, so that "spec.x in body" repeats it.
+		detail := f.Detail
+		if _, after, ok := strings.Cut(detail, " in body "); ok {
+			detail = after
+		}
+		return wrongType.ReplaceAllString(detail, "$1, not $2")
+	}
+	return f.ErrorBody()
+}
+
+func quoted(value any) string {
+	if text, ok := value.(string); ok {
+		return fmt.Sprintf("%q", text)
+	}
+	asJSON, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(asJSON)
+}

@@ -1,0 +1,252 @@
+package querylint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+)
+
+// Use is what the result of a query is used for.
+type Use uint8
+
+// Uses of a query.
+const (
+	// Number: one number for each cluster.
+	Number Use = iota
+	// Age: the age of each cluster's samples in seconds.
+	Age
+	// Time: the Unix time of each cluster's samples in seconds.
+	Time
+	// Condition: for each cluster, 0 or no series means no.
+	Condition
+	// FleetCondition: any series with a value other than 0 means yes. The result needs no
+	// cluster label.
+	FleetCondition
+)
+
+// Options describe the query to check.
+type Options struct {
+	Use Use
+	// ClusterLabel identifies the cluster of a series. It is empty if every cluster has its
+	// own endpoint.
+	ClusterLabel string
+}
+
+// Finding is a problem and the rule that it breaks.
+type Finding struct {
+	Rule string
+	promql.Problem
+}
+
+// Names of the rules.
+const (
+	RuleClusterLabel    = "cluster-label"
+	RuleSeveralSeries   = "several-series"
+	RuleFilter          = "filter"
+	RuleConstant        = "constant"
+	RuleRateOfGauge     = "rate-of-gauge"
+	RuleRateOfRecorded  = "rate-of-recorded"
+	RuleRawCounter      = "raw-counter"
+	RuleTimestamp       = "timestamp"
+	RuleAge             = "age"
+	RuleMatching        = "matching"
+	RuleEverySeries     = "every-series"
+	maxLabelsInMessages = 4
+)
+
+// linter collects the findings of one query.
+type linter struct {
+	flow
+	text     string
+	options  Options
+	findings []Finding
+}
+
+// Check returns the findings of a parsed query in the order of their positions. text is
+// the text that e was parsed from.
+func Check(e parser.Expr, text string, options Options) []Finding {
+	l := &linter{flow: flow{cluster: options.ClusterLabel}, text: text, options: options}
+	if l.checkConstant(e) {
+		return l.findings
+	}
+	if options.Use != FleetCondition {
+		l.checkResult(e)
+	}
+	if options.Use != FleetCondition && options.Use != Condition {
+		l.checkFilter(e)
+	}
+	switch options.Use {
+	case Age:
+		l.checkAge(e)
+	case Time:
+		l.checkTime(e)
+	}
+	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			l.checkSelector(n, path)
+		case *parser.Call:
+			l.checkCall(n)
+		case *parser.BinaryExpr:
+			l.checkMatching(n)
+		}
+		return nil
+	})
+	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Pos.Offset, b.Pos.Offset) })
+	return l.findings
+}
+
+// add adds a finding at the position of an expression.
+func (l *linter) add(rule string, at parser.Node, format string, args ...any) {
+	l.addAt(rule, int(at.PositionRange().Start), format, args...)
+}
+
+func (l *linter) addAt(rule string, offset int, format string, args ...any) {
+	problem := promql.Problem{Pos: promql.PositionAt(l.text, offset), Message: fmt.Sprintf(format, args...)}
+	l.findings = append(l.findings, Finding{Rule: rule, Problem: problem})
+}
+
+// checkConstant reports a query whose result no sample can change. It returns true if the
+// other rules have nothing to add.
+func (l *linter) checkConstant(e parser.Expr) bool {
+	reads := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		_, ok := node.(*parser.VectorSelector)
+		reads = reads || ok
+		return nil
+	})
+	if !reads {
+		l.add(RuleConstant, e, "reads no series: the result is the same whatever happens on the clusters")
+		return true
+	}
+	if n, ok := unwrap(e).(*parser.BinaryExpr); ok && n.LHS.String() == n.RHS.String() &&
+		slices.Contains([]parser.ItemType{parser.SUB, parser.DIV, parser.MOD}, n.Op) {
+		l.add(RuleConstant, n, "both sides of %s are equal: the result is the same for every cluster", n.Op)
+	}
+	return false
+}
+
+// checkResult checks that the result has one series for each cluster.
+func (l *linter) checkResult(e parser.Expr) {
+	result := l.of(e)
+	if l.cluster != "" && !result.may(l.cluster) {
+		at := result.lostAt
+		if at == nil {
+			at = e
+		}
+		l.add(RuleClusterLabel, at, "the result has no label %q: %s", l.cluster, l.keepHint(at))
+		return
+	}
+	several := ""
+	switch labels := result.distinguishing(l.cluster); {
+	case len(labels) > maxLabelsInMessages:
+		several = "labels such as " + strings.Join(labels[:maxLabelsInMessages], ", ")
+	case len(labels) > 0:
+		several = strings.Join(labels, ", ")
+	case !result.open:
+		return
+	default:
+		several = l.severalInMetric(result)
+	}
+	if several != "" {
+		l.add(RuleSeveralSeries, e, "may return several series for a cluster, which differ in %s: %s", several, l.aggregateHint())
+	}
+}
+
+// severalInMetric returns the labels in which the series of a metric may differ, or "" if
+// its name says that there is one series for each cluster.
+func (l *linter) severalInMetric(s labelSet) string {
+	recordedBy := level(s.metric)
+	switch {
+	case s.metric == "":
+		return "any label"
+	case recordedBy == "":
+		return "instance and other labels of " + s.metric
+	case recordedBy == l.cluster || s.fixed[recordedBy]:
+		return ""
+	}
+	var left []string
+	for _, label := range strings.Split(recordedBy, "_") {
+		if label != l.cluster && !s.fixed[label] {
+			left = append(left, label)
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+// keepHint says how to keep the cluster label at an expression that removes it.
+func (l *linter) keepHint(at parser.Expr) string {
+	switch n := at.(type) {
+	case *parser.AggregateExpr:
+		if n.Without {
+			return fmt.Sprintf("remove %q from without (...)", l.cluster)
+		}
+		if len(n.Grouping) > 0 {
+			return fmt.Sprintf("add it to by (%s)", strings.Join(n.Grouping, ", "))
+		}
+		return fmt.Sprintf("write %s by (%s) (...)", n.Op, l.cluster)
+	case *parser.BinaryExpr:
+		return fmt.Sprintf("add it to the labels that %s matches on", n.Op)
+	case *parser.Call:
+		return fmt.Sprintf("%s removes it", n.Func.Name)
+	}
+	return l.aggregateHint()
+}
+
+func (l *linter) aggregateHint() string {
+	if l.cluster == "" {
+		return "aggregate them, for example with sum (...)"
+	}
+	return fmt.Sprintf("aggregate them, for example with sum by (%s) (...)", l.cluster)
+}
+
+// checkFilter reports a comparison that removes clusters from the result.
+func (l *linter) checkFilter(e parser.Expr) {
+	switch n := unwrap(e).(type) {
+	case *parser.Call:
+		for _, arg := range n.Args {
+			if arg.Type() == parser.ValueTypeVector {
+				l.checkFilter(arg)
+			}
+		}
+	case *parser.BinaryExpr:
+		if n.Op.IsComparisonOperator() {
+			if !n.ReturnBool && isVector(n) {
+				l.addAt(RuleFilter, l.operatorOffset(n), "a cluster for which the comparison is false has no result: write %s bool for 0 or 1", n.Op)
+			}
+			return
+		}
+		if !n.Op.IsSetOperator() {
+			l.checkFilter(n.LHS)
+			l.checkFilter(n.RHS)
+		}
+	}
+}
+
+// operatorOffset returns the offset of the operator between the operands.
+func (l *linter) operatorOffset(n *parser.BinaryExpr) int {
+	start, end := int(n.LHS.PositionRange().End), int(n.RHS.PositionRange().Start)
+	if i := strings.Index(l.text[start:end], n.Op.String()); i >= 0 {
+		return start + i
+	}
+	return start
+}
+
+// unwrap removes parentheses and signs.
+func unwrap(e parser.Expr) parser.Expr {
+	for {
+		switch n := e.(type) {
+		case *parser.ParenExpr:
+			e = n.Expr
+		case *parser.UnaryExpr:
+			e = n.Expr
+		default:
+			return e
+		}
+	}
+}

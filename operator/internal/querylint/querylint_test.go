@@ -1,0 +1,172 @@
+package querylint
+
+import (
+	"strings"
+	"testing"
+
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+)
+
+type checkCase struct {
+	name, expr string
+	// want are the rules and the beginning of the messages: "1:5 rule: message".
+	want []string
+}
+
+func runCases(t *testing.T, options Options, cases []checkCase) {
+	t.Helper()
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			e, problems := promql.Parse(tc.expr)
+			if problems != nil {
+				t.Fatal(promql.Strings(problems))
+			}
+			found := Check(e, tc.expr, options)
+			var got []string
+			for _, f := range found {
+				got = append(got, f.Pos.String()+" "+f.Rule+": "+f.Message)
+			}
+			if len(got) != len(tc.want) {
+				t.Fatalf("%s\n got %q\nwant %q", tc.expr, got, tc.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], tc.want[i]) {
+					t.Errorf("%s\n got %q\nwant %q", tc.expr, got[i], tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestCheckNumber(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{
+		{name: "aggregated", expr: `sum by (cluster) (plimsoll_node_free_devices)`},
+		{name: "recorded by cluster", expr: `cluster:plimsoll_free_devices:sum`},
+		{name: "recorded by cluster and a fixed label", expr: `cluster_model:plimsoll_free_devices:sum{model="H100"}`},
+		{name: "recorded by a fixed label with an underscore", expr: `cluster_queue:kueue_unreserved_quota:max{cluster_queue="a"}`},
+		{name: "two levels of aggregation", expr: `avg by (cluster) (sum by (cluster, node) (x))`},
+		{name: "without, of a closed set", expr: `sum without (node) (sum by (cluster, node) (x))`},
+		{name: "ratio of equal labels", expr: `sum by (cluster) (a) / sum by (cluster) (b)`},
+		{name: "on the cluster", expr: `sum by (cluster, node) (a) / on (cluster) group_left () sum by (cluster) (b)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in node"}},
+		{name: "fallback", expr: `sum by (cluster) (a) or 0 * sum by (cluster) (up)`},
+		{name: "filter with a fallback", expr: `sum by (cluster) (a) > 5 or 0 * sum by (cluster) (up)`},
+		{name: "filter inside an aggregation", expr: `count by (cluster) (a > 5)`},
+		{name: "top series of a fixed label", expr: `topk by (cluster) (1, sum by (cluster, node) (x))`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in node"}},
+		{name: "relabeled to the cluster", expr: `label_replace(sum by (k8s_cluster) (x), "cluster", "$1", "k8s_cluster", "(.*)")`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in k8s_cluster"}},
+		{name: "relabeled and aggregated", expr: `sum by (cluster) (label_replace(x, "cluster", "$1", "k8s_cluster", "(.*)"))`},
+
+		{name: "no by", expr: `sum(plimsoll_node_free_devices)`, want: []string{`1:1 cluster-label: the result has no label "cluster": write sum by (cluster) (...)`}},
+		{name: "another label", expr: `sum by (node) (plimsoll_node_free_devices)`, want: []string{`1:1 cluster-label: the result has no label "cluster": add it to by (node)`}},
+		{name: "lost inside", expr: `ceil(max by (node) (plimsoll_node_free_devices))`, want: []string{`1:6 cluster-label:`}},
+		{name: "without the cluster", expr: `sum without (cluster) (a)`, want: []string{`1:1 cluster-label: the result has no label "cluster": remove "cluster" from without`}},
+		{name: "matched on nothing", expr: `sum by (cluster) (a) + on () sum by (cluster) (b)`, want: []string{
+			`1:1 cluster-label: the result has no label "cluster": add it to the labels that + matches on`,
+			`1:22 matching: several series of the left side may match, which differ in cluster`}},
+		{name: "absent", expr: `absent(a{job="x"})`, want: []string{`1:1 cluster-label: the result has no label "cluster": absent removes it`}},
+		{name: "scraped series", expr: `plimsoll_node_free_devices`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in instance and other labels of plimsoll_node_free_devices"}},
+		{name: "recorded by node", expr: `node:plimsoll_free_devices:placeable`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in node"}},
+		{name: "more labels than the cluster", expr: `sum by (cluster, model) (a)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in model"}},
+		{name: "one of two labels fixed", expr: `sum by (cluster, model) (a{model="x"})`},
+		{name: "constant", expr: `vector(1)`, want: []string{"1:1 constant: reads no series"}},
+		{name: "the same twice", expr: `sum by (cluster) (a) / sum by (cluster) (a)`, want: []string{"1:1 constant: both sides of / are equal"}},
+		{name: "filter", expr: `sum by (cluster) (a) > 5`, want: []string{"1:22 filter: a cluster for which the comparison is false has no result: write > bool"}},
+		{name: "filter under arithmetic", expr: `100 - (sum by (cluster) (a) >= 5)`, want: []string{"1:29 filter:"}},
+		{name: "bool", expr: `sum by (cluster) (a) > bool 5`},
+		{name: "and", expr: `sum by (cluster) (a) and sum by (cluster) (b) > 0`},
+		{name: "every series", expr: `count by (cluster) ({job="x"})`, want: []string{"1:21 every-series: reads the series of every metric"}},
+		{name: "every name", expr: `count by (cluster) ({__name__=~".+"})`, want: []string{"1:21 every-series:"}},
+		{name: "names by prefix", expr: `count by (cluster) ({__name__=~"DCGM_.+"})`},
+	})
+}
+
+func TestCheckCounters(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{
+		{name: "rate", expr: `sum by (cluster) (rate(http_requests_total[5m]))`},
+		{name: "increase of a DCGM counter", expr: `sum by (cluster) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[1h]))`},
+		{name: "difference", expr: `sum by (cluster) (a_total - a_total offset 1h)`},
+		{name: "count", expr: `count by (cluster) (a_total)`},
+		{name: "condition on presence", expr: `sum by (cluster) (a and on (cluster) b_total)`},
+		{name: "mean of a histogram", expr: `sum by (cluster) (a_sum) / sum by (cluster) (a_count)`},
+		{name: "unknown kind", expr: `sum by (cluster) (rate(requests[5m]))`},
+		{name: "recorded rate", expr: `cluster:requests:rate5m`},
+		{name: "value", expr: `sum by (cluster) (a_total)`, want: []string{"1:19 raw-counter: a_total only grows"}},
+		{name: "value of a DCGM counter", expr: `sum by (cluster) (DCGM_FI_DEV_PCIE_REPLAY_COUNTER)`, want: []string{"1:19 raw-counter:"}},
+		{name: "maximum over time", expr: `max by (cluster) (max_over_time(a_total[1h]))`, want: []string{"1:33 raw-counter:"}},
+		{name: "rate of a gauge", expr: `avg by (cluster) (rate(DCGM_FI_DEV_GPU_UTIL[5m]))`, want: []string{"1:19 rate-of-gauge: DCGM_FI_DEV_GPU_UTIL is a gauge"}},
+		{name: "increase of free devices", expr: `sum by (cluster) (increase(plimsoll_node_free_devices[5m]))`, want: []string{"1:19 rate-of-gauge:"}},
+		{name: "rate of a sum", expr: `rate(cluster:requests:sum[5m])`, want: []string{"1:1 rate-of-recorded:"}},
+	})
+}
+
+func TestCheckMatching(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{
+		{name: "different labels", expr: `sum by (cluster) (sum by (cluster, node) (a) / sum by (cluster) (b))`, want: []string{"1:46 matching: no series can match: only one side has the label node"}},
+		{name: "ignoring the difference", expr: `sum by (cluster) (sum by (cluster, node) (a) / ignoring (node) group_left () sum by (cluster) (b))`},
+		{name: "scraped and aggregated", expr: `max by (cluster) (a / sum by (cluster) (b))`, want: []string{"1:21 matching: no series can match: a has labels that the right side lacks, such as instance"}},
+		{name: "aggregated and rate", expr: `max by (cluster) (sum by (cluster) (b) / rate(a_total[5m]))`, want: []string{"1:40 matching: no series can match: a_total has labels that the left side lacks"}},
+		{name: "label of one side", expr: `max by (cluster) (sum by (cluster) (a) * on (node) sum by (node) (b))`, want: []string{
+			`1:19 cluster-label:`, `1:40 matching: no series can match: only the right side has the label "node"`}},
+		{name: "several series on the left", expr: `sum by (cluster) (sum by (cluster, node) (a) * on (cluster) sum by (cluster) (b))`, want: []string{"1:46 matching: several series of the left side may match, which differ in node, and the query then fails: aggregate this side, or use group_left"}},
+		{name: "several series on the one side", expr: `sum by (cluster) (x * on (cluster) group_left () sum by (cluster, node) (b))`, want: []string{"1:21 matching: several series of the right side may match"}},
+		{name: "fixed label", expr: `sum by (cluster) (sum by (cluster, model) (a{model="x"}) * on (cluster) sum by (cluster) (b))`},
+		{name: "set operator", expr: `sum by (cluster) (sum by (cluster, node) (a) and on (cluster) sum by (cluster) (b))`},
+		{name: "two scraped series", expr: `sum by (cluster) (a / b)`},
+		{name: "recorded and aggregated", expr: `cluster:a:sum / sum by (cluster) (b)`},
+	})
+}
+
+func TestCheckFreshness(t *testing.T) {
+	runCases(t, Options{Use: Age, ClusterLabel: "cluster"}, []checkCase{
+		{name: "timestamp value", expr: `time() - max by (cluster) (last_over_time(cluster:plimsoll_sample_timestamp_seconds:min[1h]))`},
+		{name: "timestamp of a scraped series", expr: `time() - max by (cluster) (timestamp(up))`},
+		{name: "recorded age", expr: `cluster:sample_age_seconds:max`},
+		{name: "timestamp of a recorded series", expr: `time() - max by (cluster) (timestamp(cluster:free:sum))`, want: []string{"1:28 timestamp: timestamp() of the recorded series cluster:free:sum"}},
+		{name: "timestamp of a sum", expr: `time() - timestamp(sum by (cluster) (up))`, want: []string{"1:10 timestamp: timestamp() of a computed value"}},
+		{name: "no age", expr: `max by (cluster) (sample_timestamp_seconds)`, want: []string{"1:1 age: must return an age in seconds"}},
+	})
+	runCases(t, Options{Use: Time, ClusterLabel: "cluster"}, []checkCase{
+		{name: "time", expr: `min by (cluster) (cluster:plimsoll_sample_timestamp_seconds:min)`},
+		{name: "age instead of time", expr: `time() - min by (cluster) (x_timestamp_seconds)`, want: []string{"1:1 age: must return the time of the samples, not their age"}},
+	})
+}
+
+func TestCheckConditions(t *testing.T) {
+	runCases(t, Options{Use: Condition, ClusterLabel: "cluster"}, []checkCase{
+		{name: "filter", expr: `sum by (cluster) (a) > 5`},
+		{name: "no cluster", expr: `sum(a) > 5`, want: []string{"1:1 cluster-label:"}},
+	})
+	runCases(t, Options{Use: FleetCondition, ClusterLabel: "cluster"}, []checkCase{
+		{name: "no cluster", expr: `sum(a) > 5`},
+		{name: "constant", expr: `vector(1)`, want: []string{"1:1 constant:"}},
+	})
+}
+
+// If every cluster has its own endpoint, a result needs no cluster label but must be one
+// series.
+func TestCheckPerCluster(t *testing.T) {
+	runCases(t, Options{}, []checkCase{
+		{name: "aggregated", expr: `sum(a)`},
+		{name: "by node", expr: `sum by (node) (a)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in node: aggregate them, for example with sum (...)"}},
+		{name: "scraped", expr: `a`, want: []string{"1:1 several-series:"}},
+	})
+}
+
+// FuzzCheck checks that every expression that parses can be checked.
+func FuzzCheck(f *testing.F) {
+	for _, expr := range []string{`sum by (a) (x) / on (b) group_left (c) y`, `label_replace(x, "a", "", "", "")`, `absent({a="b"})`, `count_values("v", x) or -y`, `time() - timestamp(a:b)`, `a offset 1m > bool (b)`} {
+		f.Add(expr)
+	}
+	f.Fuzz(func(t *testing.T, expr string) {
+		e, problems := promql.Parse(expr)
+		if problems != nil || promql.Check(expr) != nil {
+			return
+		}
+		for _, use := range []Use{Number, Age, Time, Condition, FleetCondition} {
+			for _, found := range Check(e, expr, Options{Use: use, ClusterLabel: "cluster"}) {
+				if found.Message == "" || found.Rule == "" || found.Pos.Offset < 0 || found.Pos.Offset > len(expr) {
+					t.Fatalf("%q: %+v", expr, found)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package querylint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// rates are the functions that need a counter.
+var rates = []string{"rate", "irate", "increase"}
+
+// checkSelector checks one selector. path are the expressions around it, the outermost
+// first.
+func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
+	name := metricName(n)
+	if name == "" {
+		if !slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
+			return m.Name == labels.MetricName && m.Type == labels.MatchRegexp && m.Value != ".+" && m.Value != ".*"
+		}) {
+			l.add(RuleEverySeries, n, "reads the series of every metric: name the metric")
+		}
+		return
+	}
+	if kindOf(name) == counter && !usesGrowth(n, path) {
+		l.add(RuleRawCounter, n, "%s only grows until its process restarts: use rate(%s[5m]) or increase(%s[1h])", name, name, name)
+	}
+}
+
+// countSafe are the functions and aggregations that do not use the value of a counter, or
+// use it correctly.
+var countSafe = []string{
+	"rate", "irate", "increase", "resets", "changes", "timestamp", "absent", "absent_over_time", "count_over_time", "present_over_time", "delta", "idelta",
+	"histogram_quantile",
+}
+
+// usesGrowth reports whether the expression around a counter uses its growth, its presence
+// or the ratio of two counters, instead of its value.
+func usesGrowth(selector parser.Node, path []parser.Node) bool {
+	inner := selector
+	for _, node := range slices.Backward(path) {
+		switch n := node.(type) {
+		case *parser.Call:
+			if slices.Contains(countSafe, n.Func.Name) {
+				return true
+			}
+		case *parser.AggregateExpr:
+			if n.Op == parser.COUNT || n.Op == parser.GROUP {
+				return true
+			}
+		case *parser.BinaryExpr:
+			switch {
+			case n.Op == parser.SUB, n.Op == parser.DIV && readsCounter(n.LHS) && readsCounter(n.RHS):
+				return true
+			case (n.Op == parser.LAND || n.Op == parser.LUNLESS) && n.RHS == inner:
+				return true
+			}
+		}
+		inner = node
+	}
+	return false
+}
+
+func readsCounter(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		if n, ok := node.(*parser.VectorSelector); ok {
+			found = found || kindOf(metricName(n)) == counter
+		}
+		return nil
+	})
+	return found
+}
+
+// checkCall checks the metric in the argument of rate, irate and increase.
+func (l *linter) checkCall(n *parser.Call) {
+	if !slices.Contains(rates, n.Func.Name) {
+		return
+	}
+	matrix, ok := n.Args[0].(*parser.MatrixSelector)
+	if !ok {
+		return
+	}
+	selector, ok := matrix.VectorSelector.(*parser.VectorSelector)
+	if !ok {
+		return
+	}
+	switch name := metricName(selector); kindOf(name) {
+	case gauge:
+		l.add(RuleRateOfGauge, n, "%s is a gauge, and %s takes every decrease for a restart: use avg_over_time or deriv", name, n.Func.Name)
+	case recorded:
+		if !strings.HasSuffix(name, "_total") {
+			l.add(RuleRateOfRecorded, n, "%s is recorded: %s over aggregated counters counts a restart as growth. Record the rate instead", name, n.Func.Name)
+		}
+	}
+}
+
+// checkAge checks a query for the age of samples.
+func (l *linter) checkAge(e parser.Expr) {
+	l.checkTimestamp(e)
+	if !calls(e, "time") && !namesAge(e) {
+		l.add(RuleAge, e, "must return an age in seconds: subtract the time of the newest sample from time()")
+	}
+}
+
+// checkTime checks a query for the time of samples.
+func (l *linter) checkTime(e parser.Expr) {
+	l.checkTimestamp(e)
+	if n, ok := unwrap(e).(*parser.BinaryExpr); ok && n.Op == parser.SUB && calls(n.LHS, "time") {
+		l.add(RuleAge, e, "must return the time of the samples, not their age: remove the subtraction from time()")
+	}
+}
+
+// checkTimestamp reports timestamp() of something else than a scraped series: its time is
+// that of the evaluation, and always recent.
+func (l *linter) checkTimestamp(e parser.Expr) {
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		n, ok := node.(*parser.Call)
+		if !ok || n.Func.Name != "timestamp" {
+			return nil
+		}
+		selector, ok := unwrap(n.Args[0]).(*parser.VectorSelector)
+		switch {
+		case !ok:
+			l.add(RuleTimestamp, n, "timestamp() of a computed value is the time of the evaluation: it is always recent")
+		case kindOf(metricName(selector)) == recorded:
+			l.add(RuleTimestamp, n, "timestamp() of the recorded series %s is the time of the rule's evaluation: it stays recent when the scrape fails. Use a metric whose value is the time of the sample", metricName(selector))
+		}
+		return nil
+	})
+}
+
+// calls reports whether an expression calls a function.
+func calls(e parser.Expr, function string) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		n, ok := node.(*parser.Call)
+		found = found || ok && n.Func.Name == function
+		return nil
+	})
+	return found
+}
+
+// namesAge reports whether a metric's name says that its value is a duration.
+func namesAge(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		if n, ok := node.(*parser.VectorSelector); ok {
+			name := metricName(n)
+			found = found || slices.ContainsFunc([]string{"age", "lag", "delay", "since", "staleness"}, func(word string) bool { return strings.Contains(name, word) })
+		}
+		return nil
+	})
+	return found
+}
