@@ -59,7 +59,7 @@ type queryRule struct {
 }
 
 type ruleGroup struct {
-	Name  string          `json:"name"`
+	Name  string      `json:"name"`
 	Rules []queryRule `json:"rules"`
 }
 
