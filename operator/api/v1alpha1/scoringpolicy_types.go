@@ -52,9 +52,10 @@ type ScoringPolicySpec struct {
 	Freshness *Freshness `json:"freshness,omitempty"`
 	// Share of the recently healthy clusters that must have fresh values, in percent.
 	// A cluster is recently healthy if it had a fresh value within 24 hours. If fewer
-	// have one, the round counts no value: the last values are held. The limit does
-	// not apply below 3 recently healthy clusters, nor in the first round. Default 50,
-	// from 0 to 100.
+	// have one, the fresh values are delayed: the last scores are held for
+	// missing.holdSeconds, and then the fresh values count. The limit does not apply
+	// below 3 recently healthy clusters, nor in the first round. Default 50, from 0 to
+	// 100.
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -126,8 +127,9 @@ type ScoreSpec struct {
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
 	// Lowest acceptable score, in points after normalization and damping. A cluster
-	// below it is vetoed: this score and the total are published as -100. By default,
-	// there is no veto. From -100 to 100.
+	// below it is vetoed: this score and the total are published as -100, whatever the
+	// weight. If the score is missing after its hold, the total is -100, too. By
+	// default, there is no veto. From -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
@@ -275,7 +277,8 @@ type Damping struct {
 	// +kubebuilder:validation:Maximum=86400
 	HalfLifeSeconds int32 `json:"halfLifeSeconds,omitempty"`
 	// Smallest change in points that is published. The published score stays as long
-	// as the change is smaller. Default 0, at most 100.
+	// as the change is smaller. The lowest points of the range are always published.
+	// Default 0, at most 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

@@ -31,14 +31,14 @@ type Desired struct {
 	Scores []clusterv1alpha1.AddOnPlacementScoreItem
 	// ValidUntil is truncated to seconds, as the API stores it.
 	ValidUntil time.Time
-	// Status, Reason and Message of the condition DataFresh.
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
+	// Conditions are DataFresh and one condition for each score that is not Scored. A
+	// LastTransitionTime that is zero means the time at which the status changes.
+	Conditions []metav1.Condition
 }
 
-// Desire returns the desired status for each cluster of a result. Scores are valid for
-// the given duration, but not longer than a hold.
+// Desire returns the desired status for each cluster of a result. All scores are valid for
+// the given duration. The operator ends holds, and validUntil does not: it would expire the
+// fresh scores of the same object, and OCM reads expired scores as 0, not as -100.
 func Desire(r *score.Result, hasTotal bool, valid time.Duration) []Desired {
 	all := make([]Desired, len(r.Clusters))
 	for i, cluster := range r.Clusters {
@@ -46,13 +46,13 @@ func Desire(r *score.Result, hasTotal bool, valid time.Duration) []Desired {
 		all[i] = Desired{
 			Cluster:    cluster,
 			Scores:     scoreItems(r.Names, row),
-			ValidUntil: validUntil(row, r.Time.Time(), valid),
+			ValidUntil: r.Time.Time().Add(valid).Truncate(time.Second),
 		}
 		parts := row
 		if hasTotal {
 			parts = row[:len(row)-1]
 		}
-		all[i].Status, all[i].Reason, all[i].Message = decideDataFresh(r.Names, parts)
+		all[i].Conditions = append([]metav1.Condition{decideDataFresh(r.Names, parts)}, scoreConditions(r.Names, row, hasTotal)...)
 	}
 	return all
 }
@@ -68,21 +68,10 @@ func scoreItems(names []string, row []score.Cell) []clusterv1alpha1.AddOnPlaceme
 	return items
 }
 
-// validUntil returns now + valid, or the earliest end of a hold.
-func validUntil(row []score.Cell, now time.Time, valid time.Duration) time.Time {
-	until := now.Add(valid)
-	for i := range row {
-		if held := row[i].HeldUntil.Time(); !held.IsZero() && held.Before(until) {
-			until = held
-		}
-	}
-	return until.Truncate(time.Second)
-}
-
 // decideDataFresh decides the condition DataFresh of one cluster. The message contains
 // times instead of ages: it changes only together with the state, and so causes no
 // additional writes.
-func decideDataFresh(names []string, parts []score.Cell) (metav1.ConditionStatus, string, string) {
+func decideDataFresh(names []string, parts []score.Cell) metav1.Condition {
 	reason := ReasonFresh
 	var lines []string
 	for i := range parts {
@@ -98,9 +87,9 @@ func decideDataFresh(names []string, parts []score.Cell) (metav1.ConditionStatus
 		lines = append(lines, line)
 	}
 	if lines == nil {
-		return metav1.ConditionTrue, reason, "every score has a fresh value"
+		return metav1.Condition{Type: DataFresh, Status: metav1.ConditionTrue, Reason: reason, Message: "every score has a fresh value"}
 	}
-	return metav1.ConditionFalse, reason, truncate(strings.Join(lines, "; "))
+	return metav1.Condition{Type: DataFresh, Status: metav1.ConditionFalse, Reason: reason, Message: truncate(strings.Join(lines, "; "))}
 }
 
 func reasonOf(c *score.Cell) string {

@@ -24,11 +24,10 @@ const (
 // diff returns why the live status must be written. It is empty if the status is up to
 // date. Validity alone is renewed after a third of it has passed.
 func diff(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time, valid time.Duration) WriteReason {
-	condition := meta.FindStatusCondition(live.Conditions, DataFresh)
 	switch {
 	case !sameScores(live.Scores, want.Scores):
 		return reasonScore
-	case condition == nil, condition.Status != want.Status, condition.Reason != want.Reason, condition.Message != want.Message:
+	case !sameConditions(live.Conditions, want.Conditions):
 		return reasonCondition
 	case live.ValidUntil == nil, live.ValidUntil.After(want.ValidUntil.Add(time.Second)):
 		return ReasonValidity
@@ -51,13 +50,32 @@ func sameScores(live, want []clusterv1alpha1.AddOnPlacementScoreItem) bool {
 	return true
 }
 
-// transitionTime returns the transition time of the condition DataFresh: the live one if
-// the status stays, and now otherwise.
-func transitionTime(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time) metav1.Time {
-	if live != nil {
-		if c := meta.FindStatusCondition(live.Conditions, DataFresh); c != nil && c.Status == want.Status {
-			return c.LastTransitionTime
+// sameConditions reports whether the live conditions have the desired ones, and no
+// condition of a score beside them. Conditions of other field managers do not count.
+func sameConditions(live, want []metav1.Condition) bool {
+	for i := range want {
+		if c := meta.FindStatusCondition(live, want[i].Type); c == nil || !sameCondition(c, &want[i]) {
+			return false
 		}
 	}
-	return metav1.NewTime(now)
+	return !slices.ContainsFunc(live, func(c metav1.Condition) bool {
+		return isScoreCondition(c.Type) && meta.FindStatusCondition(want, c.Type) == nil
+	})
+}
+
+func sameCondition(live, want *metav1.Condition) bool {
+	return live.Status == want.Status && live.Reason == want.Reason && live.Message == want.Message &&
+		(want.LastTransitionTime.IsZero() || live.LastTransitionTime.Equal(&want.LastTransitionTime))
+}
+
+// transitionTime returns the transition time of a condition. Without a time of its own, it
+// is the live one if the status stays, and now otherwise.
+func transitionTime(live []metav1.Condition, want *metav1.Condition, now time.Time) time.Time {
+	if !want.LastTransitionTime.IsZero() {
+		return want.LastTransitionTime.Time
+	}
+	if c := meta.FindStatusCondition(live, want.Type); c != nil && c.Status == want.Status {
+		return c.LastTransitionTime.Time
+	}
+	return now
 }

@@ -232,18 +232,19 @@ func statusPatch(req Request, want *Desired, live *clusterv1alpha1.AddOnPlacemen
 	for i, s := range want.Scores {
 		scores[i] = map[string]any{"name": s.Name, "value": int64(s.Value)}
 	}
+	conditions := make([]any, len(want.Conditions))
+	for i := range want.Conditions {
+		c := &want.Conditions[i]
+		conditions[i] = map[string]any{
+			"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+			"lastTransitionTime": formatTime(transitionTime(live.Status.Conditions, c, req.Now)),
+		}
+	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(scoreKind)
 	obj.SetNamespace(want.Cluster)
 	obj.SetName(req.Name)
-	obj.Object["status"] = map[string]any{
-		"scores":     scores,
-		"validUntil": formatTime(want.ValidUntil),
-		"conditions": []any{map[string]any{
-			"type": DataFresh, "status": string(want.Status), "reason": want.Reason, "message": want.Message,
-			"lastTransitionTime": formatTime(transitionTime(&live.Status, want, req.Now).Time),
-		}},
-	}
+	obj.Object["status"] = map[string]any{"scores": scores, "validUntil": formatTime(want.ValidUntil), "conditions": conditions}
 	return obj
 }
 

@@ -26,7 +26,8 @@ const valid = 90 * time.Second
 func want(value int32) *Desired {
 	return &Desired{
 		Cluster: "c1", Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: value}},
-		ValidUntil: now.Add(valid), Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m",
+		ValidUntil: now.Add(valid),
+		Conditions: []metav1.Condition{{Type: DataFresh, Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m"}},
 	}
 }
 
@@ -40,7 +41,13 @@ func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementSc
 
 func TestDiff(t *testing.T) {
 	held := want(5)
-	held.Status, held.Reason = metav1.ConditionFalse, ReasonHeld
+	held.Conditions[0].Status, held.Conditions[0].Reason = metav1.ConditionFalse, ReasonHeld
+	worst := want(5)
+	worst.Conditions = append(worst.Conditions, metav1.Condition{Type: "score.plimsoll.dev/a", Status: metav1.ConditionFalse})
+	fresh := live(5, valid)
+	fresh.Conditions = append(fresh.Conditions, worst.Conditions[1])
+	foreign := live(5, valid)
+	foreign.Conditions = append(foreign.Conditions, metav1.Condition{Type: "Audited", Status: metav1.ConditionFalse})
 	short := want(5)
 	short.ValidUntil = now.Add(10 * time.Second)
 	more := want(5)
@@ -55,6 +62,9 @@ func TestDiff(t *testing.T) {
 		{"changed value", live(6, valid), want(5), "score"},
 		{"additional score", live(5, valid), more, "score"},
 		{"changed condition", live(5, valid), held, "condition"},
+		{"a score is not fresh any more", live(5, valid), worst, "condition"},
+		{"a score is fresh again", fresh, want(5), "condition"},
+		{"a condition of another field manager", foreign, want(5), ""},
 		{"less than a third of the validity has passed", live(5, 61*time.Second), want(5), ""},
 		{"a third of the validity has passed", live(5, 60*time.Second), want(5), "validity"},
 		{"expired", live(5, -time.Second), want(5), "validity"},
@@ -114,7 +124,7 @@ func TestDesire(t *testing.T) {
 				}
 				scores += fmt.Sprintf("%s=%d", s.Name, s.Value)
 			}
-			got := []any{scores, d.ValidUntil.Sub(r.Time.Time()), d.Reason, d.Message}
+			got := []any{scores, d.ValidUntil.Sub(r.Time.Time()), d.Conditions[0].Reason, d.Conditions[0].Message}
 			if diff := cmp.Diff([]any{tc.scores, tc.until, tc.reason, tc.message}, got); diff != "" {
 				t.Error(diff)
 			}
@@ -122,9 +132,10 @@ func TestDesire(t *testing.T) {
 	}
 }
 
-func TestValidityEndsWithTheHold(t *testing.T) {
+// TestHoldKeepsTheValidity: the end of a hold must not expire the fresh score b.
+func TestHoldKeepsTheValidity(t *testing.T) {
 	r := evaluate(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
-	if got := Desire(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(300 * time.Second)) {
+	if got := Desire(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(200*time.Second + time.Hour)) {
 		t.Errorf("valid until %v", got)
 	}
 }
@@ -146,18 +157,6 @@ func TestOwns(t *testing.T) {
 	owner.Name = "q"
 	if owned, _ := owner.owns(obj); owned {
 		t.Error("owns another policy's object")
-	}
-}
-
-func TestNewSeed(t *testing.T) {
-	s := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "c1"}, Status: *live(7, valid)}
-	if d := cmp.Diff(score.Seed{Cluster: "c1", Values: map[string]int32{"a": 7}, SampleTime: now, Fresh: true}, newSeed(s, valid)); d != "" {
-		t.Error(d)
-	}
-	since := metav1.NewTime(now.Add(-time.Minute))
-	s.Status.Conditions[0].Status, s.Status.Conditions[0].LastTransitionTime = metav1.ConditionFalse, since
-	if got := newSeed(s, valid); got.Fresh || !got.SampleTime.Equal(since.Time) {
-		t.Errorf("%+v", got)
 	}
 }
 

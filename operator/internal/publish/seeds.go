@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,8 +15,8 @@ import (
 )
 
 // Seeds reads the published scores of an owner, as the starting point of the first round
-// after a restart. valid is the validity of scores when they are written.
-func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string, valid time.Duration) ([]score.Seed, error) {
+// after a restart.
+func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string) ([]score.Seed, error) {
 	var live clusterv1alpha1.AddOnPlacementScoreList
 	if err := p.Client.List(ctx, &live, client.MatchingFields{nameIndex: name}); err != nil {
 		return nil, fmt.Errorf("list AddOnPlacementScores: %w", err)
@@ -23,30 +24,49 @@ func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string, valid t
 	var seeds []score.Seed
 	for i := range live.Items {
 		if owned, _ := owner.owns(&live.Items[i]); owned {
-			seeds = append(seeds, newSeed(&live.Items[i], valid))
+			seeds = append(seeds, newSeed(&live.Items[i]))
 		}
 	}
 	return seeds, nil
 }
 
-// newSeed recovers the state of a cluster from its published scores. The sample time is
-// the time of the last write (validUntil - valid) while values are fresh. Once values
-// are held, it is the time at which the hold began.
-func newSeed(s *clusterv1alpha1.AddOnPlacementScore, valid time.Duration) score.Seed {
-	seed := score.Seed{Cluster: s.Namespace, Values: map[string]int32{}}
+// newSeed recovers the state of each score of a cluster from its condition. A score without
+// a condition was fresh when the object was last written.
+func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
+	seed := score.Seed{Cluster: s.Namespace, Scores: map[string]score.SeedScore{}}
+	written := lastWrite(s.ManagedFields)
 	for _, item := range s.Status.Scores {
-		seed.Values[item.Name] = item.Value
-	}
-	if s.Status.ValidUntil != nil {
-		seed.SampleTime = s.Status.ValidUntil.Add(-valid)
-	}
-	switch c := meta.FindStatusCondition(s.Status.Conditions, DataFresh); {
-	case c == nil:
-	case c.Status == metav1.ConditionTrue:
-		seed.Fresh = true
-	default:
-		seed.SampleTime = c.LastTransitionTime.Time
-		seed.Fresh = c.Reason == ReasonHeld
+		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}
+		if c := meta.FindStatusCondition(s.Status.Conditions, scoreConditionPrefix+item.Name); c != nil {
+			recovered.State = stateOf(c.Reason)
+			if c.Status != metav1.ConditionTrue {
+				recovered.SampleTime, recovered.MissingSince = c.LastTransitionTime.Time, c.LastTransitionTime.Time
+			}
+		}
+		seed.Scores[item.Name] = recovered
 	}
 	return seed
+}
+
+// stateOf returns the state with the given name. An unknown name becomes Worst: there is
+// nothing to hold.
+func stateOf(name string) score.State {
+	for s := score.Scored; s <= score.Omitted; s++ {
+		if s.String() == name {
+			return s
+		}
+	}
+	return score.Worst
+}
+
+// lastWrite returns the time of the last write by a Publisher. validUntil does not tell it
+// if the period of the policy changed while no operator ran.
+func lastWrite(entries []metav1.ManagedFieldsEntry) time.Time {
+	i := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == string(FieldOwner) && e.Subresource == "status" && e.Time != nil
+	})
+	if i < 0 {
+		return time.Time{}
+	}
+	return entries[i].Time.Time
 }

@@ -39,10 +39,11 @@ func (r *rule) damp(h *history, current, points float64, now Instant) float64 {
 	return risen
 }
 
-// weightedMean moves the mean towards v by the factor 1 - 2^(-elapsed/halfLife).
+// weightedMean moves the mean towards v by the factor 1 - 2^(-elapsed/halfLife). A
+// negative elapsed time, after a correction of the clock, counts as 0.
 func weightedMean(mean, v float64, elapsed, halfLife time.Duration) float64 {
 	if halfLife == 0 {
 		return v
 	}
-	return v + (mean-v)*math.Exp2(-elapsed.Seconds()/halfLife.Seconds())
+	return v + (mean-v)*math.Exp2(-max(elapsed, 0).Seconds()/halfLife.Seconds())
 }

@@ -27,7 +27,8 @@ func Evaluate(p *Policy, in Samples, previous *Result, at time.Time) *Result {
 		lastFresh: make([]Instant, n),
 	}
 	result.inherit(previous)
-	result.checkHealth(p, in)
+	tooFew := result.checkHealth(p, in)
+	result.updateTooFewSince(previous, tooFew)
 	points := make([]float64, n)
 	for s := range p.scores {
 		result.normalizeScore(&p.scores[s], in.Scores[s], points)
@@ -70,9 +71,9 @@ func (r *Result) inherit(previous *Result) {
 	}
 }
 
-// checkHealth counts the fresh and the known clusters. It refuses the round if too few
-// known clusters are fresh.
-func (r *Result) checkHealth(p *Policy, in Samples) {
+// checkHealth counts the fresh and the known clusters. It reports whether too few known
+// clusters are fresh.
+func (r *Result) checkHealth(p *Policy, in Samples) (tooFew bool) {
 	knownFresh := 0
 	for c := range r.Clusters {
 		known := !r.lastFresh[c].IsZero() && r.Time.sub(r.lastFresh[c]) <= healthyWindow
@@ -88,7 +89,18 @@ func (r *Result) checkHealth(p *Policy, in Samples) {
 			knownFresh++
 		}
 	}
-	r.Refused = r.Known >= minKnown && knownFresh*100 < p.MinHealthy*r.Known
+	return r.Known >= minKnown && knownFresh*100 < p.MinHealthy*r.Known
+}
+
+// updateTooFewSince starts, continues or ends the time of too few fresh clusters.
+func (r *Result) updateTooFewSince(previous *Result, tooFew bool) {
+	switch {
+	case !tooFew:
+	case previous != nil && !previous.tooFewSince.IsZero():
+		r.tooFewSince = previous.tooFewSince
+	default:
+		r.tooFewSince = r.Time
+	}
 }
 
 // isFresh reports whether the cluster has a usable value in any score.
@@ -145,8 +157,8 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 	for c, input := range in.Scores[s] {
 		cell := &r.Cells[c*len(r.Names)+s]
 		outcome := input.Outcome
-		if r.Refused && outcome == OK {
-			outcome = TooFewFresh
+		if outcome == OK && r.isDelayed(rule, cell) {
+			outcome, r.Refused = TooFewFresh, true
 		}
 		if outcome != OK {
 			rule.decideMissing(cell, outcome, r.Time)
@@ -160,30 +172,53 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 	}
 }
 
+// isDelayed reports whether a usable value does not count yet, because too few clusters
+// have fresh values. A response with so few clusters may be wrong for these clusters,
+// too. The delay ends for each score when its hold ends:
+//
+//  1. Half of the fleet loses its metrics. The other clusters keep their last scores, and
+//     new clusters get none.
+//  2. After the hold, the lost clusters get the outcome of a missing value.
+//  3. The fresh values of the other clusters count from then on.
+//
+// Without a delay of its own, a fresh cluster would get the worst score in step 2.
+func (r *Result) isDelayed(rule *rule, c *Cell) bool {
+	if r.tooFewSince.IsZero() || r.Time >= r.tooFewSince.add(rule.hold) {
+		return false
+	}
+	if !c.history.hasPoints {
+		return true
+	}
+	return c.SampleTime < r.tooFewSince && r.Time < c.SampleTime.add(rule.hold)
+}
+
 // decideValue decides the score for a usable value: damping comes first, then the veto,
 // then rounding with the deadband.
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
-	c.Points = r.damp(&c.history, c.Points, points, now)
+	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
 	c.history.hasPoints = true
 	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
 		c.history.hasPublished = true
 		return
 	}
-	c.publishPoints(Scored, c.Points, r.deadband)
+	c.publishPoints(Scored, c.Points, r.deadband, r.bounds)
 }
 
 // publishPoints sets the published value. If the change is within the deadband, the old
-// value stays, unless the old value was a veto or the outcome of a missing value.
-func (c *Cell) publishPoints(state State, points, deadband float64) {
+// value stays, unless the old value was a veto or the outcome of a missing value. The
+// lowest points of the range are always published: a deadband must not hide that a
+// cluster has nothing left.
+func (c *Cell) publishPoints(state State, points, deadband float64, bounds normalize.Range) {
 	previous := c.State
 	c.State = state
+	rounded := math.Round(points)
 	comparable := c.history.hasPublished && (previous == Scored || previous == Held)
-	if comparable && math.Abs(points-float64(c.Value)) < deadband {
+	if comparable && rounded > bounds.Low && math.Abs(points-float64(c.Value)) < deadband {
 		return
 	}
-	c.Value = int32(math.Round(points))
+	c.Value = int32(rounded)
 	c.history.hasPublished = true
 }
 

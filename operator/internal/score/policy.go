@@ -40,6 +40,9 @@ type rule struct {
 	rise      time.Duration
 }
 
+// hasVeto reports whether the score has a minimum.
+func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) }
+
 // Compile compiles the spec of a policy. It applies the defaults of the API, so that
 // policies from files can be evaluated without an API server.
 func Compile(spec *v1alpha1.ScoringPolicySpec) *Policy {

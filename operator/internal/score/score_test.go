@@ -167,6 +167,40 @@ func TestVeto(t *testing.T) {
 	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
 }
 
+// TestMissingVetoFailsClosed: a score of weight 0 with a minimum decides whether a cluster
+// may be used. If it is missing, the total must not look as if the cluster passed.
+func TestMissingVetoFailsClosed(t *testing.T) {
+	omit, fixed := v1alpha1.Missing{Then: v1alpha1.MissingOmit}, v1alpha1.MissingFixed
+	for _, tc := range []struct {
+		name     string
+		missing  v1alpha1.Missing
+		outcome  Outcome
+		before   bool // the veto score had a value before
+		at       int
+		expected []string
+	}{
+		{"never seen", v1alpha1.Missing{}, Absent, false, 0, []string{"-100 Worst", "100 Scored", "-100 Worst"}},
+		{"held", v1alpha1.Missing{}, Absent, true, 30, []string{"50 Held", "100 Scored", "100 Held"}},
+		{"after the hold", v1alpha1.Missing{}, Absent, true, 300, []string{"-100 Worst", "100 Scored", "-100 Worst"}},
+		{"omitted", omit, Absent, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
+		{"omitted, and the query fails", omit, Failed, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
+		{"nothing known", v1alpha1.Missing{}, Failed, false, 0, []string{"0 Omitted", "100 Scored", "0 Omitted"}},
+		{"fixed below the minimum", v1alpha1.Missing{Then: fixed, FixedValue: ptr(int32(0))}, Absent, false, 0, []string{"0 Fixed", "100 Scored", "-100 Vetoed"}},
+		{"fixed above the minimum", v1alpha1.Missing{Then: fixed, FixedValue: ptr(int32(30))}, Absent, false, 0, []string{"30 Fixed", "100 Scored", "100 Scored"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := linear("a", "0", "10"), linear("b", "0", "10")
+			a.Minimum, a.Weight, a.Missing = ptr(int32(30)), ptr(int32(0)), tc.missing
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+			if tc.before {
+				f.round(0, v(5), v(10))
+			}
+			f.round(tc.at, missing(tc.outcome, 1), v(10))
+			f.expect(0, tc.expected...)
+		})
+	}
+}
+
 func TestHalfLife(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.HalfLifeSeconds = 30
@@ -207,31 +241,29 @@ func TestDeadband(t *testing.T) {
 	f.expect(0, "75 Scored", "75 Scored")
 }
 
-func TestTooFewFreshClustersRefuseTheRound(t *testing.T) {
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
-	f.round(0, v(1, 2, 3, 4))
-	mostAbsent := v(9, 9, 9, 9)
-	for i := range 3 {
-		mostAbsent[i].Outcome = Absent
-	}
-	if r := f.round(30, mostAbsent); !r.Refused || r.Known != 4 || r.Fresh != 1 {
-		t.Errorf("refused %v, %d of %d", r.Refused, r.Fresh, r.Known)
-	}
-	f.expect(0, "10 Held")
-	f.expect(3, "40 Held")
-	half := v(9, 9, 9, 9)
-	half[0].Outcome, half[1].Outcome = Absent, Absent
-	if r := f.round(60, half); r.Refused {
-		t.Error("the round was refused although half of the clusters are fresh")
-	}
-	f.expect(3, "90 Scored")
-}
-
-func TestTwoKnownClustersNeverRefuseARound(t *testing.T) {
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2")
-	f.round(0, v(1, 2))
-	if r := f.round(30, missing(Absent, 2)); r.Refused {
-		t.Error("refused with two known clusters")
+func TestDeadbandNeverHidesTheLowestPoints(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		damping  v1alpha1.Damping
+		scores   v1alpha1.ScoreRange
+		seconds  int // from the last free device on
+		free     float64
+		expected []string
+	}{
+		{"0", v1alpha1.Damping{Deadband: 25}, v1alpha1.RangeZeroTo100, 30, 20, []string{"0 Scored", "0 Scored"}},
+		{"-100 on the full range", v1alpha1.Damping{Deadband: 60}, v1alpha1.RangeFull, 30, 20, []string{"-100 Scored", "0 Scored"}},
+		{"the mean approaches 0", v1alpha1.Damping{Deadband: 25, HalfLifeSeconds: 30}, v1alpha1.RangeZeroTo100, 300, 20, []string{"0 Scored", "0 Scored"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := linear("a", "0", "100")
+			s.Damping, s.Range = tc.damping, tc.scores
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
+			f.round(0, v(tc.free))
+			for at := 30; at <= tc.seconds; at += 30 {
+				f.round(at, v(0))
+			}
+			f.expect(0, tc.expected...)
+		})
 	}
 }
 
@@ -263,21 +295,6 @@ func TestIdentityIsClamped(t *testing.T) {
 	if r.Clamped != 2 {
 		t.Errorf("clamped %d, want 2", r.Clamped)
 	}
-}
-
-func TestFromSeedsContinuesHoldsAndDamping(t *testing.T) {
-	s := linear("a", "0", "100")
-	s.Damping.HalfLifeSeconds = 30
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
-	f.last = FromSeeds(f.policy, []Seed{
-		{Cluster: "b", Values: map[string]int32{"a": 40}, SampleTime: t0},
-		{Cluster: "a", Values: map[string]int32{"a": 0}, SampleTime: t0, Fresh: true},
-	}, t0)
-	in := v(100, 0)
-	in[1].Outcome = Failed
-	f.round(30, in)
-	f.expect(0, "50 Scored")
-	f.expect(1, "40 Held")
 }
 
 func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {

@@ -18,27 +18,31 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	}
 	for i, seed := range seeds {
 		r.Clusters = append(r.Clusters, seed.Cluster)
-		if seed.Fresh {
-			r.lastFresh[i] = At(seed.SampleTime)
-		}
 		row := r.Row(i)
 		for j, name := range p.Names {
-			if v, ok := seed.Values[name]; ok {
-				row[j].seed(v, At(seed.SampleTime))
+			if s, ok := seed.Scores[name]; ok {
+				row[j].seed(s, r.Time)
 			}
+		}
+		for j := range p.scores {
+			r.lastFresh[i] = max(r.lastFresh[i], row[j].SampleTime)
 		}
 	}
 	return r
 }
 
-// seed restores a cell from its published value. Lowest is either a veto or a missing
-// value. There is nothing to hold in both cases.
-func (c *Cell) seed(v int32, sampleTime Instant) {
-	c.Value, c.history.hasPublished = v, true
-	if v == Lowest {
-		c.State = Worst
+// seed restores a cell from its published score. Only a score that comes from a sample can
+// be held. The points behind a veto are unknown, so the next value applies undamped.
+func (c *Cell) seed(s SeedScore, now Instant) {
+	c.Value, c.State, c.Since, c.history.hasPublished = s.Value, s.State, At(s.MissingSince), true
+	switch s.State {
+	case Scored, Held, Vetoed:
+	case Worst, Fixed, Omitted:
 		return
 	}
-	c.Points, c.State, c.SampleTime = float64(v), Scored, sampleTime
-	c.history.hasPoints, c.history.updated, c.history.mean = true, sampleTime, float64(v)
+	// A clock that was corrected must not prolong a hold.
+	c.SampleTime = min(At(s.SampleTime), now)
+	c.Points = float64(s.Value)
+	c.history.hasPoints, c.history.skipDamping = true, s.State == Vetoed
+	c.history.updated, c.history.mean = c.SampleTime, c.Points
 }

@@ -17,6 +17,8 @@ type totalParts struct {
 // converted to the range of the total.
 //
 //   - A vetoed score vetoes the total, even if its weight is 0.
+//   - If a score with a minimum is missing after its hold, the total is -100, even if the
+//     weight is 0 or the score is omitted: whether the cluster is vetoed is unknown.
 //   - If a weighted score is missing after its hold, the total is missing, too. Its
 //     weight is not distributed over the other scores: clusters would then be compared
 //     by different scores.
@@ -26,7 +28,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 	parts := p.addParts(total, row[:len(row)-1])
 	switch {
 	case parts.anyVetoed:
-		total.publishTotal(parts, 0, now)
+		p.publishTotal(total, parts, now)
 	case parts.anyWorst:
 		total.endTotal(v1alpha1.MissingWorst, now)
 	case parts.anyOmitted:
@@ -37,7 +39,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 	default:
 		total.Points, _ = p.totalRange.Clamp(parts.sum / p.totalWeight)
 		total.Raw = math.NaN()
-		total.publishTotal(parts, p.deadband, now)
+		p.publishTotal(total, parts, now)
 	}
 }
 
@@ -47,19 +49,24 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 	var parts totalParts
 	for i := range cells {
 		rule, cell := &p.scores[i], &cells[i]
-		parts.anyVetoed = parts.anyVetoed || cell.State == Vetoed
-		if rule.weight == 0 && cell.State != Vetoed {
+		if rule.weight == 0 && !rule.hasVeto() {
 			continue
 		}
 		points := cell.Points
 		switch cell.State {
-		case Scored, Vetoed:
+		case Scored:
+		case Vetoed:
+			parts.anyVetoed = true
 		case Worst:
 			parts.anyWorst = true
 		case Omitted:
+			// A total that was never published stays unpublished while nothing is known.
+			isKnown := cell.Outcome.isConclusive() || total.history.hasPublished
+			parts.anyWorst = parts.anyWorst || rule.hasVeto() && isKnown
 			parts.anyOmitted = true
 		case Fixed:
 			points = float64(cell.Value)
+			parts.anyVetoed = parts.anyVetoed || points < rule.minimum
 		case Held:
 			parts.anyHeld = true
 		}
@@ -70,7 +77,7 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 }
 
 // publishTotal sets the published value of a total with all its parts.
-func (c *Cell) publishTotal(parts totalParts, deadband float64, now Instant) {
+func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 	c.history.hasPoints = true
 	if c.Outcome == OK {
 		c.Since = 0
@@ -81,9 +88,9 @@ func (c *Cell) publishTotal(parts totalParts, deadband float64, now Instant) {
 	case parts.anyVetoed:
 		c.State, c.Value, c.history.hasPublished = Vetoed, Lowest, true
 	case parts.anyHeld:
-		c.publishPoints(Held, c.Points, deadband)
+		c.publishPoints(Held, c.Points, p.deadband, p.totalRange)
 	default:
-		c.publishPoints(Scored, c.Points, deadband)
+		c.publishPoints(Scored, c.Points, p.deadband, p.totalRange)
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	Stale                      // older than freshness.maxAgeSeconds, or of unknown age
 	Failed                     // the query failed
 	Invalid                    // the expression does not parse
-	TooFewFresh                // the round is refused: fewer fresh clusters than minHealthyPercent
+	TooFewFresh                // a usable value of a refused round, which does not count yet
 )
 
 var outcomeNames = [...]string{"OK", "Absent", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh"}
@@ -117,8 +117,8 @@ type Result struct {
 	Names []string
 	// Cells of all clusters, row by row. Each row has one cell per name.
 	Cells []Cell
-	// Refused means that too few clusters have fresh values: no value of the round
-	// counts, and all scores are held.
+	// Refused means that too few clusters have fresh values, so that values of the round
+	// do not count yet. A refusal delays a value at most until the hold of the score ends.
 	Refused bool
 	// Fresh is the number of clusters with a usable value in this round, and Known the
 	// number of clusters that had one within 24 hours before.
@@ -127,6 +127,20 @@ type Result struct {
 	Clamped int
 
 	lastFresh []Instant // per cluster: the last round with a usable value
+	// tooFewSince is the time from which too few clusters have fresh values. It is zero
+	// if enough have one.
+	tooFewSince Instant
+}
+
+// NextHoldEnd returns the earliest end of a hold. ok is false if no score is held.
+func (r *Result) NextHoldEnd() (end time.Time, ok bool) {
+	var earliest Instant
+	for i := range r.Cells {
+		if until := r.Cells[i].HeldUntil; !until.IsZero() && (earliest.IsZero() || until < earliest) {
+			earliest = until
+		}
+	}
+	return earliest.Time(), !earliest.IsZero()
 }
 
 // SkipDamping returns a copy of the result for the next round after a change of the
@@ -147,14 +161,22 @@ func (r *Result) Row(i int) []Cell {
 	return r.Cells[i*n : (i+1)*n : (i+1)*n]
 }
 
-// Seed is the state of a cluster that can be recovered from its published scores after
+// Seed is the state of a cluster that can be recovered from its AddOnPlacementScore after
 // a restart.
 type Seed struct {
 	Cluster string
-	Values  map[string]int32
-	// SampleTime is the best estimate of the time of the last usable sample. It is
-	// never later than that sample.
+	// Scores are the published scores by name.
+	Scores map[string]SeedScore
+}
+
+// SeedScore is the state of one published score.
+type SeedScore struct {
+	Value int32
+	State State
+	// SampleTime is the time of the last usable sample. It is used if State is Scored, Held
+	// or Vetoed.
 	SampleTime time.Time
-	// Fresh means that the cluster had a usable value at SampleTime.
-	Fresh bool
+	// MissingSince is the time from which a usable value is missing. It is zero if the value
+	// was fresh.
+	MissingSince time.Time
 }

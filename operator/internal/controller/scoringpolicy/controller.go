@@ -137,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, policy, done); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: timeToNextRound(in, r.now())}, nil
+	return reconcile.Result{RequeueAfter: timeToNextRound(done, r.now())}, nil
 }
 
 // skip logs that no round runs now, and schedules the next attempt.
@@ -147,9 +147,14 @@ func skip(ctx context.Context, reason string, wait time.Duration) reconcile.Resu
 }
 
 // timeToNextRound returns the time until the next round. It starts one period after the
-// start of this round, plus or minus 5 percent, so that policies spread over time.
-func timeToNextRound(in *roundInput, now time.Time) time.Duration {
+// start of this round, plus or minus 5 percent, so that policies spread over time. If a hold
+// ends earlier, the round starts then.
+func timeToNextRound(done *completedRound, now time.Time) time.Duration {
+	in := done.in
 	due := in.request.Now.Add(in.period*95/100 + rand.N(in.period/10))
+	if end, held := done.report.Result.NextHoldEnd(); held && end.Before(due) {
+		due = end
+	}
 	return max(due.Sub(now), 50*time.Millisecond)
 }
 

@@ -66,7 +66,10 @@ func kubeconfigFile(t *testing.T) string {
 // startPlacementController runs the placement controller of OCM.
 func startPlacementController(t *testing.T) {
 	t.Helper()
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubNamespace}})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubNamespace}}
+	if err := client.IgnoreAlreadyExists(api.Create(context.Background(), namespace)); err != nil {
+		t.Fatal(err)
+	}
 	create(t, &clusterv1beta2.ManagedClusterSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "global"},
 		Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{

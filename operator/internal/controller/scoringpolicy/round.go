@@ -114,7 +114,7 @@ func (r *Reconciler) previousResult(ctx context.Context, policy *v1alpha1.Scorin
 		}
 		return last, nil
 	}
-	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name, in.valid)
+	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name)
 	if err != nil {
 		return nil, err
 	}

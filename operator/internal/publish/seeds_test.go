@@ -1,0 +1,63 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// written returns the object as an API server stores it when the desired status is applied.
+func written(d *Desired, at time.Time) *clusterv1alpha1.AddOnPlacementScore {
+	until, stored := metav1.NewTime(d.ValidUntil), metav1.NewTime(at)
+	object := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: d.Cluster, ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "another", Subresource: "status", Time: &metav1.Time{Time: at.Add(time.Hour)}},
+		{Manager: string(FieldOwner), Time: &metav1.Time{Time: at.Add(-time.Hour)}},
+		{Manager: string(FieldOwner), Subresource: "status", Time: &stored},
+	}}}
+	object.Status = clusterv1alpha1.AddOnPlacementScoreStatus{Scores: d.Scores, ValidUntil: &until}
+	for _, c := range d.Conditions {
+		c.LastTransitionTime = metav1.NewTime(transitionTime(nil, &c, at))
+		object.Status.Conditions = append(object.Status.Conditions, c)
+	}
+	return object
+}
+
+// TestNewSeedRecoversEachScore: a is held or vetoed, and b has its own state.
+func TestNewSeedRecoversEachScore(t *testing.T) {
+	good, stale, absent := score.Input{Value: 40}, score.Input{Outcome: score.Stale}, score.Input{Outcome: score.Absent}
+	later := now.Add(200 * time.Second)
+	for _, tc := range []struct {
+		name string
+		in   [][2]score.Input
+		want map[string]score.SeedScore
+	}{
+		{"fresh", [][2]score.Input{{good, good}}, map[string]score.SeedScore{
+			"a": {Value: 40, SampleTime: now}, "b": {Value: 40, SampleTime: now}, "total": {Value: 40, SampleTime: now},
+		}},
+		{"one held", [][2]score.Input{{good, good}, {stale, good}}, map[string]score.SeedScore{
+			"a": {Value: 40, State: score.Held, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: later},
+			"total": {Value: 40, State: score.Held, SampleTime: later, MissingSince: later},
+		}},
+		{"one never seen", [][2]score.Input{{absent, good}}, map[string]score.SeedScore{
+			"a": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: now},
+			"total": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := evaluate(t, tc.in...)
+			object := written(&Desire(r, true, valid)[0], r.Time.Time())
+			if d := cmp.Diff(score.Seed{Cluster: "c1", Scores: tc.want}, newSeed(object)); d != "" {
+				t.Error(d)
+			}
+			// A restart changes nothing that is published.
+			if reason := diff(&object.Status, &Desire(r, true, valid)[0], r.Time.Time(), valid); reason != "" {
+				t.Errorf("the object is written again: %s", reason)
+			}
+		})
+	}
+}

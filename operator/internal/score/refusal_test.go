@@ -1,0 +1,120 @@
+package score
+
+import (
+	"fmt"
+	"testing"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func TestTooFewFreshClustersRefuseTheRound(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
+	f.round(0, v(1, 2, 3, 4))
+	mostAbsent := v(9, 9, 9, 9)
+	for i := range 3 {
+		mostAbsent[i].Outcome = Absent
+	}
+	if r := f.round(30, mostAbsent); !r.Refused || r.Known != 4 || r.Fresh != 1 {
+		t.Errorf("refused %v, %d of %d", r.Refused, r.Fresh, r.Known)
+	}
+	f.expect(0, "10 Held")
+	f.expect(3, "40 Held")
+	half := v(9, 9, 9, 9)
+	half[0].Outcome, half[1].Outcome = Absent, Absent
+	if r := f.round(60, half); r.Refused {
+		t.Error("the round was refused although half of the clusters are fresh")
+	}
+	f.expect(3, "90 Scored")
+}
+
+func TestTwoKnownClustersNeverRefuseARound(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2")
+	f.round(0, v(1, 2))
+	if r := f.round(30, missing(Absent, 2)); r.Refused {
+		t.Error("refused with two known clusters")
+	}
+}
+
+// TestOutageOfMostClustersOnlyDelaysTheOthers: 6 of 10 clusters lose their metrics, and 4
+// stay fresh. The scores of the 4 are delayed until the hold ends, and never become -100.
+func TestOutageOfMostClustersOnlyDelaysTheOthers(t *testing.T) {
+	var clusters []string
+	for i := range 10 {
+		clusters = append(clusters, fmt.Sprintf("c%02d", i))
+	}
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "100")}, Total: &v1alpha1.TotalSpec{}}, clusters...)
+	f.round(0, v(10, 10, 10, 10, 10, 10, 10, 10, 10, 10))
+	for at := 30; at <= 24*3600; at += 30 {
+		free := float64(20 + at/30%50)
+		in := missing(Absent, 10)
+		for i := range 4 {
+			in[i] = Input{Value: free}
+		}
+		r := f.round(at, in)
+		survivor, lost := fmt.Sprintf("%.0f Scored", free), "-100 Worst"
+		if at < 300 {
+			survivor, lost = "10 Held", "10 Held"
+		}
+		if r.Refused != (at < 300) {
+			t.Errorf("at %d s: refused %v", at, r.Refused)
+		}
+		for i := range 4 {
+			f.expect(i, survivor, survivor)
+		}
+		f.expect(9, lost, lost)
+		if t.Failed() {
+			t.Fatalf("at %d s", at)
+		}
+	}
+}
+
+// TestRecoveryFromAnOutageOfAllClusters: after the whole fleet was lost, each cluster counts
+// as soon as it is fresh again.
+func TestRecoveryFromAnOutageOfAllClusters(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
+	f.round(0, v(1, 2, 3, 4))
+	f.round(30, missing(Failed, 4))
+	f.round(300, missing(Failed, 4))
+	f.expect(0, "-100 Worst")
+	one := missing(Absent, 4)
+	one[0] = Input{Value: 5}
+	f.round(330, one)
+	f.expect(0, "50 Scored")
+	f.round(360, one)
+	f.expect(0, "50 Scored")
+	f.expect(1, "-100 Worst")
+}
+
+// TestNewClusterWaitsForTheEndOfARefusal: nothing is known about a cluster that joins while
+// the round is refused.
+func TestNewClusterWaitsForTheEndOfARefusal(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3")
+	f.round(0, v(1, 2, 3))
+	f.clusters = []string{"c1", "c2", "c3", "c4"}
+	joined := missing(Absent, 4)
+	joined[3] = Input{Value: 9}
+	f.round(30, joined)
+	f.expect(3, "0 Omitted")
+	f.round(329, joined)
+	f.expect(3, "0 Omitted")
+	f.round(330, joined)
+	f.expect(3, "90 Scored")
+}
+
+func TestNextHoldEnd(t *testing.T) {
+	a, b := linear("a", "0", "10"), linear("b", "0", "10")
+	a.Missing.HoldSeconds = ptr(int32(100))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}}, "c1", "c2")
+	if end, ok := f.round(0, v(1, 2), v(1, 2)).NextHoldEnd(); ok {
+		t.Errorf("hold end %v without a hold", end)
+	}
+	for _, tc := range []struct {
+		at, end int
+		ok      bool
+	}{{30, 100, true}, {100, 300, true}, {300, 0, false}} {
+		end, ok := f.round(tc.at, missing(NaN, 2), missing(NaN, 2)).NextHoldEnd()
+		if ok != tc.ok || ok && !end.Equal(at(tc.end)) {
+			t.Errorf("at %d s: hold end %v %v, want %d s", tc.at, end, ok, tc.end)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package score
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// at returns the time after t0 in seconds.
+func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+
+func TestFromSeedsContinuesHoldsAndDamping(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 30
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
+	f.last = FromSeeds(f.policy, []Seed{
+		{Cluster: "b", Scores: map[string]SeedScore{"a": {Value: 40, State: Held, SampleTime: t0}}},
+		{Cluster: "a", Scores: map[string]SeedScore{"a": {Value: 0, SampleTime: t0}}},
+	}, t0)
+	in := v(100, 0)
+	in[1].Outcome = Failed
+	f.round(30, in)
+	f.expect(0, "50 Scored")
+	f.expect(1, "40 Held")
+}
+
+// TestSeedsKeepTheStateOfEachScore: the clusters never had the score b. After a restart
+// while most clusters are lost, the score a is still held and the round is still refused.
+func TestSeedsKeepTheStateOfEachScore(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}}, "c1", "c2", "c3", "c4")
+	var seeds []Seed
+	for _, c := range f.clusters {
+		seeds = append(seeds, Seed{Cluster: c, Scores: map[string]SeedScore{
+			"a": {Value: 70, SampleTime: t0}, "b": {Value: -100, State: Worst, MissingSince: t0.Add(-time.Hour)},
+		}})
+	}
+	f.last = FromSeeds(f.policy, seeds, at(30))
+	in := missing(Absent, 4)
+	in[0] = Input{Value: 1}
+	r := f.round(30, in, missing(Absent, 4))
+	if !r.Refused || r.Known != 4 {
+		t.Errorf("refused %v with %d known clusters", r.Refused, r.Known)
+	}
+	for i := range 4 {
+		f.expect(i, "70 Held", "-100 Worst")
+	}
+	if since := r.Row(0)[1].Since.Time(); !since.Equal(t0.Add(-time.Hour)) {
+		t.Errorf("b is missing since %v", since)
+	}
+	f.round(300, in, missing(Absent, 4))
+	f.expect(0, "10 Scored", "-100 Worst")
+	f.expect(1, "-100 Worst", "-100 Worst")
+}
+
+// TestSeedStates restarts the operator while no query succeeds.
+func TestSeedStates(t *testing.T) {
+	for _, tc := range []struct {
+		state State
+		value int32
+		then  v1alpha1.MissingOutcome
+		want  string
+	}{
+		{Scored, 40, v1alpha1.MissingWorst, "40 Held"},
+		{Held, 40, v1alpha1.MissingWorst, "40 Held"},
+		{Vetoed, -100, v1alpha1.MissingOmit, "-100 Vetoed"},
+		{Worst, -100, v1alpha1.MissingWorst, "-100 Worst"},
+		{Fixed, 7, v1alpha1.MissingFixed, "7 Fixed"},
+	} {
+		t.Run(fmt.Sprint(tc.state), func(t *testing.T) {
+			s := linear("a", "0", "10")
+			s.Minimum, s.Missing = ptr(int32(30)), v1alpha1.Missing{Then: tc.then}
+			if tc.then == v1alpha1.MissingFixed {
+				s.Missing.FixedValue = ptr(int32(7))
+			}
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+			f.last = FromSeeds(f.policy, []Seed{{Cluster: "c", Scores: map[string]SeedScore{"a": {Value: tc.value, State: tc.state, SampleTime: t0}}}}, t0)
+			f.round(30, missing(Failed, 1))
+			f.expect(0, tc.want)
+			f.round(60, v(5))
+			f.expect(0, "50 Scored")
+		})
+	}
+}
+
+// TestSeedFromTheFuture: the clock was set back while no operator ran. Neither the hold nor
+// the mean reaches beyond its limits.
+func TestSeedFromTheFuture(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 30
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
+	seeds := []Seed{
+		{Cluster: "a", Scores: map[string]SeedScore{"a": {Value: 90, SampleTime: at(60)}}},
+		{Cluster: "b", Scores: map[string]SeedScore{"a": {Value: 90, SampleTime: at(60)}}},
+	}
+	f.last = FromSeeds(f.policy, seeds, t0)
+	in := v(0, 0)
+	in[1].Outcome = Failed
+	f.round(0, in)
+	f.expect(0, "90 Scored")
+	if until := f.last.Row(1)[0].HeldUntil.Time(); !until.Equal(at(300)) {
+		t.Errorf("held until %v", until)
+	}
+}
+
+// TestClockSetBackBetweenRounds: points stay inside the range.
+func TestClockSetBackBetweenRounds(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 30
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
+	f.round(600, v(100))
+	f.round(570, v(50))
+	f.expect(0, "100 Scored")
+}
+
+// TestSeedOutsideTheRange: the range of the score changed while no operator ran.
+func TestSeedOutsideTheRange(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.HalfLifeSeconds = 3600
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
+	f.last = FromSeeds(f.policy, []Seed{{Cluster: "a", Scores: map[string]SeedScore{"a": {Value: -80, SampleTime: t0}}}}, t0)
+	f.round(30, v(10))
+	f.expect(0, "0 Scored")
+}
