@@ -27,7 +27,6 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_gate_waiting_workloads":              {"gate"},
 	"plimsoll_gate_queries_failing":                {"gate"},
 	"plimsoll_gate_oldest_waiting_seconds":         {"gate"},
-	"plimsoll_score_raw":                           {"policy", "score", "cluster"},
 	"plimsoll_score_state":                         {"policy", "score", "state"},
 	"plimsoll_score_query_duration_seconds":        {"policy", "score"},
 	"plimsoll_score_sample_timestamp_seconds":      {"policy", "cluster"},

@@ -244,8 +244,17 @@ const (
 	MissingFixed MissingOutcome = "Fixed"
 )
 
+// AbsentOutcome states what is published for a cluster that has none of what the query
+// measures.
+// +kubebuilder:validation:Enum=Missing;Worst;Omit;Fixed
+type AbsentOutcome string
+
+// AbsentMissing treats an absent value as missing. The other outcomes have the names of a
+// MissingOutcome.
+const AbsentMissing AbsentOutcome = "Missing"
+
 // Missing describes the treatment of clusters without a usable value.
-// +kubebuilder:validation:XValidation:rule="!has(self.then) || (self.then == 'Fixed') == has(self.fixedValue)",message="fixedValue must be set exactly when then is Fixed"
+// +kubebuilder:validation:XValidation:rule="((has(self.then) && self.then == 'Fixed') || (has(self.absent) && self.absent == 'Fixed')) == has(self.fixedValue)",message="fixedValue must be set exactly when then or absent is Fixed"
 type Missing struct {
 	// Time in seconds, from the last usable sample, during which the last score is held.
 	// Afterwards, then applies. Default 300, from 0 to 86400.
@@ -259,8 +268,15 @@ type Missing struct {
 	// +kubebuilder:default=Worst
 	// +optional
 	Then MissingOutcome `json:"then,omitempty"`
-	// Score of a missing value if then is Fixed. Required exactly in this case. From
-	// -100 to 100.
+	// Score of a cluster for which the response has no series, as a cluster without
+	// GPUs in a fleet where others have some. Missing treats the value like every other
+	// missing value: the policy is not Ready. Worst publishes -100, Omit publishes no
+	// score, and Fixed publishes fixedValue; the policy can be Ready. If the cluster had
+	// a value before, the last score is held first. Default Missing.
+	// +kubebuilder:default=Missing
+	// +optional
+	Absent AbsentOutcome `json:"absent,omitempty"`
+	// Score if then or absent is Fixed. Required exactly in this case. From -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
@@ -340,6 +356,9 @@ const (
 	ReasonShadow     = "Shadow"
 	ReasonParseError = "ParseError"
 	ReasonNotFound   = "NotFound"
+	// ReasonNoClusterMatches is the reason of ConditionQueriesValid if a query has matched
+	// no cluster yet.
+	ReasonNoClusterMatches = "NoClusterMatches"
 )
 
 // ScoringPolicyStatus summarizes the last round. The values of each cluster are
@@ -383,6 +402,9 @@ type RoundStatus struct {
 	Worst int32 `json:"worst"`
 	// Number of clusters with a missing value that is not published.
 	Omitted int32 `json:"omitted"`
+	// Number of clusters without a series for some score, which missing.absent accepts,
+	// and with a fresh value in every other score.
+	Absent int32 `json:"absent"`
 }
 
 // ScoreStatus describes one query of the last round.

@@ -25,6 +25,7 @@ type options struct {
 	nominateAs     string
 	credentialsDir string
 	concurrency    int
+	clusterMetrics bool
 	ledgerSettle   time.Duration
 	ledgerTTL      time.Duration
 	logLevel       slog.Level
@@ -48,6 +49,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires the policy in config/nomination")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: no file is allowed")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
+	f.BoolVar(&o.clusterMetrics, "cluster-score-metrics", true, "export plimsoll_score and plimsoll_score_sample_timestamp_seconds, which have one series per policy, score and cluster; without them, metrics count clusters by state only")
 	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "time from a workload's admission on a cluster to the first sample that shows its devices as used; if Kueue reports when the pods are ready (PodsReady), that time counts instead, with four times this value as the limit")
 	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "time for which the devices of a nomination are reserved if nothing more is known about it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "lowest level of log lines: DEBUG, INFO, WARN or ERROR")

@@ -87,7 +87,7 @@ func setup(mgr ctrl.Manager, o *options) error {
 		return err
 	}
 	err = scoringpolicy.Setup(mgr, scoringpolicy.Options{
-		Sources: sources, Registerer: metrics.Registry, Concurrency: o.concurrency,
+		Sources: sources, Registerer: metrics.Registry, Concurrency: o.concurrency, ClusterMetrics: o.clusterMetrics,
 	})
 	if err != nil {
 		return err

@@ -111,7 +111,9 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 	history := newRangeCache(e.source.client, exprs, grid, clusters.Len(), a.progress())
 	defer history.progress.clear()
 	totals := newTotals(policy, rank, grid, clusters.Names())
-	req := round.Request{Spec: &e.policy.Spec, Policy: policy, Querier: query.QuerierFunc(history.query), Clusters: clusters}
+	req := round.Request{
+		Spec: &e.policy.Spec, Policy: policy, Previous: score.AssumeMatched(policy), Querier: query.QuerierFunc(history.query), Clusters: clusters,
+	}
 	for i := range grid.rounds {
 		if err := history.load(ctx, i); err != nil {
 			return nil, fmt.Errorf("query recorded metrics: %w", err)

@@ -120,6 +120,22 @@ func (m *Mapping) Names() []string { return m.names }
 // Len returns the number of clusters.
 func (m *Mapping) Len() int { return len(m.names) }
 
+// Values returns the label values of the first n clusters that have one, in the order of
+// the cluster names.
+func (m *Mapping) Values(n int) []string {
+	byCluster := make(map[int]string, len(m.index))
+	for value, i := range m.index {
+		byCluster[i] = value
+	}
+	var values []string
+	for i := range m.names {
+		if value, ok := byCluster[i]; ok && len(values) < n {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // Label returns the name of the series label that carries the cluster.
 func (m *Mapping) Label() string { return m.label }
 

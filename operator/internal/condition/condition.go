@@ -28,6 +28,11 @@ func False(reason, message string) Decision {
 	return Decision{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
+// Unknown returns a decision for a state that could not be determined yet.
+func Unknown(reason, message string) Decision {
+	return Decision{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+}
+
 // IsTrue reports whether the decision is the good state.
 func (d Decision) IsTrue() bool { return d.Status == metav1.ConditionTrue }
 

@@ -76,7 +76,7 @@ func decideDataFresh(names []string, parts []score.Cell) metav1.Condition {
 	var lines []string
 	for i := range parts {
 		c := &parts[i]
-		if c.Outcome == score.OK {
+		if c.Outcome.IsExpected() {
 			continue
 		}
 		reason = worseReason(reason, reasonOf(c))

@@ -48,6 +48,8 @@ type Request struct {
 type Report struct {
 	// Written, Unchanged and Deleted are numbers of objects.
 	Written, Unchanged, Deleted int
+	// Unscored is the number of clusters without any score. No object is created for them.
+	Unscored int
 	// Reasons counts the written objects by reason.
 	Reasons map[WriteReason]int
 	// Taken lists the clusters with an object of the same name and another owner.
@@ -95,6 +97,9 @@ func planWrites(req Request, live map[string]*clusterv1alpha1.AddOnPlacementScor
 	var writes []plannedWrite
 	for i := range req.Want {
 		want := &req.Want[i]
+		if len(want.Scores) == 0 {
+			report.Unscored++
+		}
 		object := live[want.Cluster]
 		reason, taken := decideWrite(req, want, object)
 		switch {

@@ -13,6 +13,10 @@ import (
 // scoreConditionPrefix precedes the name of a score in the type of its condition.
 const scoreConditionPrefix = "score.plimsoll.dev/"
 
+// reasonUnmatched is the reason of a score that is held although its query has changed and
+// matches no cluster.
+const reasonUnmatched = "Unmatched"
+
 func isScoreCondition(conditionType string) bool {
 	return strings.HasPrefix(conditionType, scoreConditionPrefix)
 }
@@ -21,6 +25,7 @@ func isScoreCondition(conditionType string) bool {
 // sample of this round, or is vetoed. A restarted operator reads its state from them:
 //
 //   - The reason is the state of the score.
+//     A held score whose present query has matched no cluster yet has a reason of its own.
 //   - The transition time is the time of the last usable sample while the score is held,
 //     and the time from which a value is missing after the hold.
 //
@@ -36,11 +41,16 @@ func scoreConditions(names []string, row []score.Cell, hasTotal bool) []metav1.C
 			continue
 		case c.Outcome == score.OK:
 			condition.Status, condition.Message = metav1.ConditionTrue, "the value is fresh"
+		case c.Outcome == score.None:
+			condition.Status, condition.Message = metav1.ConditionTrue, "no series, which missing.absent accepts"
 		case hasTotal && i == len(row)-1:
 			condition.Message = fmt.Sprintf("a part of the total is %s", c.Outcome)
 		case !c.HeldUntil.IsZero():
 			condition.Message = fmt.Sprintf("%s, last usable sample at %s", c.Outcome, formatTime(c.SampleTime.Time()))
 			condition.LastTransitionTime = toSeconds(c.SampleTime)
+			if c.Outcome == score.Unmatched {
+				condition.Reason = reasonUnmatched
+			}
 		default:
 			condition.Message = fmt.Sprintf("%s since %s", c.Outcome, formatTime(c.Since.Time()))
 			condition.LastTransitionTime = toSeconds(c.Since)

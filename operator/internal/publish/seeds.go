@@ -38,7 +38,7 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 	for _, item := range s.Status.Scores {
 		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}
 		if c := meta.FindStatusCondition(s.Status.Conditions, scoreConditionPrefix+item.Name); c != nil {
-			recovered.State = stateOf(c.Reason)
+			recovered.State, recovered.Unmatched = stateOf(c.Reason), c.Reason == reasonUnmatched
 			if c.Status != metav1.ConditionTrue {
 				recovered.SampleTime, recovered.MissingSince = c.LastTransitionTime.Time, c.LastTransitionTime.Time
 			}
@@ -51,6 +51,9 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 // stateOf returns the state with the given name. An unknown name becomes Worst: there is
 // nothing to hold.
 func stateOf(name string) score.State {
+	if name == reasonUnmatched {
+		return score.Held
+	}
 	for s := score.Scored; s <= score.Omitted; s++ {
 		if s.String() == name {
 			return s
@@ -59,8 +62,8 @@ func stateOf(name string) score.State {
 	return score.Worst
 }
 
-// lastWrite returns the time of the last write by a Publisher. validUntil does not tell it
-// if the period of the policy changed while no operator ran.
+// lastWrite returns the time of the last write by a Publisher. It can't be computed from
+// validUntil: the period of the policy may have changed while no operator ran.
 func lastWrite(entries []metav1.ManagedFieldsEntry) time.Time {
 	i := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == string(FieldOwner) && e.Subresource == "status" && e.Time != nil

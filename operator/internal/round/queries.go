@@ -67,8 +67,10 @@ func (results queryResults) sent() int {
 	return n
 }
 
-// read returns the report of an expression and its input for each cluster.
-func (results queryResults) read(expr string, clusters *clustermap.Mapping) (QueryReport, []score.Input) {
+// read returns the report of an expression and its input for each cluster. matched is the
+// set of expressions that matched a cluster before; read adds the expression if it matches
+// one now.
+func (results queryResults) read(expr string, clusters *clustermap.Mapping, matched map[string]bool) (QueryReport, []score.Input) {
 	r := results[expr]
 	report := QueryReport{
 		Query: expr, Duration: r.response.Duration, Series: len(r.response.Samples), Problems: r.problems, Err: r.err,
@@ -82,8 +84,29 @@ func (results queryResults) read(expr string, clusters *clustermap.Mapping) (Que
 		return report, repeatOutcome(score.Failed, clusters.Len())
 	}
 	groups := clusters.Group(r.response.Samples)
-	report.Warnings = slices.Concat(mappingWarnings(groups, clusters), r.response.Warnings, endpointWarnings(r.response.Failed))
-	return report, inputsOf(groups)
+	inputs := inputsOf(groups)
+	markNoResponse(inputs, clusters.Names(), &r.response)
+	warnings := mappingWarnings(groups, clusters)
+	switch {
+	case slices.ContainsFunc(inputs, matchesCluster):
+		matched[expr] = true
+	case !matched[expr] && markUnmatched(inputs):
+		report.NoMatch = newNoMatch(groups, r.response.Samples, clusters, warnings)
+		warnings = []string{"the query " + report.NoMatch.String()}
+	}
+	report.Warnings = slices.Concat(warnings, r.response.Warnings, endpointWarnings(r.response.Failed))
+	return report, inputs
+}
+
+// markNoResponse replaces Absent by Failed where the lack of a series says nothing about
+// the cluster: its own endpoint failed, or some stores did not respond.
+func markNoResponse(inputs []score.Input, names []string, response *query.Result) {
+	for i, name := range names {
+		_, failed := response.Failed[name]
+		if inputs[i].Outcome == score.Absent && (failed || response.Partial) {
+			inputs[i].Outcome = score.Failed
+		}
+	}
 }
 
 // inputsOf converts the grouped values to score inputs. A cluster whose label value is

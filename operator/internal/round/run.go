@@ -42,6 +42,8 @@ type QueryReport struct {
 	Problems []promql.Problem
 	// Err is the failure of the query.
 	Err error
+	// NoMatch is set if the response matches no cluster, and none did before.
+	NoMatch *NoMatch
 }
 
 // Report is the outcome of a round.
@@ -63,25 +65,42 @@ func Run(ctx context.Context, req Request) *Report {
 	results := sendQueries(query.ForClusters(ctx, names), req)
 	report := &Report{Sent: results.sent()}
 	samples := score.Samples{Clusters: names}
+	matched := matchedBefore(req)
 	for i := range req.Spec.Scores {
 		s := &req.Spec.Scores[i]
-		queryReport, inputs := results.read(s.Query, req.Clusters)
+		queryReport, inputs := results.read(s.Query, req.Clusters, matched)
 		queryReport.Name = s.Name
 		report.Scores = append(report.Scores, queryReport)
 		samples.Scores = append(samples.Scores, inputs)
 	}
 	if f := req.Spec.Freshness; f != nil {
-		queryReport, ages := results.read(f.Query, req.Clusters)
+		queryReport, ages := results.read(f.Query, req.Clusters, matched)
 		report.Freshness = &queryReport
 		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge)
 	}
 	report.Result = score.Evaluate(req.Policy, samples, req.Previous, req.Now)
+	report.Result.Matched = matched
 	return report
 }
 
-// applyFreshness returns the sample age of each cluster. It replaces the usable values
-// of a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed or
-// Invalid if the freshness query itself failed.
+// matchedBefore returns the expressions of the policy that matched a cluster in an earlier
+// round.
+func matchedBefore(req Request) map[string]bool {
+	matched := map[string]bool{}
+	if req.Previous != nil {
+		for _, expr := range expressions(req.Spec) {
+			if req.Previous.Matched[expr] {
+				matched[expr] = true
+			}
+		}
+	}
+	return matched
+}
+
+// applyFreshness returns the sample age of each cluster. It replaces the usable values of
+// a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed, Invalid or
+// Unmatched if the freshness query says nothing about any cluster. An absent value is Stale
+// as well if the samples of the cluster are too old: the cluster may have had a value.
 func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration) []time.Duration {
 	durations := make([]time.Duration, len(ages))
 	for cluster, age := range ages {
@@ -92,15 +111,16 @@ func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Dura
 			if age.Value > maxAge.Seconds() {
 				outcome = score.Stale
 			}
-		case score.Failed, score.Invalid:
+		case score.Failed, score.Invalid, score.Unmatched:
 		default:
 			outcome = score.Stale
 		}
 		if outcome == score.OK {
 			continue
 		}
+		tooOld := age.Outcome == score.OK
 		for i := range scores {
-			if scores[i][cluster].Outcome == score.OK {
+			if o := scores[i][cluster].Outcome; o == score.OK || o == score.Absent && tooOld {
 				scores[i][cluster] = score.Input{Outcome: outcome}
 			}
 		}

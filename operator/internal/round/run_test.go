@@ -27,7 +27,7 @@ func TestRunSendsEachQueryOnceAtOneTime(t *testing.T) {
 	if len(source.times) != 1 || !source.times[now] || r.Sent != 2 {
 		t.Errorf("times %v, sent %d", source.times, r.Sent)
 	}
-	if row := r.Result.Row(1); row[0].Value != 6 || row[1].Value != 6 || row[2].Outcome != score.Absent {
+	if row := r.Result.Row(1); row[0].Value != 6 || row[1].Value != 6 || row[2].Outcome != score.Unmatched {
 		t.Errorf("%+v", row)
 	}
 }
@@ -76,25 +76,27 @@ func TestRunWarnings(t *testing.T) {
 		[]clusterv1.ManagedCluster{site("c1", "one"), site("c2", "two"), site("c3", "two")},
 		query.SourceInfo{ClusterLabel: "cluster", Match: "Label", Key: "site"},
 	).Select([]string{"c1", "c2"})
+	c1 := sample("one", 5)
 	for _, tc := range []struct {
 		name     string
 		response query.Result
 		want     []string
 		c2       score.Outcome
 	}{
-		{"series of other clusters", query.Result{Samples: []query.Sample{sample("elsewhere", 1)}}, nil, score.Absent},
+		{"series of other clusters", query.Result{Samples: []query.Sample{c1, sample("elsewhere", 1)}}, nil, score.Absent},
 		{
-			"series without the label", query.Result{Samples: []query.Sample{{Value: 3}, sample("", 3)}, Warnings: []string{"from the source"}},
+			"series without the label", query.Result{Samples: []query.Sample{c1, {Value: 3}, sample("", 3)}, Warnings: []string{"from the source"}},
 			[]string{`2 series have no label "cluster": the query must keep it, as in sum by (cluster) (...)`, "from the source"}, score.Absent,
 		},
 		{
-			"a value that a cluster shares with an unselected cluster", query.Result{Samples: []query.Sample{sample("two", 3)}},
+			"a value that a cluster shares with an unselected cluster", query.Result{Samples: []query.Sample{c1, sample("two", 3)}},
 			[]string{`1 series are ignored because several ManagedClusters share their label value, such as cluster="two": c2, c3`}, score.Duplicate,
 		},
 		{
-			"failed endpoints", query.Result{Failed: map[string]string{"c2": "timeout", "c1": "connection refused"}},
-			[]string{"the endpoints of 2 clusters failed, first c1: connection refused"}, score.Absent,
+			"failed endpoints", query.Result{Samples: []query.Sample{c1}, Failed: map[string]string{"c2": "timeout", "c3": "connection refused"}},
+			[]string{"the endpoints of 2 clusters failed, first c2: timeout"}, score.Failed,
 		},
+		{"some stores did not respond", query.Result{Samples: []query.Sample{c1}, Partial: true}, nil, score.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			req := newRequest(newSpec("x"), &fakeSource{responses: map[string]query.Result{"x": tc.response}})
@@ -124,6 +126,7 @@ func TestRunAppliesFreshness(t *testing.T) {
 		{"one of unknown age", &query.Result{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
 		{"one not a number", &query.Result{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
 		{"freshness query fails", nil, score.Failed, score.Failed},
+		{"freshness query matches no cluster", &query.Result{Samples: []query.Sample{{Value: 1}}}, score.Unmatched, score.Unmatched},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			source := &fakeSource{responses: map[string]query.Result{"x": x}}

@@ -162,6 +162,7 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 		}
 		if outcome != OK {
 			rule.decideMissing(cell, outcome, r.Time)
+			r.Refused = r.Refused || !cell.HeldUntil.IsZero() && cell.SampleTime < r.tooFewSince
 			continue
 		}
 		sampleTime := r.Time
@@ -223,11 +224,12 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 }
 
 // decideMissing decides the score without a usable value: the last score is held, and
-// afterwards the policy's outcome applies.
+// afterwards the policy's outcome applies. No score is published instead of the worst one
+// in two scenarios:
 //
-// Scenario: the operator starts while the source is down. Nothing is known about the
-// clusters, not even that their metrics are missing, so no score is published instead of
-// the worst one.
+//   - The operator starts while the source is down. Nothing is known about the clusters,
+//     not even that their metrics are missing.
+//   - The query has never matched a cluster. The query is wrong, and the clusters are not.
 func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
@@ -242,7 +244,10 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 		return
 	}
 	then := r.then
-	if !outcome.isConclusive() && !c.history.hasPublished {
+	switch {
+	case outcome == Absent && r.absent != "":
+		c.Outcome, c.Since, then = None, 0, r.absent
+	case outcome == Unmatched, !outcome.isConclusive() && !c.history.hasPublished:
 		then = v1alpha1.MissingOmit
 	}
 	c.endHold(then, r.fixed)

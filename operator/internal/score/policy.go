@@ -19,6 +19,8 @@ type Policy struct {
 	// MaxAge of samples. It is 0 if the policy has no freshness query.
 	MaxAge time.Duration
 
+	queries     []string // of the scores
+	freshness   string   // query; empty without one
 	scores      []rule
 	totalRange  normalize.Range
 	deadband    float64 // of the total
@@ -34,6 +36,7 @@ type rule struct {
 	fleet     *v1alpha1.Fleet
 	hold      time.Duration
 	then      v1alpha1.MissingOutcome
+	absent    v1alpha1.MissingOutcome // empty: absent values are missing
 	fixed     int32
 	halfLife  time.Duration
 	deadband  float64
@@ -48,13 +51,13 @@ func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) }
 func Compile(spec *v1alpha1.ScoringPolicySpec) *Policy {
 	p := &Policy{MinHealthy: int(valueOr(spec.MinHealthyPercent, 50))}
 	if f := spec.Freshness; f != nil {
-		p.MaxAge = seconds(cmp.Or(f.MaxAgeSeconds, 120))
+		p.MaxAge, p.freshness = seconds(cmp.Or(f.MaxAgeSeconds, 120)), f.Query
 	}
 	for i := range spec.Scores {
 		s := &spec.Scores[i]
 		r := compileRule(s)
 		p.Names = append(p.Names, s.Name)
-		p.scores = append(p.scores, r)
+		p.scores, p.queries = append(p.scores, r), append(p.queries, s.Query)
 		p.totalWeight += r.weight
 		if r.weight > 0 {
 			p.deadband = max(p.deadband, r.deadband)
@@ -81,6 +84,9 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 	}
 	if s.Minimum != nil {
 		r.minimum = float64(*s.Minimum)
+	}
+	if s.Missing.Absent != v1alpha1.AbsentMissing {
+		r.absent = v1alpha1.MissingOutcome(s.Missing.Absent)
 	}
 	switch n := s.Normalize; {
 	case n.Type == v1alpha1.NormalizeLinear && n.Linear != nil:

@@ -15,6 +15,7 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		Time: At(now), Names: p.Names,
 		Cells:     make([]Cell, len(seeds)*len(p.Names)),
 		lastFresh: make([]Instant, len(seeds)),
+		Matched:   map[string]bool{},
 	}
 	for i, seed := range seeds {
 		r.Clusters = append(r.Clusters, seed.Cluster)
@@ -24,9 +25,24 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 				row[j].seed(s, r.Time)
 			}
 		}
-		for j := range p.scores {
+		for j, query := range p.queries {
+			s, published := seed.Scores[p.Names[j]]
+			if published && !s.Unmatched {
+				r.Matched[query], r.Matched[p.freshness] = true, true
+			}
 			r.lastFresh[i] = max(r.lastFresh[i], row[j].SampleTime)
 		}
+	}
+	return r
+}
+
+// AssumeMatched returns a previous result without clusters, in which every query of the
+// policy has matched one. Evaluations of scripted or recorded series start from it: a
+// series that is missing there says something about the cluster, and not about the query.
+func AssumeMatched(p *Policy) *Result {
+	r := &Result{Names: p.Names, Matched: map[string]bool{p.freshness: true}}
+	for _, query := range p.queries {
+		r.Matched[query] = true
 	}
 	return r
 }

@@ -79,11 +79,7 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 // publishTotal sets the published value of a total with all its parts.
 func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 	c.history.hasPoints = true
-	if c.Outcome == OK {
-		c.Since = 0
-	} else if c.Since.IsZero() {
-		c.Since = now
-	}
+	c.updateSince(now)
 	switch {
 	case parts.anyVetoed:
 		c.State, c.Value, c.history.hasPublished = Vetoed, Lowest, true
@@ -96,17 +92,25 @@ func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 
 // endTotal applies the outcome of a total with a missing part.
 func (c *Cell) endTotal(then v1alpha1.MissingOutcome, now Instant) {
-	if c.Since.IsZero() {
-		c.Since = now
-	}
+	c.updateSince(now)
 	c.SampleTime = 0
 	c.endHold(then, Lowest)
+}
+
+// updateSince keeps the time from which a value is missing.
+func (c *Cell) updateSince(now Instant) {
+	switch {
+	case c.Outcome.IsExpected():
+		c.Since = 0
+	case c.Since.IsZero():
+		c.Since = now
+	}
 }
 
 // adoptWorst takes over the outcome of a part without a usable value, the oldest sample
 // time and the earliest end of a hold.
 func (c *Cell) adoptWorst(part *Cell) {
-	if part.Outcome != OK {
+	if !part.Outcome.IsExpected() || part.Outcome == None && c.Outcome == OK {
 		c.Outcome = part.Outcome
 	}
 	if part.SampleTime < c.SampleTime {

@@ -12,6 +12,7 @@ type Outcome uint8
 const (
 	OK          Outcome = iota // a finite value
 	Absent                     // no series
+	None                       // no series, which missing.absent accepts
 	NaN                        // not a number
 	Infinite                   // +Inf or -Inf
 	Duplicate                  // several series, or a series that several clusters match
@@ -19,16 +20,23 @@ const (
 	Failed                     // the query failed
 	Invalid                    // the expression does not parse
 	TooFewFresh                // a usable value of a refused round, which does not count yet
+	Unmatched                  // the query matches no cluster, now and in all rounds before
 )
 
-var outcomeNames = [...]string{"OK", "Absent", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh"}
+var outcomeNames = [...]string{"OK", "Absent", "None", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh", "Unmatched"}
 
 // String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[o] }
 
 // isConclusive reports whether the source evaluated the query: its response, or the
 // lack of a series in its response, is a statement about the cluster.
-func (o Outcome) isConclusive() bool { return o != Failed && o != Invalid && o != TooFewFresh }
+func (o Outcome) isConclusive() bool {
+	return o != Failed && o != Invalid && o != TooFewFresh && o != Unmatched
+}
+
+// IsExpected reports whether the source responded for the cluster as the policy
+// expects: with a value, or with an accepted lack of one.
+func (o Outcome) IsExpected() bool { return o == OK || o == None }
 
 // State states how a score of a cluster was decided.
 type State uint8
@@ -117,14 +125,17 @@ type Result struct {
 	Names []string
 	// Cells of all clusters, row by row. Each row has one cell per name.
 	Cells []Cell
-	// Refused means that too few clusters have fresh values, so that values of the round
-	// do not count yet. A refusal delays a value at most until the hold of the score ends.
+	// Refused means that too few clusters have fresh values, and that scores from before are
+	// held. A refusal delays a fresh value at most until the hold of the score ends.
 	Refused bool
 	// Fresh is the number of clusters with a usable value in this round, and Known the
 	// number of clusters that had one within 24 hours before.
 	Fresh, Known int
 	// Clamped is the number of values that normalization left outside the range.
 	Clamped int
+	// Matched are the expressions that have matched a cluster in this round or an earlier
+	// one.
+	Matched map[string]bool
 
 	lastFresh []Instant // per cluster: the last round with a usable value
 	// tooFewSince is the time from which too few clusters have fresh values. It is zero
@@ -179,4 +190,6 @@ type SeedScore struct {
 	// MissingSince is the time from which a usable value is missing. It is zero if the value
 	// was fresh.
 	MissingSince time.Time
+	// Unmatched means that the present query of the score has matched no cluster yet.
+	Unmatched bool
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
@@ -30,15 +32,21 @@ func decideConditions(done *completedRound) []typedDecision {
 }
 
 // decideQueriesValid decides the condition QueriesValid. It lists every query that does
-// not parse, with the position, and every query that the source rejects.
+// not parse, with the position, every query that the source rejects, and every query that
+// has matched no cluster yet. The condition is Unknown until the source has responded to every
+// query once.
 func decideQueriesValid(report *round.Report) condition.Decision {
-	var unparsed, rejected []string
+	var unparsed, rejected, unmatched, pending []string
 	for _, q := range queriesOf(report) {
 		switch {
 		case q.Problems != nil:
 			unparsed = append(unparsed, fieldOf(q)+" "+promql.Strings(q.Problems))
 		case q.Err != nil && query.ReasonOf(q.Err) == query.ReasonBadQuery:
 			rejected = append(rejected, fieldOf(q)+" "+q.Err.Error())
+		case q.NoMatch != nil:
+			unmatched = append(unmatched, fieldOf(q)+" "+q.NoMatch.String())
+		case q.Err != nil && !report.Result.Matched[q.Query]:
+			pending = append(pending, fieldOf(q))
 		}
 	}
 	switch {
@@ -46,6 +54,10 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 		return condition.False(v1alpha1.ReasonParseError, strings.Join(append(unparsed, rejected...), "; "))
 	case rejected != nil:
 		return condition.False("QueryRejected", strings.Join(rejected, "; "))
+	case unmatched != nil:
+		return condition.False(v1alpha1.ReasonNoClusterMatches, strings.Join(unmatched, "; "))
+	case pending != nil:
+		return condition.Unknown("NoResponse", "the source has not responded to "+strings.Join(pending, ", ")+" yet")
 	}
 	return condition.True("Valid", "all queries are valid")
 }
@@ -98,6 +110,9 @@ func decideDataFresh(done *completedRound) condition.Decision {
 	case s.Held > 0:
 		return condition.False(v1alpha1.ReasonHeld, fmt.Sprintf("the last scores of %d of %d clusters are held: %s", s.Held, s.Clusters, unfreshClusters(r)))
 	}
+	if s.Absent > 0 {
+		return condition.True("Fresh", fmt.Sprintf("all %d clusters have fresh values, or are absent as missing.absent accepts (%d)", s.Clusters, s.Absent))
+	}
 	return condition.True("Fresh", fmt.Sprintf("all %d clusters have fresh values", s.Clusters))
 }
 
@@ -132,17 +147,30 @@ func decidePublished(done *completedRound) condition.Decision {
 		return condition.False(v1alpha1.ReasonNameTaken, fmt.Sprintf("AddOnPlacementScore %q has another owner in %s: set another publish.name", done.in.name, abbreviate(p.Taken)))
 	case len(p.NoNamespace) > 0:
 		return condition.False("NoNamespace", "these clusters have no namespace: "+abbreviate(p.NoNamespace))
+	case p.Unscored == len(done.report.Result.Clusters):
+		return condition.False("NoScores", "no cluster has a score to publish")
+	case p.Unscored > 0:
+		return condition.True("Published", fmt.Sprintf("AddOnPlacementScore %q is up to date in the namespace of every cluster with a score; %d of %d clusters have none",
+			done.in.name, p.Unscored, len(done.report.Result.Clusters)))
 	}
 	return condition.True("Published", fmt.Sprintf("AddOnPlacementScore %q is up to date in the namespace of every cluster", done.in.name))
 }
 
-// decideReady summarizes the other conditions. A policy in Shadow mode is ready without
-// publishing.
+// decideReady summarizes the other conditions. What is False outranks what is Unknown. A
+// policy in Shadow mode is ready without publishing.
 func decideReady(done *completedRound, decisions ...condition.Decision) condition.Decision {
-	for _, d := range decisions {
-		if !d.IsTrue() && (d.Reason != v1alpha1.ReasonShadow || !done.in.shadow) {
+	var unknown *condition.Decision
+	for i, d := range decisions {
+		switch {
+		case d.IsTrue(), d.Reason == v1alpha1.ReasonShadow && done.in.shadow:
+		case d.Status == metav1.ConditionFalse:
 			return d
+		case unknown == nil:
+			unknown = &decisions[i]
 		}
+	}
+	if unknown != nil {
+		return *unknown
 	}
 	if done.in.shadow {
 		return condition.True(v1alpha1.ReasonShadow, "scores are fresh, but not published")

@@ -2,6 +2,7 @@ package scoringpolicy
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,24 @@ func TestDecideConditions(t *testing.T) {
 			w.values = map[string]map[string]float64{"free": healthy.values["free"], "age": {"c1": 1, "c2": 1, "c3": 500}}
 			return w.round(stale, nil, now)
 		}, "Valid: all queries are valid", "Stale: 1 of 3 clusters lack a fresh value: c3", ""},
+		{"no cluster matches", func() *completedRound {
+			w := healthy
+			w.values = map[string]map[string]float64{"free": {"prod-1": 4}}
+			return w.round(newSpec("free"), nil, now)
+		}, `NoClusterMatches: scores[a].query matches no cluster: seen 1 series, such as {cluster="prod-1"}; ` +
+			`expected one series each for {cluster="c1"} and {cluster="c2"} and {cluster="c3"}. The label cluster must name selected ManagedClusters: check clusterMapping of the MetricsSource`,
+			"", `NoClusterMatches: scores[a].query matches no cluster: seen 1 series, such as {cluster="prod-1"}; ` +
+				`expected one series each for {cluster="c1"} and {cluster="c2"} and {cluster="c3"}. The label cluster must name selected ManagedClusters: check clusterMapping of the MetricsSource`},
+		{"the source has never responded", func() *completedRound {
+			return fakeFleet{clusters: healthy.clusters, failures: map[string]error{"free": down}}.round(newSpec("free"), nil, now)
+		}, "NoResponse: the source has not responded to scores[a].query yet", "Timeout: scores[a].query failed: Timeout: too slow", "Timeout: scores[a].query failed: Timeout: too slow"},
+		{"a cluster has none of it", func() *completedRound {
+			w := healthy
+			w.clusters = append(slices.Clone(w.clusters), "cpu-only")
+			s := newSpec("free")
+			s.Scores[0].Missing.Absent = "Worst"
+			return w.round(s, nil, now)
+		}, "Valid: all queries are valid", "Fresh: all 4 clusters have fresh values, or are absent as missing.absent accepts (1)", "Ready: scores are fresh and published"},
 		{"source does not exist", func() *completedRound {
 			d := fakeFleet{}.round(newSpec("free"), nil, now)
 			d.in.sourceErr = errors.Join(query.ErrNoSource)
@@ -80,13 +99,34 @@ func TestDecideConditions(t *testing.T) {
 	}
 }
 
+// TestDecidePublished: the condition is True only if there are scores.
+func TestDecidePublished(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		unscored int
+		want     condition.Decision
+	}{
+		{"all", 0, condition.True("Published", `AddOnPlacementScore "fleet" is up to date in the namespace of every cluster`)},
+		{"some", 2, condition.True("Published", `AddOnPlacementScore "fleet" is up to date in the namespace of every cluster with a score; 2 of 3 clusters have none`)},
+		{"none", 3, condition.False("NoScores", "no cluster has a score to publish")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			done := healthy.round(newSpec("free"), nil, now)
+			done.published.Unscored = tc.unscored
+			if got := decidePublished(done); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestDecideDataFreshListsAtMostFiveClusters(t *testing.T) {
-	w := fakeFleet{values: map[string]map[string]float64{"free": {}}}
+	w := fakeFleet{clusters: []string{"a-fresh"}, values: map[string]map[string]float64{"free": {"a-fresh": 1}}}
 	for _, c := range "abcdefgh" {
 		w.clusters = append(w.clusters, "c-"+string(c))
 	}
 	got := decideDataFresh(w.round(newSpec("free"), nil, now)).Message
-	if want := "8 of 8 clusters lack a fresh value: c-a, c-b, c-c, c-d, c-e, and 3 more"; got != want {
+	if want := "8 of 9 clusters lack a fresh value: c-a, c-b, c-c, c-d, c-e, and 3 more"; got != want {
 		t.Errorf("got %q", got)
 	}
 }

@@ -50,6 +50,8 @@ type Options struct {
 	Now func() time.Time
 	// Concurrency is the maximum number of concurrent writes per policy. Default 16.
 	Concurrency int
+	// ClusterMetrics exports a score metric per policy, score and cluster.
+	ClusterMetrics bool
 }
 
 // Reconciler reconciles ScoringPolicies.
@@ -82,7 +84,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		publisher: &publish.Publisher{Client: mgr.GetClient(), Concurrency: opts.Concurrency},
 		now:       opts.Now, policies: map[string]*policyState{},
 	}
-	r.metrics = newMetrics(opts.Registerer, r.lastRounds)
+	r.metrics = newMetrics(opts.Registerer, opts.ClusterMetrics, r.lastRounds)
 	if err := publish.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func newReconciler(t *testing.T, fleet *fakeFleet, clock *time.Time) (*Reconcile
 		client: hub, recorder: events.NewFakeRecorder(100), sources: sources, publisher: &publish.Publisher{Client: hub},
 		now: func() time.Time { return *clock }, policies: map[string]*policyState{},
 	}
-	r.metrics = newMetrics(nil, r.lastRounds)
+	r.metrics = newMetrics(nil, true, r.lastRounds)
 	return r, hub
 }
 

@@ -2,7 +2,6 @@ package scoringpolicy
 
 import (
 	"cmp"
-	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -18,10 +17,8 @@ import (
 var (
 	scoreDesc = prometheus.NewDesc("plimsoll_score",
 		"Published score of a cluster, from -100 to 100. In Shadow mode, the score that would be published.", []string{"policy", "score", "cluster"}, nil)
-	rawDesc = prometheus.NewDesc("plimsoll_score_raw",
-		"Last usable value of a score's query, before normalization.", []string{"policy", "score", "cluster"}, nil)
 	stateDesc = prometheus.NewDesc("plimsoll_score_state",
-		"Number of clusters by the state of their score in the last round.", []string{"policy", "score", "state"}, nil)
+		"Number of clusters by the state of their score in the last round. state=\"absent\" counts clusters without a series that missing.absent accepts.", []string{"policy", "score", "state"}, nil)
 	queryDurationDesc = prometheus.NewDesc("plimsoll_score_query_duration_seconds",
 		"Duration of a score's query in the last round, including retries. score=\"(freshness)\" is the policy's freshness query.", []string{"policy", "score"}, nil)
 	sampleTimeDesc = prometheus.NewDesc("plimsoll_score_sample_timestamp_seconds",
@@ -32,6 +29,7 @@ var (
 // each scrape, so that no series outlives its cluster or policy.
 type metrics struct {
 	lastRounds func() map[string]*completedRound
+	perCluster bool // export the metrics per cluster
 	duration   *prometheus.HistogramVec
 	startTime  *prometheus.GaugeVec
 	validUntil *prometheus.GaugeVec
@@ -41,12 +39,12 @@ type metrics struct {
 	writes     *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer, lastRounds func() map[string]*completedRound) *metrics {
+func newMetrics(reg prometheus.Registerer, perCluster bool, lastRounds func() map[string]*completedRound) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"policy"}, labels...))
 	}
 	m := &metrics{
-		lastRounds: lastRounds,
+		lastRounds: lastRounds, perCluster: perCluster,
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "plimsoll_round_duration_seconds", Help: "Duration of a policy's rounds, from the first query to the last write.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
@@ -103,7 +101,7 @@ func (m *metrics) delete(policy string) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{scoreDesc, rawDesc, stateDesc, queryDurationDesc, sampleTimeDesc} {
+	for _, d := range []*prometheus.Desc{scoreDesc, stateDesc, queryDurationDesc, sampleTimeDesc} {
 		ch <- d
 	}
 }
@@ -111,36 +109,36 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for policy, done := range m.lastRounds() {
-		collectResult(ch, policy, done.report.Result)
+		collectResult(ch, policy, done.report.Result, m.perCluster)
 		for _, q := range queriesOf(done.report) {
 			sendGauge(ch, queryDurationDesc, q.Duration.Seconds(), policy, nameOf(q))
 		}
 	}
 }
 
-// collectResult sends the metrics per score and cluster.
-func collectResult(ch chan<- prometheus.Metric, policy string, r *score.Result) {
+// collectResult sends the metrics per score, and those per cluster if perCluster is set.
+func collectResult(ch chan<- prometheus.Metric, policy string, r *score.Result, perCluster bool) {
 	states := make([]map[score.State]int, len(r.Names))
+	accepted := make([]int, len(r.Names)) // absent as the policy accepts
 	for i := range states {
 		states[i] = map[score.State]int{}
 	}
 	for i, cluster := range r.Clusters {
 		oldest := score.Instant(0)
 		for j, cell := range r.Row(i) {
-			states[j][cell.State]++
-			if cell.State != score.Omitted {
+			if cell.Outcome == score.None {
+				accepted[j]++
+			} else {
+				states[j][cell.State]++
+			}
+			if perCluster && cell.State != score.Omitted {
 				sendGauge(ch, scoreDesc, float64(cell.Value), policy, r.Names[j], cluster)
 			}
-			if !cell.SampleTime.IsZero() {
-				if !math.IsNaN(cell.Raw) {
-					sendGauge(ch, rawDesc, cell.Raw, policy, r.Names[j], cluster)
-				}
-				if oldest.IsZero() || cell.SampleTime < oldest {
-					oldest = cell.SampleTime
-				}
+			if !cell.SampleTime.IsZero() && (oldest.IsZero() || cell.SampleTime < oldest) {
+				oldest = cell.SampleTime
 			}
 		}
-		if !oldest.IsZero() {
+		if perCluster && !oldest.IsZero() {
 			sendGauge(ch, sampleTimeDesc, float64(oldest)/float64(time.Second), policy, cluster)
 		}
 	}
@@ -148,6 +146,7 @@ func collectResult(ch chan<- prometheus.Metric, policy string, r *score.Result) 
 		for s := score.Scored; s <= score.Omitted; s++ {
 			sendGauge(ch, stateDesc, float64(states[j][s]), policy, name, snakeCase(s.String()))
 		}
+		sendGauge(ch, stateDesc, float64(accepted[j]), policy, name, "absent")
 	}
 }
 

@@ -15,7 +15,7 @@ func TestMetricsOfPublishedScores(t *testing.T) {
 	w := fakeFleet{clusters: []string{"c1", "c2"}, values: map[string]map[string]float64{"free": {"c1": 4}}}
 	done := w.round(newSpec("free"), nil, now)
 	reg := prometheus.NewPedanticRegistry()
-	m := newMetrics(reg, func() map[string]*completedRound { return map[string]*completedRound{"fleet": done} })
+	m := newMetrics(reg, true, func() map[string]*completedRound { return map[string]*completedRound{"fleet": done} })
 	m.observe("fleet", done)
 	want := `# HELP plimsoll_score Published score of a cluster, from -100 to 100. In Shadow mode, the score that would be published.
 # TYPE plimsoll_score gauge
@@ -23,9 +23,6 @@ plimsoll_score{cluster="c1",policy="fleet",score="a"} 40
 plimsoll_score{cluster="c1",policy="fleet",score="total"} 40
 plimsoll_score{cluster="c2",policy="fleet",score="a"} -100
 plimsoll_score{cluster="c2",policy="fleet",score="total"} -100
-# HELP plimsoll_score_raw Last usable value of a score's query, before normalization.
-# TYPE plimsoll_score_raw gauge
-plimsoll_score_raw{cluster="c1",policy="fleet",score="a"} 4
 # HELP plimsoll_round_timestamp_seconds Unix time at which a policy's last round started.
 # TYPE plimsoll_round_timestamp_seconds gauge
 plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
@@ -33,7 +30,7 @@ plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
 # TYPE plimsoll_round_valid_until_timestamp_seconds gauge
 plimsoll_round_valid_until_timestamp_seconds{policy="fleet"} 1.767323135e+09
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score", "plimsoll_score_raw", "plimsoll_round_timestamp_seconds",
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score", "plimsoll_round_timestamp_seconds",
 		"plimsoll_round_valid_until_timestamp_seconds"); err != nil {
 		t.Error(err)
 	}
@@ -53,7 +50,7 @@ func TestMetricsOfFailedQueries(t *testing.T) {
 	w := fakeFleet{clusters: []string{"c1"}, failures: map[string]error{"age": &query.Error{Reason: query.ReasonTimeout}}}
 	done := w.round(s, nil, now)
 	reg := prometheus.NewPedanticRegistry()
-	m := newMetrics(reg, func() map[string]*completedRound { return map[string]*completedRound{"fleet": done} })
+	m := newMetrics(reg, true, func() map[string]*completedRound { return map[string]*completedRound{"fleet": done} })
 	m.observe("fleet", done)
 	want := `# HELP plimsoll_score_query_duration_seconds Duration of a score's query in the last round, including retries. score="(freshness)" is the policy's freshness query.
 # TYPE plimsoll_score_query_duration_seconds gauge
@@ -67,6 +64,26 @@ plimsoll_score_query_failures_total{policy="fleet",reason="timeout",score="(fres
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score_query_duration_seconds", "plimsoll_score_query_failures_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMetricsPerClusterAreOptional: a fleet of many clusters can do without one series per
+// score and cluster.
+func TestMetricsPerClusterAreOptional(t *testing.T) {
+	done := healthy.round(newSpec("free"), nil, now)
+	for _, tc := range []struct {
+		perCluster bool
+		want       int
+	}{{true, 3*2 + 3}, {false, 0}} {
+		reg := prometheus.NewPedanticRegistry()
+		newMetrics(reg, tc.perCluster, func() map[string]*completedRound { return map[string]*completedRound{"fleet": done} })
+		n, err := testutil.GatherAndCount(reg, "plimsoll_score", "plimsoll_score_sample_timestamp_seconds")
+		if err != nil || n != tc.want {
+			t.Errorf("perCluster %v: %d series, want %d (%v)", tc.perCluster, n, tc.want, err)
+		}
+		if n, err := testutil.GatherAndCount(reg, "plimsoll_score_state"); err != nil || n != 2*7 {
+			t.Errorf("perCluster %v: %d series of states (%v)", tc.perCluster, n, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package scoringpolicy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -35,7 +36,11 @@ func summarize(r *score.Result) summary {
 			s.Omitted++
 		case score.Fixed:
 		default:
-			s.Scored++
+			if slices.ContainsFunc(row, isNone) {
+				s.Absent++
+			} else {
+				s.Scored++
+			}
 			continue
 		}
 		s.missing++
@@ -52,17 +57,22 @@ func summarize(r *score.Result) summary {
 // severity orders the states of a score from the best to the worst.
 var severity = map[score.State]int{score.Scored: 0, score.Held: 1, score.Fixed: 2, score.Omitted: 3, score.Worst: 4}
 
+func isNone(c score.Cell) bool { return c.Outcome == score.None }
+
 // worstState returns the worst state of a cluster's scores. A veto counts as Scored if
-// its value is fresh, and as Held otherwise.
+// its value is fresh, and as Held otherwise. A score that is absent as the policy accepts
+// counts as Scored.
 func worstState(row []score.Cell) score.State {
 	worst := score.Scored
 	for i := range row {
 		state := row[i].State
-		if state == score.Vetoed {
+		switch {
+		case row[i].Outcome == score.None:
 			state = score.Scored
-			if row[i].Outcome != score.OK {
-				state = score.Held
-			}
+		case state == score.Vetoed && row[i].Outcome == score.OK:
+			state = score.Scored
+		case state == score.Vetoed:
+			state = score.Held
 		}
 		if severity[state] > severity[worst] {
 			worst = state

@@ -67,8 +67,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Linear = nil }), "linear must be set exactly when type is Linear"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Steps" }), "steps must be set exactly when type is Steps"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Fleet" }), "fleet must be set exactly when type is Fleet"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), "fixedValue must be set exactly when then is Fixed"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when then is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when then or absent is Fixed"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Damping.Deadband = 101 }), "spec.scores[0].damping.deadband"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Publish.Name = "Not a name" }), "spec.publish.name"},
 	} {
@@ -94,13 +95,13 @@ func TestDefaultsAreWritten(t *testing.T) {
 	got := []any{
 		s.Spec.Type, s.Spec.ClusterMapping.Label, s.Spec.ClusterMapping.Match, s.Spec.Limits,
 		p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Mode, *p.Spec.MinHealthyPercent, p.Spec.Total.Name, p.Spec.Total.Range,
-		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.HoldSeconds, p.Spec.Scores[0].Missing.Then,
+		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.HoldSeconds, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
 	}
 	want := []any{
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
 		v1alpha1.Limits{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxResponseBytes: 64 << 20, MaxSeries: 100000},
 		int32(30), int32(3), v1alpha1.ModePublish, int32(50), "total", v1alpha1.RangeZeroTo100,
-		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst,
+		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
 	}
 	for i := range want {
 		if got[i] != want[i] {
