@@ -24,11 +24,11 @@ func decided(pairs ...any) []Ranked {
 }
 
 // planRounds plans one round per element of rounds, and returns the clusters of each.
-func planRounds(current []string, inUse map[string]bool, rounds ...[]Ranked) [][]string {
+func planRounds(ranked bool, current []string, inUse map[string]bool, rounds ...[]Ranked) [][]string {
 	var history History
 	var planned [][]string
 	for i, d := range rounds {
-		current = Plan(current, d, inUse, &history, period, t0.Add(time.Duration(i)*period)).Clusters
+		current = Plan(current, d, inUse, &history, Settings{Period: period, Ranked: ranked}, t0.Add(time.Duration(i)*period)).Clusters
 		planned = append(planned, current)
 	}
 	return planned

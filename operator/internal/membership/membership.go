@@ -1,6 +1,6 @@
 // Package membership plans the cluster list of a MultiKueueConfig. The list has to be
-// steady: Kueue evicts the workloads of a cluster that leaves the list, and every change of
-// the order affects where new workloads go.
+// steady: Kueue evicts the workloads of a cluster that leaves the list, and reconciles every
+// workload of the configuration, on every worker, whenever the list or its order changes.
 package membership
 
 import (
@@ -36,6 +36,16 @@ type History struct {
 	orderSince     time.Time
 }
 
+// Settings of a plan.
+type Settings struct {
+	// Period is the time between two rounds.
+	Period time.Duration
+	// Ranked lists follow the points, for Kueue's incremental dispatcher, which nominates in
+	// the order of the list. Other lists are sorted by name when a cluster joins or leaves,
+	// and do not change otherwise.
+	Ranked bool
+}
+
 // Result is the planned configuration.
 type Result struct {
 	Clusters []string
@@ -50,20 +60,26 @@ type Result struct {
 //   - A cluster leaves after SteadyRounds periods in which it was neither decided nor in use.
 //     An earlier exit would make Kueue evict what runs there.
 //   - The last cluster never leaves.
-//   - The order follows the points, but only by OrderGain and after SteadyRounds periods.
+//   - The order of a ranked list follows the points, but only by OrderGain and after
+//     SteadyRounds periods.
 //
 // Plan updates history.
-func Plan(current []string, decided []Ranked, inUse map[string]bool, history *History, period time.Duration, now time.Time) Result {
+func Plan(current []string, decided []Ranked, inUse map[string]bool, history *History, settings Settings, now time.Time) Result {
 	points := map[string]gate.Number{}
 	for _, r := range decided {
 		points[r.Name] = r.Points
 	}
-	result := history.stay(current, points, inUse, SteadyRounds*period, now)
+	steady := SteadyRounds * settings.Period
+	result := history.stay(current, points, inUse, steady, now)
 	if len(result.Clusters) == 0 && len(decided) == 0 {
 		return Result{Clusters: slices.Clone(current)}
 	}
 	result.join(decided)
-	history.reorder(&result, points, SteadyRounds*period, now)
+	if settings.Ranked {
+		history.reorder(&result, points, steady, now)
+	} else if !slices.Equal(result.Clusters, current) {
+		slices.Sort(result.Clusters)
+	}
 	return result
 }
 

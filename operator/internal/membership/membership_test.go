@@ -10,7 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-func TestPlan(t *testing.T) {
+func TestPlanOfRankedList(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		current []string
@@ -42,7 +42,34 @@ func TestPlan(t *testing.T) {
 			rounds: [][]Ranked{decided("b", nil, "a", nil), decided("b", nil, "a", nil), decided("b", nil, "a", nil)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, planRounds(tc.current, tc.inUse, tc.rounds...)); diff != "" {
+			if diff := cmp.Diff(tc.want, planRounds(true, tc.current, tc.inUse, tc.rounds...)); diff != "" {
+				t.Errorf("rounds (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Kueue reconciles every workload of a configuration when its list changes, even if only the
+// order does.
+func TestPlanOfSortedList(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		current []string
+		rounds  [][]Ranked
+		want    [][]string
+	}{
+		{name: "clusters join in the order of their names", rounds: [][]Ranked{decided("b", 50, "a", 10)}, want: [][]string{{"a", "b"}}},
+		{name: "points change nothing", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("a", 0, "b", 100), decided("a", 0, "b", 100), decided("a", 0, "b", 100)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
+		{name: "the order of the decisions changes nothing", current: []string{"a", "b"},
+			rounds: [][]Ranked{decided("b", 0, "a", 0), decided("b", 0, "a", 0), decided("b", 0, "a", 0)}, want: [][]string{{"a", "b"}, {"a", "b"}, {"a", "b"}}},
+		{name: "an unsorted list stays as it is until a cluster joins", current: []string{"c", "a"},
+			rounds: [][]Ranked{decided("a", 0, "c", 0), decided("a", 0, "b", 0, "c", 0)}, want: [][]string{{"c", "a"}, {"a", "b", "c"}}},
+		{name: "an unsorted list stays as it is until a cluster leaves", current: []string{"c", "b", "a"},
+			rounds: [][]Ranked{decided("a", 0, "c", 0), decided("a", 0, "c", 0), decided("a", 0, "c", 0)}, want: [][]string{{"c", "b", "a"}, {"c", "b", "a"}, {"a", "c"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, planRounds(false, tc.current, nil, tc.rounds...)); diff != "" {
 				t.Errorf("rounds (-want +got):\n%s", diff)
 			}
 		})
@@ -55,7 +82,7 @@ func TestPlanIsLimitedToMaxClusters(t *testing.T) {
 		many = append(many, Ranked{Name: fmt.Sprintf("c%02d", i), Points: gate.Known(float64(i))})
 	}
 	var history History
-	result := Plan([]string{"c00"}, many, nil, &history, time.Second, t0)
+	result := Plan([]string{"c00"}, many, nil, &history, Settings{Period: time.Second, Ranked: true}, t0)
 	if len(result.Clusters) != MaxClusters || result.Clusters[0] != "c00" || result.Clusters[1] != "c24" {
 		t.Errorf("a member must keep its place and the best must fill the free slots: %v", result.Clusters)
 	}
@@ -79,7 +106,7 @@ func TestPlanIsPendingWhileAChangeIsDue(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var history History
-			if got := Plan(tc.current, tc.decided, tc.inUse, &history, period, t0).Pending; got != tc.want {
+			if got := Plan(tc.current, tc.decided, tc.inUse, &history, Settings{Period: period, Ranked: true}, t0).Pending; got != tc.want {
 				t.Errorf("pending: got %t, want %t", got, tc.want)
 			}
 		})
@@ -92,7 +119,7 @@ func TestPlanForgetsClustersThatLeft(t *testing.T) {
 	now := t0
 	round := func(current ...string) []string {
 		now = now.Add(period)
-		return Plan(current, decided("a", 0), nil, &history, period, now).Clusters
+		return Plan(current, decided("a", 0), nil, &history, Settings{Period: period, Ranked: true}, now).Clusters
 	}
 	for range 3 {
 		round("a", "b")

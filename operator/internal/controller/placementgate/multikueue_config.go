@@ -46,7 +46,8 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 	if in.config != nil {
 		current = in.config.Spec.Clusters
 	}
-	plan := membership.Plan(current, rankClusters(in, now), in.inUse, history, period(&in.gate.Spec), now)
+	settings := membership.Settings{Period: period(&in.gate.Spec), Ranked: !in.nominate}
+	plan := membership.Plan(current, rankClusters(in, now), in.inUse, history, settings, now)
 	if len(plan.Clusters) == 0 {
 		return configuration{configured: condition.False(v1alpha1.ReasonNoDecisions,
 			noDecisionsMessage(in)+"; a MultiKueueConfig must contain at least one cluster, so the gate creates none")}

@@ -87,8 +87,10 @@ func TestForeignConfigStopsTheGate(t *testing.T) {
 	}
 }
 
-func TestMembersFollowPreferredScores(t *testing.T) {
+// Only Kueue's own dispatcher uses the order of the configuration.
+func TestMembersFollowPreferredScoresWithoutNomination(t *testing.T) {
 	in := newInput("expired", "unusable", "missing", "good")
+	in.nominate = false
 	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "health", Use: v1alpha1.UseRequire}}
 	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90, ValidUntil: now.Add(-time.Second)}}
 	in.clusters[1].Scores = map[string]gate.Score{"fleet/total": {Value: -100}}
@@ -99,5 +101,19 @@ func TestMembersFollowPreferredScores(t *testing.T) {
 	}
 	if !strings.HasPrefix(got.configured.Message, "MultiKueueConfig plimsoll-gpu contains good, unusable, expired, missing") {
 		t.Errorf("message %q", got.configured.Message)
+	}
+}
+
+func TestMembersAreSortedWithNomination(t *testing.T) {
+	in := newInput("cluster2", "cluster1")
+	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90}}
+	in.config = newConfig("plimsoll-gpu", "gpu", "cluster1", "cluster2")
+	var history membership.History
+	for round := range 4 {
+		got := decideConfiguration(in, &history, now.Add(time.Duration(round)*time.Minute))
+		if want := []string{"cluster1", "cluster2"}; !slices.Equal(got.members, want) {
+			t.Errorf("round %d: order %v, want %v", round, got.members, want)
+		}
 	}
 }
