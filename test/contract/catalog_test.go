@@ -40,6 +40,10 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_gate_admitted_seconds_bucket":        {"gate", "cluster", "le"},
 	"plimsoll_gate_admitted_seconds_count":         {"gate", "cluster"},
 	"plimsoll_gate_ledger_devices":                 {"cluster"},
+	"plimsoll_gate_requeues_total":                 {"gate"},
+	"plimsoll_gate_admitted_not_ready_workloads":   {"gate", "cluster"},
+	"plimsoll_dispatching":                         {},
+	"plimsoll_multikueue_lag_seconds":              {},
 }
 
 // The metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that rules and dashboards

@@ -69,6 +69,14 @@ type PlacementGateSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Widen Widen `json:"widen,omitempty"`
+	// Seconds after which a nominated workload that no cluster has admitted returns to its
+	// queue. The time counts from when MultiKueue has copied the workload, and is at least six
+	// times widen.afterSeconds. Default 600.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	NotAdmittedAfterSeconds int32 `json:"notAdmittedAfterSeconds,omitempty"`
 	// MultiKueueConfig and MultiKueueClusters that the gate maintains. Absent: the gate
 	// writes neither.
 	// +optional
@@ -294,9 +302,9 @@ const (
 
 // Widen nominates more clusters when the nominated ones do not admit a workload in time.
 type Widen struct {
-	// Seconds after a nomination until more clusters are nominated. After twice that time
-	// the gate also nominates every cluster it ever nominated for the workload, after four
-	// times all active clusters. Default 30.
+	// Seconds until more clusters are nominated, from when MultiKueue has copied the workload.
+	// After twice that time the gate also nominates every cluster it ever nominated for the
+	// workload, after four times all active clusters that are not known to be full. Default 30.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400

@@ -24,6 +24,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -65,8 +66,10 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		LeaderElectionID:              "plimsoll-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
+		// Writes that need managedFields read the object from the API server.
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:  {Namespaces: map[string]cache.Config{o.namespace: {}}},
+			&kueue.Workload{}: {Transform: trimWorkload},
 		}},
 	})
 	if err != nil {
@@ -76,6 +79,14 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
+}
+
+// trimWorkload reduces the size of the cached workloads.
+func trimWorkload(obj any) (any, error) {
+	if wl, ok := obj.(*kueue.Workload); ok {
+		kueuestate.Trim(wl)
+	}
+	return obj, nil
 }
 
 func setup(mgr ctrl.Manager, o *options) error {

@@ -136,6 +136,13 @@ func (r Record) Yielded(quotaSince, now time.Time) Record {
 	return r
 }
 
+// Requeued records that the workload returns to its queue because no cluster admitted it. It
+// pauses as after a yield: a copy that Kueue had no time to remove would be nominated again.
+func (r Record) Requeued(now time.Time) Record {
+	r.Reason, r.SleepsUntil = "NotAdmitted", timestamp(now).Add(timing.YieldSleep)
+	return r
+}
+
 // Woken records that a workload that yielded is active again.
 func (r Record) Woken() Record {
 	r.SleepsUntil = time.Time{}

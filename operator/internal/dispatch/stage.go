@@ -9,13 +9,14 @@ import (
 )
 
 // Stage of a nomination that no cluster has admitted yet. The durations are multiples of
-// the gate's widen.afterSeconds:
+// the gate's widen.afterSeconds, and count from when MultiKueue has copied the workload, which
+// is Pace.Lag after the nomination:
 //
-//	since nomination   stage       nominated in addition
-//	0 to 1             StageWait   nothing
-//	1 to 2             StageWiden  clusters with room
-//	2 to 4             StageHeal   all clusters of earlier attempts; once more, clusters with room
-//	from 4             StageAll    every usable cluster
+//	since the copy   stage       nominated in addition
+//	0 to 1           StageWait   nothing
+//	1 to 2           StageWiden  clusters with room
+//	2 to 4           StageHeal   all clusters of earlier attempts; once more, clusters with room
+//	from 4           StageAll    clusters with room, and usable clusters whose room is unknown
 //
 // After StageWiden has widened, StageWait applies again for one more widen.afterSeconds.
 type Stage string
@@ -27,54 +28,81 @@ const (
 	// StageHeal nominates clusters of earlier attempts even without room: a copy of the
 	// workload that the hub no longer knows may occupy the missing devices.
 	StageHeal Stage = "Healed"
-	StageAll  Stage = "NominatedAll"
+	// StageAll nominates every cluster that is not known to be full. A copy on a full cluster
+	// could not start.
+	StageAll Stage = "NominatedAll"
 )
 
+// Pace is how fast a nomination is widened.
+type Pace struct {
+	Widen v1alpha1.Widen
+	// Lag is the time that MultiKueue takes to act on a nomination.
+	Lag time.Duration
+}
+
+func (p Pace) after() time.Duration {
+	return timing.Seconds(p.Widen.AfterSeconds, timing.DefaultWidenAfter)
+}
+
 // Stage returns the stage of the nomination, and the time until the next one is due.
-func (r Record) Stage(widen v1alpha1.Widen, now time.Time) (Stage, time.Duration) {
-	after := timing.Seconds(widen.AfterSeconds, timing.DefaultWidenAfter)
-	sinceNomination := now.Sub(r.NominatedAt)
+func (r Record) Stage(pace Pace, now time.Time) (Stage, time.Duration) {
+	after, sinceCopy := pace.after(), now.Sub(r.NominatedAt)-pace.Lag
 	switch {
-	case sinceNomination >= 4*after:
+	case sinceCopy >= 4*after:
 		return StageAll, 2 * after
-	case sinceNomination >= 2*after:
-		return StageHeal, 4*after - sinceNomination
-	case sinceNomination >= after:
-		if sinceWidened := now.Sub(r.WidenedAt); !r.WidenedAt.IsZero() && sinceWidened < after {
-			return StageWait, min(after-sinceWidened, 2*after-sinceNomination)
+	case sinceCopy >= 2*after:
+		return StageHeal, 4*after - sinceCopy
+	case sinceCopy >= after:
+		if sinceWidened := now.Sub(r.WidenedAt) - pace.Lag; !r.WidenedAt.IsZero() && sinceWidened < after {
+			return StageWait, min(after-sinceWidened, 2*after-sinceCopy)
 		}
-		return StageWiden, 2*after - sinceNomination
+		return StageWiden, 2*after - sinceCopy
 	}
-	return StageWait, after - sinceNomination
+	return StageWait, after - sinceCopy
+}
+
+// Clusters are the clusters that a nomination may be widened to.
+type Clusters struct {
+	// WithRoom, best first.
+	WithRoom []string
+	// Unknown are the clusters without a usable measurement of their room.
+	Unknown []string
+	// Usable are all clusters that may be nominated. The others are ignored.
+	Usable []string
 }
 
 // WidenedList returns the clusters to nominate in a stage, at most MaxNominated. Clusters
 // that are nominated already stay: if such a cluster has just admitted the workload, a
-// revocation would remove the running copy. order are the clusters with room, best first.
-// usable are all clusters that may be nominated.
-func (r Record) WidenedList(stage Stage, nominated, order, usable []string, widen v1alpha1.Widen) []string {
+// revocation would remove the running copy.
+func (r Record) WidenedList(stage Stage, nominated []string, clusters Clusters, pace Pace) []string {
 	var added []string
 	switch stage {
 	case StageWait:
 	case StageWiden:
-		added = nextInOrder(nominated, order, widen.By)
+		added = nextInOrder(nominated, clusters.WithRoom, pace.Widen.By)
 	case StageHeal:
 		added = r.EverNominated
 		// Every write triggers another reconcile, so that the stage must widen only once.
-		healFrom := r.NominatedAt.Add(2 * timing.Seconds(widen.AfterSeconds, timing.DefaultWidenAfter))
+		healFrom := r.NominatedAt.Add(pace.Lag + 2*pace.after())
 		if r.WidenedAt.Before(healFrom) {
-			added = union(added, nextInOrder(nominated, order, widen.By))
+			added = union(added, nextInOrder(nominated, clusters.WithRoom, pace.Widen.By))
 		}
 	case StageAll:
-		added = union(r.EverNominated, usable)
+		added = union(clusters.WithRoom, clusters.Unknown)
 	}
 	list := slices.Clone(nominated)
 	for _, c := range added {
-		if slices.Contains(usable, c) && !slices.Contains(list, c) && len(list) < MaxNominated {
+		if slices.Contains(clusters.Usable, c) && !slices.Contains(list, c) && len(list) < MaxNominated {
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// IsOverdue reports whether the nomination should end because no cluster has admitted the
+// workload: after the limit, but not before the last stage had its time.
+func (r Record) IsOverdue(pace Pace, limit time.Duration, now time.Time) bool {
+	return now.Sub(r.NominatedAt)-pace.Lag >= max(limit, 6*pace.after())
 }
 
 // nextInOrder returns the next clusters of the order that are not nominated: at most by,

@@ -29,7 +29,7 @@ func TestStage(t *testing.T) {
 		{"all clusters are due", widened, 120, StageAll, 60 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if stage, next := tc.r.Stage(widen, after(tc.seconds)); stage != tc.stage || next != tc.next {
+			if stage, next := tc.r.Stage(Pace{Widen: widen}, after(tc.seconds)); stage != tc.stage || next != tc.next {
 				t.Errorf("got %s for %s, want %s for %s", stage, next, tc.stage, tc.next)
 			}
 		})
@@ -50,21 +50,23 @@ func TestWidenedList(t *testing.T) {
 		nominated []string
 		order     []string
 		usable    []string
+		unknown   []string
 		by        *int32
 		want      []string
 	}{
-		{"wait", StageWait, []string{"d"}, []string{"a"}, []string{"b"}, usable, nil, []string{"a"}},
-		{"widen to all clusters with room", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, []string{"a", "b", "c"}},
-		{"widen by one cluster", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, &byOne, []string{"a", "b"}},
-		{"widen without room elsewhere", StageWiden, []string{"d"}, []string{"a"}, []string{"a"}, usable, nil, []string{"a"}},
-		{"heal nominates earlier clusters without room, if usable", StageHeal, []string{"d", "deleted"}, []string{"a"}, nil, usable, nil, []string{"a", "d"}},
-		{"heal also widens by one cluster", StageHeal, []string{"d"}, []string{"a"}, []string{"b", "c"}, usable, &byOne, []string{"a", "d", "b"}},
-		{"all usable clusters", StageAll, nil, []string{"a"}, nil, usable, nil, []string{"a", "b", "c", "d"}},
-		{"a nominated cluster that is no longer usable stays", StageAll, nil, []string{"lost"}, nil, usable, nil, []string{"lost", "a", "b", "c", "d"}},
-		{"at most 20 clusters", StageAll, nil, []string{"c0"}, nil, many, nil, many[:MaxNominated]},
+		{"wait", StageWait, []string{"d"}, []string{"a"}, []string{"b"}, usable, nil, nil, []string{"a"}},
+		{"widen to all clusters with room", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, nil, []string{"a", "b", "c"}},
+		{"widen by one cluster", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, &byOne, []string{"a", "b"}},
+		{"widen without room elsewhere", StageWiden, []string{"d"}, []string{"a"}, []string{"a"}, usable, nil, nil, []string{"a"}},
+		{"heal nominates earlier clusters without room, if usable", StageHeal, []string{"d", "deleted"}, []string{"a"}, nil, usable, nil, nil, []string{"a", "d"}},
+		{"heal also widens by one cluster", StageHeal, []string{"d"}, []string{"a"}, []string{"b", "c"}, usable, nil, &byOne, []string{"a", "d", "b"}},
+		{"at last, clusters with room and clusters whose room is unknown", StageAll, []string{"c"}, []string{"a"}, []string{"d"}, usable, []string{"b", "deleted"}, nil, []string{"a", "d", "b"}},
+		{"at last, no cluster that is known to be full", StageAll, []string{"c"}, []string{"a"}, nil, usable, nil, nil, []string{"a"}},
+		{"a nominated cluster that is no longer usable stays", StageAll, nil, []string{"lost"}, nil, usable, []string{"a"}, nil, []string{"lost", "a"}},
+		{"at most 20 clusters", StageAll, nil, []string{"c0"}, nil, many, many, nil, many[:MaxNominated]},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Record{EverNominated: tc.ever}.WidenedList(tc.stage, tc.nominated, tc.order, tc.usable, v1alpha1.Widen{By: tc.by})
+			got := Record{EverNominated: tc.ever}.WidenedList(tc.stage, tc.nominated, Clusters{WithRoom: tc.order, Unknown: tc.unknown, Usable: tc.usable}, Pace{Widen: v1alpha1.Widen{By: tc.by}})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("clusters (-want +got):\n%s", diff)
 			}
@@ -75,7 +77,7 @@ func TestWidenedList(t *testing.T) {
 // Each write triggers another reconcile. A stage must not widen once per reconcile.
 func TestEachStageWidensOnce(t *testing.T) {
 	byOne := int32(1)
-	widen := v1alpha1.Widen{AfterSeconds: 30, By: &byOne}
+	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30, By: &byOne}}
 	order := []string{"a", "b", "c", "d", "e", "f"}
 	r := Record{EverNominated: []string{"e"}}.Begin([]string{"a"}, "room", t0)
 	// The steps build on each other.
@@ -90,8 +92,8 @@ func TestEachStageWidensOnce(t *testing.T) {
 		{120, []string{"a", "b", "e", "c", "d", "f"}},
 	} {
 		t.Run(fmt.Sprint("after ", tc.seconds, " s"), func(t *testing.T) {
-			stage, _ := r.Stage(widen, after(tc.seconds))
-			list := r.WidenedList(stage, r.Nominated, order, order, widen)
+			stage, _ := r.Stage(pace, after(tc.seconds))
+			list := r.WidenedList(stage, r.Nominated, Clusters{WithRoom: order, Usable: order}, pace)
 			if len(list) > len(r.Nominated) {
 				r = r.Widen(list, "late", after(tc.seconds))
 			}

@@ -41,6 +41,9 @@ const (
 	ReasonYield = "Yield"
 	// ReasonGaveUp is set if no cluster had room for giveUpAfterSeconds.
 	ReasonGaveUp = "GaveUp"
+	// ReasonAwaitingPrimary is set for a component whose job's primary component has no cluster
+	// yet.
+	ReasonAwaitingPrimary = "AwaitingPrimary"
 	// ReasonGateNotReady is set if the gate does not exist or cannot decide.
 	ReasonGateNotReady = "GateNotReady"
 )

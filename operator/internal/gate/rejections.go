@@ -63,6 +63,8 @@ type rejectionRow struct {
 	// full is true if the cluster is suitable but has too little room now. Such a cluster
 	// keeps its place in the tiers, and may be reported as the nearest match.
 	full bool
+	// roomUnknown is true if the cluster may have room, but its metrics don't say.
+	roomUnknown bool
 	// dependsOnSource is true if a failing metrics source may be the cause: samples and
 	// scores come from the same source.
 	dependsOnSource bool
@@ -84,9 +86,9 @@ var rejections = []rejectionRow{
 	{rejection: RejectConditionFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for condition %s")},
 
 	// hasFreshSamples detects both.
-	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true,
+	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true, roomUnknown: true,
 		message: fixedMessage("reports no samples")},
-	{rejection: RejectStale, reason: ReasonStale, dependsOnSource: true,
+	{rejection: RejectStale, reason: ReasonStale, dependsOnSource: true, roomUnknown: true,
 		message:       func(v Verdict) string { return fmt.Sprintf("has samples %s old", time.Duration(v.Age)*time.Second) },
 		stableMessage: detailMessage("has samples older than %s")},
 
@@ -94,7 +96,7 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
-	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue")},
+	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue"), roomUnknown: true},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
@@ -112,6 +114,9 @@ func (r Rejection) row() rejectionRow {
 // of the workload's last attempt: nothing, or only a lack of room, speaks against the
 // cluster, and the copy itself may occupy that room.
 func (r Rejection) MayHoldCopy() bool { return r.row().mayHoldCopy }
+
+// IsRoomUnknown reports whether only a lack of metrics excludes the cluster.
+func (r Rejection) IsRoomUnknown() bool { return r.row().roomUnknown }
 
 // countsForTier reports whether a cluster takes part in forming the tiers. Full clusters
 // do, so that a distant cluster does not move up only because the best ones are full.

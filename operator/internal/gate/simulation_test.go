@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -229,12 +228,12 @@ func (s *simulation) widen() {
 		usable = append(usable, c.name)
 	}
 	for _, j := range s.sent {
-		stage, _ := j.record.Stage(v1alpha1.Widen{}, s.now())
+		stage, _ := j.record.Stage(dispatch.Pace{}, s.now())
 		if stage == dispatch.StageWait {
 			continue
 		}
 		order := s.strategy(j, s.candidates(j), s.now())
-		wider := j.record.WidenedList(stage, j.record.Nominated, order, usable, v1alpha1.Widen{})
+		wider := j.record.WidenedList(stage, j.record.Nominated, dispatch.Clusters{WithRoom: order, Usable: usable}, dispatch.Pace{})
 		s.nominate(j, wider[len(j.record.Nominated):])
 		j.record = j.record.Widen(wider, "", s.now())
 	}

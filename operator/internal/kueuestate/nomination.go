@@ -1,6 +1,7 @@
 package kueuestate
 
 import (
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -9,12 +10,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Annotations of workloads that Kueue itself assigns to a cluster.
+// Annotations that decide where a workload goes.
 const (
 	elasticAnnotation = "kueue.x-k8s.io/elastic-job"
-	// ComponentAnnotation holds the index of a workload among the components of one job.
-	// Components other than 0 follow the primary component's cluster.
-	ComponentAnnotation = "kueue.x-k8s.io/component-workload-index"
+	// ClusterNamesAnnotation is a list of MultiKueueClusters, separated by commas, to which a
+	// user restricts the workload.
+	ClusterNamesAnnotation = "kueue.x-k8s.io/multikueue-cluster-names"
 )
 
 // IsPinnedByKueue reports whether Kueue itself chooses the cluster: the workload is a slice
@@ -23,8 +24,22 @@ func IsPinnedByKueue(wl *kueue.Workload) bool {
 	if wl.Annotations[elasticAnnotation] == "true" && wl.Status.ClusterName != nil {
 		return true
 	}
-	index, ok := wl.Annotations[ComponentAnnotation]
-	return ok && index != "0"
+	return FollowsPrimary(wl)
+}
+
+// AllowsCluster reports whether the user's annotation permits a cluster. Without the
+// annotation every cluster is permitted.
+func AllowsCluster(wl *kueue.Workload, cluster string) bool {
+	names, ok := wl.Annotations[ClusterNamesAnnotation]
+	if !ok {
+		return true
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		if strings.TrimSpace(name) == cluster {
+			return true
+		}
+	}
+	return false
 }
 
 // WantsNomination reports whether MultiKueue's check waits for nominated clusters.

@@ -91,8 +91,9 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 	return devices
 }
 
-// Commit replaces a workload's reservations with entries, all of which must have this uid.
-// It returns false and changes nothing if the ledger has changed since v was taken.
+// Commit replaces a workload's reservations with the entries that have its uid, and adds
+// entries of other workloads, such as the other components of the same job. It returns false
+// and changes nothing if the ledger has changed since v was taken.
 //
 // Existing entries of the kept clusters stay: the workload is nominated there already.
 // Existing entries of other clusters are dropped, because their nomination was not written.
@@ -105,7 +106,7 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry) bool
 		return false
 	}
 	for cluster := range l.current[uid] {
-		isReserved := slices.ContainsFunc(entries, func(e Entry) bool { return e.Cluster == cluster })
+		isReserved := slices.ContainsFunc(entries, func(e Entry) bool { return e.UID == uid && e.Cluster == cluster })
 		if !isReserved && !slices.Contains(kept, cluster) {
 			l.current.remove(uid, cluster)
 			l.invalidate()

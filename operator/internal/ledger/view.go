@@ -17,6 +17,19 @@ type View struct {
 	credits    map[string][]Credit
 }
 
+// Without returns the view without the entries of some workloads. Commit accepts it like v.
+func (v View) Without(uids []string) View {
+	if len(uids) == 0 {
+		return v
+	}
+	byCluster := map[string][]Entry{}
+	for cluster, entries := range v.byCluster {
+		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
+	}
+	v.byCluster = byCluster
+	return v
+}
+
 // Entries returns the cluster's entries that its samples do not show yet, in no
 // particular order.
 func (v View) Entries(cluster string, sampledAt time.Time) []Entry {

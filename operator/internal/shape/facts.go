@@ -5,6 +5,7 @@ package shape
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,4 +194,30 @@ func assignmentOf(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetA
 		}
 	}
 	return nil
+}
+
+// With returns the facts with the requests of other workloads that need room on the same
+// cluster. Pod sets of the same shape become one, so that they share their queries.
+func (f Facts) With(others ...Facts) Facts {
+	f.PodSets, f.Unmeasured = slices.Clone(f.PodSets), slices.Clone(f.Unmeasured)
+	for _, other := range others {
+		for _, p := range other.PodSets {
+			if i := slices.IndexFunc(f.PodSets, p.hasShapeOf); i >= 0 {
+				f.PodSets[i].Pods += p.Pods
+			} else {
+				f.PodSets = append(f.PodSets, p)
+			}
+		}
+		f.Unmeasured = append(f.Unmeasured, other.Unmeasured...)
+	}
+	slices.Sort(f.Unmeasured)
+	f.Unmeasured = slices.Compact(f.Unmeasured)
+	slices.SortStableFunc(f.PodSets, func(a, b PodSet) int { return cmp.Compare(b.DevicesPerPod, a.DevicesPerPod) })
+	return f
+}
+
+// hasShapeOf reports whether two pod sets differ in name and number of pods only.
+func (p PodSet) hasShapeOf(other PodSet) bool {
+	return p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
+		maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

@@ -16,6 +16,9 @@ const (
 	DefaultWidenAfter = 30 * time.Second
 	// DefaultPeriod is the default of periodSeconds: one scrape interval.
 	DefaultPeriod = 15 * time.Second
+	// DefaultNotAdmittedAfter is the default of notAdmittedAfterSeconds: long enough for every
+	// widening, and for a worker to preempt other workloads.
+	DefaultNotAdmittedAfter = 10 * time.Minute
 	// DefaultYieldAfter is the default of whenUnplaceable.yieldAfterSeconds. A yield restarts
 	// the workload's way to admission, so short waits must not cause one.
 	DefaultYieldAfter = 300 * time.Second
@@ -46,6 +49,9 @@ const (
 
 // Limits on waiting and repeated actions.
 const (
+	// PodsReadyLimit is the time after an admission from which pods that are not ready are
+	// reported. Pulling a large image takes minutes.
+	PodsReadyLimit = 10 * time.Minute
 	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
 	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute

@@ -46,6 +46,9 @@ func (r *Reconciler) account(o *observation) {
 	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.wl) {
 		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
 	}
+	if _, waits := o.waitsForPods(); !waits {
+		o.history.podsLate = nil
+	}
 	if cluster := o.placedOn(); cluster != "" && o.gateKnown {
 		r.accountAdmission(o, cluster)
 	}
@@ -101,6 +104,9 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 	if isNews {
 		took := max(0, latestPossible(e.DebitedAt, o.now).Sub(o.history.quotaSeenAt))
 		r.metrics.admitted(o.gateName, cluster, took)
+		if o.record.IsCurrent(o.quotaReservedAt()) && o.record.WidenedAt.IsZero() && o.recordErr == nil {
+			r.lag.Observe(o.record.NominatedAt, latestPossible(e.DebitedAt, o.now))
+		}
 		if r.holdAdmitted(o, e) {
 			r.waiting.MarkDirty("")
 		}

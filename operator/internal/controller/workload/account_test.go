@@ -82,10 +82,10 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 			b.clock.add(time.Minute)
 			b.waiting.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
 			b.refreshes = 0
+			set := b.look().facts.PodSets[0]
 			b.update(tc.end)
-			o := b.look()
-			b.account(o)
-			view, set := b.ledger.View(), o.facts.PodSets[0]
+			b.account(b.look())
+			view := b.ledger.View()
 			if got := view.Credited("cluster1", noon, set); got != 2 {
 				t.Errorf("%d devices credited, want 2", got)
 			}

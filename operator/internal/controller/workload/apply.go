@@ -30,6 +30,12 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 	if o.wl == nil {
 		return nil
 	}
+	if s.requeued {
+		r.metrics.requeued(o.gateName)
+	}
+	if s.podsLate != nil {
+		o.history.podsLate = s.podsLate
+	}
 	if s.lateAttempt > 0 {
 		o.history.lateAttempt = s.lateAttempt
 	}

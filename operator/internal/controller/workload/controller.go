@@ -9,6 +9,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,16 +18,16 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -64,6 +65,7 @@ type Reconciler struct {
 	ledger         *ledger.Ledger
 	cache          *querycache.Cache
 	waiting        *waitqueue.Queue
+	lag            dispatch.Lag
 	histories      *histories
 	pending        pendingWorkloads
 	metrics        *metrics
@@ -99,14 +101,25 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, opts.Now),
 	}
+	if opts.Registerer != nil {
+		isDispatching := func() bool { return r.nominates && r.isLeader() }
+		opts.Registerer.MustRegister(newAdmissionCollector(r.histories, &r.lag, isDispatching, opts.Now))
+	}
 	for _, runnable := range []manager.Runnable{r.cache, r.waiting} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}
 	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, jobIndex, jobOf); err != nil {
+		return nil, fmt.Errorf("index Workloads by job: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, unplacedIndex, unplacedChecks); err != nil {
+		return nil, fmt.Errorf("index Workloads without a cluster: %w", err)
+	}
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").
 		For(&kueue.Workload{}).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(r.otherComponents), builder.WithPredicates(isPlacedComponent)).
 		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -115,21 +128,4 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8, LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
 		Complete(r)
-}
-
-// unplacedWorkloads are the workloads that a change of MultiKueue's clusters may concern.
-func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Object) []reconcile.Request {
-	list := &kueue.WorkloadList{}
-	if err := r.client.List(ctx, list); err != nil {
-		log.FromContext(ctx).Error(err, "Listing workloads failed; waiting workloads see the change in their next round", "changed", changed.GetName())
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		wl := &list.Items[i]
-		if kueuestate.HoldsQuota(wl) && wl.Status.ClusterName == nil && len(wl.Status.AdmissionChecks) > 0 {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(wl)})
-		}
-	}
-	return requests
 }

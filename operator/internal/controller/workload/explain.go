@@ -23,6 +23,9 @@ func (e errNotFound) Error() string { return fmt.Sprintf("workload %s does not e
 // Explain decides about a workload as the next reconciliation would, and writes nothing.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
 	o, err := r.observe(ctx, key)
+	if err == nil && o.wl != nil && !kueuestate.HoldsQuota(o.wl) {
+		err = r.observeWorkload(ctx, o, o.wl)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +72,11 @@ func (r *Reconciler) isLeader() bool {
 }
 
 func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) {
-	e.Facts = o.facts
-	results, fleet := r.cache.Results(ctx, o.gate, o.facts)
+	e.Facts = o.jobFacts()
+	results, fleet := r.cache.Results(ctx, o.gate, e.Facts)
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
-	e.Decision, e.Clusters = gate.Explain(o.facts, o.candidatesWith(results), fleet, r.ledger.View(), o.rules(), attempt, o.now)
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
 }
 
 // Prefix of the handler's paths.

@@ -102,7 +102,8 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	c := &clock{time: noon}
 	b := &bench{clock: c, t: t, source: &fakeSource{clock: c, fit: map[string]float64{"cluster1": 9, "cluster2": 9}},
 		recorder: events.NewFakeRecorder(1000), key: types.NamespacedName{Namespace: "team-a", Name: "job"}}
-	b.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kueue.Workload{}, &kueue.MultiKueueCluster{}).WithObjects(
+	b.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kueue.Workload{}, &kueue.MultiKueueCluster{}).
+		WithIndex(&kueue.Workload{}, jobIndex, jobOf).WithIndex(&kueue.Workload{}, unplacedIndex, unplacedChecks).WithObjects(
 		admissionCheck("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
 		admissionCheck("second", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
 		admissionCheck("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"),
@@ -341,6 +342,20 @@ func checkTexts(wl *kueue.Workload) map[string]string {
 		texts[string(c.Name)] = string(c.State) + " " + c.Message
 	}
 	return texts
+}
+
+// countReads is a client that counts Get and List.
+func countReads(hub client.WithWatch, n *int) client.Client {
+	return interceptor.NewClient(hub, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			*n++
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			*n++
+			return c.List(ctx, list, opts...)
+		},
+	})
 }
 
 // newStaleClient is a client whose cache still has an earlier version of the workload.

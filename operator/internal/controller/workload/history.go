@@ -40,6 +40,8 @@ type history struct {
 		kind string
 		at   time.Time
 	}
+	// podsLate is the present admission if its pods were not ready in time; nil = they were.
+	podsLate *lateAdmission
 	// lateAttempt is the last attempt that no cluster admitted in time.
 	lateAttempt int
 }
@@ -94,7 +96,7 @@ func (h history) withoutQuota(endedByWorker bool, now time.Time) history {
 	case len(h.nominatedSeen) > 0:
 		h.copies = possibleCopies{clusters: h.nominatedSeen, lostAt: now}
 	}
-	h.running, h.nominatedSeen = nil, nil
+	h.running, h.nominatedSeen, h.podsLate = nil, nil, nil
 	return h
 }
 

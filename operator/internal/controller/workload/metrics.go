@@ -16,6 +16,7 @@ type metrics struct {
 	decisions     *prometheus.CounterVec
 	nominations   *prometheus.CounterVec
 	mispredicts   *prometheus.CounterVec
+	requeues      *prometheus.CounterVec
 	readySeconds  *prometheus.HistogramVec
 	admitSeconds  *prometheus.HistogramVec
 	ledgerDevices *ledgerCollector
@@ -34,6 +35,9 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 		mispredicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_mispredictions_total", Help: "Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.",
 		}, []string{"gate"}),
+		requeues: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gate_requeues_total", Help: "Workloads that returned to their queue because no nominated cluster admitted them within the gate's notAdmittedAfterSeconds.",
+		}, []string{"gate"}),
 		readySeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "plimsoll_gate_ready_seconds", Help: "Time from quota reservation to the gate's check becoming Ready, in seconds. Kueue records the reservation with a resolution of one second.", Buckets: buckets,
 		}, []string{"gate"}),
@@ -44,7 +48,7 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil)},
 	}
 	if reg != nil {
-		reg.MustRegister(newQueueCollector(gates, now), m.decisions, m.nominations, m.mispredicts, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+		reg.MustRegister(newQueueCollector(gates, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices)
 	}
 	return m
 }
@@ -116,6 +120,8 @@ func (m *metrics) nominated(clusters []string, reason string) {
 }
 
 func (m *metrics) mispredicted(gateName string) { m.mispredicts.WithLabelValues(gateName).Inc() }
+
+func (m *metrics) requeued(gateName string) { m.requeues.WithLabelValues(gateName).Inc() }
 
 func (m *metrics) ready(gateName string, after time.Duration) {
 	m.readySeconds.WithLabelValues(gateName).Observe(after.Seconds())

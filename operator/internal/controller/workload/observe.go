@@ -48,6 +48,8 @@ type observation struct {
 	// nominates: the operator is Kueue's dispatcher.
 	nominates bool
 
+	// lag is how long MultiKueue takes to act on a nomination.
+	lag       time.Duration
 	record    dispatch.Record
 	recordErr error
 	history   history
@@ -59,6 +61,7 @@ type observation struct {
 	// canPreempt: the workload's ClusterQueue may take quota from others.
 	canPreempt bool
 	facts      shape.Facts
+	component  component
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32
@@ -79,16 +82,17 @@ type observation struct {
 // workers are the clusters of the MultiKueueConfig that MultiKueue's check names.
 type workers struct {
 	config string
-	// connected clusters, in the order of the configuration, and since when.
+	// connected clusters that the workload's annotation permits, in the order of the
+	// configuration, and since when.
 	connected      []string
 	connectedSince map[string]time.Time
-	// disconnected clusters with the reason.
+	// disconnected are the configuration's other clusters with the reason.
 	disconnected map[string]string
 }
 
 func (w workers) isConnected(cluster string) bool { return slices.Contains(w.connected, cluster) }
 
-// observe reads the workload and every object that its phase depends on.
+// observe reads the workload and every object that its next step depends on.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
 	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
 	wl := &kueue.Workload{}
@@ -97,14 +101,27 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	} else if err != nil {
 		return nil, err
 	}
+	if !kueuestate.HoldsQuota(wl) {
+		// No step depends on anything else. Most workloads of a hub wait for quota.
+		o.observeRecord(r, wl)
+		return o, nil
+	}
 	return o, r.observeWorkload(ctx, o, wl)
 }
 
-func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *kueue.Workload) error {
+// observeRecord reads what the controller itself knows of the workload.
+func (o *observation) observeRecord(r *Reconciler, wl *kueue.Workload) {
 	o.wl = wl
-	o.history = r.histories.get(wl.UID)
+	o.history, o.lag = r.histories.get(wl.UID), r.lag.At(o.now)
 	o.record, o.recordErr = dispatch.Decode(wl.Annotations)
+}
+
+func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *kueue.Workload) error {
+	o.observeRecord(r, wl)
 	if err := r.observeChecks(ctx, o); err != nil {
+		return err
+	}
+	if err := r.observeComponents(ctx, o); err != nil {
 		return err
 	}
 	if err := r.observeFlavors(ctx, o); err != nil {
@@ -120,7 +137,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 			return err
 		}
 	}
-	o.facts = o.factsUnder(&o.gate.Spec)
+	o.facts = o.factsUnder(o.wl, &o.gate.Spec)
 	o.totalWaiting = r.registry.TotalWaiting()
 	o.conflictEvidence = r.registry.Conflict(o.gateName, o.now)
 	return nil
@@ -157,14 +174,12 @@ func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
 	if o.wl.Status.Admission == nil {
 		return nil
 	}
-	for _, assigned := range o.wl.Status.Admission.PodSetAssignments {
-		for _, name := range assigned.Flavors {
-			flavor := &kueue.ResourceFlavor{}
-			if err := r.client.Get(ctx, client.ObjectKey{Name: string(name)}, flavor); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			o.flavorLabels[string(name)] = flavor.Spec.NodeLabels
+	for _, name := range o.assignedFlavors() {
+		flavor := &kueue.ResourceFlavor{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
+			return err
 		}
+		o.flavorLabels[name] = flavor.Spec.NodeLabels
 	}
 	queue := &kueue.ClusterQueue{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
@@ -203,7 +218,11 @@ func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {
 		if err != nil {
 			cluster = nil
 		}
-		if why := kueuestate.DisconnectedReason(config, name, cluster); why != "" {
+		why := kueuestate.DisconnectedReason(config, name, cluster)
+		if why == "" && !kueuestate.AllowsCluster(o.wl, name) {
+			why = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+		}
+		if why != "" {
 			o.workers.disconnected[name] = why
 			continue
 		}
@@ -234,9 +253,10 @@ func (r *Reconciler) observeGate(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// factsUnder reads the workload's facts as a gate's settings ask for.
-func (o *observation) factsUnder(spec *v1alpha1.PlacementGateSpec) shape.Facts {
-	facts := shape.FactsOf(o.wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
+// factsUnder reads the facts of the workload, or of another component of its job, as a gate's
+// settings ask for.
+func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	facts := shape.FactsOf(wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
 	facts.Remote = o.multiKueue != ""
 	facts.Preempts = facts.Remote && o.canPreempt
 	return facts
@@ -248,11 +268,12 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	if !o.decides() {
 		return nil
 	}
-	o.queryKey = r.cache.KeyOf(o.gate, o.facts)
-	results, fleet := r.cache.Results(ctx, o.gate, o.facts)
+	facts := o.jobFacts()
+	o.queryKey = r.cache.KeyOf(o.gate, facts)
+	results, fleet := r.cache.Results(ctx, o.gate, facts)
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
-	o.view = r.ledger.View()
+	o.view = r.viewFor(o)
 	if !o.mayYield() {
 		return nil
 	}
@@ -291,6 +312,9 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 		if o.pinsPods() {
 			candidate.Unusable = o.contradiction(c.Name)
 		}
+		if candidate.Unusable == "" && o.component.cluster != "" && c.Name != o.component.cluster {
+			candidate.Unusable = "does not run the job's other components, which are on " + o.component.cluster
+		}
 		list = append(list, candidate)
 	}
 	return list
@@ -317,9 +341,9 @@ func (o *observation) hasYielded() bool {
 }
 
 // mayNominate reports whether the nomination is the gate's turn: every other check except
-// MultiKueue's is Ready.
+// MultiKueue's is Ready, and Kueue does not follow another component of the job.
 func (o *observation) mayNominate() bool {
-	return o.nominates && o.multiKueue != "" && kueuestate.WantsNomination(o.wl, o.multiKueue) &&
+	return o.nominates && o.component.cluster == "" && o.multiKueue != "" && kueuestate.WantsNomination(o.wl, o.multiKueue) &&
 		kueuestate.OtherChecksReady(o.wl, o.checks[0], o.multiKueue)
 }
 

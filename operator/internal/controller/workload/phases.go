@@ -28,6 +28,9 @@ const (
 	PhaseTooManyChecks Phase = "TooManyChecks"
 	// PhasePlacedByKueue: Kueue chose the cluster itself, as for a new slice of an elastic job.
 	PhasePlacedByKueue Phase = "PlacedByKueue"
+	// PhaseAwaitingPrimary: Kueue will place a component on the cluster of the job's primary
+	// component, which has none yet.
+	PhaseAwaitingPrimary Phase = "AwaitingPrimary"
 	// PhaseGateUnknown: the gate does not exist, or its controller has not read it yet.
 	PhaseGateUnknown Phase = "GateUnknown"
 	// PhaseWaiting: the check is Pending and the gate decides.
@@ -61,20 +64,21 @@ type phaseDoc struct {
 var documentedPhases = []phaseDoc{
 	{PhaseDeleted, "the Workload does not exist", "releases its devices and forgets it", nil},
 	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
-	{PhaseYielded, "the gate deactivated the workload, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
+	{PhaseYielded, "the gate deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
 	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
 	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending, for less than 5 s", "none; looks again after the 5 s", []Phase{PhaseEvictionStuck}},
 	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for 5 s or more", "sets the check Ready, then nominates; widens as for Nominated", nil},
 	{PhaseUngated, "no check of a gate, but one of MultiKueue, and the operator nominates", "nominates every connected cluster", nil},
-	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
+	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
 	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
 	{PhasePlacedByKueue, "the check is Pending and Kueue chose the cluster", "sets the check Ready", nil},
+	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check", []Phase{PhaseWaiting, PhaseGateUnknown}},
 	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
 	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},
 	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
 	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
 	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
 	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
 }

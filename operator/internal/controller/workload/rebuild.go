@@ -47,7 +47,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error 
 	}
 	r.histories.rename(o.key, wl.UID)
 	o.history = o.history.withQuota(o.quotaReservedAt(), o.now)
-	if stage, _ := o.record.Stage(o.gate.Spec.Widen, o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
+	if stage, _ := o.record.Stage(o.pace(), o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
 		o.history.lateAttempt = o.record.Attempt // the process before counted it
 	}
 	defer func() { r.histories.put(wl.UID, o.history) }()

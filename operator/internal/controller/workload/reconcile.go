@@ -48,7 +48,7 @@ func (r *Reconciler) reserve(o *observation) step {
 		if s.reservation == nil || r.ledger.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries) {
 			return s
 		}
-		o.view = r.ledger.View()
+		o.view = r.viewFor(o)
 	}
 }
 
@@ -90,6 +90,8 @@ func gatePhaseOf(o *observation) Phase {
 		return PhaseTooManyChecks
 	case o.wl.Status.ClusterName != nil:
 		return PhasePlacedByKueue
+	case o.awaitsPrimary():
+		return PhaseAwaitingPrimary
 	}
 	return checkPhaseOf(o)
 }
@@ -135,7 +137,9 @@ func next(o *observation) step {
 		return o.stepRepairEviction()
 	case PhaseUngated:
 		s = o.stepNominateAll()
-	case PhaseIdle, PhaseReady:
+	case PhaseIdle:
+		s = o.stepIdle()
+	case PhaseReady:
 		s = step{}
 	case PhaseRecordUnreadable:
 		s = o.stepResetRecord()
@@ -143,6 +147,8 @@ func next(o *observation) step {
 		s = o.stepReportTooManyChecks()
 	case PhasePlacedByKueue:
 		s = o.stepFollowKueue()
+	case PhaseAwaitingPrimary:
+		s = o.stepAwaitPrimary()
 	case PhaseGateUnknown:
 		s = o.stepReportGateUnknown()
 	case PhaseWaiting, PhaseNominating:

@@ -15,6 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -61,7 +62,7 @@ func observationWith(change func(*observation)) *observation {
 	change(o)
 	if o.wl != nil {
 		o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
-		o.facts = o.factsUnder(&o.gate.Spec)
+		o.facts = o.factsUnder(o.wl, &o.gate.Spec)
 	}
 	o.phase = phaseOf(o)
 	return o
@@ -71,6 +72,13 @@ func observationWith(change func(*observation)) *observation {
 func setCheck(state kueue.CheckState) func(*observation) {
 	return func(o *observation) { o.wl.Status.AdmissionChecks[0].State = state }
 }
+
+func secondComponent(o *observation) {
+	o.wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
+	o.component.primary = "serve-0"
+}
+
+func jobOnCluster1(o *observation) { o.component.cluster = "cluster1" }
 
 func evictedFor(d time.Duration) func(*observation) {
 	return func(o *observation) { setCondition(o.wl, kueue.WorkloadEvicted, noon); o.now = noon.Add(d) }
@@ -157,6 +165,9 @@ func TestPhaseOf(t *testing.T) {
 		{"two checks of ours", secondCheck, PhaseTooManyChecks},
 		{"two checks of ours, on a cluster", inOrder(secondCheck, onCluster1), PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue},
+		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary},
+		{"component of a job on a cluster", inOrder(secondComponent, jobOnCluster1), PhaseWaiting},
+		{"component of a job on a cluster, Ready", inOrder(setCheck(kueue.CheckStateReady), jobOnCluster1), PhaseReady},
 		{"gate does not exist", noGate, PhaseGateUnknown},
 		{"gate does not exist, check Ready", inOrder(setCheck(kueue.CheckStateReady), noGate), PhaseGateUnknown},
 		{"gate does not exist, nominated", inOrder(sentTo(noon, "cluster1"), noGate), PhaseNominated},
@@ -190,7 +201,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
-	cmp.AllowUnexported(step{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, waitEntry{}, conflict{}),
+	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, waitEntry{}, conflict{}),
 	cmp.Comparer(func(a, b querycache.Key) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
@@ -277,6 +288,16 @@ func TestNext(t *testing.T) {
 		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
 			return step{writes: []write{{record: &recordWrite{}, event: &event{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},
+		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*observation) step {
+			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
+			return step{decision: &d, wait: &waitEntry{key: gateKey, since: noon},
+				writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
+		}, PhaseAwaitingPrimary},
+		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *observation) step {
+			inactive := false
+			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
+				event: &event{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
+		}, PhaseYielded},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
 			message := gate.TooManyChecksMessage(o.checks)
 			return step{wait: &waitEntry{key: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},

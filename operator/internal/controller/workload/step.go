@@ -29,6 +29,10 @@ type step struct {
 	lateAttempt int
 	// mispredicted counts the late attempt as a misprediction of the gate.
 	mispredicted bool
+	// podsLate is an admission whose pods are not ready in time; nil = none.
+	podsLate *lateAdmission
+	// requeued: the workload returns to its queue because no cluster admitted it.
+	requeued bool
 	// requeueAfter is the time until the next look; 0 = at the next change.
 	requeueAfter time.Duration
 }

@@ -120,7 +120,7 @@ func (o *observation) conflict(ofStep *conflict) *conflict {
 	if ofStep != nil || len(o.checks) == 0 || !o.nominates || o.multiKueue == "" || o.recordErr != nil {
 		return ofStep
 	}
-	if o.check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(o.wl) {
+	if o.check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(o.wl) || o.component.cluster != "" {
 		return nil
 	}
 	clusters, at := o.wl.Status.NominatedClusterNames, o.now

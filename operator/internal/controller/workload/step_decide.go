@@ -59,7 +59,7 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
 			clusters = o.nominationList(d)
 		}
-	case o.readyDecidesPlacement():
+	case o.readyDecidesPlacement(), o.component.cluster != "":
 		clusters = d.Order[:1]
 	}
 	return d, clusters, wait
@@ -71,7 +71,7 @@ func (o *observation) decision(attempt int) gate.Decision {
 	if !o.decides() {
 		return gate.Decision{}
 	}
-	return gate.Decide(o.facts, o.candidates, o.fleet, o.view, o.rules(), attempt+kueuestate.CountEvictions(o.wl), o.now)
+	return gate.Decide(o.jobFacts(), o.candidates, o.fleet, o.view, o.rules(), attempt+kueuestate.CountEvictions(o.wl), o.now)
 }
 
 func (o *observation) rules() gate.Rules {
@@ -146,6 +146,7 @@ func (o *observation) reserve(clusters, withRoom []string) *reservation {
 	for _, c := range clusters {
 		if slices.Contains(withRoom, c) && !slices.Contains(expired, c) {
 			res.entries = append(res.entries, o.entry(c, o.now))
+			res.entries = append(res.entries, o.componentEntries(c)...)
 		}
 	}
 	return res

@@ -14,7 +14,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
@@ -182,16 +181,16 @@ func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	}
 }
 
-// A workload that Kueue pins goes where the rest of its job is, which the gate can't know.
-func TestBuiltinDispatchReservesNothingForPinnedWorkloads(t *testing.T) {
+// A component goes where the rest of its job is, whichever dispatcher nominates.
+func TestComponentsReserveOnTheClusterOfTheirJob(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.nominates = false
-	wl := withMultiKueue(pendingWorkload(noon))
-	wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
-	b.create(wl)
+	b.createReplicas(2)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+	b.selectReplica(1)
 	b.reconcile()
-	if reserved := b.ledger.DevicesByCluster(); len(reserved) != 0 {
-		t.Errorf("reserved: %v", reserved)
+	if diff := cmp.Diff(map[string]int64{"cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 	if state := b.check().State; state != kueue.CheckStateReady {
 		t.Errorf("the check is %s", state)
@@ -321,25 +320,12 @@ func TestMessageKind(t *testing.T) {
 
 // A Ready check ends the time without room where no nomination of ours follows.
 func TestReadyCheckResetsTheRecord(t *testing.T) {
-	component := func(wl *kueue.Workload) { wl.Annotations[kueuestate.ComponentAnnotation] = "1" }
-	for _, tc := range []struct {
-		name   string
-		change func(*kueue.Workload)
-	}{
-		{"with Kueue's dispatcher", func(*kueue.Workload) {}},
-		{"with Kueue's dispatcher, pinned by Kueue", component},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.nominates = false
-			wl := withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2})
-			tc.change(wl)
-			b.create(wl)
-			b.reconcile()
-			if diff := cmp.Diff(dispatch.Record{}, b.dispatchRecord()); diff != "" {
-				t.Errorf("record (-want +got):\n%s", diff)
-			}
-		})
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.nominates = false
+	b.create(withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2}))
+	b.reconcile()
+	if diff := cmp.Diff(dispatch.Record{}, b.dispatchRecord()); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
@@ -19,7 +18,7 @@ import (
 func (o *observation) renominationList() []string {
 	nominated := o.wl.Status.NominatedClusterNames
 	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, nil, o.workers.connected, v1alpha1.Widen{})
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.workers.connected}, dispatch.Pace{})
 }
 
 // stepRenominate restores the nominations that another component removed.
@@ -46,7 +45,10 @@ func (o *observation) stepWiden() step {
 	if !o.record.IsCurrent(o.quotaReservedAt()) || len(o.record.Foreign(nominated)) > 0 {
 		return o.stepAdopt()
 	}
-	stage, after := o.record.Stage(o.gate.Spec.Widen, o.now)
+	if o.isOverdue() {
+		return o.stepRequeue()
+	}
+	stage, after := o.record.Stage(o.pace(), o.now)
 	s.requeueAfter = after
 	if stage == dispatch.StageWait {
 		return s
@@ -56,7 +58,7 @@ func (o *observation) stepWiden() step {
 		s.lateAttempt, s.mispredicted = o.record.Attempt, o.gateKnown
 	}
 	d := o.decision(o.record.Attempt)
-	widened := o.record.WidenedList(stage, nominated, d.Order, o.workers.connected, o.gate.Spec.Widen)
+	widened := o.record.WidenedList(stage, nominated, o.wideningClusters(d), o.pace())
 	if o.decides() {
 		s.reservation = o.reserve(widened, d.Order)
 	}
@@ -72,6 +74,44 @@ func (o *observation) stepWiden() step {
 	record := o.record.Widen(widened, message, o.now)
 	s.writes = o.nominate(widened, &record, string(stage), message)
 	return s
+}
+
+func (o *observation) pace() dispatch.Pace {
+	return dispatch.Pace{Widen: o.gate.Spec.Widen, Lag: o.lag}
+}
+
+// wideningClusters are the clusters for further nominations under a decision. If the gate can't
+// decide, nothing is known of the room of any cluster. A stuck eviction needs some cluster, and
+// the quota that it releases must not depend on room.
+func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
+	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.workers.connected}
+	if !o.decides() || o.phase == PhaseEvictionStuck {
+		clusters.Unknown = o.workers.connected
+	}
+	for _, v := range d.Verdicts {
+		if v.Rejection.IsRoomUnknown() {
+			clusters.Unknown = append(clusters.Unknown, v.Cluster)
+		}
+	}
+	return clusters
+}
+
+// isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.
+func (o *observation) isOverdue() bool {
+	limit := timing.Seconds(o.gate.Spec.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
+	return o.phase == PhaseNominated && o.gateKnown && o.record.IsOverdue(o.pace(), limit, o.now)
+}
+
+// stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
+// and the gate decides again with what the metrics show then.
+func (o *observation) stepRequeue() step {
+	inactive := false
+	message := gate.Truncate(fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
+		strings.Join(o.wl.Status.NominatedClusterNames, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second)))
+	return step{requeued: true, writes: []write{{
+		record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
+		event:  &event{warning: true, reason: "Requeued", message: message},
+	}}}
 }
 
 // stepAdopt records nominations that the present attempt did not make. They may be another
@@ -93,7 +133,7 @@ func (o *observation) stepNominateAll() step {
 	if !kueuestate.AcceptsCheckUpdate(o.wl) || !kueuestate.WantsNomination(o.wl, o.multiKueue) || !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
 		return step{}
 	}
-	clusters := dispatch.Record{}.WidenedList(dispatch.StageAll, nominated, nil, o.workers.connected, v1alpha1.Widen{})
+	clusters := o.everyCluster()
 	if len(clusters) == len(nominated) {
 		return step{}
 	}
@@ -146,5 +186,11 @@ func (o *observation) repairList(withRoom []string) []string {
 	if len(known) > 0 {
 		return known
 	}
-	return dispatch.Record{}.WidenedList(dispatch.StageAll, nil, nil, o.workers.connected, v1alpha1.Widen{})
+	return o.everyCluster()
+}
+
+// everyCluster are the nominated clusters and all connected ones, whether they have room or not.
+func (o *observation) everyCluster() []string {
+	return dispatch.Record{}.WidenedList(dispatch.StageAll, o.wl.Status.NominatedClusterNames,
+		dispatch.Clusters{Unknown: o.workers.connected, Usable: o.workers.connected}, dispatch.Pace{})
 }

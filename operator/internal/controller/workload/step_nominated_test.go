@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -144,5 +146,113 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 				t.Errorf("nominated (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A copy on a cluster that is known to be full could not start. A cluster without fresh samples
+// may have room.
+func TestLastWideningAvoidsFullClusters(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		fit  map[string]float64
+		want []string
+	}{
+		{"full", map[string]float64{"cluster1": 0, "cluster2": 0}, []string{"cluster1"}},
+		{"with room", map[string]float64{"cluster1": 0, "cluster2": 1}, []string{"cluster1", "cluster2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(tc.fit)
+			b.create(withRecord(nominated(pendingWorkload(noon.Add(-3*time.Minute)), "cluster1"), recordOf(noon.Add(-2*time.Minute), "cluster1")))
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With a backlog in MultiKueue the copy does not exist yet when widen.afterSeconds is over.
+// Further clusters would make the backlog longer.
+func TestBacklogDelaysWidening(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.lag.Observe(noon.Add(-100*time.Second), noon.Add(-10*time.Second))
+	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-40*time.Second), "cluster1")))
+	result := b.reconcile()
+	if diff := cmp.Diff([]string{"cluster1"}, b.workload().Status.NominatedClusterNames); diff != "" {
+		t.Errorf("nominated (-want +got):\n%s", diff)
+	}
+	if want := 80 * time.Second; result.RequeueAfter != want { // 90 s lag and 30 s, less 40 s
+		t.Errorf("looks again after %s, want %s", result.RequeueAfter, want)
+	}
+}
+
+func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{NotAdmittedAfterSeconds: 300})
+	b.room(onlyCluster1)
+	b.create(withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1")))
+	b.clock.add(299 * time.Second)
+	b.reconcile()
+	if b.workload().Spec.Active != nil {
+		t.Fatal("the workload was deactivated early")
+	}
+	b.events()
+	b.clock.add(time.Second)
+	b.reconcile()
+	if active := b.workload().Spec.Active; active == nil || *active {
+		t.Fatal("a workload must return to its queue after notAdmittedAfterSeconds")
+	}
+	want := []string{"Warning Requeued cluster1 has not admitted it within 5m0s; it returns to its queue"}
+	if diff := cmp.Diff(want, b.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(b.metrics.requeues.WithLabelValues("gpu")); n != 1 {
+		t.Errorf("%g requeues are counted, want 1", n)
+	}
+	b.update(func(wl *kueue.Workload) { // Kueue evicts it
+		wl.Status.Admission, wl.Status.Conditions, wl.Status.NominatedClusterNames = nil, nil, nil
+	})
+	b.reconcile()
+	b.clock.add(timing.YieldSleep)
+	b.reconcile()
+	if active := b.workload().Spec.Active; active == nil || !*active {
+		t.Error("the workload must become active again after the pause")
+	}
+}
+
+func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withMultiKueue(pendingWorkload(noon))
+	cluster := "cluster1"
+	wl.Status.ClusterName = &cluster
+	for i := range wl.Status.AdmissionChecks {
+		wl.Status.AdmissionChecks[i].State, wl.Status.AdmissionChecks[i].LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(noon)
+	}
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse,
+		Reason: kueue.WorkloadWaitForStart, LastTransitionTime: metav1.NewTime(noon)})
+	b.create(wl)
+	late := lateAdmission{gate: "gpu", cluster: "cluster1"}
+	b.clock.add(time.Minute)
+	if result := b.reconcile(); result.RequeueAfter != timing.PodsReadyLimit-time.Minute || b.histories.countLateAdmissions()[late] != 0 {
+		t.Errorf("looks again after %s, late %v", result.RequeueAfter, b.histories.countLateAdmissions())
+	}
+	b.clock.add(timing.PodsReadyLimit)
+	for range 2 {
+		b.reconcile()
+	}
+	want := []string{"Warning PodsNotReady cluster1 admitted it 11m0s ago, but its pods are not ready; check there whether they can be scheduled"}
+	if diff := cmp.Diff(want, b.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if n := b.histories.countLateAdmissions()[late]; n != 1 {
+		t.Errorf("%d late admissions, want 1", n)
+	}
+	b.update(func(wl *kueue.Workload) {
+		ready := &wl.Status.Conditions[len(wl.Status.Conditions)-1]
+		ready.Status, ready.Reason = metav1.ConditionTrue, kueue.WorkloadStarted
+	})
+	b.reconcile()
+	if n := b.histories.countLateAdmissions()[late]; n != 0 {
+		t.Errorf("%d late admissions after the pods became ready, want none", n)
 	}
 }

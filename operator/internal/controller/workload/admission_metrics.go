@@ -1,0 +1,49 @@
+package workload
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+)
+
+// admissionCollector reads the state of dispatch and admissions when it is scraped.
+type admissionCollector struct {
+	histories *histories
+	lag       *dispatch.Lag
+	// isDispatching reports whether this process nominates clusters now.
+	isDispatching func() bool
+	now           func() time.Time
+
+	dispatching, lagSeconds, notReady *prometheus.Desc
+}
+
+func newAdmissionCollector(histories *histories, lag *dispatch.Lag, isDispatching func() bool, now func() time.Time) *admissionCollector {
+	return &admissionCollector{histories: histories, lag: lag, isDispatching: isDispatching, now: now,
+		dispatching: prometheus.NewDesc("plimsoll_dispatching",
+			"1 if this replica of the operator leads and nominates clusters for MultiKueue; 0 if another replica leads, none does, or --multikueue-dispatch is off.", nil, nil),
+		lagSeconds: prometheus.NewDesc("plimsoll_multikueue_lag_seconds",
+			"Estimated time from a nomination to MultiKueue's copy of the workload, in seconds: the shortest time from nomination to admission within the last minute; 0 if there was no admission.", nil, nil),
+		notReady: prometheus.NewDesc("plimsoll_gate_admitted_not_ready_workloads",
+			"Number of workloads that a cluster admitted more than 10 minutes ago and whose pods have not been ready since. Kueue must report PodsReady (waitForPodsReady).", []string{"gate", "cluster"}, nil),
+	}
+}
+
+func (c *admissionCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.dispatching
+	ch <- c.lagSeconds
+	ch <- c.notReady
+}
+
+func (c *admissionCollector) Collect(ch chan<- prometheus.Metric) {
+	dispatching := 0.0
+	if c.isDispatching() {
+		dispatching = 1
+	}
+	ch <- prometheus.MustNewConstMetric(c.dispatching, prometheus.GaugeValue, dispatching)
+	ch <- prometheus.MustNewConstMetric(c.lagSeconds, prometheus.GaugeValue, c.lag.At(c.now()).Seconds())
+	for admission, n := range c.histories.countLateAdmissions() {
+		ch <- prometheus.MustNewConstMetric(c.notReady, prometheus.GaugeValue, float64(n), admission.gate, admission.cluster)
+	}
+}

@@ -1,0 +1,177 @@
+package workload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// replica is one workload of a LeaderWorkerSet, with two devices for one pod.
+func replica(index int) *kueue.Workload {
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Name, wl.UID = fmt.Sprintf("serve-%d", index), types.UID(fmt.Sprintf("uid-%d", index))
+	wl.Annotations = map[string]string{
+		kueuestate.ComponentAnnotation:  fmt.Sprint(index),
+		"kueue.x-k8s.io/job-owner-gvk":  "leaderworkerset.x-k8s.io/v1, Kind=LeaderWorkerSet",
+		"kueue.x-k8s.io/job-owner-name": "serve",
+	}
+	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "serve", UID: "job"}}
+	return wl
+}
+
+// createReplicas stores the replicas and selects the first one.
+func (b *bench) createReplicas(n int) {
+	for i := range n {
+		b.create(replica(i))
+	}
+	b.selectReplica(0)
+}
+
+func (b *bench) selectReplica(index int) { b.key.Name = fmt.Sprintf("serve-%d", index) }
+
+func TestComponentWaitsForItsPrimary(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(2)
+	b.selectReplica(1)
+	b.reconcile()
+	if got, want := checkTexts(b.workload())["plimsoll"], "Pending waits until Kueue has placed component 0 of the job, Workload serve-0"; got != want {
+		t.Errorf("check %q, want %q", got, want)
+	}
+	if n := b.registry.Waiting("gpu"); n != 1 {
+		t.Errorf("%d workloads are counted as waiting, want 1", n)
+	}
+	b.selectReplica(0)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+	b.selectReplica(1)
+	b.reconcile()
+	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2") {
+		t.Errorf("the primary is on cluster2, which has room: check %s %q", got.State, got.Message)
+	}
+	if got := b.workload().Status.NominatedClusterNames; len(got) > 0 {
+		t.Errorf("Kueue nominates components itself, but the operator nominated %v", got)
+	}
+}
+
+// A component must not pass because another cluster than its primary's has room.
+func TestComponentNeedsRoomOnTheClusterOfItsPrimary(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(2)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster })
+	b.selectReplica(1)
+	b.room(map[string]float64{"cluster1": 0, "cluster2": 9})
+	b.reconcile()
+	if got := b.check(); got.State != kueue.CheckStatePending || !strings.Contains(got.Message, "cluster1") {
+		t.Errorf("only cluster2 has room: check %s %q", got.State, got.Message)
+	}
+}
+
+func TestPrimaryNeedsRoomForItsWholeJob(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(3)
+	b.room(map[string]float64{"cluster1": 2, "cluster2": 2})
+	b.reconcile()
+	if got := b.check(); got.State != kueue.CheckStatePending {
+		t.Errorf("three pods on two places: check %s %q", got.State, got.Message)
+	}
+	b.room(map[string]float64{"cluster1": 2, "cluster2": 3})
+	b.clock.add(time.Minute)
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster2" {
+		t.Errorf("nominated %v, want cluster2", got)
+	}
+	if devices := b.ledger.DevicesByCluster()["cluster2"]; devices != 6 {
+		t.Errorf("%d devices are reserved on cluster2, want 6 for three components", devices)
+	}
+}
+
+// The reservations of a job must not count against the job itself.
+func TestReservationsOfAJobDoNotBlockIt(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(2)
+	b.room(map[string]float64{"cluster1": 2})
+	b.reconcile()
+	b.update(func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = nil }) // as if the write had failed
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 {
+		t.Fatalf("nominated %v, want cluster1 again: %q", got, b.check().Message)
+	}
+	b.update(func(wl *kueue.Workload) {
+		cluster := "cluster1"
+		wl.Status.ClusterName = &cluster
+		wl.Status.NominatedClusterNames = nil
+	})
+	b.selectReplica(1)
+	b.reconcile()
+	if got := b.check(); got.State != kueue.CheckStateReady {
+		t.Errorf("the second component has a reservation: check %s %q", got.State, got.Message)
+	}
+}
+
+// Kueue sends a component with an evicted copy back to the cluster of the others.
+func TestPrimaryFollowsPlacedComponents(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(2)
+	b.selectReplica(1)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+	b.selectReplica(0)
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) > 0 {
+		t.Errorf("Kueue nominates cluster2 itself, but the operator nominated %v", got)
+	}
+	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2") {
+		t.Errorf("check %s %q", got.State, got.Message)
+	}
+}
+
+func TestPlacementOfOneComponentWakesTheOthers(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(3)
+	b.selectReplica(2)
+	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil; wl.Status.Conditions = nil })
+	b.selectReplica(0)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster })
+	var names []string
+	for _, request := range b.otherComponents(t.Context(), b.workload()) {
+		names = append(names, request.Name)
+	}
+	if got := strings.Join(names, " "); got != "serve-1" {
+		t.Errorf("woke %q, want the component that waits with quota", got)
+	}
+}
+
+func TestAnnotationRestrictsClusters(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Annotations = map[string]string{kueuestate.ClusterNamesAnnotation: "cluster9, cluster2"}
+	b.create(wl)
+	b.room(map[string]float64{"cluster1": 99, "cluster2": 1})
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster2" {
+		t.Errorf("nominated %v, want cluster2", got)
+	}
+	b.clock.add(5 * time.Minute) // every cluster would be nominated by now
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 {
+		t.Errorf("nominated %v, want cluster2 only", got)
+	}
+}
+
+func TestAnnotationThatExcludesEveryCluster(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Annotations = map[string]string{kueuestate.ClusterNamesAnnotation: "cluster9"}
+	b.create(wl)
+	b.reconcile()
+	want := "Pending no cluster is eligible; cluster1 is not in annotation kueue.x-k8s.io/multikueue-cluster-names, cluster2 is not in annotation kueue.x-k8s.io/multikueue-cluster-names"
+	if got := checkTexts(b.workload())["plimsoll"]; got != want {
+		t.Errorf("check %q, want %q", got, want)
+	}
+}

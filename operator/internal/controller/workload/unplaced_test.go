@@ -1,0 +1,63 @@
+package workload
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	for name, change := range map[string]func(*kueue.Workload){
+		"waits":         func(*kueue.Workload) {},
+		"runs":          func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster },
+		"without-quota": func(wl *kueue.Workload) { wl.Status.Admission = nil },
+		"elsewhere":     func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[:1] },
+	} {
+		wl := withMultiKueue(pendingWorkload(noon))
+		wl.Name, wl.UID = name, types.UID(name)
+		change(wl)
+		b.create(wl)
+	}
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	for _, tc := range []struct {
+		name    string
+		changed client.Object
+		want    []string
+	}{
+		{"cluster of the configuration", &kueue.MultiKueueCluster{ObjectMeta: named("cluster2")}, []string{"waits"}},
+		{"other cluster", &kueue.MultiKueueCluster{ObjectMeta: named("cluster9")}, nil},
+		{"configuration", &kueue.MultiKueueConfig{ObjectMeta: named("gpu")}, []string{"waits"}},
+		{"other configuration", &kueue.MultiKueueConfig{ObjectMeta: named("tpu")}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, request := range b.unplacedWorkloads(t.Context(), tc.changed) {
+				got = append(got, request.Name)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("woke %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Most workloads of a hub wait for quota, and Kueue updates them often.
+func TestWorkloadsWithoutQuotaCostOneRead(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withMultiKueue(pendingWorkload(noon))
+	wl.Status.Admission, wl.Status.Conditions = nil, nil
+	b.create(wl)
+	reads := 0
+	b.client = countReads(b.hub, &reads)
+	b.reconcile()
+	if reads != 1 {
+		t.Errorf("%d reads for a workload without quota, want 1", reads)
+	}
+}
