@@ -46,7 +46,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles at /debug/pprof; they require no authentication, so bind them to a loopback address; 0 disables them")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader, so that several replicas can run")
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: act as the dispatcher plimsoll.dev/dispatcher of MultiKueue; off: leave the dispatch to Kueue")
-	f.StringVar(&o.nominateAs, "nominate-as", "kueue", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires the policy in config/nomination")
+	f.StringVar(&o.nominateAs, "nominate-as", "auto", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires a policy that clears nominations: the one of Kueue 0.19.2, or config/nomination; auto: own if the hub has such a policy, else kueue")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: no file is allowed")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
 	f.BoolVar(&o.clusterMetrics, "cluster-score-metrics", true, "export plimsoll_score and plimsoll_score_sample_timestamp_seconds, which have one series per policy, score and cluster; without them, metrics count clusters by state only")
@@ -71,8 +71,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q: use flags only", rest[0])
 	case o.dispatch != "nominate" && o.dispatch != "off":
 		return fmt.Errorf("--multikueue-dispatch must be nominate or off, but is %q", o.dispatch)
-	case o.nominateAs != "kueue" && o.nominateAs != "own":
-		return fmt.Errorf("--nominate-as must be kueue or own, but is %q", o.nominateAs)
+	case o.nominateAs != "auto" && o.nominateAs != "kueue" && o.nominateAs != "own":
+		return fmt.Errorf("--nominate-as must be auto, kueue or own, but is %q", o.nominateAs)
 	case o.logFormat != logFormatText && o.logFormat != logFormatJSON:
 		return fmt.Errorf("--log-format must be text or json, but is %q", o.logFormat)
 	case o.namespace == "":

@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		{"unknown flag", []string{"--bogus"}, "flag provided but not defined: -bogus"},
 		{"argument", []string{"run"}, `plimsoll-operator: unexpected argument "run": use flags only`},
 		{"dispatch", []string{"--multikueue-dispatch=x"}, `--multikueue-dispatch must be nominate or off, but is "x"`},
-		{"nominate as", []string{"--nominate-as=x"}, `--nominate-as must be kueue or own, but is "x"`},
+		{"nominate as", []string{"--nominate-as=x"}, `--nominate-as must be auto, kueue or own, but is "x"`},
 		{"namespace", []string{"--namespace="}, "--namespace must not be empty"},
 		{"concurrency", []string{"--score-write-concurrency=0"}, "--score-write-concurrency must be at least 1"},
 		{"log format", []string{"--log-format=xml"}, `--log-format must be text or json, but is "xml"`},

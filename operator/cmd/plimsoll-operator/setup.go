@@ -124,7 +124,7 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 	}
 	r, err := workload.Setup(mgr, workload.Options{
 		Registry: gates, Ledger: ledger.New(o.ledgerSettle, o.ledgerTTL), Sources: sources,
-		Nominate: nominate, NominateAsOwn: o.nominateAs == "own", Registerer: metrics.Registry,
+		Nominate: nominate, NominateAs: workload.NominateAs(o.nominateAs), Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -46,34 +46,47 @@ type Options struct {
 	Sources *query.Sources
 	// Nominate: the operator is Kueue's external dispatcher, for every MultiKueue workload.
 	Nominate bool
-	// NominateAsOwn writes nominations with the operator's own field manager, for the policy
-	// of config/nomination to clear. Otherwise the operator writes as Kueue's manager.
-	NominateAsOwn bool
+	// NominateAs is the field manager of nominations.
+	NominateAs NominateAs
 	// Registerer of the controller's metrics; nil = not registered.
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
 }
 
+// NominateAs is the field manager that writes nominations.
+type NominateAs string
+
+// Field managers of nominations.
+const (
+	// NominateAsDetected is own if a policy of the hub clears nominations, and else Kueue's.
+	NominateAsDetected NominateAs = "auto"
+	// NominateAsKueue writes as Kueue's own manager, so that Kueue can clear the nominations.
+	NominateAsKueue NominateAs = "kueue"
+	// NominateAsOwn writes as the operator's own manager. A MutatingAdmissionPolicy must clear
+	// the nominations.
+	NominateAsOwn NominateAs = "own"
+)
+
 // Reconciler of Workloads.
 type Reconciler struct {
 	client client.Client
 	// live reads from the API server, with managedFields.
-	live           client.Reader
-	recorder       events.EventRecorder
-	registry       *registry.Registry
-	ledger         *ledger.Ledger
-	cache          *querycache.Cache
-	waiting        *waitqueue.Queue
-	lag            dispatch.Lag
-	histories      *histories
-	pending        pendingWorkloads
-	metrics        *metrics
-	nominates      bool
-	nominatesAsOwn bool
-	now            func() time.Time
-	rebuild        sync.Mutex
-	rebuilt        bool
+	live       client.Reader
+	recorder   events.EventRecorder
+	registry   *registry.Registry
+	ledger     *ledger.Ledger
+	cache      *querycache.Cache
+	waiting    *waitqueue.Queue
+	lag        dispatch.Lag
+	histories  *histories
+	pending    pendingWorkloads
+	metrics    *metrics
+	nominates  bool
+	nominateAs NominateAs
+	now        func() time.Time
+	rebuild    sync.Mutex
+	rebuilt    bool
 	// elected is closed once this process leads.
 	elected <-chan struct{}
 }
@@ -82,6 +95,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;patch;update
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;multikueueconfigs;multikueueclusters;resourceflavors;localqueues;clusterqueues;cohorts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller to the manager and returns it, for its Handler.
@@ -96,7 +110,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	opts.Registry.OnChange(waiting.MarkDirty)
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominatesAsOwn: opts.NominateAsOwn, now: opts.Now,
+		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, now: opts.Now,
 		cache: cache, waiting: waiting, histories: newHistories(),
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, opts.Now),

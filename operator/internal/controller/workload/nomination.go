@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
@@ -35,7 +36,7 @@ func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nomi
 	if !kueuestate.AcceptsNomination(wl, o.multiKueue, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
 		return newConflict(o.wl)
 	}
-	u, owner, err := r.nominationPatch(live, w.clusters)
+	u, owner, err := r.nominationPatch(ctx, live, w.clusters)
 	if err != nil {
 		return err
 	}
@@ -48,16 +49,27 @@ func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nomi
 	return nil
 }
 
-// nominationPatch is the apply of a nomination and its field manager: Kueue's own or, with
-// --nominate-as=own, the operator's.
-func (r *Reconciler) nominationPatch(live *unstructured.Unstructured, clusters []string) (*unstructured.Unstructured, client.FieldOwner, error) {
-	if !r.nominatesAsOwn {
+// nominationPatch is the apply of a nomination and its field manager: Kueue's or the operator's.
+func (r *Reconciler) nominationPatch(ctx context.Context, live *unstructured.Unstructured, clusters []string) (*unstructured.Unstructured, client.FieldOwner, error) {
+	own, err := r.nominatesAsOwn(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if !own {
 		u, err := nomination(live, clusters)
 		return u, admissionOwner, err
 	}
 	u := workloadPatch(live, live.GetResourceVersion())
-	err := unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
+	err = unstructured.SetNestedStringSlice(u.Object, clusters, "status", "nominatedClusterNames")
 	return u, dispatchOwner, err
+}
+
+// nominatesAsOwn reports whether the operator's own field manager writes nominations.
+func (r *Reconciler) nominatesAsOwn(ctx context.Context) (bool, error) {
+	if r.nominateAs == NominateAsDetected {
+		return hubstate.ClearsNominations(ctx, r.client)
+	}
+	return r.nominateAs == NominateAsOwn, nil
 }
 
 // nomination is the apply of Kueue's own field manager: every field that the manager owns in
