@@ -29,7 +29,7 @@ func TestInvalidCounterFileKeepsSelection(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	source, err := sim.FromScenario("steady", 1, pods.Holds, log)
+	source, err := sim.FromScenario("steady", 1, pods.IsAllocated, log)
 	if err != nil {
 		t.Fatal(err)
 	}

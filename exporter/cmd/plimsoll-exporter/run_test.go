@@ -46,7 +46,7 @@ func TestPrintOnceIncludesRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	source, err := sim.FromScenario("steady", 1, pods.Holds, log)
+	source, err := sim.FromScenario("steady", 1, pods.IsAllocated, log)
 	if err != nil {
 		t.Fatal(err)
 	}

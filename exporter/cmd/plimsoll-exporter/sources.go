@@ -30,7 +30,7 @@ func (o *tpuOptions) addFlags(app *kingpin.Application) {
 
 func (o *tpuOptions) source(node string, pods *podmap.Poller, log *slog.Logger) *tpu.Source {
 	options := tpu.Options{Node: node, Sysfs: o.sysfs, Procfs: o.procfs, Dev: o.dev, Ports: os.Getenv("TPU_RUNTIME_METRICS_PORTS"), Plugin: o.plugin,
-		Model: o.model, Topology: o.topology, IsAllocated: pods.Holds, Log: log}
+		Model: o.model, Topology: o.topology, IsAllocated: pods.IsAllocated, Log: log}
 	if o.runtimes != "" {
 		options.Runtimes = strings.Split(o.runtimes, ",")
 	}
@@ -47,9 +47,9 @@ func (o *options) openSources(pods *podmap.Poller, log *slog.Logger) ([]collecto
 	google := collector.NamedSource{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
 	switch {
 	case o.source == "sim" && o.simState != "":
-		return []collector.NamedSource{{Name: "sim", Source: sim.FromFile(o.simState, pods.Holds, log)}}, nil
+		return []collector.NamedSource{{Name: "sim", Source: sim.FromFile(o.simState, pods.IsAllocated, log)}}, nil
 	case o.source == "sim":
-		simulated, err := sim.FromScenario(o.simScenario, o.simSeed, pods.Holds, log)
+		simulated, err := sim.FromScenario(o.simScenario, o.simSeed, pods.IsAllocated, log)
 		return []collector.NamedSource{{Name: "sim", Source: simulated}}, err
 	case o.source == "tpu":
 		return []collector.NamedSource{google}, nil

@@ -16,7 +16,7 @@ func TestAttributesIncludePodMetadata(t *testing.T) {
 	f.cfg.Pods, f.cfg.Owners = api, true
 	f.kubelet.holdings["ml/train-0/main"] = []string{uuid(0)}
 	f.kubelet.holdings["ml/unknown/main"] = []string{uuid(1)}
-	start := `DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",`
+	start := `DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-00000000-0000-4000-8000-000000000000",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",`
 	for _, tc := range []struct {
 		name     string
 		uid      bool

@@ -37,7 +37,9 @@ type rack struct {
 
 const rackSize = 56
 
-func rackUUID(i int) string { return fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", i*2654435761, i) }
+func rackUUID(i int) string {
+	return fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", uint32(i)*2654435761, i)
+}
 
 func (r *rack) call() {
 	r.calls.Add(1)

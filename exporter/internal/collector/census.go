@@ -10,7 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// Reasons of plimsoll_exporter_unmapped_devices. podmap.UnknownIDFormat is another one.
+// Reasons of plimsoll_exporter_unmapped_devices.
 const (
 	kubeletUnreachable   = "kubelet_unreachable"
 	kubeletDisabled      = "kubelet_disabled"
@@ -18,6 +18,7 @@ const (
 	notAllocatable       = "not_allocatable"
 	allocatableNotListed = "allocatable_not_listed"
 	allocatedNotListed   = "allocated_not_listed"
+	unknownIDFormat      = "unknown_id_format"
 )
 
 // deviceGroup identifies the devices that a pod can request interchangeably.
@@ -34,6 +35,7 @@ const unknownModel = "unknown"
 type census struct {
 	counts         map[deviceGroup]map[string]float64 // by state
 	free           map[deviceGroup][]device.Device
+	largestFree    map[deviceGroup]int // size of the largest group of free devices that NVLink connects
 	hasNVLink      map[deviceGroup]bool
 	freeMIG        map[migKind]float64
 	mapped         float64
@@ -41,12 +43,12 @@ type census struct {
 }
 
 func newCensus() *census {
-	return &census{counts: map[deviceGroup]map[string]float64{}, free: map[deviceGroup][]device.Device{}, hasNVLink: map[deviceGroup]bool{}, freeMIG: map[migKind]float64{}}
+	return &census{counts: map[deviceGroup]map[string]float64{}, free: map[deviceGroup][]device.Device{}, largestFree: map[deviceGroup]int{}, hasNVLink: map[deviceGroup]bool{}, freeMIG: map[migKind]float64{}}
 }
 
 // countDevice counts a device or MIG instance. A device in MIG mode is allocated only
 // through its instances, so it is never free.
-func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map, isHeld bool) {
+func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map) {
 	mig := d.reading.MIG
 	resource, ok := resourceOf(pods, d.device)
 	if !ok && !mig {
@@ -58,10 +60,11 @@ func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map, isHeld bool) {
 	}
 	n.mapped++
 	g := deviceGroup{resource, modelLabel(d.device)}
-	n.addToGroup(g, isHeld, d.isHealthy())
-	free := !isHeld && d.isHealthy() && !mig && !isReplicated(pods, d.device)
+	n.count(g, "allocated", d.allocated)
+	n.count(g, "unhealthy", !d.isHealthy())
+	n.count(g, "allocatable", true)
+	free := !d.allocated && d.isHealthy() && !mig && !isReplicated(pods, d.device)
 	if free {
-		n.counts[g]["free"]++
 		n.free[g] = append(n.free[g], d.device)
 	}
 	if d.device.Instance != nil {
@@ -70,29 +73,80 @@ func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map, isHeld bool) {
 	n.hasNVLink[g] = n.hasNVLink[g] || len(d.device.Links) > 0
 }
 
-func (n *census) addToGroup(g deviceGroup, isHeld, isHealthy bool) {
+// count adds a device to the count of a state if it is in the state.
+func (n *census) count(g deviceGroup, state string, isIn bool) {
 	if n.counts[g] == nil {
-		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0}
+		n.counts[g] = map[string]float64{"allocatable": 0, "allocated": 0, "free": 0, "unhealthy": 0, "unknown": 0}
 	}
-	n.counts[g]["allocatable"]++
-	n.counts[g]["allocated"] += boolValue(isHeld)
-	n.counts[g]["unhealthy"] += boolValue(!isHealthy)
+	n.counts[g][state] += boolValue(isIn)
 }
 
-// countUnlisted counts devices that are allocatable but that no source lists, as
-// unhealthy. An example is a device that fell off the bus before the exporter started.
-// It returns how many of them have no holder.
-func (n *census) countUnlisted(pods podmap.Map, listed map[string]bool) (unheld float64) {
+// countUnresolved counts the allocatable ids that belong to no listed device, as unknown.
+// An example is a device that fell off the bus before the exporter started.
+func (n *census) countUnresolved(pods podmap.Map, listed map[string]bool) {
 	models := n.modelByResource()
 	for name, resource := range pods.Allocatable {
 		if listed[name] {
 			continue
 		}
-		isHeld := len(pods.Holders[name]) > 0
-		n.addToGroup(deviceGroup{resource, cmp.Or(models[resource], unknownModel)}, isHeld, false)
-		unheld += boolValue(!isHeld)
+		g := deviceGroup{resource, cmp.Or(models[resource], unknownModel)}
+		_, isAllocated := pods.Allocated[name]
+		n.count(g, "allocated", isAllocated)
+		n.count(g, "allocatable", true)
+		n.count(g, "unknown", true)
 	}
-	return unheld
+}
+
+// lowerFree takes devices off the free ones for each allocated id that belongs to no listed
+// device, and counts them as unknown: the id may be another name of one of them. An id
+// that is allocatable itself is not the name of another allocatable device.
+//
+// An id that names a part of a listed device can only be that device or a part of it. Any
+// other id can be a device of any model, so it takes one device off each model.
+func (n *census) lowerFree(pods podmap.Map, listed map[string]bool) {
+	for g, free := range n.free {
+		n.largestFree[g] = largestGroup(free)
+	}
+	for _, id := range sortedKeys(pods.Allocated) {
+		_, isAllocatable := pods.Allocatable[id]
+		if listed[id] || isAllocatable {
+			continue
+		}
+		for g, free := range n.free {
+			i := slices.IndexFunc(free, func(d device.Device) bool { return mayBe(d, g.resource, pods, id, listed) })
+			if i < 0 {
+				continue
+			}
+			if instance := free[i].Instance; instance != nil {
+				n.freeMIG[migKind{Model(free[i].Model), instance.Profile}]--
+			}
+			n.free[g] = slices.Delete(free, i, i+1)
+			n.largestFree[g] = max(0, n.largestFree[g]-1) // it may be in the largest group
+			n.count(g, "unknown", true)
+		}
+	}
+}
+
+// mayBe reports whether an allocated id may be another name of a device of a resource. An
+// id of a device plugin can only be a device of the same resource.
+func mayBe(d device.Device, resource string, pods podmap.Map, id string, listed map[string]bool) bool {
+	part, requested := pods.Parts[id], pods.Allocated[id]
+	switch {
+	case requested != "" && requested != resource:
+		return false
+	case !listed[part.Device]:
+		return requested == resource || strings.HasPrefix(d.Minor, "nvidia")
+	case d.Instance == nil:
+		return slices.Contains(d.Names(), part.Device)
+	}
+	isPartOf := d.Minor == part.Device || d.Instance.Parent == part.Device
+	return isPartOf && (part.Profile == "" || part.Profile == claimedProfile(d.Instance.Profile))
+}
+
+// claimedProfile returns a profile in the notation of resource claims: 1g10gb-me for
+// 1g.10gb+me.
+func claimedProfile(profile string) string {
+	return strings.NewReplacer(".", "", "+", "-").Replace(profile)
 }
 
 // modelByResource returns the model of each resource, or unknownModel for a resource
@@ -137,13 +191,24 @@ func isReplicated(pods podmap.Map, d device.Device) bool {
 	return slices.ContainsFunc(d.Names(), func(name string) bool { return pods.Shared[name] })
 }
 
-// countHeldUnlisted counts device ids that have holders but belong to no listed device.
-// A running pod can hold such an id after MIG was reconfigured.
-func countHeldUnlisted(pods podmap.Map, listed map[string]bool) (n float64) {
-	for name := range pods.Holders {
-		n += boolValue(!listed[name])
+// countUnlisted counts the ids that belong to no listed device, by reason. A running pod
+// can hold such an id after MIG was reconfigured.
+func countUnlisted(pods podmap.Map, listed map[string]bool) map[string]float64 {
+	reasons := map[string]string{}
+	for id := range pods.Allocatable {
+		reasons[id] = allocatableNotListed
 	}
-	return n
+	for id := range pods.Allocated {
+		reasons[id] = allocatedNotListed
+	}
+	for id := range pods.UnknownFormat {
+		reasons[id] = unknownIDFormat
+	}
+	counts := map[string]float64{}
+	for id, reason := range reasons {
+		counts[reason] += boolValue(!listed[id])
+	}
+	return counts
 }
 
 // namesOf returns every name of every device.
@@ -176,38 +241,39 @@ func (r *renderer) renderNode() {
 		return
 	}
 	if s.pods.AllocatableErr != nil {
-		held := 0
+		allocated := 0
 		for _, d := range s.devices {
-			if len(d.holders) > 0 {
-				held++
+			if d.allocated {
+				allocated++
 			}
 		}
-		r.families.add(mappedDevices, float64(held), r.node)
-		r.families.add(unmapped, float64(len(s.devices)-held), r.node, allocatableUnknown)
+		r.families.add(mappedDevices, float64(allocated), r.node)
+		r.families.add(unmapped, float64(len(s.devices)-allocated), r.node, allocatableUnknown)
 		return
 	}
 	n := newCensus()
 	for _, d := range s.devices {
-		n.countDevice(d, s.pods, len(d.holders) > 0)
+		n.countDevice(d, s.pods)
 	}
 	listed := namesOf(s.devices)
-	unlisted := n.countUnlisted(s.pods, listed)
+	n.countUnresolved(s.pods, listed)
+	n.lowerFree(s.pods, listed)
 	r.renderCensus(n)
 	unmappedFor(notAllocatable, n.notAllocatable)
-	unmappedFor(allocatableNotListed, unlisted)
-	unmappedFor(allocatedNotListed, countHeldUnlisted(s.pods, listed))
-	for _, reason := range sortedKeys(s.pods.Unmapped) {
-		unmappedFor(reason, float64(s.pods.Unmapped[reason]))
+	unlisted := countUnlisted(s.pods, listed)
+	for _, reason := range sortedKeys(unlisted) {
+		unmappedFor(reason, unlisted[reason])
 	}
 }
 
 func (r *renderer) renderCensus(n *census) {
 	for g, states := range n.counts {
+		states["free"] = float64(len(n.free[g]))
 		for state, count := range states {
 			r.families.add(nodeDevices, count, r.node, g.resource, g.model, state)
 		}
 		if n.hasNVLink[g] {
-			r.families.add(largestFree, float64(largestGroup(n.free[g])), r.node, g.resource, g.model)
+			r.families.add(largestFree, float64(n.largestFree[g]), r.node, g.resource, g.model)
 		}
 	}
 	for kind, count := range n.freeMIG {

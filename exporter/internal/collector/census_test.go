@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,11 +11,12 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// nodeStates returns plimsoll_node_devices for allocatable, allocated, free and unhealthy.
-func nodeStates(t *testing.T, families map[string]*dto.MetricFamily) [4]float64 {
+// nodeStates returns plimsoll_node_devices for allocatable, allocated, free, unhealthy and
+// unknown.
+func nodeStates(t *testing.T, families map[string]*dto.MetricFamily) [5]float64 {
 	t.Helper()
-	var out [4]float64
-	for i, state := range []string{"allocatable", "allocated", "free", "unhealthy"} {
+	var out [5]float64
+	for i, state := range []string{"allocatable", "allocated", "free", "unhealthy", "unknown"} {
 		out[i] = value(t, families, "plimsoll_node_devices", "node", "node-1", "resource", "nvidia.com/gpu", "model", "NVIDIA-H100-80GB-HBM3", "state", state)
 	}
 	return out
@@ -26,8 +28,8 @@ func TestNodeDevicesFreeExcludesHeldAndUnhealthy(t *testing.T) {
 	f.source.lost[uuid(2)] = true // held and lost: subtracted once
 	f.source.lost[uuid(7)] = true
 	families, _ := f.collect(t)
-	if got, want := nodeStates(t, families), [4]float64{8, 3, 4, 2}; got != want {
-		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	if got, want := nodeStates(t, families), [5]float64{8, 3, 4, 2, 0}; got != want {
+		t.Fatalf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
 	}
 	if got := value(t, families, "plimsoll_node_largest_free_group", "model", "NVIDIA-H100-80GB-HBM3"); got != 4 {
 		t.Errorf("NVLink connects %g of the 4 free devices", got)
@@ -41,8 +43,8 @@ func TestNodeDevicesNeverCountsSharedAsFree(t *testing.T) {
 	f := setup(t)
 	f.kubelet.holdings["team-a/notebook/main"] = []string{uuid(0) + "::3"}
 	families, _ := f.collect(t)
-	if got, want := nodeStates(t, families), [4]float64{8, 1, 7, 0}; got != want {
-		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
+	if got, want := nodeStates(t, families), [5]float64{8, 1, 7, 0, 0}; got != want {
+		t.Fatalf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
 	}
 }
 
@@ -50,8 +52,8 @@ func TestNodeDevicesCountsFailedAsUnhealthy(t *testing.T) {
 	f := setup(t)
 	f.source.fails = map[string]bool{uuid(2): true}
 	families, text := f.collect(t)
-	if got, want := nodeStates(t, families), [4]float64{8, 0, 7, 1}; got != want {
-		t.Errorf("allocatable, allocated, free, unhealthy: %v, want %v", got, want)
+	if got, want := nodeStates(t, families), [5]float64{8, 0, 7, 1, 0}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown: %v, want %v", got, want)
 	}
 	if value(t, families, "plimsoll_device_failed", "uuid", uuid(2)) != 1 || value(t, families, "plimsoll_device_failed", "uuid", uuid(1)) != 0 {
 		t.Errorf("plimsoll_device_failed is not 1 for device 2 only:\n%s", text)
@@ -77,7 +79,7 @@ func TestNodeDevicesAbsentWithoutKubelet(t *testing.T) {
 	}
 	f.kubelet.start(t, f.socket)
 	families, _ = f.collect(t)
-	if got, want := nodeStates(t, families), [4]float64{8, 0, 8, 0}; got != want {
+	if got, want := nodeStates(t, families), [5]float64{8, 0, 8, 0, 0}; got != want {
 		t.Fatalf("after the kubelet restarted: %v, want %v", got, want)
 	}
 }
@@ -122,22 +124,23 @@ func TestCensusCountsDevicesOfClaims(t *testing.T) {
 	partitioned := wholeDevice("1")
 	partitioned.reading.MIG = true
 	instance := &deviceSnapshot{parent: partitioned, device: device.Device{UUID: "MIG-1", Minor: "nvidia1", Model: "NVIDIA H100",
-		Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0-1"}}}
+		Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0"}}}
 	tpu := &deviceSnapshot{device: device.Device{UUID: "TPU-0", Minor: "tpu0", Model: "tpu-v6e-slice"}}
 	all := []*deviceSnapshot{wholeDevice("0"), partitioned, instance, wholeDevice("2"), tpu}
 	holder := podmap.Holder{Namespace: "ml", Pod: "a", Container: "main"}
-	pods := podmap.Map{UsesClaims: true, Holders: map[string][]podmap.Holder{"nvidia0": {holder}, "nvidia1/mig-19-0-1": {holder}}}
+	pods := podmap.Map{UsesClaims: true, Holders: map[string][]podmap.Holder{"nvidia0": {holder}, "nvidia1/mig-19-0": {holder}},
+		Allocated: map[string]string{"nvidia0": "", "nvidia1/mig-19-0": ""}}
 	takeCensus := func() *census {
 		n := newCensus()
-		holders := holdersByUUID(pods, all)
 		for _, d := range all {
-			n.countDevice(d, pods, len(holders[d.device.UUID]) > 0)
+			d.allocated = pods.IsAllocated(d.device.Names())
+			n.countDevice(d, pods)
 		}
 		return n
 	}
 	n := takeCensus()
 	for g, want := range map[deviceGroup][3]float64{{"gpu.nvidia.com", "NVIDIA-H100"}: {2, 1, 1}, {"mig.nvidia.com", "NVIDIA-H100-MIG-1g.10gb"}: {1, 1, 0}} {
-		if got := [3]float64{n.counts[g]["allocatable"], n.counts[g]["allocated"], n.counts[g]["free"]}; got != want {
+		if got := [3]float64{n.counts[g]["allocatable"], n.counts[g]["allocated"], float64(len(n.free[g]))}; got != want {
 			t.Errorf("%v: allocatable, allocated, free = %v, want %v", g, got, want)
 		}
 	}
@@ -156,25 +159,111 @@ func TestCensusCountsDevicesOfClaims(t *testing.T) {
 	}
 }
 
-// An allocatable device that no source lists was lost before the exporter started.
-func TestCensusCountsUnlistedDevicesAsUnhealthy(t *testing.T) {
+// An allocatable device that no source lists may have been lost before the exporter
+// started, or its id is not understood.
+func TestNodeDevicesCountsUnlistedAsUnknown(t *testing.T) {
 	f := setup(t)
-	f.kubelet.ids = []string{"GPU-lost", "GPU-held"}
-	f.kubelet.holdings["ml/a/main"] = []string{"GPU-held"}
-	families, text := f.collect(t)
-	for state, want := range map[string]float64{"allocatable": 10, "allocated": 1, "free": 8, "unhealthy": 2} {
-		if got := value(t, families, "plimsoll_node_devices", "model", "NVIDIA-H100-80GB-HBM3", "state", state); got != want {
-			t.Errorf("%s is %g, want %g:\n%s", state, got, want, text)
-		}
+	f.kubelet.ids = []string{uuid(20), uuid(21), "odd"}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(21)}
+	families, _ := f.collect(t)
+	if got, want := nodeStates(t, families), [5]float64{11, 1, 8, 0, 3}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
 	}
-	for _, reason := range []string{"allocatable_not_listed", "allocated_not_listed"} {
+	for _, reason := range []string{"allocatable_not_listed", "allocated_not_listed", "unknown_id_format"} {
 		if got := value(t, families, "plimsoll_exporter_unmapped_devices", "reason", reason); got != 1 {
 			t.Errorf("%s: %g, want 1", reason, got)
 		}
 	}
-	pods := podmap.Map{Allocatable: map[string]string{"GPU-lost": "nvidia.com/gpu"}}
+	pods := podmap.Map{Allocatable: map[string]string{uuid(20): "nvidia.com/gpu"}}
 	n := newCensus()
-	if n.countUnlisted(pods, nil) != 1 || n.counts[deviceGroup{"nvidia.com/gpu", "unknown"}]["unhealthy"] != 1 {
+	n.countUnresolved(pods, nil)
+	if n.counts[deviceGroup{"nvidia.com/gpu", "unknown"}]["unknown"] != 1 {
 		t.Errorf("without any listed device: %v", n.counts)
+	}
+}
+
+// HAMi's plugin lists each device several times. None is free for a pod that needs a whole
+// device, and none is unhealthy.
+func TestNodeDevicesOfHAMi(t *testing.T) {
+	f := setup(t)
+	f.kubelet.noDevices = true
+	for i := range 8 {
+		for replica := range 10 {
+			f.kubelet.ids = append(f.kubelet.ids, fmt.Sprintf("%s-%d", uuid(i), replica))
+		}
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(3) + "-7"}
+	families, _ := f.collect(t)
+	if got, want := nodeStates(t, families), [5]float64{8, 1, 0, 0, 0}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
+	}
+	value(t, families, "plimsoll_device_owner_info", "uuid", uuid(3), "pod", "a")
+}
+
+// KAI Scheduler reserves a device with a pod of its own. The device is not free, and the
+// reservation is not charged for it.
+func TestNodeDevicesOfKAI(t *testing.T) {
+	f := setup(t)
+	f.kubelet.holdings["kai-resource-reservation/gpu-reservation-node-1-x7k2p/resource-reservation"] = []string{uuid(2)}
+	families, text := f.collect(t)
+	if got, want := nodeStates(t, families), [5]float64{8, 1, 7, 0, 0}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
+	}
+	if strings.Contains(text, "gpu-reservation") {
+		t.Error("the reservation pod holds the device")
+	}
+}
+
+// With resource claims, the kubelet lists no allocatable device. An allocated id that
+// belongs to no listed device may be any of them.
+func TestNodeDevicesLowersFreeForUnresolvedClaims(t *testing.T) {
+	instance := func(gi int, profile, placement string) device.Instance {
+		return device.Instance{GI: gi, Profile: profile, Placement: placement}
+	}
+	instances := []device.Instance{instance(7, "1g.10gb", ""), instance(8, "1g.10gb", ""), instance(9, "1g.10gb+me", ""), instance(5, "2g.20gb", "")}
+	for name, tc := range map[string]struct {
+		instances   []device.Instance
+		claims      []string
+		free        float64            // whole devices
+		unknown     float64            // whole devices
+		freeMIG     map[string]float64 // by profile
+		largestFree float64
+	}{
+		"resolved":                         {nil, []string{"gpu-3"}, 7, 0, nil, 7},
+		"resolved instance":                {[]device.Instance{instance(7, "1g.10gb", "19-0"), instance(8, "1g.10gb", "19-1")}, []string{"gpu-0-mig-1g10gb-19-1"}, 7, 0, map[string]float64{"1g.10gb": 1}, 7},
+		"device bound to vfio":             {nil, []string{"gpu-vfio-3"}, 7, 1, nil, 7},
+		"unknown format":                   {nil, []string{"gpu-three", "gpu-four"}, 6, 2, nil, 6},
+		"instance of a whole device":       {nil, []string{"gpu-3-mig-1g10gb-19-0"}, 7, 1, nil, 7},
+		"two instances of a whole device":  {nil, []string{"gpu-3-mig-1g10gb-19-0", "gpu-3-mig-1g10gb-19-1"}, 7, 1, nil, 7},
+		"instance of an unknown device":    {nil, []string{"gpu-9-mig-1g10gb-19-0"}, 7, 1, nil, 7},
+		"instance without placement":       {instances, []string{"gpu-0-mig-1g10gb-19-0"}, 7, 0, map[string]float64{"1g.10gb": 1, "1g.10gb+me": 1, "2g.20gb": 1}, 7},
+		"media instance without placement": {instances, []string{"gpu-0-mig-1g10gb-me-20-0"}, 7, 0, map[string]float64{"1g.10gb": 2, "1g.10gb+me": 0, "2g.20gb": 1}, 7},
+		"instance without profile":         {instances, []string{"gpu-0-mig-19-0-1"}, 7, 0, map[string]float64{"1g.10gb": 1, "1g.10gb+me": 0, "2g.20gb": 0}, 7},
+		"more than there are":              {instances, []string{"gpu-0-mig-19-0-1", "gpu-0-mig-19-1-1", "gpu-0-mig-19-2-1"}, 7, 0, map[string]float64{"1g.10gb": 0, "1g.10gb+me": 0, "2g.20gb": 0}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			f.kubelet.noDevices, f.source.instances = true, tc.instances
+			f.kubelet.claims = map[string][]string{"ml/a/main": tc.claims}
+			families, text := f.collect(t)
+			whole := []string{"resource", "gpu.nvidia.com", "model", "NVIDIA-H100-80GB-HBM3"}
+			for state, want := range map[string]float64{"free": tc.free, "unknown": tc.unknown, "unhealthy": 0} {
+				if got := value(t, families, "plimsoll_node_devices", append(whole, "state", state)...); got != want {
+					t.Errorf("%s: %g, want %g", state, got, want)
+				}
+			}
+			if got := value(t, families, "plimsoll_node_largest_free_group", whole...); got != tc.largestFree {
+				t.Errorf("the largest free group has %g devices, want %g", got, tc.largestFree)
+			}
+			for profile, want := range tc.freeMIG {
+				if got := value(t, families, "plimsoll_node_free_mig_instances", "profile", profile); got != want {
+					t.Errorf("%g free instances %s, want %g:\n%s", got, profile, want, text)
+				}
+				model := "NVIDIA-H100-80GB-HBM3-MIG-" + strings.ReplaceAll(profile, "+", "")
+				if got := value(t, families, "plimsoll_node_devices", "resource", "mig.nvidia.com", "model", model, "state", "free"); got != want {
+					t.Errorf("%g free devices %s, want %g", got, model, want)
+				}
+			}
+		})
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,11 @@ type fakeSource struct {
 	clockEvents *float64 // of every device; nil if not reported
 }
 
-func uuid(i int) string { return "GPU-" + strings.Repeat(string(rune('a'+i)), 4) }
+func uuid(i int) string { return fmt.Sprintf("GPU-%08d-0000-4000-8000-000000000000", i) }
+
+func migUUID(device, gi, ci int) string {
+	return fmt.Sprintf("MIG-%08d-%04d-%04d-8000-000000000000", device, gi, ci)
+}
 
 func (s *fakeSource) Devices(context.Context) ([]device.Device, error) {
 	s.mu.Lock()
@@ -111,7 +116,7 @@ func (s *fakeSource) Read(_ context.Context, d device.Device) (device.Reading, e
 		for _, i := range s.instances {
 			part := d
 			i.Parent = d.UUID
-			part.UUID, part.Instance = fmt.Sprintf("MIG-%d-%d-%d", d.Index, i.GI, i.CI), &i
+			part.UUID, part.Instance = migUUID(d.Index, i.GI, i.CI), &i
 			r.Instances = append(r.Instances, part)
 		}
 	}
@@ -145,10 +150,13 @@ type fakeKubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu       sync.Mutex
 	holdings map[string][]string // device ids by namespace/pod/container
+	claims   map[string][]string // devices of resource claims by namespace/pod/container
 	server   *grpc.Server
 
-	resource string   // default nvidia.com/gpu
-	ids      []string // additional allocatable devices
+	resource  string   // default nvidia.com/gpu
+	driver    string   // of resource claims; default gpu.nvidia.com
+	ids       []string // additional allocatable devices
+	noDevices bool     // the devices of the source are not allocatable
 
 	failAllocatable bool // GetAllocatableResources returns an error
 }
@@ -157,18 +165,25 @@ func (k *fakeKubelet) List(context.Context, *podresources.ListPodResourcesReques
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &podresources.ListPodResourcesResponse{}
-	var names []string
-	for name := range k.holdings {
-		names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(k.holdings)) {
+		out.PodResources = append(out.PodResources, podWith(name, &podresources.ContainerResources{
+			Devices: []*podresources.ContainerDevices{{ResourceName: cmp.Or(k.resource, "nvidia.com/gpu"), DeviceIds: k.holdings[name]}}}))
 	}
-	sort.Strings(names)
-	for _, name := range names {
-		p := strings.Split(name, "/")
-		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: p[0], Name: p[1],
-			Containers: []*podresources.ContainerResources{{Name: p[2], Devices: []*podresources.ContainerDevices{
-				{ResourceName: cmp.Or(k.resource, "nvidia.com/gpu"), DeviceIds: k.holdings[name]}}}}})
+	for _, name := range slices.Sorted(maps.Keys(k.claims)) {
+		claim := &podresources.DynamicResource{ClaimName: "claim", ClaimNamespace: "ml"}
+		for _, id := range k.claims[name] {
+			claim.ClaimResources = append(claim.ClaimResources, &podresources.ClaimResource{DriverName: cmp.Or(k.driver, "gpu.nvidia.com"), PoolName: "node-1", DeviceName: id})
+		}
+		out.PodResources = append(out.PodResources, podWith(name, &podresources.ContainerResources{DynamicResources: []*podresources.DynamicResource{claim}}))
 	}
 	return out, nil
+}
+
+// podWith returns a pod with one container, both named by namespace/pod/container.
+func podWith(name string, c *podresources.ContainerResources) *podresources.PodResources {
+	part := strings.Split(name, "/")
+	c.Name = part[2]
+	return &podresources.PodResources{Namespace: part[0], Name: part[1], Containers: []*podresources.ContainerResources{c}}
 }
 
 func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
@@ -177,7 +192,7 @@ func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresources.All
 	}
 	ids := k.ids
 	for i := range 8 {
-		if k.resource == "" {
+		if k.resource == "" && !k.noDevices {
 			ids = append(ids, uuid(i))
 		}
 	}

@@ -24,7 +24,7 @@ func TestHungDeviceDoesNotAffectOthers(t *testing.T) {
 	if got := value(t, families, "plimsoll_device_hung", "uuid", uuid(3)); got != 1 {
 		t.Fatalf("plimsoll_device_hung = %g", got)
 	}
-	if got, want := nodeStates(t, families), [4]float64{8, 0, 7, 1}; got != want {
+	if got, want := nodeStates(t, families), [5]float64{8, 0, 7, 1, 0}; got != want {
 		t.Fatalf("allocatable, allocated, free, unhealthy = %v, want %v", got, want)
 	}
 	f.source.mu.Lock()
@@ -56,11 +56,11 @@ func TestInstancesOfHungDeviceAreUnhealthyAndNotRead(t *testing.T) {
 	f.source.hung[uuid(0)] = stall
 	f.source.mu.Unlock()
 	families, text := f.collect(t)
-	if value(t, families, "plimsoll_device_failed", "uuid", "MIG-0-1-0") != 1 || families["DCGM_FI_DEV_FB_USED"] != nil {
+	if value(t, families, "plimsoll_device_failed", "uuid", migUUID(0, 1, 0)) != 1 || families["DCGM_FI_DEV_FB_USED"] != nil {
 		t.Errorf("the instance of a hung device:\n%s", text)
 	}
 	f.source.mu.Lock()
-	reads := f.source.reads["MIG-0-1-0"]
+	reads := f.source.reads[migUUID(0, 1, 0)]
 	delete(f.source.hung, uuid(0))
 	f.source.mu.Unlock()
 	if reads != 1 {
@@ -70,7 +70,7 @@ func TestInstancesOfHungDeviceAreUnhealthyAndNotRead(t *testing.T) {
 	for value(t, families, "plimsoll_device_hung", "uuid", uuid(0)) != 0 {
 		families, _ = f.collect(t)
 	}
-	if value(t, families, "plimsoll_device_failed", "uuid", "MIG-0-1-0") != 0 {
+	if value(t, families, "plimsoll_device_failed", "uuid", migUUID(0, 1, 0)) != 0 {
 		t.Error("the instance is failed after its device recovered")
 	}
 }

@@ -33,8 +33,8 @@ func TestLabelsAreInDCGMExporterOrder(t *testing.T) {
 	f.kubelet.holdings[`team-a/tr"ain/main`] = []string{uuid(0)}
 	_, text := f.collect(t)
 	for _, want := range []string{
-		`DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container="main",namespace="team-a",pod="tr\"ain"} 10`,
-		`DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-bbbb",pci_bus_id="00000000:1B:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1"} 11`,
+		`DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-00000000-0000-4000-8000-000000000000",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container="main",namespace="team-a",pod="tr\"ain"} 10`,
+		`DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-00000001-0000-4000-8000-000000000000",pci_bus_id="00000000:1B:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1"} 11`,
 		"# TYPE DCGM_FI_DEV_GPU_UTIL gauge",
 	} {
 		if !strings.Contains(text, want+"\n") {
@@ -101,7 +101,7 @@ func TestDialectAndLabelOptions(t *testing.T) {
 	f.kubelet.holdings["team-a/train/main"] = []string{uuid(0)}
 	f.cfg.Labels = Labels{Dialect: "4.8", ReplaceBlanks: true, OldNamespace: true}
 	_, text := f.collect(t)
-	want := `DCGM_FI_DEV_GPU_UTIL{gpu="0",uuid="GPU-aaaa",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA-H100-80GB-HBM3",hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container_name="main",pod_name="train",pod_namespace="team-a"} 10`
+	want := `DCGM_FI_DEV_GPU_UTIL{gpu="0",uuid="GPU-00000000-0000-4000-8000-000000000000",pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA-H100-80GB-HBM3",hostname="node-1",DCGM_FI_DRIVER_VERSION="580.1",container_name="main",pod_name="train",pod_namespace="team-a"} 10`
 	if !strings.Contains(text, want) {
 		t.Errorf("missing %s in\n%s", want, text)
 	}

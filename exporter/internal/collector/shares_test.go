@@ -85,11 +85,11 @@ func TestClaimLabels(t *testing.T) {
 	claim := func(name string) map[podmap.Holder]podmap.Claim {
 		return map[podmap.Holder]podmap.Claim{holder: {Name: "c", Namespace: "ml", Driver: "gpu.nvidia.com", Pool: "node-1", Device: name}}
 	}
-	pods := podmap.Map{Claimed: map[string]map[podmap.Holder]podmap.Claim{"nvidia0": claim("gpu-0"), "nvidia1/mig-19-0-1": claim("gpu-1-mig-19-0-1")}}
+	pods := podmap.Map{Claimed: map[string]map[podmap.Holder]podmap.Claim{"nvidia0": claim("gpu-0"), "nvidia1/mig-19-0": claim("gpu-1-mig-19-0-1")}}
 	for want, d := range map[string]device.Device{
 		`{container="main",dra_claim_name="c",dra_claim_namespace="ml",dra_device_name="gpu-0",dra_driver_name="gpu.nvidia.com",dra_pool_name="node-1",namespace="ml",pod="a"}`: {UUID: "GPU-0", Minor: "nvidia0"},
 		`{container="main",dra_claim_name="c",dra_claim_namespace="ml",dra_device_name="gpu-1-mig-19-0-1",dra_driver_name="gpu.nvidia.com",dra_mig_device_uuid="MIG-1",dra_mig_profile="1g.10gb",dra_pool_name="node-1",namespace="ml",pod="a"}`: {
-			UUID: "MIG-1", Minor: "nvidia1", Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0-1"}},
+			UUID: "MIG-1", Minor: "nvidia1", Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0"}},
 		`{container="main",namespace="ml",pod="a"}`: {UUID: "GPU-2", Minor: "nvidia2"},
 	} {
 		t.Run(d.UUID, func(t *testing.T) {

@@ -47,6 +47,7 @@ type deviceSnapshot struct {
 	recentClockEvents []event
 	implausible       []implausibleCount
 
+	allocated     bool // also without holders, if a scheduler reserved the device for other pods
 	holders       []podmap.Holder
 	jobs          []string // outside of Kubernetes
 	idleAllocated time.Duration
@@ -89,7 +90,7 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 	holders := holdersByUUID(pods, s.devices)
 	for i, t := range tracked {
 		d := s.devices[i]
-		d.holders = holders[d.device.UUID]
+		d.holders, d.allocated = holders[d.device.UUID], pods.IsAllocated(d.device.Names())
 		if podsErr == nil {
 			t.updateHolders(d.holders, now)
 		}

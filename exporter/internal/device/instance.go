@@ -7,8 +7,8 @@ type Instance struct {
 	Parent  string // UUID of the partitioned device
 	Profile string // 1g.10gb, or 1c.2g.20gb if the compute instance is smaller than its GPU instance
 	GI, CI  int    // ids of the GPU instance and the compute instance
-	// Placement identifies the partition as resource claims do: profile id, start and
-	// size, such as 19-0-1. Empty if the driver does not report it.
+	// Placement identifies the GPU instance as resource claims do: the id of its profile
+	// and its first memory slice, such as 19-0. Empty if the driver does not report it.
 	Placement string
 }
 

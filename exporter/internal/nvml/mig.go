@@ -112,7 +112,7 @@ func profileName(a nvml.DeviceAttributes, deviceMiB int64) string {
 }
 
 // placement returns the placement of a GPU instance in the notation of resource claims:
-// PROFILE-START-SIZE. It is empty if the driver denies access, which is usual without root.
+// PROFILE-START. It is empty if the driver denies access, which is usual without root.
 func (h *deviceHandle) placement(gi int) string {
 	instance, ret := h.GetGpuInstanceById(gi)
 	if ret != nvml.SUCCESS {
@@ -122,7 +122,7 @@ func (h *deviceHandle) placement(gi int) string {
 	if ret != nvml.SUCCESS {
 		return ""
 	}
-	return fmt.Sprintf("%d-%d-%d", info.ProfileId, info.Placement.Start, info.Placement.Size)
+	return fmt.Sprintf("%d-%d", info.ProfileId, info.Placement.Start)
 }
 
 // addInstances adds the MIG instances found by a reading of d to the reading, and opens their

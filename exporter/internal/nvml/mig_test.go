@@ -33,7 +33,7 @@ func TestReadMIGInstances(t *testing.T) {
 		t.Errorf("a device without MIG mode has MIG %t and instances %+v", r.MIG, r.Instances)
 	}
 	r := readDevice(t, s, devices[1])
-	if want := []string{"1g.10gb 7/0 19-0-1", "3g.40gb 2/0 19-1-3"}; !r.MIG || !slices.Equal(instanceNames(r), want) {
+	if want := []string{"1g.10gb 7/0 19-0", "3g.40gb 2/0 19-1"}; !r.MIG || !slices.Equal(instanceNames(r), want) {
 		t.Fatalf("instances are %q, want %q", instanceNames(r), want)
 	}
 	for _, field := range []device.Field{device.GPUUtil, device.MemCopyUtil, device.EncUtil} {
@@ -67,7 +67,7 @@ func TestReadAfterMIGReconfiguration(t *testing.T) {
 	removed := readDevice(t, s, d).Instances
 	f.partition(0, 0, fakeInstance{1, 1, 10, 1, 0}, fakeInstance{2, 1, 20, 5, 0}, fakeInstance{2, 1, 20, 5, 1})
 	r := readDevice(t, s, d)
-	if got, want := instanceNames(r), []string{"1g.10gb 1/0 19-0-1", "2g.20gb 5/0 19-1-2", "2g.20gb 5/1 19-1-2"}; !slices.Equal(got, want) {
+	if got, want := instanceNames(r), []string{"1g.10gb 1/0 19-0", "2g.20gb 5/0 19-1", "2g.20gb 5/1 19-1"}; !slices.Equal(got, want) {
 		t.Fatalf("instances are %q, want %q", got, want)
 	}
 	if r.Instances[0].UUID != removed[0].UUID {

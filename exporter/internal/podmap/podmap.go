@@ -34,18 +34,22 @@ type Meta struct {
 	OwnerKind, OwnerName string
 }
 
-// Map is the state of the kubelet at one time. Its keys are normalized device ids: a
-// UUID, a device node such as nvidia0, or a MIG instance as GPU-<uuid>/<gi>/<ci>,
-// nvidia0/gi3 or nvidia0/mig-<profile>-<start>-<size>. A Map never changes after Poll.
+// Map is the state of the kubelet at one time. Its keys are names of devices as in
+// device.Device.Names, and ids of unknown format. A Map never changes after Poll.
 type Map struct {
 	// Allocatable is the resource name of each device that the kubelet can allocate.
 	Allocatable map[string]string
 	// AllocatableErr is the error of the query for allocatable devices, which kubelets
 	// before 1.23 do not support. Allocatable is empty then. Holders is still complete.
 	AllocatableErr error
-	// Holders are the containers that hold each device, in the order of the kubelet.
+	// Allocated is the resource of each device that is allocated. It is empty for a
+	// device that a resource claim allocated.
+	Allocated map[string]string
+	// Holders are the containers that hold each device, in the order of the kubelet. A
+	// device that a scheduler reserved for pods that share it is allocated, but it has no
+	// holders.
 	Holders map[string][]Holder
-	// Shared contains each device that is allocated as replicas, never as a whole.
+	// Shared contains each device that is not allocated as a whole.
 	Shared map[string]bool
 	// Replicas are the names of the replicas of a device that each container holds.
 	Replicas map[string]map[Holder][]string
@@ -53,8 +57,21 @@ type Map struct {
 	Claimed map[string]map[Holder]Claim
 	// UsesClaims is true if resource claims allocate the devices that no device plugin lists.
 	UsesClaims bool
-	// Unmapped counts the device ids that were ignored, by reason.
-	Unmapped map[string]int
+	// Parts is the whole device of each device that is a part of another one, if the id
+	// contains it.
+	Parts map[string]Part
+	// UnknownFormat contains each id that matches no known format.
+	UnknownFormat map[string]bool
+}
+
+func newMap() Map {
+	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
+		Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}}
+}
+
+// IsAllocated reports whether a device is allocated under any of its names.
+func (m Map) IsAllocated(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { _, ok := m.Allocated[name]; return ok })
 }
 
 // Poller queries the kubelet and keeps the last Map.
@@ -79,14 +96,14 @@ var ErrDisabled = fmt.Errorf("the kubelet is not queried: %w", ErrUnknown)
 // each Poll connects again. With an empty socket every Poll returns ErrDisabled.
 //
 // Resource names of NVIDIA's device plugin and google.com/tpu count as devices, and so do
-// the names in extra. Other resources below nvidia.com do not: some are network cards.
+// the names in extra.
 func New(socket string, extra []string) (*Poller, error) {
 	counted := map[string]bool{}
 	for _, n := range extra {
 		counted[strings.TrimSpace(n)] = true
 	}
 	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
-		return counted[name] || name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-") || name == tpuResource
+		return counted[name] || isNVIDIAResource(name) || name == tpuResource
 	}}
 	if socket == "" {
 		p.err = ErrDisabled
@@ -136,13 +153,13 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 	if err != nil {
 		return Map{}, fmt.Errorf("list pod resources of the kubelet: %w", err)
 	}
-	m := Map{Allocatable: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{}, Unmapped: map[string]int{}}
+	m := newMap()
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)
 	}
 	for _, d := range allocatable.GetDevices() {
-		p.forEachDevice(d, &m, func(id, _ string) { m.Allocatable[id] = d.ResourceName })
+		p.forEachDevice(d, &m, func(id deviceID) { m.Allocatable[id.name] = d.ResourceName })
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
@@ -155,62 +172,73 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 // addContainer records the devices of a container, from device plugins and from claims.
 func (p *Poller) addContainer(m *Map, h Holder, c *podresources.ContainerResources) {
 	for _, d := range c.Devices {
-		p.forEachDevice(d, m, func(id, replica string) { m.hold(id, replica, h) })
+		p.forEachDevice(d, m, func(id deviceID) { m.allocate(id, d.ResourceName, h) })
 	}
 	for _, claim := range c.DynamicResources {
 		for _, r := range claim.ClaimResources {
-			m.addClaimed(r, func(id string) {
-				m.hold(id, "", h)
-				m.claim(id, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
-			})
+			id, ok := m.parseClaim(r)
+			if !ok {
+				continue
+			}
+			m.record(id)
+			m.allocate(id, "", h)
+			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
 		}
 	}
 }
 
-// hold records a holder of a device. A container that holds several replicas of a
-// device is one holder.
-func (m *Map) hold(id, replica string, h Holder) {
-	if !slices.Contains(m.Holders[id], h) {
-		m.Holders[id] = append(m.Holders[id], h)
-	}
-	if replica == "" {
+// reservationNamespaces are the namespaces of pods by which KAI Scheduler reserves a
+// device for other pods. The pods that use the device request no device from the kubelet.
+// The second name is that of earlier versions.
+var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservation"}
+
+// allocate records that a container holds a device. A container that holds several
+// replicas of a device is one holder. A reservation allocates the device for other pods,
+// and the kubelet does not know how many.
+func (m *Map) allocate(id deviceID, resource string, h Holder) {
+	m.Allocated[id.name] = resource
+	if slices.Contains(reservationNamespaces, h.Namespace) {
+		m.Shared[id.name] = true
 		return
 	}
-	if m.Replicas[id] == nil {
-		m.Replicas[id] = map[Holder][]string{}
+	if !slices.Contains(m.Holders[id.name], h) {
+		m.Holders[id.name] = append(m.Holders[id.name], h)
 	}
-	m.Replicas[id][h] = append(m.Replicas[id][h], replica)
+	if id.replica == "" {
+		return
+	}
+	if m.Replicas[id.name] == nil {
+		m.Replicas[id.name] = map[Holder][]string{}
+	}
+	m.Replicas[id.name][h] = append(m.Replicas[id.name][h], id.replica)
 }
 
 func (m *Map) claim(id string, h Holder, c Claim) {
-	if m.Claimed == nil {
-		m.Claimed = map[string]map[Holder]Claim{}
-	}
 	if m.Claimed[id] == nil {
 		m.Claimed[id] = map[Holder]Claim{}
 	}
 	m.Claimed[id][h] = c
 }
 
-// forEachDevice calls visit for each device of a resource that counts. It records
-// shared devices and ids of unknown format in m.
-func (p *Poller) forEachDevice(d *podresources.ContainerDevices, m *Map, visit func(id, replica string)) {
+// forEachDevice calls visit for each device of a resource that counts.
+func (p *Poller) forEachDevice(d *podresources.ContainerDevices, m *Map, visit func(id deviceID)) {
 	if !p.resources(d.ResourceName) {
 		return
 	}
 	for _, raw := range d.DeviceIds {
-		id, replica, ok := parseNVIDIA(raw)
-		if d.ResourceName == tpuResource {
-			id, ok = parseTPU(raw)
-		}
-		if !ok {
-			m.Unmapped[UnknownIDFormat]++
-			continue
-		}
-		if replica != "" || strings.HasSuffix(d.ResourceName, ".shared") {
-			m.Shared[id] = true
-		}
-		visit(id, replica)
+		id := m.parsePlugin(d.ResourceName, raw)
+		m.record(id)
+		visit(id)
+	}
+}
+
+// record records the properties of a device that its id contains.
+func (m *Map) record(id deviceID) {
+	if id.shared {
+		m.Shared[id.name] = true
+	}
+	if id.part != (Part{}) {
+		m.Parts[id.name] = id.part
 	}
 }
 
@@ -226,10 +254,10 @@ func (p *Poller) Last() (Map, error) {
 	return p.last, p.err
 }
 
-// Holds reports whether a container is known to hold the device.
-func (p *Poller) Holds(uuid string) bool {
+// IsAllocated reports whether the device with this name is known to be allocated.
+func (p *Poller) IsAllocated(name string) bool {
 	m, err := p.Last()
-	return err == nil && len(m.Holders[uuid]) > 0
+	return err == nil && m.IsAllocated([]string{name})
 }
 
 // Close closes the connection to the kubelet.

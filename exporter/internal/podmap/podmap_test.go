@@ -120,19 +120,23 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		return out
 	}
 	of := func(name string) Claim { return Claim{"c", "team-a", "gpu.nvidia.com", "node-1", name} }
+	odd := "gpu.nvidia.com odd"
 	want := Map{
 		Allocatable: map[string]string{},
+		Allocated:   map[string]string{uuid: "nvidia.com/gpu", "nvidia9": "nvidia.com/gpu", "nvidia1": "", "nvidia2/mig-19-0": "", "nvidia4": "", odd: ""},
 		Holders: map[string][]Holder{uuid: held("plugin"), "nvidia9": held("replicas"), "nvidia1": held("claims", "also"),
-			"nvidia2/mig-19-0-1": held("claims"), "nvidia4": held("share")},
+			"nvidia2/mig-19-0": held("claims"), "nvidia4": held("share"), odd: held("claims")},
 		Shared:   map[string]bool{"nvidia4": true, "nvidia9": true},
 		Replicas: map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
 		Claimed: map[string]map[Holder]Claim{
-			"nvidia1":            {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
-			"nvidia2/mig-19-0-1": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
-			"nvidia4":            {held("share")[0]: of("gpu-4")},
+			"nvidia1":          {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
+			"nvidia2/mig-19-0": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
+			"nvidia4":          {held("share")[0]: of("gpu-4")},
+			odd:                {held("claims")[0]: of("odd")},
 		},
-		UsesClaims: true,
-		Unmapped:   map[string]int{"unknown_id_format": 1},
+		UsesClaims:    true,
+		Parts:         map[string]Part{"nvidia2/mig-19-0": {Device: "nvidia2"}},
+		UnknownFormat: map[string]bool{odd: true},
 	}
 	if diff := cmp.Diff(want, poll(t, p)); diff != "" {
 		t.Error(diff)
@@ -177,9 +181,9 @@ func TestPollIgnoresOtherResources(t *testing.T) {
 		"example.com/gpu": true, "example.com/half": true, "nvidia.com/hostdev": false, "nvidia.com/rdma_shared_device_a": false, "nvidia.com/cx7_sriov": false,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := Map{Holders: map[string][]Holder{}, Unmapped: map[string]int{}, Shared: map[string]bool{}}
-			p.forEachDevice(&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"0000:1b:00.2"}}, &m, func(string, string) {})
-			if got := m.Unmapped[UnknownIDFormat] == 1; got != counts {
+			m := newMap()
+			p.forEachDevice(&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"0000:1b:00.2"}}, &m, func(deviceID) {})
+			if got := len(m.UnknownFormat) == 1; got != counts {
 				t.Errorf("counts: %t, want %t", got, counts)
 			}
 		})
@@ -195,14 +199,14 @@ func TestPollReconnectsAfterKubeletRestart(t *testing.T) {
 		if err := p.Poll(ctx); err == nil {
 			t.Errorf("%s: no error", when)
 		}
-		if _, err := p.Last(); err == nil || p.Holds(uuid) {
+		if _, err := p.Last(); err == nil || p.IsAllocated(uuid) {
 			t.Errorf("%s: an old map is still served", when)
 		}
 	}
 	requireUnknown("before the kubelet starts")
 	for range 3 {
 		server := k.start(t, socket)
-		if m := poll(t, p); len(m.Holders[uuid]) != 1 || !p.Holds(uuid) {
+		if m := poll(t, p); len(m.Holders[uuid]) != 1 || !p.IsAllocated(uuid) {
 			t.Errorf("with the kubelet: %+v", m)
 		}
 		server.Stop()

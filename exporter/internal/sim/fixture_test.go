@@ -68,7 +68,7 @@ func startScenario(t *testing.T, scenario string, adjust ...func(*collector.Conf
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pods.Close() })
-	if n.source, err = FromScenario(scenario, 1, pods.Holds, discardLog); err != nil {
+	if n.source, err = FromScenario(scenario, 1, pods.IsAllocated, discardLog); err != nil {
 		t.Fatal(err)
 	}
 	config := collector.Config{Node: "n", Interval: time.Second, Log: discardLog}
