@@ -22,6 +22,10 @@ const (
 	noConfigMap = "none"
 
 	defaultCounterFile = "/etc/dcgm-exporter/default-counters.csv"
+
+	// maxCounterFileSize is the size of a counter file in bytes. It is also that of the
+	// largest ConfigMap.
+	maxCounterFileSize = 1 << 20
 )
 
 // builtInCounterFiles are the counter files in dcgm-exporter's image. The Helm chart
@@ -42,7 +46,7 @@ func (o *options) selectCounters(ctx context.Context, c *collector.Collector, lo
 		c.SetDefaults()
 		return nil
 	}
-	counters, err := collector.ParseCounters(strings.NewReader(text))
+	counters, err := collector.ParseCounters(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", origin, err)
 	}
@@ -65,8 +69,7 @@ func (o *options) readCounters(ctx context.Context, log *slog.Logger) (origin, t
 	if o.counterFile == allCounters {
 		return "", "", nil
 	}
-	file, err := os.ReadFile(o.counterFile)
-	o.lastCounterText = string(file)
+	o.lastCounterText, err = readRegularFile(o.counterFile, maxCounterFileSize)
 	if errors.Is(err, fs.ErrNotExist) && slices.Contains(builtInCounterFiles, o.counterFile) {
 		return "", "", nil
 	}
@@ -94,8 +97,8 @@ func (o *options) counterFileChanged() bool {
 	if o.counterFile == allCounters {
 		return false
 	}
-	text, _ := os.ReadFile(o.counterFile)
-	return string(text) != o.lastCounterText
+	text, _ := readRegularFile(o.counterFile, maxCounterFileSize)
+	return text != o.lastCounterText
 }
 
 // reloadCounters selects the counters again on SIGHUP and after the counter file changes.

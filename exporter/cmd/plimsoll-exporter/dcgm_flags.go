@@ -77,7 +77,7 @@ var flagWithValue = regexp.MustCompile(`^--?([a-zA-Z][a-zA-Z0-9.-]*)=(.*)$`)
 
 // normalizeArgs converts arguments from dcgm-exporter's syntax to that of kingpin:
 // --flag=true, -k=false, and long names after a single dash. After the command doctor,
-// -o means --output and not dcgm-exporter's flag.
+// -o means --output and not dcgm-exporter's flag. If a flag is repeated, the last one wins.
 func normalizeArgs(app *kingpin.Application, args []string) []string {
 	out := slices.Clone(args)
 	doctor := slices.Index(args, "doctor")
@@ -91,7 +91,46 @@ func normalizeArgs(app *kingpin.Application, args []string) []string {
 		}
 		out[i] = normalizeArg(app, arg)
 	}
+	return dropRepeatedFlags(app, out)
+}
+
+// dropRepeatedFlags keeps the last occurrence of each flag, except for flags that
+// accumulate values. It returns invalid arguments as they are, because Parse reports them.
+func dropRepeatedFlags(app *kingpin.Application, args []string) []string {
+	context, err := app.ParseContext(args)
+	if err != nil {
+		return args
+	}
+	last := map[*kingpin.FlagClause]int{}
+	for i, e := range context.Elements {
+		if flag, ok := e.Clause.(*kingpin.FlagClause); ok {
+			last[flag] = i
+		}
+	}
+	var out []string
+	for i, e := range context.Elements {
+		switch clause := e.Clause.(type) {
+		case *kingpin.CmdClause:
+			out = append(out, clause.Model().Name)
+		case *kingpin.FlagClause:
+			flag := clause.Model()
+			accumulates, ok := flag.Value.(interface{ IsCumulative() bool })
+			if last[clause] == i || ok && accumulates.IsCumulative() {
+				out = append(out, formatFlag(flag, *e.Value))
+			}
+		}
+	}
 	return out
+}
+
+func formatFlag(flag *kingpin.FlagModel, value string) string {
+	switch {
+	case !flag.IsBoolFlag():
+		return "--" + flag.Name + "=" + value
+	case value == "false":
+		return "--no-" + flag.Name
+	}
+	return "--" + flag.Name
 }
 
 func normalizeArg(app *kingpin.Application, arg string) string {

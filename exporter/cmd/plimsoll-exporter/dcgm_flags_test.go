@@ -72,6 +72,19 @@ func TestDCGMExporterFlagsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
+func TestLastOccurrenceOfFlagWins(t *testing.T) {
+	o, err := parse(t, "-c", "5000", "-k", "--debug", "-nc2000", "--kubernetes=false", "--no-debug", "-collect-interval=1500", "-n", "--nvidia-resource-names=a", "--nvidia-resource-names=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.interval != 1500 || o.kubernetes || o.debug || !o.labels.NoHostname || !slices.Equal(o.resourceNames, []string{"a", "b"}) {
+		t.Errorf("%+v", o)
+	}
+	if _, err := parse(t, "-c", "5000", "-c", "x"); err == nil {
+		t.Error("an invalid last value is accepted")
+	}
+}
+
 func TestIgnoredFlagsAreLoggedOnce(t *testing.T) {
 	t.Setenv("DCGM_EXPORTER_CPU_DEVICES_STR", "f")
 	o, err := parse(t, "-r", "localhost:5555")

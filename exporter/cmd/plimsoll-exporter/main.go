@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 )
@@ -29,8 +30,31 @@ func main() {
 	if command == doctor.FullCommand() {
 		run = o.runDoctor
 	}
-	if err := run(ctx); err != nil {
+	if err := runUntilStopped(ctx, run); err != nil {
 		fmt.Fprintln(os.Stderr, "plimsoll-exporter:", err)
 		os.Exit(1)
+	}
+}
+
+// stopLimit is the time in which the exporter stops after a signal. It is longer than the
+// limits for open scrapes and for closing the libraries together.
+const stopLimit = 8 * time.Second
+
+// runUntilStopped runs the exporter and returns its error. If the exporter does not return
+// within stopLimit after ctx ends, for example because a file server does not respond,
+// runUntilStopped returns anyway.
+func runUntilStopped(ctx context.Context, run func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(stopLimit):
+		return fmt.Errorf("a call has not returned within %s after the signal to stop; exiting", stopLimit)
 	}
 }

@@ -138,6 +138,14 @@ func (o *options) validate() error {
 			return fmt.Errorf("--%s must be at least %d milliseconds, not %d", flag.name, flag.minimum, flag.ms)
 		}
 	}
+	for _, file := range []struct{ flag, path string }{{"kubeconfig", o.pods.kubeconfig}, {"web.config.file", *o.web.WebConfigFile}, {"web-config-file", o.webConfigFile}, {"sim-state", o.simState}} {
+		if file.path == "" {
+			continue
+		}
+		if err := checkRegularFile(file.path); err != nil {
+			return fmt.Errorf("--%s: %w", file.flag, err)
+		}
+	}
 	var err error
 	if o.labels.Devices, err = collector.ParseDeviceFilter(o.deviceFilter); err != nil {
 		return fmt.Errorf("--devices: %w", err)

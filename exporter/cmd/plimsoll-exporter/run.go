@@ -42,6 +42,9 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.selectCounters(ctx, c, log); err != nil {
 		return err
 	}
+	if err := c.CheckDevices(ctx); err != nil {
+		return err
+	}
 	if o.once {
 		return printOnce(ctx, c, os.Stdout)
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
@@ -15,12 +17,17 @@ import (
 // type (gauge, counter, or label for a label on the other metrics), and its help text.
 type Counter struct{ Name, Type, Help string }
 
-// ParseCounters parses a counter file. Lines that start with # are comments. Errors
-// contain the line number.
-func ParseCounters(r io.Reader) ([]Counter, error) {
-	reader := csv.NewReader(r)
+// maxCounters is the number of fields that a counter file may select. DCGM has fewer than
+// half as many fields.
+const maxCounters = 2000
+
+// ParseCounters parses a counter file. Lines that start with # are comments, and a byte
+// order mark is ignored. Errors contain the line number.
+func ParseCounters(text string) ([]Counter, error) {
+	reader := csv.NewReader(strings.NewReader(printable(strings.TrimPrefix(text, "\uFEFF"))))
 	reader.Comment, reader.TrimLeadingSpace, reader.FieldsPerRecord = '#', true, -1
 	var out []Counter
+	seen := map[string]bool{}
 	for {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -31,19 +38,42 @@ func ParseCounters(r io.Reader) ([]Counter, error) {
 		}
 		line, _ := reader.FieldPos(0)
 		if len(record) < 3 {
-			return nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, strings.Join(record, ","))
+			return nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, excerpt(strings.Join(record, ",")))
 		}
 		c := Counter{strings.TrimSpace(record[0]), strings.TrimSpace(record[1]), strings.TrimSpace(strings.Join(record[2:], ", "))}
 		switch {
 		case c.Name == "":
 			return nil, fmt.Errorf("line %d has no field name", line)
 		case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
-			return nil, fmt.Errorf("line %d: the type of %s must be gauge, counter or label, not %q", line, c.Name, c.Type)
-		case slices.ContainsFunc(out, func(o Counter) bool { return o.Name == c.Name }):
-			return nil, fmt.Errorf("line %d: duplicate field %s", line, c.Name)
+			return nil, fmt.Errorf("line %d: the type of %s must be gauge, counter or label, not %q", line, excerpt(c.Name), excerpt(c.Type))
+		case seen[c.Name]:
+			return nil, fmt.Errorf("line %d: duplicate field %s", line, excerpt(c.Name))
+		case len(out) == maxCounters:
+			return nil, fmt.Errorf("line %d: a counter file must select at most %d fields", line, maxCounters)
 		}
+		seen[c.Name] = true
 		out = append(out, c)
 	}
+}
+
+// excerpt shortens a text for an error message.
+func excerpt(text string) string {
+	const limit = 100
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// printable replaces invalid UTF-8 and control characters other than white space.
+// Prometheus would reject the whole scrape because of one such byte in a help text.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 // selection is the set of dcgm-exporter's metrics to export.

@@ -1,16 +1,20 @@
 package collector
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 func TestCounterFileSelectsFieldsTypesAndHelp(t *testing.T) {
-	counters, err := ParseCounters(strings.NewReader(`# Format: NAME, TYPE, HELP
+	counters, err := ParseCounters(`# Format: NAME, TYPE, HELP
 
 DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
   DCGM_FI_DEV_POWER_USAGE, counter, Power draw.
@@ -18,7 +22,7 @@ DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
 DCGM_FI_DRIVER_VERSION,    label, Driver Version
 DCGM_FI_DEV_BRAND,         label, Device Brand
 DCGM_FI_DEV_FAN_SPEED, gauge, Fan.
-`))
+`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +71,63 @@ func TestParseCountersReportsLine(t *testing.T) {
 		"DCGM_FI_DEV_GPU_UTIL, gauge, \"never closed\nand so on, 1": "line 1",
 	} {
 		t.Run(want, func(t *testing.T) {
-			if _, err := ParseCounters(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := ParseCounters(file); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", file, err, want)
 			}
 		})
 	}
+}
+
+// Prometheus accepts the exposition whatever the bytes of the help texts are.
+func TestHelpTextsAreValid(t *testing.T) {
+	counters, err := ParseCounters("\uFEFFDCGM_FI_DEV_GPU_UTIL, gauge, a\xffb\x00c\x1b[d\re\u2028\nDCGM_FI_DEV_POWER_USAGE, gauge, \"two\nlines \\ \"\"quoted\"\"\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := setup(t)
+	if unsupported := f.SetCounters(counters); len(unsupported) > 0 {
+		t.Errorf("unsupported: %q", unsupported)
+	}
+	if err := f.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.requireParses(t)
+	if _, text := f.scrape(t); !strings.Contains(text, "# HELP DCGM_FI_DEV_GPU_UTIL a\uFFFDb\uFFFDc\uFFFD[d") {
+		t.Errorf("the help text is wrong:\n%.300s", text)
+	}
+}
+
+// requireParses checks that Prometheus' parsers accept the exposition in both formats.
+func (f *fixture) requireParses(t testing.TB) {
+	t.Helper()
+	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0"} {
+		response := f.get(accept, "")
+		parser, err := textparse.New(response.Body.Bytes(), response.Header().Get("Content-Type"), labels.NewSymbolTable(), textparse.ParserOptions{})
+		for err == nil {
+			_, err = parser.Next()
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v\n%.500q", accept, err, response.Body.String())
+		}
+	}
+}
+
+// FuzzCounterFile checks that a counter file is either refused or leads to an exposition
+// that Prometheus accepts.
+func FuzzCounterFile(f *testing.F) {
+	f.Add("# Format\nDCGM_FI_DEV_GPU_UTIL, gauge, Busy, in %.\nDCGM_FI_DRIVER_VERSION, label, Driver\n")
+	f.Add("\uFEFFDCGM_FI_DEV_XID_ERRORS, counter, \"a\nb\"\nDCGM_EXP_XID_ERRORS_COUNT, gauge, \xff\x00\r\n")
+	f.Add("DCGM_FI_DEV_POWER_USAGE,gauge,\\\nX,gauge,\"\"\"\"\n")
+	e := setup(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		counters, err := ParseCounters(text)
+		if err != nil {
+			return
+		}
+		e.SetCounters(counters)
+		if err := e.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.requireParses(t)
+	})
 }

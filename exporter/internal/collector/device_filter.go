@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,6 +47,32 @@ func ParseDeviceFilter(text string) (DeviceFilter, error) {
 		}
 	}
 	return f, nil
+}
+
+// CheckDevices returns an error if the filter selects device numbers that the node does
+// not have. If no source lists its devices, the numbers are not checked, because the
+// devices may appear later. Ids of GPU instances are not checked, because they change with
+// the partitioning.
+func (c *Collector) CheckDevices(ctx context.Context) error {
+	if f := c.cfg.Labels.Devices; f.kind != "g" || len(f.numbers) == 0 {
+		return nil
+	}
+	if err := c.Collect(ctx); err != nil {
+		c.cfg.Log.Warn("the device numbers of --devices are not checked", "err", err)
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := 0
+	for _, v := range c.vendors {
+		count += len(v.devices) + v.undescribed
+	}
+	for _, n := range c.cfg.Labels.Devices.numbers {
+		if n >= count {
+			return fmt.Errorf("--devices selects device %d, but this node has %d devices, numbered from 0", n, count)
+		}
+	}
+	return nil
 }
 
 // includes reports whether the filter selects the device.

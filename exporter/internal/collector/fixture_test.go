@@ -200,7 +200,7 @@ func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresources.All
 		{ResourceName: cmp.Or(k.resource, "nvidia.com/gpu"), DeviceIds: ids}}}, nil
 }
 
-func (k *fakeKubelet) start(t *testing.T, socket string) {
+func (k *fakeKubelet) start(t testing.TB, socket string) {
 	t.Helper()
 	k.server = serveKubelet(t, k, socket)
 }
@@ -226,7 +226,7 @@ type fixture struct {
 	socket  string
 }
 
-func setup(t *testing.T) *fixture {
+func setup(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{source: &fakeSource{lost: map[string]bool{}, hung: map[string]chan struct{}{}},
 		kubelet: &fakeKubelet{holdings: map[string][]string{}}, socket: filepath.Join(t.TempDir(), "k.sock")}
