@@ -152,12 +152,12 @@ func TestIDsOfOtherProjectsLowerFreeDevices(t *testing.T) {
 		t.Run(k.Project+"/"+k.ID, func(t *testing.T) { load.add(strconv.Itoa(i), k.checkNode(t)) })
 	}
 	var placeable strings.Builder
-	for _, sample := range evaluate(t, load.String(), recordingRule(t, "node:plimsoll_free_devices:placeable")) {
-		series := labels.NewBuilder(sample.Metric).Set("__name__", "node:plimsoll_free_devices:placeable").Labels()
+	for _, sample := range evaluate(t, load.String(), recordingRule(t, "node_resource_model:plimsoll_free_devices:placeable")) {
+		series := labels.NewBuilder(sample.Metric).Set("__name__", "node_resource_model:plimsoll_free_devices:placeable").Labels()
 		fmt.Fprintf(&placeable, "  %s %v\n", series, sample.F)
 	}
 	fits := map[string]float64{}
-	for _, sample := range evaluate(t, placeable.String(), `sum by (cluster) (floor(node:plimsoll_free_devices:placeable / 1))`) {
+	for _, sample := range evaluate(t, placeable.String(), `sum by (cluster) (floor(node_resource_model:plimsoll_free_devices:placeable / 1))`) {
 		fits[sample.Metric.Get("cluster")] = sample.F
 	}
 	for i, k := range ids {
