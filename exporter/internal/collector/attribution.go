@@ -178,9 +178,11 @@ func replicasByPod(pods podmap.Map, parts []*deviceSnapshot) map[podName]int {
 
 // renderPodUsage writes the attributed usage of a device in base units.
 func (r *renderer) renderPodUsage(d *deviceSnapshot) {
-	if _, isFirst := d.gpuInstance(); !isFirst {
+	parts, isFirst := d.gpuInstance()
+	if !isFirst {
 		return
 	}
+	withSeries := podsWithSeries(parts)
 	labels := func(a account) []string {
 		return append(r.deviceLabelValues(d), a.namespace, a.name, string(a.method))
 	}
@@ -199,6 +201,9 @@ func (r *renderer) renderPodUsage(d *deviceSnapshot) {
 			continue
 		}
 		for _, pod := range slices.SortedFunc(maps.Keys(row.portions), podName.compare) {
+			if withSeries != nil && !withSeries[pod] {
+				continue
+			}
 			r.families.add(row.metric, v*row.scale*row.portions[pod], labels(account{pod, d.usage.method})...)
 		}
 	}
@@ -209,6 +214,9 @@ func (r *renderer) renderPodUsage(d *deviceSnapshot) {
 		return
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(d.usage.joules), account.compare) {
+		if withSeries != nil && !withSeries[a.podName] {
+			continue
+		}
 		r.families.add(podEnergy, d.usage.joules[a], labels(a)...)
 	}
 }

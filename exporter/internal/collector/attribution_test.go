@@ -32,7 +32,7 @@ func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
 }
 
 // For random holders and readings, the values of all pods never exceed the device. This
-// holds for Plimsoll's metrics of pods and for additive metrics of dcgm-exporter.
+// holds for Plimsoll's metrics of pods and for quantities of dcgm-exporter.
 func TestAttributionNeverExceedsDevice(t *testing.T) {
 	for _, how := range []Attribution{ByDevice, BySplit, ByProcess} {
 		t.Run(string(how), func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAttributionNeverExceedsDevice(t *testing.T) {
 					}
 				}
 				for _, field := range dcgmFields {
-					if field.isAdditive() {
+					if field.isQuantity() {
 						check(field.name, "UUID", func(r device.Reading, _ string) float64 { v, _ := r.Get(field.field); return v })
 					}
 				}

@@ -17,14 +17,16 @@ const sharingNotes = `Metrics of a MIG instance:
 
 A device can be shared by several containers. The column *shared* says how the series of a metric are written then:
 
-- ` + "`each`" + `: one series for each holder. All have the same value, such as a temperature.
-- ` + "`once`" + `: a single series for usage that adds up across holders (power, energy, utilization, used memory, traffic), so that sums count it once. It has the pod's labels if all holders are in the same pod, otherwise no holder. If MIG instances do not have the metric, the device has it.
+- ` + "`each`" + `: one series for each holder. All have the same value, such as a temperature or the utilization of the device. Averages by pod are meaningful, sums are not.
+- ` + "`once`" + `: a single series for quantities and their limits (memory, power, energy, traffic), so that sums count them once. It has the pod's labels if all holders are in the same pod, otherwise no holder. Power, energy and traffic of a device in MIG mode are those of the device, without an instance.
+
+All metrics of one quantity follow the same rule, so that ` + "`DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)`" + ` has a result for every device. With ` + "`hpc_job`" + `, every metric has a series for each job.
 
 `
 
 // sharing returns the value of the column shared.
 func (f dcgmField) sharing() string {
-	if f.isAdditive() {
+	if f.isQuantity() {
 		return "once"
 	}
 	return "each"

@@ -107,18 +107,41 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 	return c
 }
 
-// Run collects at each interval until ctx ends. Vendors are collected independently.
+// Run collects at each interval until ctx ends. At each interval it queries the kubelet
+// once, and then lets each vendor collect. Vendors are collected independently: one that
+// takes longer than the interval does not delay others.
 func (c *Collector) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, v := range c.vendors {
-		all.Go(func() { c.run(ctx, v) })
+	defer all.Wait()
+	due := make([]chan struct{}, len(c.vendors))
+	for i, v := range c.vendors {
+		due[i] = make(chan struct{}, 1)
+		all.Go(func() { c.run(ctx, v, due[i]) })
 	}
-	all.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		start := time.Now()
+		c.pollPods(ctx)
+		for _, d := range due {
+			select {
+			case d <- struct{}{}:
+			default: // the vendor has not started the last collection yet
+			}
+		}
+		timer.Reset(max(0, c.cfg.Interval-time.Since(start)))
+	}
 }
 
-// Collect collects from every vendor once. It fails if no vendor can list its devices.
+// Collect queries the kubelet and collects from every vendor once. It fails if no vendor can list its devices.
 // The exposition then keeps the results of earlier collections.
 func (c *Collector) Collect(ctx context.Context) error {
+	c.pollPods(ctx)
 	failures := make([]error, len(c.vendors))
 	var all sync.WaitGroup
 	for i, v := range c.vendors {

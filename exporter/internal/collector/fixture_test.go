@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,10 +159,12 @@ type fakeKubelet struct {
 	ids       []string // additional allocatable devices
 	noDevices bool     // the devices of the source are not allocatable
 
-	failAllocatable bool // GetAllocatableResources returns an error
+	failAllocatable bool         // GetAllocatableResources returns an error
+	lists           atomic.Int64 // number of List calls
 }
 
 func (k *fakeKubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	k.lists.Add(1)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &podresources.ListPodResourcesResponse{}

@@ -60,6 +60,7 @@ var (
 	unsupportedField   = metric{"plimsoll_exporter_unsupported_field", gauge, []string{"node", "field"}, "1 for each field of the counter file that this exporter does not support."}
 	mappedDevices      = metric{"plimsoll_exporter_mapped_devices", gauge, []string{"node"}, "Devices that the kubelet's PodResources API lists."}
 	unmapped           = metric{"plimsoll_exporter_unmapped_devices", gauge, []string{"node", "reason"}, "Devices whose holder is unknown, by reason: kubelet_unreachable, kubelet_disabled, allocatable_unknown (the kubelet does not report allocatable devices), not_allocatable, allocatable_not_listed (the driver does not list an allocatable device), allocated_not_listed (the driver does not list an allocated device), unknown_id_format."}
+	omittedShares      = metric{"plimsoll_exporter_omitted_shares", gauge, []string{"node"}, "Holders of devices (with replicas and jobs, if these have series of their own) that have no series, because the node has more than 1000. Every device keeps the same number of holders with series. Free devices and the usage of other holders are not affected."}
 	undescribedDevices = metric{"plimsoll_exporter_undescribed_devices", gauge, []string{"node"}, "Devices that the vendor's library counts but cannot describe, for example because they fell off the bus before the exporter started. Absent if the library does not count them."}
 	sourceUp           = metric{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "1 if the source lists its devices, 0 if the source is unavailable."}
 	driverStalled      = metric{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 if no call to the vendor's library returns, or if all of several devices hang."}
@@ -74,7 +75,7 @@ var plimsollMetrics = []metric{
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
 	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
-	unsupportedField, mappedDevices, unmapped, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
+	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,
 }
 

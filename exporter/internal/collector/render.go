@@ -73,6 +73,7 @@ func render(node string, labels Labels, s *snapshot) []*family {
 	r.renderAcceleratorRequests()
 	r.renderServices()
 	r.renderPods()
+	r.families.add(omittedShares, float64(s.omittedShares), node)
 	if s.undescribed != nil {
 		r.families.add(undescribedDevices, *s.undescribed, node)
 	}
@@ -80,8 +81,8 @@ func render(node string, labels Labels, s *snapshot) []*family {
 	return r.families.sorted()
 }
 
-// renderDCGM writes dcgm-exporter's metrics of a device, with a series for each share.
-// A metric that adds up across shares has a single series, so that sums count it once.
+// renderDCGM writes dcgm-exporter's metrics of a device, with a series for each share. A
+// quantity has a single series, so that sums count it once.
 func (r *renderer) renderDCGM(d *deviceSnapshot) {
 	parts, isFirst := d.gpuInstance()
 	if !isFirst || !r.labels.Devices.includes(d.device) {
@@ -98,7 +99,7 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 	each := labelSets(shares, nil, nil)
 	once := each
 	if !r.labels.VirtualGPUs { // with virtual GPUs dcgm-exporter repeats the value
-		once = labelSets([]share{commonShare(shares)}, nil, nil)
+		once = labelSets(combineHolders(shares, d.shareLimit == 0), nil, nil)
 	}
 	replaced := r.labels.Devices.prefersInstances(d)
 	for _, f := range selected.fields {
@@ -107,7 +108,7 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 			continue
 		}
 		sets := each
-		if f.isAdditive() {
+		if f.isQuantity() {
 			sets = once
 		}
 		for _, labels := range sets {
@@ -131,15 +132,15 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 // value returns the value of a field in the last collection.
 //
 // A MIG instance has its own memory and inherits state such as temperature and clocks
-// from its device. It does not inherit additive fields, since they describe the usage of
-// the whole device. If replaced is true, instances stand for the device, so the device
-// has only the additive fields without memory.
+// from its device. It does not inherit fields that describe the whole device. If replaced
+// is true, instances stand for the device, so the device has only the fields that describe
+// it as a whole.
 func (d *deviceSnapshot) value(f dcgmField, replaced bool) (float64, bool) {
 	v, ok := d.reading.Get(f.field)
 	switch {
-	case !d.fresh, replaced && (memoryFields[f.field] || !f.isAdditive()):
+	case !d.fresh, replaced && (memoryFields[f.field] || !f.describesWholeDevice()):
 		return 0, false
-	case ok || d.parent == nil || f.isAdditive() || memoryFields[f.field]:
+	case ok || d.parent == nil || f.describesWholeDevice() || memoryFields[f.field]:
 		return v, ok
 	}
 	return d.parent.reading.Get(f.field)
@@ -148,17 +149,19 @@ func (d *deviceSnapshot) value(f dcgmField, replaced bool) (float64, bool) {
 // memoryFields are the fields that each MIG instance has for itself.
 var memoryFields = map[device.Field]bool{device.FBFree: true, device.FBUsed: true, device.FBReserved: true, device.FBTotal: true, device.FBUsedRatio: true}
 
-// isAdditive reports whether the holders of a device use up the field together, such as
-// power or memory. Temperatures, clocks, limits and faults are the same for every holder.
-func (f dcgmField) isAdditive() bool {
-	switch f.field {
-	case device.PowerUsage, device.FBUsed:
-		return true
-	case device.FBTotal, device.FBFree, device.FBReserved, device.PowerLimit:
-		return false
-	default:
-		return slices.Contains([]string{"%", "0..1", "mJ", "B/s", "MB/s"}, f.unit)
-	}
+// isQuantity reports whether the field is an amount that the holders of a device use up
+// together, or its limit: memory, power, energy and traffic. A sum over holders would count
+// it several times. Families of one device, such as used and free memory, follow the same
+// rule, so that expressions over several of them match. Ratios, temperatures, clocks and
+// faults are the same for every holder.
+func (f dcgmField) isQuantity() bool {
+	return slices.Contains([]string{"MiB", "W", "mJ", "B/s", "MB/s"}, f.unit)
+}
+
+// describesWholeDevice reports whether the field has no meaning for a single MIG instance,
+// unless the instance reports it: usage, power, energy and traffic.
+func (f dcgmField) describesWholeDevice() bool {
+	return f.isQuantity() && f.unit != "MiB" || f.unit == "%" || f.unit == "0..1"
 }
 
 // dcgmLabels returns the labels of a series in dcgm-exporter's order: those of the

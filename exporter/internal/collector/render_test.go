@@ -201,13 +201,12 @@ func TestModelLabelOfInstance(t *testing.T) {
 	}
 }
 
-// The unit decides for most fields. These are the exceptions and borderline cases.
-func TestIsAdditive(t *testing.T) {
-	want := map[device.Field]bool{device.PowerUsage: true, device.TotalEnergy: true, device.FBUsed: true, device.FBUsedRatio: true, device.GPUUtil: true,
-		device.PowerLimit: false, device.FBFree: false, device.FBTotal: false, device.GPUTemp: false, device.SMClock: false, device.ThermalViolation: false, device.ECCSingleVolatile: false}
+func TestIsQuantity(t *testing.T) {
+	want := map[device.Field]bool{device.PowerUsage: true, device.PowerLimit: true, device.TotalEnergy: true, device.FBUsed: true, device.FBFree: true, device.FBTotal: true, device.FBReserved: true,
+		device.FBUsedRatio: false, device.GPUUtil: false, device.GPUTemp: false, device.SMClock: false, device.ThermalViolation: false, device.ECCSingleVolatile: false, device.PCIeRx: true, device.NVLinkBandwidth: true}
 	for _, f := range dcgmFields {
-		if w, ok := want[f.field]; ok && f.isAdditive() != w {
-			t.Errorf("%s is additive: %t", f.name, !w)
+		if w, ok := want[f.field]; ok && f.isQuantity() != w {
+			t.Errorf("%s is a quantity: %t", f.name, !w)
 		}
 	}
 }
@@ -225,28 +224,28 @@ func TestComputeInstancesShareSeriesOfGPUInstance(t *testing.T) {
 		t.Errorf("memory of one GPU instance:\n%s", text)
 	}
 	for _, pod := range []string{"a", "b"} {
-		value(t, families, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "GPU_I_ID", "3", "pod", pod)
+		value(t, families, "DCGM_FI_DEV_THERMAL_VIOLATION", "GPU_I_ID", "3", "pod", pod)
 		value(t, families, "plimsoll_device_owner_info", "model", "NVIDIA-H100-80GB-HBM3-MIG-1c.2g.20gb", "pod", pod)
 	}
 }
 
-// Several containers share a device. Additive metrics have one series, so that no sum
-// over pods exceeds the device. Other metrics have a series for each container.
-func TestSharedDeviceHasOneSeriesOfAdditiveMetrics(t *testing.T) {
+// Several containers share a device. Quantities have one series, so that no sum over pods
+// exceeds the device. Other metrics have a series for each container.
+func TestSharedDeviceHasOneSeriesOfQuantities(t *testing.T) {
 	f := setup(t)
 	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
 	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
 	f.kubelet.holdings["ml/c/main"] = []string{uuid(1) + "::1"}
 	families, text := f.collect(t)
-	for _, name := range []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"} {
+	for _, name := range []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_FB_FREE"} {
 		if n := len(families[name].Metric); n != 8 {
 			t.Errorf("%d series of %s for 8 devices:\n%s", n, name, text)
 		}
 		value(t, families, name, "UUID", uuid(1), "pod", "c")
 	}
 	for _, pod := range []string{"a", "b"} {
-		if got := value(t, families, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "UUID", uuid(0), "pod", pod); got != 700 {
-			t.Errorf("the limit of %s is %g W", pod, got)
+		if got := value(t, families, "DCGM_FI_DEV_GPU_UTIL", "UUID", uuid(0), "pod", pod); got != 10 {
+			t.Errorf("the utilization for %s is %g", pod, got)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type share struct {
 
 // sharesOf returns the shares of a device, at least one. Each replica has its own share
 // if virtual GPUs are enabled. Each job outside of Kubernetes is combined with each
-// holder.
+// holder. Shares above the limit of the device are left out.
 func (r *renderer) sharesOf(d *deviceSnapshot, holders []podmap.Holder) []share {
 	var shares []share
 	for _, h := range holders {
@@ -36,28 +36,46 @@ func (r *renderer) sharesOf(d *deviceSnapshot, holders []podmap.Holder) []share 
 	if len(shares) == 0 {
 		shares = []share{{}}
 	}
-	if len(d.jobs) == 0 {
-		return shares
-	}
-	var withJobs []share
-	for _, s := range shares {
-		for _, job := range d.jobs {
-			withJobs = append(withJobs, share{s.holder, s.vgpu, job, s.claim})
+	if len(d.jobs) > 0 {
+		var withJobs []share
+		for _, s := range shares {
+			for _, job := range d.jobs {
+				withJobs = append(withJobs, share{s.holder, s.vgpu, job, s.claim})
+			}
 		}
+		shares = withJobs
 	}
-	return withJobs
+	if d.shareLimit > 0 && len(shares) > d.shareLimit {
+		shares = shares[:d.shareLimit]
+	}
+	return shares
 }
 
-// commonShare returns the fields that all shares of a device have in common. Additive
-// metrics have a single series with this share.
+// combineHolders returns a share for each job, with the fields that all holders of the
+// device have in common. Quantities have a series for each of these shares: like
+// dcgm-exporter, the exporter repeats every metric for each job. If shares were left out,
+// their holders are not known here, so no holder is common to all.
+func combineHolders(shares []share, isComplete bool) (combined []share) {
+	byJob := map[string][]share{}
+	for _, s := range shares {
+		byJob[s.job] = append(byJob[s.job], s)
+	}
+	for _, job := range sortedKeys(byJob) {
+		common := share{job: job}
+		if isComplete {
+			common = commonShare(byJob[job])
+		}
+		combined = append(combined, common)
+	}
+	return combined
+}
+
+// commonShare returns the fields that all shares have in common. There is at least one.
 func commonShare(shares []share) share {
 	common := shares[0]
 	for _, s := range shares[1:] {
 		if s.vgpu != common.vgpu {
 			common.vgpu = ""
-		}
-		if s.job != common.job {
-			common.job = ""
 		}
 		if !slices.Equal(s.claim, common.claim) {
 			common.claim = nil

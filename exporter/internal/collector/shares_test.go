@@ -49,7 +49,7 @@ func TestJobsOutsideKubernetes(t *testing.T) {
 	_, text := f.collect(t)
 	for gpu, want := range map[string][2]string{
 		"0": {`,hpc_job="slurm-1"} 10`, `,hpc_job="slurm-1"} 700`},
-		"1": {`} 11`, `,hpc_job="slurm-2"} 700 ,hpc_job="slurm-3"} 700`}, // additive metrics have one series
+		"1": {`,hpc_job="slurm-2"} 11 ,hpc_job="slurm-3"} 11`, `,hpc_job="slurm-2"} 700 ,hpc_job="slurm-3"} 700`},
 		"2": {`,container="main",hpc_job="slurm-4",namespace="ml",pod="a"} 12`, `,container="main",hpc_job="slurm-4",namespace="ml",pod="a"} 700`},
 		"3": {`} 13`, `} 700`},
 	} {
@@ -61,18 +61,18 @@ func TestJobsOutsideKubernetes(t *testing.T) {
 	}
 }
 
-// If all holders of a device are in the same pod, the single series of an additive metric
-// names the pod.
-func TestAdditiveMetricsNameCommonPod(t *testing.T) {
+// If all holders of a device are in the same pod, the single series of a quantity names
+// the pod.
+func TestQuantitiesNameCommonPod(t *testing.T) {
 	f := setup(t)
-	f.cfg.Jobs = func(d device.Device) []string { return map[int][]string{1: {"j1", "j2"}}[d.Index] }
+	f.cfg.Jobs = func(d device.Device) []string { return map[int][]string{1: {"j1"}}[d.Index] }
 	f.kubelet.holdings["ml/a/first"] = []string{uuid(0)}
 	f.kubelet.holdings["ml/a/second"] = []string{uuid(0)}
 	f.kubelet.holdings["ml/b/main"] = []string{uuid(1), uuid(2)}
 	f.kubelet.holdings["ml/c/main"] = []string{uuid(2)}
 	_, text := f.collect(t)
 	for gpu, want := range map[string]string{
-		"0": `,namespace="ml",pod="a"} 300`, "1": `,container="main",namespace="ml",pod="b"} 300`, "2": `} 300`,
+		"0": `,namespace="ml",pod="a"} 300`, "1": `,container="main",hpc_job="j1",namespace="ml",pod="b"} 300`, "2": `} 300`,
 	} {
 		if got := strings.Join(seriesOf(text, "DCGM_FI_DEV_POWER_USAGE", gpu), " "); got != want {
 			t.Errorf("power of device %s: %s, want %s", gpu, got, want)

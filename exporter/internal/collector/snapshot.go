@@ -24,6 +24,8 @@ type snapshot struct {
 	apiReachable bool
 	exportOwners bool
 
+	omittedShares int // shares without series of their own
+
 	undescribed *float64 // number of devices without identity; nil if no source counts them
 	services    []device.Service
 }
@@ -50,6 +52,7 @@ type deviceSnapshot struct {
 	allocated     bool // also without holders, if a scheduler reserved the device for other pods
 	holders       []podmap.Holder
 	jobs          []string // outside of Kubernetes
+	shareLimit    int      // number of shares with series of their own; 0 for all
 	idleAllocated time.Duration
 	usage         podUsage
 
@@ -104,6 +107,7 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 			d.jobs = c.cfg.Jobs(d.device)
 		}
 	}
+	s.limitShares(c.cfg.Labels.VirtualGPUs)
 	c.addPodMeta(s)
 	c.addSources(s)
 	return s

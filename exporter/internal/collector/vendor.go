@@ -38,26 +38,30 @@ type listing struct {
 	err         error
 }
 
-// run collects from a vendor at each interval. If the source has never been available,
-// the pauses grow up to a minute.
-func (c *Collector) run(ctx context.Context, v *vendor) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	wait := c.cfg.Interval
+// run collects from a vendor whenever due receives a value. If the source has never been
+// available, the pauses grow up to a minute.
+func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) {
+	pause := c.cfg.Interval
+	var next time.Time // of a source that has never been available
 	var reported reportedErrors
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-due:
 		}
 		start := time.Now()
+		if start.Before(next) {
+			continue
+		}
 		err := c.collect(ctx, v)
-		wait = nextPause(c.cfg.Interval, wait, err != nil && v.at.IsZero())
+		neverAvailable := err != nil && v.at.IsZero()
+		if pause = nextPause(c.cfg.Interval, pause, neverAvailable); neverAvailable {
+			next = start.Add(pause)
+		}
 		if reported.isNew(err) {
 			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.describeServed())
 		}
-		timer.Reset(max(0, wait-time.Since(start)))
 	}
 }
 
@@ -72,7 +76,6 @@ func nextPause(interval, last time.Duration, neverAvailable bool) time.Duration 
 
 // collect reads the devices of a vendor and publishes the devices of all vendors.
 func (c *Collector) collect(ctx context.Context, v *vendor) error {
-	c.pollPods(ctx)
 	l := c.list(ctx, v)
 	if l.err != nil {
 		v.up.Store(false)

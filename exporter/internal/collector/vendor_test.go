@@ -1,8 +1,10 @@
 package collector
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -166,5 +168,40 @@ func TestNextPauseBacksOffForUnavailableSource(t *testing.T) {
 	}
 	if got := nextPause(10*time.Second, time.Minute, false); got != 10*time.Second {
 		t.Errorf("pause after an unloaded driver: %s", got)
+	}
+}
+
+// The kubelet is queried once in a collection, also for several vendors.
+func TestKubeletIsQueriedOncePerNode(t *testing.T) {
+	f := setup(t)
+	c := NewAuto(f.cfg, f.pods, NamedSource{"a", &singleSource{uuid: uuid(20)}}, NamedSource{"b", &singleSource{uuid: uuid(21)}}, NamedSource{"c", &singleSource{uuid: uuid(22)}})
+	for range 3 {
+		if err := c.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.kubelet.lists.Load(); got != 3 {
+		t.Errorf("%d queries in three collections", got)
+	}
+	c.cfg.Interval = 20 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	collections := func() (n int) {
+		for _, v := range c.vendors {
+			s := v.Source.(*singleSource)
+			s.mu.Lock()
+			n += s.lists
+			s.mu.Unlock()
+		}
+		return n
+	}
+	for collections() < 3*3+3*10 {
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
+	if queries := int(f.kubelet.lists.Load()) - 3; queries > collections()/2 {
+		t.Errorf("%d queries in %d collections of three vendors", queries, collections())
 	}
 }

@@ -3,6 +3,7 @@
 package podmap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,11 @@ import (
 
 // Holder is a container that holds a device.
 type Holder struct{ Namespace, Pod, Container string }
+
+// Compare orders holders by namespace, pod and container.
+func (h Holder) Compare(other Holder) int {
+	return cmp.Or(strings.Compare(h.Namespace, other.Namespace), strings.Compare(h.Pod, other.Pod), strings.Compare(h.Container, other.Container))
+}
 
 // Claim is the resource claim through which a container holds a device.
 type Claim struct{ Name, Namespace, Driver, Pool, Device string }

@@ -111,7 +111,7 @@ func TestScenarioMIGReconfig(t *testing.T) {
 		`DCGM_FI_DEV_FB_USED`+labels(0, 2, "1g.10gb", holder("legacy"))+" 7254",
 		`DCGM_FI_DEV_FB_USED`+labels(0, 3, "1g.10gb", "")+" 0",
 		`DCGM_FI_DEV_FB_TOTAL`+labels(1, 2, "3g.40gb", holder("gke"))+" 40320",
-		`DCGM_FI_DEV_POWER_MGMT_LIMIT`+labels(1, 2, "3g.40gb", holder("gke"))+" 700",
+		`DCGM_FI_DEV_MEM_CLOCK`+labels(1, 2, "3g.40gb", holder("gke"))+" 2619",
 		`plimsoll_node_free_mig_instances{node="n",model="NVIDIA-H100-80GB-HBM3",profile="1g.10gb"} 5`,
 		`plimsoll_node_free_mig_instances{node="n",model="NVIDIA-H100-80GB-HBM3",profile="3g.40gb"} 1`,
 		`plimsoll_device_owner_info{node="n",uuid="`+small[0]+`",gpu="0",model="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",namespace="ml",pod="uuid",container="main"} 1`,
