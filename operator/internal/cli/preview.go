@@ -43,7 +43,8 @@ scores are not held and not damped. Nothing is written.
 
 ` + policyFlagsHelp + `
 
-The exit code is 1 if a query fails. The scores of the other queries are still printed.`,
+The exit code is 1 if a query fails or matches no cluster. The scores of the other queries
+are still printed.`,
 		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml",
 		Args:    exactArgs(0, "no arguments besides -f POLICY"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,6 +71,9 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
 	if err != nil {
 		return err
+	}
+	if req.Clusters.Len() == 0 {
+		return fmt.Errorf("no query has a series with the label %q: aggregate by it, for example with sum by (%[1]s) (...), set another label with --cluster-label, or name the clusters with --clusters to see what the queries return", e.source.info.ClusterLabel)
 	}
 	if e.source.info.Partial {
 		req.Contributions = &round.Contributions{}
@@ -174,6 +178,8 @@ func queryErrors(report *round.Report) error {
 			errs = append(errs, fmt.Errorf("%s: %s", q.Name, promql.Strings(q.Problems)))
 		case q.Err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", q.Name, q.Err))
+		case q.NoMatch != nil:
+			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.NoMatch))
 		}
 	}
 	return errors.Join(errs...)
