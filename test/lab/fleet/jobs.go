@@ -32,6 +32,7 @@ type Job struct {
 	Duration time.Duration // run time of each pod; default 1 hour
 	Queue    string        // LocalQueue; default Queue
 	Priority string        // WorkloadPriorityClass; default none
+	Elastic  bool          // the number of pods may change while the job runs
 }
 
 // Submit creates the job on the hub.
@@ -58,10 +59,15 @@ func (j Job) object() *batchv1.Job {
 		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 	}
+	completions := ptr.To(int32(j.Pods))
+	jobAnnotations := map[string]string{}
+	if j.Elastic {
+		completions, jobAnnotations["kueue.x-k8s.io/elastic-job"] = nil, "true"
+	}
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: Namespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: Namespace, Labels: labels, Annotations: jobAnnotations},
 		Spec: batchv1.JobSpec{
-			Parallelism: ptr.To(int32(j.Pods)), Completions: ptr.To(int32(j.Pods)), Suspend: ptr.To(true), BackoffLimit: ptr.To(int32(0)),
+			Parallelism: ptr.To(int32(j.Pods)), Completions: completions, Suspend: ptr.To(true), BackoffLimit: ptr.To(int32(0)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 				Spec: corev1.PodSpec{

@@ -44,6 +44,9 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	if err := c.Apply(ctx, local); err != nil {
 		return err
 	}
+	if err := c.applyJobKinds(ctx); err != nil {
+		return err
+	}
 	name := c.Name + "-kueue"
 	work := filepath.Join(c.fleet.opts.Dir, "work", name)
 	if err := c.writeKueueCerts(ctx, work); err != nil {
@@ -62,6 +65,36 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 		args:  []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig, "--zap-log-level=2"},
 		ready: httpReady(fmt.Sprintf("http://127.0.0.1:%d/readyz", health), http.DefaultClient),
 	})
+}
+
+// jobKinds are the CRDs of the kinds of jobs that Kueue manages, apart from those of
+// Kubernetes: folder by module. Their own controllers do not run, so they have no pods.
+var jobKinds = map[string]string{
+	"sigs.k8s.io/jobset": "config/components/crd/bases",
+	"sigs.k8s.io/lws":    "config/crd/bases",
+}
+
+func (c *Cluster) applyJobKinds(ctx context.Context) error {
+	for module, folder := range jobKinds {
+		dir, err := moduleDir(ctx, c.fleet.opts.Root, "kube", module)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", filepath.Join(dir, folder)); err != nil {
+			return fmt.Errorf("apply the CRDs of %s: %w", module, err)
+		}
+	}
+	return nil
+}
+
+// ApplyNominationPolicy applies Kueue's own policy that clears nominations to the hub.
+func (f *Fleet) ApplyNominationPolicy(ctx context.Context) error {
+	dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+	if err != nil {
+		return err
+	}
+	_, err = f.Hub.Kubectl(ctx, "", "apply", "-k", filepath.Join(dir, "config", "components", "map"))
+	return err
 }
 
 // kueueAuthority returns an authority that Kueue's certificate rotation accepts:
@@ -159,7 +192,7 @@ controller:
   groupKindConcurrency: {Job.batch: 5, Workload.kueue.x-k8s.io: 10, LocalQueue.kueue.x-k8s.io: 5, ClusterQueue.kueue.x-k8s.io: 5}
 internalCertManagement: {enable: true}
 clientConnection: {qps: 300, burst: 500}
-integrations: {frameworks: [batch/job]}
+integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, leaderworkerset.x-k8s.io/leaderworkerset]}
 %s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
 }
 

@@ -1,0 +1,182 @@
+//go:build e2e && long
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// runningPods returns the UIDs of a job's running pods on a cluster.
+func runningPods(ctx context.Context, job, cluster string) ([]string, error) {
+	out, err := lab.Worker(cluster).Kubectl(ctx, "", "get", "pods", "-n", fleet.Namespace, "-l", "job-name="+job,
+		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.uid}")
+	return strings.Fields(out), err
+}
+
+// An elastic job that grows keeps its running pod: the new slice goes to the same cluster, and
+// the gate lets it through at once.
+func TestElasticJobGrowsAndShrinks(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "elastic", Model: fleet.H100, GPUs: 1, Elastic: true})
+	cluster := awaitRunning(ctx, t, "elastic")
+	var first []string
+	await(ctx, t, "the first pod", func(ctx context.Context) (err error) {
+		if first, err = runningPods(ctx, "elastic", cluster); err == nil && len(first) != 1 {
+			err = fmt.Errorf("%d pods run", len(first))
+		}
+		return err
+	})
+	for _, size := range []int{3, 2} {
+		if out, err := lab.Hub.Kubectl(ctx, "", "patch", "job/elastic", "-n", fleet.Namespace, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"parallelism":%d}}`, size)); err != nil {
+			t.Fatal(err, out)
+		}
+		var running []string
+		await(ctx, t, fmt.Sprintf("%d pods on %s", size, cluster), func(ctx context.Context) (err error) {
+			if running, err = runningPods(ctx, "elastic", cluster); err == nil && len(running) != size {
+				err = fmt.Errorf("%d pods run; workloads: %s", len(running), describeWorkloads(ctx))
+			}
+			return err
+		})
+		if size == 3 && !slices.Contains(running, first[0]) {
+			t.Errorf("the first pod did not survive: %v, then %v", first, running)
+		}
+	}
+}
+
+// describeWorkloads shows the placement of all workloads of the namespace.
+func describeWorkloads(ctx context.Context) string {
+	list := &kueue.WorkloadList{}
+	if err := lab.Hub.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for i := range list.Items {
+		wl := &list.Items[i]
+		line := wl.Name + ":"
+		if wl.Status.ClusterName != nil {
+			line += " on " + *wl.Status.ClusterName
+		}
+		for _, c := range wl.Status.AdmissionChecks {
+			line += fmt.Sprintf(" %s=%s %q", c.Name, c.State, c.Message)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// placedClusters returns the clusters of the workloads whose names have a prefix, and an error
+// unless there are n of them and all are admitted.
+func placedClusters(ctx context.Context, prefix string, n int) ([]string, error) {
+	list := &kueue.WorkloadList{}
+	if err := lab.Hub.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
+		return nil, err
+	}
+	var clusters []string
+	for i := range list.Items {
+		if wl := &list.Items[i]; strings.HasPrefix(wl.Name, prefix) && wl.Status.ClusterName != nil {
+			clusters = append(clusters, *wl.Status.ClusterName)
+		}
+	}
+	if len(clusters) != n {
+		return nil, fmt.Errorf("%d of %d are placed; %s", len(clusters), n, describeWorkloads(ctx))
+	}
+	slices.Sort(clusters)
+	return slices.Compact(clusters), nil
+}
+
+func applyJob(ctx context.Context, t *testing.T, resource, manifest string) {
+	t.Helper()
+	if err := lab.Hub.Apply(ctx, manifest); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error {
+			_, err := lab.Hub.Kubectl(ctx, "", "delete", resource, "-n", fleet.Namespace)
+			return err
+		})
+	})
+}
+
+const podOfEight = `{nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}, restartPolicy: %s, containers: [{name: main, image: "registry.example/train:1", resources: {limits: {nvidia.com/gpu: "8", cpu: "4", memory: 16Gi}}}]}`
+
+// Only cluster1 has two nodes with eight H100. A replica alone also fits on cluster3, but all
+// replicas of a LeaderWorkerSet go to one cluster.
+func TestLeaderWorkerSetIsPlacedAsAWhole(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	applyJob(ctx, t, "leaderworkersets/serve", `
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: serve, namespace: `+fleet.Namespace+`, labels: {kueue.x-k8s.io/queue-name: `+fleet.Queue+`}}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 1
+    workerTemplate:
+      spec: `+fmt.Sprintf(podOfEight, "Always"))
+	await(ctx, t, "both replicas to be placed", func(ctx context.Context) error {
+		clusters, err := placedClusters(ctx, "leaderworkerset-serve", 2)
+		if err == nil && !slices.Equal(clusters, []string{"cluster1"}) {
+			err = fmt.Errorf("placed on %v", clusters)
+		}
+		return err
+	})
+}
+
+// The pod sets of a JobSet need room together.
+func TestJobSetIsPlacedAsAWhole(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	pod := fmt.Sprintf(podOfEight, "Never")
+	applyJob(ctx, t, "jobsets/pair", `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: pair, namespace: `+fleet.Namespace+`, labels: {kueue.x-k8s.io/queue-name: `+fleet.Queue+`}}
+spec:
+  suspend: true
+  managedBy: kueue.x-k8s.io/multikueue
+  replicatedJobs:
+  - {name: a, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: `+pod+`}}}}
+  - {name: b, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: `+pod+`}}}}
+`)
+	await(ctx, t, "the JobSet to be placed", func(ctx context.Context) error {
+		clusters, err := placedClusters(ctx, "jobset-pair", 1)
+		if err == nil && !slices.Equal(clusters, []string{"cluster1"}) {
+			err = fmt.Errorf("placed on %v", clusters)
+		}
+		return err
+	})
+}
+
+// With the policy of Kueue itself, the operator nominates with its own field manager, without
+// a restart.
+func TestDetectsKueuesNominationPolicy(t *testing.T) {
+	ctx := testContext(t, 3*time.Minute)
+	if err := lab.ApplyNominationPolicy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error {
+			_, err := lab.Hub.Kubectl(ctx, "", "delete", "mutatingadmissionpolicy/clear-nominated-cluster-names", "mutatingadmissionpolicybinding/clear-nominated-cluster-names-binding")
+			return err
+		})
+	})
+	await(ctx, t, "an own nomination that the policy clears", func(ctx context.Context) error {
+		name := fmt.Sprintf("policy-%d", time.Now().UnixMilli())
+		submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Duration: time.Second})
+		awaitFinished(ctx, t, name)
+		managers, err := lab.Hub.Kubectl(ctx, "", "get", "workload/"+workloadName(ctx, t, name), "-n", fleet.Namespace, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+		if err == nil && !strings.Contains(managers, "plimsoll-dispatch") {
+			err = fmt.Errorf("field managers of %s: %s", name, managers)
+		}
+		return err
+	})
+}
