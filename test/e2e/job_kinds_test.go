@@ -119,6 +119,8 @@ kind: LeaderWorkerSet
 metadata: {name: serve, namespace: `+fleet.Namespace+`, labels: {kueue.x-k8s.io/queue-name: `+fleet.Queue+`}}
 spec:
   replicas: 2
+  startupPolicy: LeaderCreated
+  rolloutStrategy: {type: RollingUpdate, rollingUpdateConfiguration: {maxUnavailable: 1, maxSurge: 0}}
   leaderWorkerTemplate:
     size: 1
     workerTemplate:

@@ -8,6 +8,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -89,6 +90,13 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 		}
 	}
 	return devices
+}
+
+// ClustersOf returns the clusters on which a workload has current reservations.
+func (l *Ledger) ClustersOf(uid string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.current[uid]))
 }
 
 // Commit replaces a workload's reservations with the entries that have its uid, and adds

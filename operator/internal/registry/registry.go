@@ -3,6 +3,7 @@ package registry
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,6 +104,20 @@ func (r *Registry) Get(name string) (Gate, bool) {
 	defer r.mu.Unlock()
 	g, ok := r.gates[name]
 	return g, ok
+}
+
+// GatesOf returns the names of the gates that have decided at least one of the clusters.
+func (r *Registry) GatesOf(clusters ...string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for name, g := range r.gates {
+		if slices.ContainsFunc(g.Clusters, func(c Cluster) bool { return slices.Contains(clusters, c.Name) }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // WaitSummary states how many workloads wait at a gate.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,20 @@ func TestPutNotifiesOnlyOfChanges(t *testing.T) {
 				t.Errorf("notifications (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestGatesOfClusters(t *testing.T) {
+	r := New()
+	r.Put(Gate{Name: "gpu", Clusters: []Cluster{{Name: "cluster1"}, {Name: "cluster2"}}})
+	r.Put(Gate{Name: "tpu", Clusters: []Cluster{{Name: "cluster2"}}})
+	r.Put(Gate{Name: "idle"})
+	for cluster, want := range map[string]string{"cluster1": "gpu", "cluster2": "gpu tpu", "cluster3": ""} {
+		if got := strings.Join(r.GatesOf(cluster), " "); got != want {
+			t.Errorf("gates of %s: %q, want %q", cluster, got, want)
+		}
+	}
+	if got := r.GatesOf(); got != nil {
+		t.Errorf("no cluster concerns %v", got)
 	}
 }

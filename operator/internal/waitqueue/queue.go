@@ -2,6 +2,7 @@ package waitqueue
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,8 +26,8 @@ type Queue struct {
 	gates     map[string]*gateQueue
 	// dirty gates get a round as soon as timing.MinRoundGap permits.
 	dirty map[string]bool
-	// settlingUntil is the end of the time in which rounds follow each other quickly.
-	settlingUntil time.Time
+	// settlingUntil is, by gate, the end of the time in which rounds follow each other quickly.
+	settlingUntil map[string]time.Time
 }
 
 // waitingWorkload is one workload in the queue. The package documentation states the
@@ -63,6 +64,7 @@ func New(gates *registry.Registry, now func() time.Time, refresh func(key queryc
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
 		workloads: map[types.NamespacedName]*waitingWorkload{}, gates: map[string]*gateQueue{}, dirty: map[string]bool{},
+		settlingUntil: map[string]time.Time{},
 	}
 }
 
@@ -139,27 +141,25 @@ func (q *Queue) remove(workload types.NamespacedName) {
 	q.registry.SetWaiting(key.Gate, g.summary)
 }
 
-// MarkDirty requests an early round of a gate because something changed. The empty name
-// stands for all gates.
-func (q *Queue) MarkDirty(gateName string) {
+// MarkDirty requests an early round of gates because something changed.
+func (q *Queue) MarkDirty(gateNames ...string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if gateName != "" {
-		q.dirty[gateName] = true
-		return
-	}
-	for name := range q.gates {
+	for _, name := range gateNames {
 		q.dirty[name] = true
 	}
 }
 
-// ExpectChanges requests rounds in quick succession for a duration, within which the samples
-// will show workloads that have just started or ended.
-func (q *Queue) ExpectChanges(d time.Duration) {
+// ExpectChanges requests rounds of gates in quick succession for a duration, within which the
+// samples will show workloads that have just started or ended.
+func (q *Queue) ExpectChanges(d time.Duration, gateNames ...string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if end := q.now().Add(d); end.After(q.settlingUntil) {
-		q.settlingUntil = end
+	end := q.now().Add(d)
+	for _, name := range gateNames {
+		if end.After(q.settlingUntil[name]) {
+			q.settlingUntil[name] = end
+		}
 	}
 }
 
@@ -176,6 +176,7 @@ func (q *Queue) StartRounds() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
+	maps.DeleteFunc(q.settlingUntil, func(name string, end time.Time) bool { return q.gates[name] == nil && end.Before(now) })
 	for name, g := range q.gates {
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
@@ -202,7 +203,7 @@ func (q *Queue) roundGap(gateName string, g *gateQueue) time.Duration {
 	switch {
 	case q.dirty[gateName]:
 		return timing.MinRoundGap
-	case g.lastRound.Before(q.settlingUntil):
+	case g.lastRound.Before(q.settlingUntil[gateName]):
 		return min(period, timing.SettlingRoundGap)
 	}
 	return period

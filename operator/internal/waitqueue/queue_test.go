@@ -36,12 +36,13 @@ func TestRoundsWakeWaitingWorkloads(t *testing.T) {
 		{name: "one round after the period", wait: time.Second, wantWoken: 3, wantKeys: 2},
 		{name: "a change too soon after a round", change: func() { f.MarkDirty("gpu") }, wait: 500 * time.Millisecond},
 		{name: "the round follows later", wait: 500 * time.Millisecond, wantWoken: 3, wantKeys: 2},
-		{name: "a change of all gates", change: func() { f.MarkDirty(""); f.Remove(workload("b")) }, wait: time.Second, wantWoken: 2, wantKeys: 2},
+		{name: "a change of several gates", change: func() { f.MarkDirty("other", "gpu"); f.Remove(workload("b")) }, wait: time.Second, wantWoken: 2, wantKeys: 2},
 		{name: "a change of another gate", change: func() { f.MarkDirty("other") }, wait: 2 * time.Second},
-		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3 * time.Second) }, wait: 2 * time.Second, wantWoken: 2, wantKeys: 2},
+		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3*time.Second, "gpu") }, wait: 2 * time.Second, wantWoken: 2, wantKeys: 2},
 		{name: "no round within the settling gap", wait: time.Second},
 		{name: "the last early round", wait: time.Second, wantWoken: 2, wantKeys: 2},
 		{name: "no early round after that", wait: 2 * time.Second},
+		{name: "no early round while changes of another gate are expected", change: func() { f.ExpectChanges(time.Minute, "other") }, wait: 2 * time.Second},
 		{name: "no workload waits", change: func() { f.Remove(workload("a")); f.Remove(workload("c")) }, wait: time.Minute},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestExpectChangesKeepsAShorterPeriod(t *testing.T) {
 	f := newFixture(1)
 	f.Add(querycache.Key{Gate: "gpu"}, workload("a"), f.now)
 	f.refreshes = nil
-	f.ExpectChanges(time.Minute)
+	f.ExpectChanges(time.Minute, "gpu")
 	for range 4 {
 		f.now = f.now.Add(time.Second)
 		f.StartRounds()

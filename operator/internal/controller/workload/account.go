@@ -69,11 +69,12 @@ const (
 	endedFinished
 )
 
-// endAttempt releases what the workload held. Waiting workloads are decided again if it held
-// something: at once, and as the samples come to show the change.
+// endAttempt releases what the workload held. Workloads that wait for its clusters are decided
+// again if it held something: at once, and as the samples come to show the change.
 func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) history {
 	h := r.histories.get(uid)
 	r.waiting.Remove(o.key)
+	clusters := r.ledger.ClustersOf(string(uid))
 	var held bool
 	if how == endedFinished {
 		held = r.ledger.Release(string(uid))
@@ -81,12 +82,14 @@ func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) histo
 		held = r.ledger.MarkEnded(string(uid), o.now)
 	}
 	if e := h.running; e != nil {
+		clusters = append(clusters, e.Cluster)
 		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: o.now})
 		held = true
 	}
 	if held {
-		r.waiting.MarkDirty("")
-		r.waiting.ExpectChanges(2 * r.ledger.Settle)
+		gates := r.registry.GatesOf(clusters...)
+		r.waiting.MarkDirty(gates...)
+		r.waiting.ExpectChanges(2*r.ledger.Settle, gates...)
 	}
 	if h.running != nil || len(h.nominatedSeen) > 0 {
 		h = h.withoutQuota(how == endedByWorker, o.now)
@@ -107,12 +110,13 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 		if o.record.IsCurrent(o.quotaReservedAt()) && o.record.WidenedAt.IsZero() && o.recordErr == nil {
 			r.lag.Observe(o.record.NominatedAt, latestPossible(e.DebitedAt, o.now))
 		}
+		clusters := append(r.ledger.ClustersOf(e.UID), cluster)
 		if r.holdAdmitted(o, e) {
-			r.waiting.MarkDirty("")
+			r.waiting.MarkDirty(r.registry.GatesOf(clusters...)...)
 		}
 	}
 	if since, ok := podsReadySince(o.wl, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
-		r.waiting.ExpectChanges(r.ledger.Settle)
+		r.waiting.ExpectChanges(r.ledger.Settle, r.registry.GatesOf(cluster)...)
 	}
 }
 

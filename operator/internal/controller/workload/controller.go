@@ -107,7 +107,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	waiting := waitqueue.New(opts.Registry, opts.Now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
 	cache.OnFailing(opts.Registry.SetFailingQueries)
-	opts.Registry.OnChange(waiting.MarkDirty)
+	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
 		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, now: opts.Now,
