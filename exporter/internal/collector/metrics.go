@@ -34,6 +34,8 @@ var (
 	lastSample      = metric{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the last successful reading of the device."}
 	idleAllocated   = metric{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Time for which the device has been allocated with less than 1% utilization, in seconds."}
 	ownerInfo       = metric{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
+	shareCapacity   = metric{"plimsoll_device_share_capacity", gauge, append(deviceLabels, "provider", "dimension"), "Shares of a device that a device plugin offers several times. dimension is shares (replicas). provider is nvidia (time-slicing or MPS), gke (the same) or hami. Absent for a device that is not shared, and if the kubelet does not report the shares."}
+	shareAllocated  = metric{"plimsoll_device_share_allocated", gauge, append(deviceLabels, "provider", "dimension"), "Shares of a device that are allocated to containers. Labels as for plimsoll_device_share_capacity."}
 	xidTotal        = metric{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started. severity is critical, warning, application or info."}
 	throttled       = metric{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Time with reduced clocks since the driver was loaded, by reason, in seconds."}
 	linkBytes       = metric{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all NVLinks of the device since the driver was loaded."}
@@ -72,7 +74,7 @@ var (
 // plimsollMetrics are all metrics of Plimsoll in the order of the catalog.
 var plimsollMetrics = []metric{
 	nodeDevices, largestFree, freeMIGInstances,
-	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo,
+	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, shareCapacity, shareAllocated,
 	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
 	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,6 +98,44 @@ func TestClaimLabels(t *testing.T) {
 			shares := r.sharesOf(&deviceSnapshot{device: d}, []podmap.Holder{holder})
 			if got := string(formatLabels(r.attributes(shares[0], nil))); got != want {
 				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// The kubelet knows how many replicas of a device a plugin offers and how many containers
+// hold them. It does not know the size of a reservation or of a claim.
+func TestDeviceShares(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id        func(replica int) string
+		namespace string
+		provider  string // empty if the shares are unknown
+	}{
+		"time-slicing": {func(i int) string { return fmt.Sprintf("%s::%d", uuid(0), i) }, "ml", "nvidia"},
+		"HAMi":         {func(i int) string { return fmt.Sprintf("%s-%d", uuid(0), i) }, "ml", "hami"},
+		"GKE":          {func(i int) string { return fmt.Sprintf("nvidia0/vgpu%d", i) }, "ml", "gke"},
+		"whole device": {func(int) string { return uuid(0) }, "ml", ""},
+		"KAI":          {func(int) string { return uuid(0) }, "kai-resource-reservation", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			f.kubelet.noDevices = true
+			for i := range 10 {
+				f.kubelet.ids = append(f.kubelet.ids, tc.id(i))
+			}
+			f.kubelet.holdings[tc.namespace+"/a/main"] = []string{tc.id(0), tc.id(1)}
+			f.kubelet.holdings[tc.namespace+"/b/main"] = []string{tc.id(2)}
+			families, _ := f.collect(t)
+			for metric, want := range map[string]float64{"plimsoll_device_share_capacity": 10, "plimsoll_device_share_allocated": 3} {
+				if tc.provider == "" {
+					if families[metric] != nil {
+						t.Errorf("%s exists", metric)
+					}
+					continue
+				}
+				if got := value(t, families, metric, "uuid", uuid(0), "provider", tc.provider, "dimension", "shares"); got != want || len(families[metric].Metric) != 1 {
+					t.Errorf("%s is %g, want %g, in %d series", metric, got, want, len(families[metric].Metric))
+				}
 			}
 		})
 	}

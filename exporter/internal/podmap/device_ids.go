@@ -15,11 +15,19 @@ type Part struct {
 
 // deviceID is the meaning of an id of a device plugin or of a resource claim.
 type deviceID struct {
-	name    string // name of the device, as in device.Device.Names
-	replica string // name of a replica; empty for the device itself
-	part    Part   // empty for the name of a whole device, and if the whole device is unknown
-	shared  bool   // the device has further holders, even if the id names no replica
+	name     string // name of the device, as in device.Device.Names
+	replica  string // name of a replica; empty for the device itself
+	provider string // writer of the replica's id; empty for the device itself
+	part     Part   // empty for the name of a whole device, and if the whole device is unknown
+	shared   bool   // the device has further holders, even if the id names no replica
 }
+
+// Providers of replicas.
+const (
+	providerNVIDIA = "nvidia" // time-slicing and MPS
+	providerGKE    = "gke"    // time-slicing and MPS
+	providerHAMi   = "hami"
+)
 
 const uuidPattern = `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`
 
@@ -48,22 +56,36 @@ var (
 //	nvidia0/gi3, nvidia0/gi3/vgpu1            GKE's plugin: a MIG instance, a replica
 func parseNVIDIA(raw string) (id deviceID, ok bool) {
 	if m := wholeUUID.FindStringSubmatch(raw); m != nil {
-		return deviceID{name: m[1], replica: m[2] + m[3]}, true
+		if m[3] != "" {
+			return replicaOf(deviceID{name: m[1]}, m[3], providerHAMi), true
+		}
+		return replicaOf(deviceID{name: m[1]}, m[2], providerNVIDIA), true
 	}
 	if m := migUUID.FindStringSubmatch(raw); m != nil {
-		return deviceID{name: m[1], replica: m[2]}, true
+		return replicaOf(deviceID{name: m[1]}, m[2], providerNVIDIA), true
 	}
 	if m := migNumbers.FindStringSubmatch(raw); m != nil {
-		return deviceID{name: m[1], replica: m[3], part: Part{Device: m[2]}}, true
+		return replicaOf(deviceID{name: m[1], part: Part{Device: m[2]}}, m[3], providerNVIDIA), true
 	}
 	if m := deviceNode.FindStringSubmatch(raw); m != nil {
-		id = deviceID{name: m[1], replica: m[4] + m[5]}
+		id = deviceID{name: m[1]}
 		if m[3] != "" {
 			id.part.Device = m[2]
 		}
-		return id, true
+		if m[4] != "" {
+			return replicaOf(id, m[4], providerNVIDIA), true
+		}
+		return replicaOf(id, m[5], providerGKE), true
 	}
 	return deviceID{}, false
+}
+
+// replicaOf returns the id of a replica of a device, or of the device if replica is empty.
+func replicaOf(id deviceID, replica, provider string) deviceID {
+	if replica != "" {
+		id.replica, id.provider = replica, provider
+	}
+	return id
 }
 
 // parseTPU parses an id of Google's device plugin or DRA driver. They name chips by their

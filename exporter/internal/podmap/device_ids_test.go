@@ -39,6 +39,19 @@ func (k knownID) parse(m *Map) deviceID {
 	return m.parsePlugin(k.Resource, k.ID)
 }
 
+// provider returns the provider of a replica.
+func (k knownID) provider() string {
+	switch {
+	case k.Replica == "":
+		return ""
+	case strings.HasPrefix(k.Project, "Project-HAMi/"):
+		return "hami"
+	case strings.HasPrefix(k.Project, "GoogleCloudPlatform/"):
+		return "gke"
+	}
+	return "nvidia"
+}
+
 func TestParseIDsOfOtherProjects(t *testing.T) {
 	projects := map[string]bool{}
 	for _, k := range readKnownIDs(t) {
@@ -53,7 +66,7 @@ func TestParseIDsOfOtherProjects(t *testing.T) {
 				}
 				return
 			}
-			want := deviceID{name: k.Device, replica: k.Replica, part: Part{k.Part, k.Profile}, shared: k.Shared}
+			want := deviceID{name: k.Device, replica: k.Replica, provider: k.provider(), part: Part{k.Part, k.Profile}, shared: k.Shared}
 			if got != want || len(m.UnknownFormat) > 0 {
 				t.Errorf("%+v, want %+v", got, want)
 			}

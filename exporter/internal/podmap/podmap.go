@@ -30,6 +30,12 @@ func (h Holder) Compare(other Holder) int {
 // Claim is the resource claim through which a container holds a device.
 type Claim struct{ Name, Namespace, Driver, Pool, Device string }
 
+// ReplicaCount is the number of replicas of a device, and how many of them are allocated.
+type ReplicaCount struct {
+	Provider               string // nvidia, gke or hami
+	Allocatable, Allocated int
+}
+
 // Meta is the metadata of a pod from the API server.
 type Meta struct {
 	UID    string
@@ -59,6 +65,9 @@ type Map struct {
 	Shared map[string]bool
 	// Replicas are the names of the replicas of a device that each container holds.
 	Replicas map[string]map[Holder][]string
+	// ReplicaCounts are the numbers of replicas of each device that has some. A device
+	// plugin offers all replicas of a device, so a device has a single provider.
+	ReplicaCounts map[string]ReplicaCount
 	// Claimed is the claim through which a container holds a device.
 	Claimed map[string]map[Holder]Claim
 	// UsesClaims is true if resource claims allocate the devices that no device plugin lists.
@@ -72,7 +81,7 @@ type Map struct {
 
 func newMap() Map {
 	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
-		Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}}
+		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}}
 }
 
 // IsAllocated reports whether a device is allocated under any of its names.
@@ -165,7 +174,10 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)
 	}
 	for _, d := range allocatable.GetDevices() {
-		p.forEachDevice(d, &m, func(id deviceID) { m.Allocatable[id.name] = d.ResourceName })
+		p.forEachDevice(d, &m, func(id deviceID) {
+			m.Allocatable[id.name] = d.ResourceName
+			m.countReplica(id, 1, 0)
+		})
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
@@ -203,6 +215,7 @@ var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservat
 // and the kubelet does not know how many.
 func (m *Map) allocate(id deviceID, resource string, h Holder) {
 	m.Allocated[id.name] = resource
+	m.countReplica(id, 0, 1)
 	if slices.Contains(reservationNamespaces, h.Namespace) {
 		m.Shared[id.name] = true
 		return
@@ -217,6 +230,14 @@ func (m *Map) allocate(id deviceID, resource string, h Holder) {
 		m.Replicas[id.name] = map[Holder][]string{}
 	}
 	m.Replicas[id.name][h] = append(m.Replicas[id.name][h], id.replica)
+}
+
+func (m *Map) countReplica(id deviceID, allocatable, allocated int) {
+	if id.replica == "" {
+		return
+	}
+	n := m.ReplicaCounts[id.name]
+	m.ReplicaCounts[id.name] = ReplicaCount{id.provider, n.Allocatable + allocatable, n.Allocated + allocated}
 }
 
 func (m *Map) claim(id string, h Holder, c Claim) {

@@ -126,8 +126,9 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		Allocated:   map[string]string{uuid: "nvidia.com/gpu", "nvidia9": "nvidia.com/gpu", "nvidia1": "", "nvidia2/mig-19-0": "", "nvidia4": "", odd: ""},
 		Holders: map[string][]Holder{uuid: held("plugin"), "nvidia9": held("replicas"), "nvidia1": held("claims", "also"),
 			"nvidia2/mig-19-0": held("claims"), "nvidia4": held("share"), odd: held("claims")},
-		Shared:   map[string]bool{"nvidia4": true, "nvidia9": true},
-		Replicas: map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
+		Shared:        map[string]bool{"nvidia4": true, "nvidia9": true},
+		Replicas:      map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
+		ReplicaCounts: map[string]ReplicaCount{"nvidia9": {"nvidia", 0, 2}},
 		Claimed: map[string]map[Holder]Claim{
 			"nvidia1":          {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
 			"nvidia2/mig-19-0": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
