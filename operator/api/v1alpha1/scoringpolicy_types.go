@@ -324,6 +324,17 @@ type TotalSpec struct {
 	Range ScoreRange `json:"range,omitempty"`
 }
 
+// ExistingObjects states what happens to AddOnPlacementScores of other writers.
+// +kubebuilder:validation:Enum=Keep;Adopt
+type ExistingObjects string
+
+const (
+	// ExistingKeep never changes them.
+	ExistingKeep ExistingObjects = "Keep"
+	// ExistingAdopt takes over those that no object controls.
+	ExistingAdopt ExistingObjects = "Adopt"
+)
+
 // PublishSpec describes where scores are published.
 type PublishSpec struct {
 	// Name of the AddOnPlacementScore in the namespace of each cluster. Two policies
@@ -333,6 +344,15 @@ type PublishSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
+	// Treatment of AddOnPlacementScores with this name that another component wrote. Keep
+	// leaves them unchanged, and the condition Published is False with the reason
+	// NameTaken. Adopt takes over those that no object controls, such as the objects of
+	// OCM's resource-usage-collect: the policy becomes their owner, and scores that the
+	// policy does not publish are removed. Stop the other component first. Objects with a
+	// controller are never adopted. Default Keep.
+	// +kubebuilder:default=Keep
+	// +optional
+	Existing ExistingObjects `json:"existing,omitempty"`
 }
 
 // Condition types of a ScoringPolicy, beside ConditionReady and ConditionQueriesValid.

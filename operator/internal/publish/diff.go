@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +17,7 @@ type WriteReason string
 const (
 	reasonNew       WriteReason = "new"       // the object does not exist
 	reasonOwner     WriteReason = "owner"     // a deleted policy of the same name owns the object
+	reasonAdopted   WriteReason = "adopted"   // nothing controlled the object
 	reasonScore     WriteReason = "score"     // a score changed
 	reasonCondition WriteReason = "condition" // the condition DataFresh changed
 	// ReasonValidity means that only the validity is renewed or shortened.
@@ -23,9 +26,10 @@ const (
 
 // diff returns why the live status must be written. It is empty if the status is up to
 // date. Validity alone is renewed after a third of it has passed.
-func diff(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now time.Time, valid time.Duration) WriteReason {
+func diff(object *clusterv1alpha1.AddOnPlacementScore, want *Desired, now time.Time, valid time.Duration) WriteReason {
+	live := &object.Status
 	switch {
-	case !sameScores(live.Scores, want.Scores):
+	case !sameScores(object, want.Scores):
 		return reasonScore
 	case !sameConditions(live.Conditions, want.Conditions):
 		return reasonCondition
@@ -37,17 +41,48 @@ func diff(live *clusterv1alpha1.AddOnPlacementScoreStatus, want *Desired, now ti
 	return ""
 }
 
-// sameScores compares two lists of scores without regard to their order.
-func sameScores(live, want []clusterv1alpha1.AddOnPlacementScoreItem) bool {
-	if len(live) != len(want) {
-		return false
-	}
+// sameScores reports whether the object has the wanted scores, and no other score that a
+// Publisher wrote. Scores of other field managers do not count: an apply does not remove
+// them, so that the object would be written in every round.
+func sameScores(object *clusterv1alpha1.AddOnPlacementScore, want []clusterv1alpha1.AddOnPlacementScoreItem) bool {
+	live := object.Status.Scores
 	for _, w := range want {
 		if !slices.Contains(live, w) {
 			return false
 		}
 	}
-	return true
+	if len(live) == len(want) {
+		return true
+	}
+	owned := ownedScores(object.ManagedFields)
+	return !slices.ContainsFunc(live, func(l clusterv1alpha1.AddOnPlacementScoreItem) bool {
+		return owned(l.Name) && !slices.Contains(want, l)
+	})
+}
+
+// ownedScores returns a function that reports whether a Publisher applied the score with
+// the given name.
+func ownedScores(entries []metav1.ManagedFieldsEntry) func(name string) bool {
+	var fields struct {
+		Status struct {
+			// Keys have the form k:{"name":"free"}.
+			Scores map[string]json.RawMessage `json:"f:scores"`
+		} `json:"f:status"`
+	}
+	i := slices.IndexFunc(entries, isStatusApply)
+	if i < 0 || entries[i].FieldsV1 == nil || json.Unmarshal(entries[i].FieldsV1.GetRawBytes(), &fields) != nil {
+		// Without a record, every score may be one of ours. A write restores the record.
+		return func(string) bool { return true }
+	}
+	return func(name string) bool {
+		_, ok := fields.Status.Scores[fmt.Sprintf("k:{%q:%q}", "name", name)]
+		return ok
+	}
+}
+
+// isStatusApply selects the record of the fields that a Publisher applied.
+func isStatusApply(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == string(FieldOwner) && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "status"
 }
 
 // sameConditions reports whether the live conditions have the desired ones, and no

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,7 +40,9 @@ type Request struct {
 	Owner Owner
 	// Name of the AddOnPlacementScores.
 	Name string
-	Want []Desired
+	// Adopt takes over objects of this name that no object controls.
+	Adopt bool
+	Want  []Desired
 	// Valid is the validity of newly written scores.
 	Valid time.Duration
 	Now   time.Time
@@ -126,12 +130,14 @@ func decideWrite(req Request, want *Desired, live *clusterv1alpha1.AddOnPlacemen
 	}
 	owned, current := req.Owner.owns(live)
 	switch {
+	case !owned && req.Adopt && metav1.GetControllerOfNoCopy(live) == nil:
+		return reasonAdopted, false
 	case !owned:
 		return "", true
 	case !current:
 		return reasonOwner, false
 	}
-	return diff(&live.Status, want, req.Now, req.Valid), false
+	return diff(live, want, req.Now, req.Valid), false
 }
 
 // unwanted returns the owner's objects with another name, or in clusters that the policy
@@ -221,11 +227,24 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 	return obj, nil
 }
 
-// adopt replaces the deleted owner of the same name by the current one. Server-side
-// apply would add the owner beside the deleted one, but an object has only one
-// controller.
+// adopt makes the owner the controller of an object: of one that nothing controls, or in
+// place of the deleted owner of the same name. Server-side apply would add the owner beside
+// the deleted one, but an object has only one controller.
+//
+// Scores that other components wrote into an object without a controller are counted as
+// applied by the Publisher. The next apply removes those that the policy does not publish:
+// their writer is replaced, and validUntil would keep them valid for ever.
 func (p *Publisher) adopt(ctx context.Context, req Request, live *clusterv1alpha1.AddOnPlacementScore) error {
 	obj := live.DeepCopy()
+	if owned, _ := req.Owner.owns(live); !owned {
+		writers := sets.New[string]()
+		for _, e := range obj.ManagedFields {
+			writers.Insert(e.Manager)
+		}
+		if err := csaupgrade.UpgradeManagedFields(obj, writers, string(FieldOwner), csaupgrade.Subresource("status")); err != nil {
+			return fmt.Errorf("take over the managed fields: %w", err)
+		}
+	}
 	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.matches)
 	obj.OwnerReferences = append(obj.OwnerReferences, req.Owner.reference())
 	return p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner)

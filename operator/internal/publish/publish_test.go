@@ -31,11 +31,17 @@ func want(value int32) *Desired {
 	}
 }
 
-func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementScoreStatus {
+func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementScore {
 	until := metav1.NewTime(now.Add(validFor))
-	return &clusterv1alpha1.AddOnPlacementScoreStatus{
-		Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: value}}, ValidUntil: &until,
-		Conditions: []metav1.Condition{{Type: DataFresh, Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m"}},
+	return &clusterv1alpha1.AddOnPlacementScore{
+		ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: string(FieldOwner), Operation: metav1.ManagedFieldsOperationApply, Subresource: "status",
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:scores":{"k:{\"name\":\"a\"}":{".":{}},"k:{\"name\":\"dropped\"}":{".":{}}}}}`),
+		}}},
+		Status: clusterv1alpha1.AddOnPlacementScoreStatus{
+			Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: value}}, ValidUntil: &until,
+			Conditions: []metav1.Condition{{Type: DataFresh, Status: metav1.ConditionTrue, Reason: ReasonFresh, Message: "m"}},
+		},
 	}
 }
 
@@ -45,16 +51,20 @@ func TestDiff(t *testing.T) {
 	worst := want(5)
 	worst.Conditions = append(worst.Conditions, metav1.Condition{Type: "score.plimsoll.dev/a", Status: metav1.ConditionFalse})
 	fresh := live(5, valid)
-	fresh.Conditions = append(fresh.Conditions, worst.Conditions[1])
+	fresh.Status.Conditions = append(fresh.Status.Conditions, worst.Conditions[1])
+	beside := live(5, valid)
+	beside.Status.Scores = append(beside.Status.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "cost"})
+	dropped := live(5, valid)
+	dropped.Status.Scores = append(dropped.Status.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "dropped"})
 	foreign := live(5, valid)
-	foreign.Conditions = append(foreign.Conditions, metav1.Condition{Type: "Audited", Status: metav1.ConditionFalse})
+	foreign.Status.Conditions = append(foreign.Status.Conditions, metav1.Condition{Type: "Audited", Status: metav1.ConditionFalse})
 	short := want(5)
 	short.ValidUntil = now.Add(10 * time.Second)
 	more := want(5)
 	more.Scores = append(more.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "b"})
 	for _, tc := range []struct {
 		name   string
-		live   *clusterv1alpha1.AddOnPlacementScoreStatus
+		live   *clusterv1alpha1.AddOnPlacementScore
 		want   *Desired
 		reason WriteReason
 	}{
@@ -70,7 +80,9 @@ func TestDiff(t *testing.T) {
 		{"expired", live(5, -time.Second), want(5), "validity"},
 		{"a hold that ends sooner", live(5, valid), short, "validity"},
 		{"an unchanged hold", live(5, 10*time.Second), short, ""},
-		{"never written", &clusterv1alpha1.AddOnPlacementScoreStatus{}, want(5), "score"},
+		{"never written", &clusterv1alpha1.AddOnPlacementScore{}, want(5), "score"},
+		{"a score of another field manager", beside, want(5), ""},
+		{"a score that the policy dropped", dropped, want(5), "score"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := diff(tc.live, tc.want, now, valid); got != tc.reason {
@@ -137,6 +149,32 @@ func TestHoldKeepsTheValidity(t *testing.T) {
 	r := evaluate(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
 	if got := Desire(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(200*time.Second + time.Hour)) {
 		t.Errorf("valid until %v", got)
+	}
+}
+
+// TestDecideWriteOfForeignObjects: only objects without a controller can be adopted.
+func TestDecideWriteOfForeignObjects(t *testing.T) {
+	controller := true
+	controlled := live(5, valid)
+	controlled.OwnerReferences = []metav1.OwnerReference{{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "other", Controller: &controller}}
+	for _, tc := range []struct {
+		name   string
+		adopt  bool
+		live   *clusterv1alpha1.AddOnPlacementScore
+		reason WriteReason
+		taken  bool
+	}{
+		{"keep", false, live(5, valid), "", true},
+		{"adopt", true, live(5, valid), reasonAdopted, false},
+		{"adopt, but another policy controls it", true, controlled, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			owner := Owner{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "p", UID: "1"}
+			reason, taken := decideWrite(Request{Owner: owner, Adopt: tc.adopt, Now: now, Valid: valid}, want(5), tc.live)
+			if reason != tc.reason || taken != tc.taken {
+				t.Errorf("reason %q, taken %v", reason, taken)
+			}
+		})
 	}
 }
 

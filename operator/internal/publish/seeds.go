@@ -65,10 +65,8 @@ func stateOf(name string) score.State {
 // lastWrite returns the time of the last write by a Publisher. It can't be computed from
 // validUntil: the period of the policy may have changed while no operator ran.
 func lastWrite(entries []metav1.ManagedFieldsEntry) time.Time {
-	i := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == string(FieldOwner) && e.Subresource == "status" && e.Time != nil
-	})
-	if i < 0 {
+	i := slices.IndexFunc(entries, isStatusApply)
+	if i < 0 || entries[i].Time == nil {
 		return time.Time{}
 	}
 	return entries[i].Time.Time

@@ -144,7 +144,7 @@ func decidePublished(done *completedRound) condition.Decision {
 	case done.in.shadow:
 		return condition.False(v1alpha1.ReasonShadow, "mode is Shadow: scores are evaluated, but not published")
 	case len(p.Taken) > 0:
-		return condition.False(v1alpha1.ReasonNameTaken, fmt.Sprintf("AddOnPlacementScore %q has another owner in %s: set another publish.name", done.in.name, abbreviate(p.Taken)))
+		return condition.False(v1alpha1.ReasonNameTaken, fmt.Sprintf("AddOnPlacementScore %q has another owner in %s: set another publish.name, or publish.existing to Adopt if nothing controls the object", done.in.name, abbreviate(p.Taken)))
 	case len(p.NoNamespace) > 0:
 		return condition.False("NoNamespace", "these clusters have no namespace: "+abbreviate(p.NoNamespace))
 	case p.Unscored == len(done.report.Result.Clusters):

@@ -32,6 +32,7 @@ type roundInput struct {
 	valid   time.Duration // of the scores
 	timeout time.Duration // of one query
 	shadow  bool
+	adopt   bool // AddOnPlacementScores that no object controls
 }
 
 // errSourceNotRegistered is returned for a source that exists on the hub and is not
@@ -47,6 +48,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		name:   cmp.Or(policy.Spec.Publish.Name, policy.Name),
 		period: periodOf(policy),
 		shadow: policy.Spec.Mode == v1alpha1.ModeShadow,
+		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
 	}
 	in.valid = in.period * time.Duration(cmp.Or(policy.Spec.ValidForPeriods, 3))
 	querier, info, err := r.source(ctx, policy.Spec.SourceRef.Name, in)
@@ -141,7 +143,7 @@ func (in *roundInput) run(ctx context.Context) *round.Report {
 // publishRequest returns the request to publish a result. In Shadow mode it wants no
 // scores, so that the published ones are deleted.
 func (in *roundInput) publishRequest(result *score.Result) publish.Request {
-	req := publish.Request{Owner: in.owner, Name: in.name, Valid: in.valid, Now: in.request.Now}
+	req := publish.Request{Owner: in.owner, Name: in.name, Adopt: in.adopt, Valid: in.valid, Now: in.request.Now}
 	if !in.shadow {
 		req.Want = publish.Desire(result, in.request.Policy.HasTotal, in.valid)
 	}
