@@ -27,7 +27,8 @@ type ScoringPolicySpec struct {
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 	// Time between rounds in seconds. Each round queries the source and updates the
-	// scores. The operator varies the time by 5 percent. Default 30, from 1 to 86400.
+	// scores. Policies with the same source and period run at the same times, and a
+	// query that several of them contain is sent once. Default 30, from 1 to 86400.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400

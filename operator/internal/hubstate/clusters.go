@@ -22,12 +22,17 @@ func ManagedClusters(ctx context.Context, reader client.Reader) ([]clusterv1.Man
 	}
 	members := make([]clusterv1.ManagedCluster, 0, len(list.Items))
 	for i := range list.Items {
-		if c := &list.Items[i]; c.Spec.HubAcceptsClient && c.DeletionTimestamp.IsZero() {
+		if c := &list.Items[i]; IsMember(c) {
 			members = append(members, *c)
 		}
 	}
 	slices.SortFunc(members, func(a, b clusterv1.ManagedCluster) int { return cmp.Compare(a.Name, b.Name) })
 	return members, nil
+}
+
+// IsMember reports whether the hub has accepted the cluster and it is not being deleted.
+func IsMember(c *clusterv1.ManagedCluster) bool {
+	return c.Spec.HubAcceptsClient && c.DeletionTimestamp.IsZero()
 }
 
 // SelectNames returns the names of the clusters whose labels match, in the order of

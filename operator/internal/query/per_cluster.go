@@ -20,6 +20,12 @@ func ForClusters(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, clustersKey{}, names)
 }
 
+// ClustersOf returns the clusters of ForClusters, or nil.
+func ClustersOf(ctx context.Context) []string {
+	names, _ := ctx.Value(clustersKey{}).([]string)
+	return names
+}
+
 // clusters returns the clusters to query: those of ForClusters, otherwise all.
 func (c *Client) clusters(ctx context.Context) ([]string, error) {
 	if names, ok := ctx.Value(clustersKey{}).([]string); ok {

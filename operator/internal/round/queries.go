@@ -29,7 +29,7 @@ type queryResults map[string]*queryResult
 func sendQueries(ctx context.Context, req Request) queryResults {
 	results := queryResults{}
 	var group sync.WaitGroup
-	for _, expr := range expressions(req.Spec) {
+	for _, expr := range Expressions(req.Spec) {
 		if results[expr] != nil {
 			continue
 		}
@@ -44,8 +44,8 @@ func sendQueries(ctx context.Context, req Request) queryResults {
 	return results
 }
 
-// expressions lists the queries of a policy, duplicates included.
-func expressions(spec *v1alpha1.ScoringPolicySpec) []string {
+// Expressions lists the queries of a policy, duplicates included.
+func Expressions(spec *v1alpha1.ScoringPolicySpec) []string {
 	var exprs []string
 	for i := range spec.Scores {
 		exprs = append(exprs, spec.Scores[i].Query)

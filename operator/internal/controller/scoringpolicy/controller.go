@@ -6,7 +6,6 @@ package scoringpolicy
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -59,6 +58,7 @@ type Reconciler struct {
 	client    client.Client
 	recorder  events.EventRecorder
 	sources   *query.Sources
+	shared    sharedQueries
 	publisher *publish.Publisher
 	metrics   *metrics
 	now       func() time.Time
@@ -97,7 +97,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Named("scoringpolicy").
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(sourceChanged())).
-		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.ManagedCluster{}, r.clusterHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, LogConstructor: logging.ForRequests(mgr, "scoringpolicy", "")}).
 		Complete(r)
 }
@@ -116,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if wait := r.untilNextRound(policy); wait > 0 {
 		return skip(ctx, "the last round started less than a second ago", wait), nil
 	}
+	started := r.now()
 	in, err := r.gather(ctx, policy)
 	switch {
 	case errors.Is(err, errSourceNotRegistered):
@@ -132,32 +133,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	published := r.publisher.Publish(ctx, in.publishRequest(report.Result))
-	done := &completedRound{in: in, report: report, published: published, took: r.now().Sub(in.request.Now)}
+	done := &completedRound{in: in, report: report, published: published, took: r.now().Sub(started)}
 	previous := r.remember(policy, done)
 	r.metrics.observe(policy.Name, done)
 	logRound(ctx, policy.Name, previous, done)
 	if err := r.writeStatus(ctx, policy, done); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: timeToNextRound(done, r.now())}, nil
+	return reconcile.Result{RequeueAfter: timeToNextRound(policy, done, r.now())}, nil
 }
 
 // skip logs that no round runs now, and schedules the next attempt.
 func skip(ctx context.Context, reason string, wait time.Duration) reconcile.Result {
 	log.FromContext(ctx).V(1).Info("Round skipped", "reason", reason, "retryAfter", wait.String())
 	return reconcile.Result{RequeueAfter: wait}
-}
-
-// timeToNextRound returns the time until the next round. It starts one period after the
-// start of this round, plus or minus 5 percent, so that policies spread over time. If a hold
-// ends earlier, the round starts then.
-func timeToNextRound(done *completedRound, now time.Time) time.Duration {
-	in := done.in
-	due := in.request.Now.Add(in.period*95/100 + rand.N(in.period/10))
-	if end, held := done.report.Result.NextHoldEnd(); held && end.Before(due) {
-		due = end
-	}
-	return max(due.Sub(now), 50*time.Millisecond)
 }
 
 // deletePolicy removes the state, the metrics and the scores of a deleted policy.
@@ -168,6 +157,7 @@ func (r *Reconciler) deletePolicy(ctx context.Context, name string) error {
 	delete(r.policies, name)
 	r.mu.Unlock()
 	r.metrics.delete(name)
+	r.shared.remove(name)
 	if state == nil {
 		return nil
 	}

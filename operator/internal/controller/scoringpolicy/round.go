@@ -69,8 +69,10 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	if err != nil {
 		return nil, err
 	}
+	at := r.evaluationTime(policy, r.now())
+	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.Expressions(&policy.Spec), querier)
 	in.request = round.Request{
-		Spec: &policy.Spec, Policy: compiled, Querier: querier, Previous: previous, Now: r.now(),
+		Spec: &policy.Spec, Policy: compiled, Querier: querier, Previous: previous, Now: at,
 		Clusters: clustermap.New(clusters, info).Select(selected),
 	}
 	if info.Partial {

@@ -1,0 +1,43 @@
+package scoringpolicy
+
+import (
+	"hash/fnv"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Policies of one source with the same period are due at the same times. Their rounds then
+// evaluate at the same timestamp, so that a query that several policies contain is sent
+// once. Policies of other sources are due at other times.
+
+// lastDue returns the latest time, not after now, at which a policy is due.
+func lastDue(policy *v1alpha1.ScoringPolicy, now time.Time) time.Time {
+	period := periodOf(policy)
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(policy.Spec.SourceRef.Name)) // never fails
+	offset := time.Duration(hash.Sum64() % uint64(24*time.Hour))
+	return now.Add(-time.Duration(now.UnixNano()-int64(offset)) % period)
+}
+
+// evaluationTime returns the timestamp at which a round that starts now evaluates its
+// queries. For the periodic round, this is the time at which the policy was due. Another
+// round, for example after a change of the policy, evaluates at its start.
+func (r *Reconciler) evaluationTime(policy *v1alpha1.ScoringPolicy, now time.Time) time.Time {
+	due := lastDue(policy, now)
+	state := r.stateOf(policy)
+	if state != nil && state.generation == policy.Generation && state.startedAt.Before(due) && now.Sub(due) < periodOf(policy)/4 {
+		return due
+	}
+	return now
+}
+
+// timeToNextRound returns the time until the policy is due again, or until a hold ends if
+// that is earlier.
+func timeToNextRound(policy *v1alpha1.ScoringPolicy, done *completedRound, now time.Time) time.Duration {
+	due := lastDue(policy, now).Add(periodOf(policy))
+	if end, held := done.report.Result.NextHoldEnd(); held && end.Before(due) {
+		due = end
+	}
+	return max(due.Sub(now), 50*time.Millisecond)
+}
