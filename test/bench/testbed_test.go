@@ -172,7 +172,7 @@ func (b *testbed) startOperator(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "plimsoll-operator")
 	output(t, "go", "build", "-o", binary, "./operator/cmd/plimsoll-operator")
 	b.operator = freeAddress(t)
-	b.process = start(t, binary, "--kubeconfig="+b.kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0",
+	b.process = start(t, binary, "--kubeconfig="+b.kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0", "--allow-loopback-sources",
 		"--metrics-secure=false", "--metrics-bind-address="+b.operator, "--score-write-concurrency="+strconv.Itoa(concurrency))
 	waitUntil(t, "the operator's metrics", time.Minute, func() bool {
 		_, err := fetch("http://" + b.operator + "/metrics")

@@ -20,10 +20,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.thanos) || self.type == 'Thanos'",message="thanos must be set only when type is Thanos"
 type MetricsSourceSpec struct {
 	// Base URL of the server's HTTP API, with an optional path prefix. For example
-	// https://thanos-query.monitoring.svc:9090. At most 2048 characters. Required
-	// unless topology.type is PerCluster.
+	// https://thanos-query.monitoring.svc:9090. Credentials, a query and a fragment are
+	// not allowed. Redirects are not followed. The host must not resolve to a link-local
+	// or cloud metadata address, and to a loopback address only if the operator runs with
+	// --allow-loopback-sources. At most 2048 characters. Required unless topology.type is
+	// PerCluster.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^https?://`
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 	// Kind of the server: Prometheus, Thanos or Mimir. It selects the request
@@ -56,17 +59,34 @@ type MetricsSourceSpec struct {
 	Headers []Header `json:"headers,omitempty"`
 	// Tenant of every request: the header THANOS-TENANT if type is Thanos, and
 	// X-Scope-OrgID otherwise. By default, no tenant header is sent. At most 150
-	// characters.
+	// printable ASCII characters.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	// +kubebuilder:validation:MaxLength=150
 	Tenant string `json:"tenant,omitempty"`
 	// Query parameters of Thanos. Allowed only if type is Thanos.
 	// +optional
 	Thanos *ThanosOptions `json:"thanos,omitempty"`
+	// Compression of responses: Gzip or None. Gzip reduces the traffic to about a tenth
+	// and costs CPU time on both sides. Default Gzip.
+	// +kubebuilder:default=Gzip
+	// +optional
+	Compression Compression `json:"compression,omitempty"`
 	// Limits of the load on the server and of the size of its responses.
 	// +optional
 	Limits Limits `json:"limits,omitempty"`
 }
+
+// Compression of responses.
+// +kubebuilder:validation:Enum=Gzip;None
+type Compression string
+
+const (
+	// CompressionGzip requests responses in gzip format.
+	CompressionGzip Compression = "Gzip"
+	// CompressionNone requests uncompressed responses.
+	CompressionNone Compression = "None"
+)
 
 // TopologyType states how many endpoints a source has.
 // +kubebuilder:validation:Enum=Aggregated;PerCluster
@@ -94,7 +114,7 @@ type Topology struct {
 	// where it is escaped, but not of the scheme or port. At most 2048 characters.
 	// Required if type is PerCluster.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^https?://`
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
 	// +kubebuilder:validation:MaxLength=2048
 	URLTemplate string `json:"urlTemplate,omitempty"`
 }
@@ -187,9 +207,10 @@ type BasicAuth struct {
 // +kubebuilder:validation:XValidation:rule="has(self.credentials) != has(self.credentialsFile)",message="exactly one of credentials, credentialsFile must be set"
 type Authorization struct {
 	// Authentication scheme, the first word of the Authorization header. Default
-	// Bearer. At most 64 characters.
+	// Bearer. Letters, digits and hyphens, at most 64 characters.
 	// +kubebuilder:default=Bearer
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type,omitempty"`
 	// Secret key with the token. Exactly one of credentials and credentialsFile must be
@@ -198,7 +219,8 @@ type Authorization struct {
 	Credentials *SecretKeyReference `json:"credentials,omitempty"`
 	// Path of a file with the token in the operator's container, such as a projected
 	// service account token. The file must be in the directory of the operator's flag
-	// --credentials-dir, and relative paths start there. At most 1024 characters.
+	// --credentials-dir, and relative paths start there. If topology.type is PerCluster,
+	// {cluster} stands for the name of the ManagedCluster. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	CredentialsFile string `json:"credentialsFile,omitempty"`
@@ -211,7 +233,7 @@ type OAuth2 struct {
 	// Secret key with the client secret. Required.
 	ClientSecret SecretKeyReference `json:"clientSecret"`
 	// URL of the token endpoint. At most 2048 characters. Required.
-	// +kubebuilder:validation:Pattern=`^https?://`
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+([/?][^#\s]*)?$`
 	// +kubebuilder:validation:MaxLength=2048
 	TokenURL string `json:"tokenURL"`
 	// Scopes of the requested token. At most 32, each of at most 256 characters. By
@@ -236,8 +258,9 @@ type Header struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
-	// Literal value of the header. At most 4096 characters.
+	// Literal value of the header. At most 4096 printable ASCII characters.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	// +kubebuilder:validation:MaxLength=4096
 	Value string `json:"value,omitempty"`
 	// Secret key with the value of the header.
@@ -274,32 +297,33 @@ type Limits struct {
 	// +kubebuilder:validation:Maximum=300
 	// +optional
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
-	// Maximum number of concurrent queries. Further queries wait. Default 4, from 1 to
-	// 64.
+	// Maximum number of concurrent queries to each endpoint. Further queries wait.
+	// Default 4, from 1 to 64.
 	// +kubebuilder:default=4
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	// +optional
 	MaxConcurrency int32 `json:"maxConcurrency,omitempty"`
-	// Maximum rate of queries per second. Further queries wait. Default 20, from 1 to
-	// 1000.
+	// Maximum rate of queries per second to each endpoint. Further queries wait. Default
+	// 20, from 1 to 1000.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	QueriesPerSecond int32 `json:"queriesPerSecond,omitempty"`
-	// Maximum size of a response in bytes. A larger response fails the query. Default
-	// 67108864 (64 MiB), from 1024 to 1073741824.
+	// Maximum size of a response in bytes, before and after decompression. A larger
+	// response fails the query. Default 67108864 (64 MiB), from 1024 to 1073741824.
 	// +kubebuilder:default=67108864
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1073741824
 	// +optional
 	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty"`
-	// Maximum number of series in a response. More series fail the query. Default
-	// 100000, from 1 to 10000000.
+	// Maximum number of series in a response. More series fail the query, as does a
+	// result of more than 48 MiB in the operator's memory. Default 100000, from 1 to
+	// 500000.
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=10000000
+	// +kubebuilder:validation:Maximum=500000
 	// +optional
 	MaxSeries int32 `json:"maxSeries,omitempty"`
 }

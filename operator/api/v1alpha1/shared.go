@@ -8,11 +8,25 @@ type LocalReference struct {
 	Name string `json:"name"`
 }
 
-// SecretKeyReference names a key of a Secret in the operator's own namespace. Secrets
-// of other namespaces can't be referenced: otherwise everyone who may create a
+const (
+	// SourceSecretLabel is the label of Secrets that MetricsSources may use. Its value is
+	// "true".
+	SourceSecretLabel = "plimsoll.dev/source"
+	// SourceHostsAnnotation is the annotation of a Secret with the hosts to which it may be
+	// sent: names separated by commas, each exact or "*." and a domain. Without it, a
+	// labeled Secret may be sent to every host.
+	SourceHostsAnnotation = "plimsoll.dev/source-hosts"
+)
+
+// SecretKeyReference names a key of a Secret in the operator's own namespace. The Secret
+// must have the label plimsoll.dev/source: "true", and may limit the hosts that receive it
+// by the annotation plimsoll.dev/source-hosts. Otherwise everyone who may create a
 // MetricsSource could send any Secret to a server of their choice.
 type SecretKeyReference struct {
-	// Name of the Secret in the operator's namespace. At most 253 characters. Required.
+	// Name of the Secret in the operator's namespace. If topology.type is PerCluster,
+	// {cluster} in the name stands for the name of the ManagedCluster, so that each
+	// cluster has its own Secret. The Secret needs the label plimsoll.dev/source: "true".
+	// At most 253 characters. Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`

@@ -24,6 +24,7 @@ type options struct {
 	dispatch       string
 	nominateAs     string
 	credentialsDir string
+	loopback       bool
 	concurrency    int
 	clusterMetrics bool
 	ledgerSettle   time.Duration
@@ -48,6 +49,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: act as the dispatcher plimsoll.dev/dispatcher of MultiKueue; off: leave the dispatch to Kueue")
 	f.StringVar(&o.nominateAs, "nominate-as", "auto", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires a policy that clears nominations: the one of Kueue 0.19.2, or config/nomination; auto: own if the hub has such a policy, else kueue")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: no file is allowed")
+	f.BoolVar(&o.loopback, "allow-loopback-sources", false, "allow MetricsSources at loopback addresses, such as 127.0.0.1, where the operator's own machine serves")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
 	f.BoolVar(&o.clusterMetrics, "cluster-score-metrics", true, "export plimsoll_score and plimsoll_score_sample_timestamp_seconds, which have one series per policy, score and cluster; without them, metrics count clusters by state only")
 	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "time from a workload's admission on a cluster to the first sample that shows its devices as used; if Kueue reports when the pods are ready (PodsReady), that time counts instead, with four times this value as the limit")

@@ -92,7 +92,7 @@ func trimWorkload(obj any) (any, error) {
 func setup(mgr ctrl.Manager, o *options) error {
 	sources := &query.Sources{}
 	err := metricssource.Setup(mgr, metricssource.Options{
-		Sources: sources, Metrics: query.NewMetrics(metrics.Registry), Namespace: o.namespace, CredentialsDir: o.credentialsDir,
+		Sources: sources, Metrics: query.NewMetrics(metrics.Registry), Namespace: o.namespace, CredentialsDir: o.credentialsDir, AllowLoopback: o.loopback,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -87,15 +88,27 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 	if err := f.override(&src.Spec); err != nil {
 		return nil, err
 	}
-	for _, ref := range dial.SecretReferences(&src.Spec) {
-		if _, ok := secrets[ref]; !ok {
-			return nil, fmt.Errorf("MetricsSource %s needs key %q of Secret %q: pass a file with the Secret to -f, or set the credentials with flags", src.Name, ref.Key, ref.Name)
-		}
+	if err := checkSecrets(src.Name, &src.Spec, secrets); err != nil {
+		return nil, err
 	}
 	cfg, err := dial.ClientConfig(src, secrets, "")
 	if err != nil {
 		return nil, err
 	}
+	if dial.HasClusterCredentials(&src.Spec) {
+		cfg.HTTPFor = func(_ context.Context, cluster string) (config.HTTPClientConfig, error) {
+			expanded, err := dial.ForCluster(&src.Spec, cluster)
+			if err != nil {
+				return config.HTTPClientConfig{}, err
+			}
+			if err := checkSecrets(src.Name, expanded, secrets); err != nil {
+				return config.HTTPClientConfig{}, err
+			}
+			return dial.HTTPConfig(expanded, secrets, "")
+		}
+	}
+	// Users query through port forwards, and see every label.
+	cfg.AllowLoopback, cfg.AllLabels = true, true
 	if err := f.readCredentials(&cfg.HTTP); err != nil {
 		return nil, err
 	}
@@ -108,6 +121,18 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 		return nil, err
 	}
 	return &metricsSource{client: client, info: dial.SourceInfo(src), spec: &src.Spec}, nil
+}
+
+// checkSecrets returns an error if secrets lacks a value that the spec refers to, except
+// those that depend on the cluster.
+func checkSecrets(source string, spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyReference]string) error {
+	for _, use := range dial.SecretUses(spec) {
+		ref := use.Reference
+		if _, ok := secrets[ref]; !ok && !strings.Contains(ref.Name, query.ClusterPlaceholder) {
+			return fmt.Errorf("MetricsSource %s needs key %q of Secret %q: pass a file with the Secret to -f, or set the credentials with flags", source, ref.Key, ref.Name)
+		}
+	}
+	return nil
 }
 
 // address returns the URL or URL template of the source.

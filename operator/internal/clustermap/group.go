@@ -44,7 +44,7 @@ type Groups struct {
 func (m *Mapping) Group(samples []query.Sample) Groups {
 	groups := Groups{Names: m.names, Values: make([]Value, len(m.names))}
 	for _, sample := range samples {
-		value := sample.Labels[m.label]
+		value := sample.Label(m.label)
 		if value == "" {
 			groups.Unlabeled = append(groups.Unlabeled, sample)
 			continue

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/common/config"
 
@@ -17,40 +18,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// SecretReferences returns all keys of Secrets that a source refers to.
-func SecretReferences(spec *v1alpha1.MetricsSourceSpec) []v1alpha1.SecretKeyReference {
-	var refs []v1alpha1.SecretKeyReference
-	add := func(ref *v1alpha1.SecretKeyReference) {
-		if ref != nil {
-			refs = append(refs, *ref)
-		}
-	}
-	if t := spec.TLS; t != nil {
-		add(t.CA)
-		add(t.Cert)
-		add(t.Key)
-	}
-	if a := spec.Auth; a != nil {
-		switch {
-		case a.Basic != nil:
-			add(&a.Basic.Username)
-			add(&a.Basic.Password)
-		case a.Authorization != nil:
-			add(a.Authorization.Credentials)
-		case a.OAuth2 != nil:
-			add(&a.OAuth2.ClientID)
-			add(&a.OAuth2.ClientSecret)
-		}
-	}
-	for i := range spec.Headers {
-		add(spec.Headers[i].Secret)
-	}
-	return refs
-}
-
 // ClientConfig returns the configuration of a query client. secrets must hold the value of
 // each of the SecretReferences. credentialsDir is the directory that credential files must
-// be in; if it is empty, a source with a credentials file is an error.
+// be in; if it is empty, a source with a credentials file is an error. If the source
+// HasClusterCredentials, the caller must set HTTPFor.
 func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string, credentialsDir string) (query.Config, error) {
 	spec := &src.Spec
 	cfg := query.Config{
@@ -62,17 +33,32 @@ func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyRef
 		QueriesPerSecond: int(cmp.Or(spec.Limits.QueriesPerSecond, 20)),
 		MaxResponseBytes: cmp.Or(spec.Limits.MaxResponseBytes, 64<<20),
 		MaxSeries:        int(cmp.Or(spec.Limits.MaxSeries, 100000)),
+		Compress:         cmp.Or(spec.Compression, v1alpha1.CompressionGzip) == v1alpha1.CompressionGzip,
 	}
 	if IsPerCluster(spec) {
 		cfg.URLTemplate = spec.Topology.URLTemplate
 	}
-	cfg.HTTP.TLSConfig = tlsConfig(spec.TLS, secrets)
-	if err := setAuth(&cfg.HTTP, spec.Auth, secrets, credentialsDir); err != nil {
-		return query.Config{}, err
+	switch {
+	case !HasClusterCredentials(spec):
+		var err error
+		cfg.HTTP, err = HTTPConfig(spec, secrets, credentialsDir)
+		return cfg, err
+	case cfg.URLTemplate == "":
+		return cfg, fmt.Errorf("%s in the name of a Secret or of a credentials file requires topology.type PerCluster", query.ClusterPlaceholder)
+	}
+	return cfg, nil
+}
+
+// HTTPConfig returns the credentials, headers and TLS settings of requests.
+func HTTPConfig(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyReference]string, credentialsDir string) (config.HTTPClientConfig, error) {
+	http := config.DefaultHTTPClientConfig
+	http.TLSConfig = tlsConfig(spec.TLS, secrets)
+	if err := setAuth(&http, spec.Auth, secrets, credentialsDir); err != nil {
+		return http, err
 	}
 	var err error
-	cfg.HTTP.HTTPHeaders, err = headers(spec, secrets)
-	return cfg, err
+	http.HTTPHeaders, err = headers(spec, secrets)
+	return http, err
 }
 
 func queryTimeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
@@ -149,7 +135,7 @@ func setAuth(h *config.HTTPClientConfig, a *v1alpha1.Auth, secrets map[v1alpha1.
 		h.Authorization = auth
 		if a.Authorization.Credentials != nil {
 			auth.Credentials = config.Secret(strings.TrimSpace(secrets[*a.Authorization.Credentials]))
-			return nil
+			return checkHeaderValue(secretName(a.Authorization.Credentials), string(auth.Credentials))
 		}
 		file, err := credentialsFile(dir, a.Authorization.CredentialsFile)
 		auth.CredentialsFile = file
@@ -184,11 +170,19 @@ func credentialsFile(dir, path string) (string, error) {
 func headers(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyReference]string) (*config.Headers, error) {
 	byName := map[string]config.Header{}
 	for _, h := range spec.Headers {
-		value := config.Header{Values: []string{h.Value}}
+		value, source := config.Header{Values: []string{h.Value}}, "the header "+h.Name
+		text := h.Value
 		if h.Secret != nil {
-			value = config.Header{Secrets: []config.Secret{config.Secret(secrets[*h.Secret])}}
+			text, source = strings.TrimSpace(secrets[*h.Secret]), secretName(h.Secret)
+			value = config.Header{Secrets: []config.Secret{config.Secret(text)}}
+		}
+		if err := checkHeaderValue(source, text); err != nil {
+			return nil, err
 		}
 		byName[h.Name] = value
+	}
+	if err := checkHeaderValue("tenant", spec.Tenant); err != nil {
+		return nil, err
 	}
 	if spec.Tenant != "" {
 		name := "X-Scope-OrgID"
@@ -202,4 +196,17 @@ func headers(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKeyRef
 	}
 	h := &config.Headers{Headers: byName}
 	return h, h.Validate()
+}
+
+// checkHeaderValue returns an error if value can't be the value of an HTTP header. The
+// error names the source of the value and never contains it.
+func checkHeaderValue(source, value string) error {
+	if i := strings.IndexFunc(value, unicode.IsControl); i >= 0 {
+		return fmt.Errorf("%s must not contain line breaks or other control characters: character %d is one", source, i+1)
+	}
+	return nil
+}
+
+func secretName(ref *v1alpha1.SecretKeyReference) string {
+	return fmt.Sprintf("the key %q of Secret %s", ref.Key, ref.Name)
 }

@@ -111,6 +111,7 @@ func newClient(t *testing.T, spec v1alpha1.MetricsSourceSpec, s secrets, dir str
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.AllowLoopback = true
 	c, err := query.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/api"
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/config"
-	"golang.org/x/time/rate"
 )
 
 // Config configures a Client. All limits must be positive.
@@ -27,11 +24,23 @@ type Config struct {
 	ClusterLabel string
 
 	HTTP config.HTTPClientConfig
+	// HTTPFor returns the credentials and TLS settings of the endpoint of a cluster. If it
+	// is nil, HTTP applies to every endpoint.
+	HTTPFor func(ctx context.Context, cluster string) (config.HTTPClientConfig, error)
+	// AllowLoopback permits connections to loopback addresses. Link-local and metadata
+	// addresses are never permitted.
+	AllowLoopback bool
+	// Compress requests compressed responses.
+	Compress bool
+	// AllLabels keeps all labels of all samples. Otherwise, samples after the first few
+	// have only ClusterLabel.
+	AllLabels bool
 	// Parameters are added to the URL of every request.
 	Parameters url.Values
 
 	// Timeout of one query, including its retries.
-	Timeout          time.Duration
+	Timeout time.Duration
+	// MaxConcurrency and QueriesPerSecond limit the load on each endpoint.
 	MaxConcurrency   int
 	QueriesPerSecond int
 	MaxResponseBytes int64
@@ -46,15 +55,14 @@ type Config struct {
 // Client queries one source. It is safe for concurrent use.
 type Client struct {
 	cfg   Config
-	http  *http.Client
-	slots chan struct{} // holds one element per query in flight
-	rate  *rate.Limiter
+	turns turns
 
-	mu        sync.Mutex
-	endpoints map[string]api.Client // by base URL
-	health    Health
-	partial   map[string]partialResult // by expression
-	redact    redactor
+	mu      sync.Mutex
+	http    *http.Client         // for cfg.HTTP
+	single  *endpoint            // nil if each cluster has its own endpoint
+	cluster map[string]*endpoint // by cluster
+	health  Health
+	partial map[string]partialResult // by expression
 }
 
 // Health summarizes the most recent queries.
@@ -70,29 +78,26 @@ type Health struct {
 // New returns a client. It sends no request. An error means that the configuration is
 // invalid.
 func New(cfg Config) (*Client, error) {
-	switch {
-	case cfg.URLTemplate != "":
-		if _, err := ExpandURL(cfg.URLTemplate, "cluster"); err != nil {
-			return nil, err
-		}
-	default:
-		if err := CheckURL(cfg.URL); err != nil {
+	c := &Client{cfg: cfg, turns: newTurns(), cluster: map[string]*endpoint{}, partial: map[string]partialResult{}}
+	base := cfg.URL
+	if cfg.URLTemplate != "" {
+		var err error
+		if base, err = ExpandURL(cfg.URLTemplate, "cluster"); err != nil {
 			return nil, err
 		}
 	}
-	httpClient, err := newHTTPClient(cfg)
+	var err error
+	if c.http, err = newHTTPClient(cfg, cfg.HTTP); err != nil {
+		return nil, err
+	}
+	endpoint, err := newEndpoint(cfg, base, c.http, cfg.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{
-		cfg:       cfg,
-		http:      httpClient,
-		slots:     make(chan struct{}, cfg.MaxConcurrency),
-		rate:      rate.NewLimiter(rate.Limit(cfg.QueriesPerSecond), cfg.QueriesPerSecond),
-		endpoints: map[string]api.Client{},
-		partial:   map[string]partialResult{},
-		redact:    newRedactor(cfg.HTTP),
-	}, nil
+	if cfg.URLTemplate == "" {
+		c.single = endpoint
+	}
+	return c, nil
 }
 
 // Query implements Querier.
@@ -101,11 +106,12 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (Result, 
 		result Result
 		err    error
 	)
-	if c.cfg.URLTemplate != "" {
+	if c.single == nil {
 		result, err = c.queryClusters(ctx, expr, at)
 	} else {
-		result, err = c.queryEndpoint(ctx, c.cfg.URL, expr, at)
+		result, err = c.queryEndpoint(ctx, c.single, expr, at)
 	}
+	c.recordHealth(err)
 	if err == nil {
 		c.cfg.Metrics.countAnnotations(c.cfg.Name, result)
 	}
@@ -122,73 +128,60 @@ func (c *Client) Health() Health {
 }
 
 // Close closes idle connections. Queries in flight continue.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.http.CloseIdleConnections()
+	for _, e := range c.cluster {
+		e.http.CloseIdleConnections()
+	}
+}
 
 // Check verifies that the source evaluates a constant expression, and returns the version
 // of the server. The version is empty if the server does not report its build information
 // or if each cluster has its own endpoint. With one endpoint per cluster, Check sends
 // nothing if a query succeeded within the last minute.
 func (c *Client) Check(ctx context.Context) (version string, err error) {
-	if c.cfg.URLTemplate != "" && time.Since(c.Health().LastSuccess) < time.Minute {
+	if c.single == nil && time.Since(c.Health().LastSuccess) < time.Minute {
 		return "", nil
 	}
-	if _, err := c.Query(ctx, "vector(1)", time.Now()); err != nil || c.cfg.URLTemplate != "" {
+	if _, err := c.Query(ctx, "vector(1)", time.Now()); err != nil || c.single == nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	endpoint, err := c.endpoint(c.cfg.URL)
-	if err != nil {
-		return "", err
+	version, failure := request(ctx, c, c.single, http.MethodGet, "/api/v1/status/buildinfo", nil, (*decoder).decodeVersion)
+	if failure != nil {
+		return "", nil // the query succeeded, and not every server has build information
 	}
-	info, err := promv1.NewAPI(endpoint).Buildinfo(ctx)
-	if err != nil {
-		return "", nil //nolint:nilerr // the query succeeded, and not every server has build information
+	if len(version) > 64 {
+		version = ""
 	}
-	return info.Version, nil
+	return version, nil
 }
 
-// queryEndpoint runs an instant query against one base URL, within all limits, and
-// records its outcome.
-func (c *Client) queryEndpoint(ctx context.Context, base, expr string, at time.Time) (Result, error) {
-	if err := c.acquire(ctx); err != nil {
+// queryEndpoint runs an instant query against one endpoint, within all limits.
+func (c *Client) queryEndpoint(ctx context.Context, e *endpoint, expr string, at time.Time) (Result, error) {
+	if err := e.acquire(ctx); err != nil {
 		return Result{}, err
 	}
-	defer c.release()
+	defer e.release()
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
-	result, err := retry(ctx, c, func() (Result, time.Duration, *Error) { return c.send(ctx, base, expr, at) })
+	result, err := retry(ctx, c, func() (Result, time.Duration, *Error) { return c.send(ctx, e, expr, at) })
 	if err != nil {
-		result, err = c.queryPartial(caller, base, expr, at, err)
+		result, err = c.queryPartial(caller, e, expr, at, err)
 	}
 	result.Duration = time.Since(start)
 	c.cfg.Metrics.observe(c.cfg.Name, result.Duration, err)
-	c.recordHealth(err)
 	c.recordPartial(expr, result, err)
 	if err != nil {
 		return Result{Duration: result.Duration}, err
 	}
 	return result, nil
 }
-
-// acquire waits for a free slot within MaxConcurrency and for the rate limit. After a
-// nil error, the caller must call release.
-func (c *Client) acquire(ctx context.Context) error {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return transportError(ctx.Err())
-	}
-	if err := c.rate.Wait(ctx); err != nil {
-		c.release()
-		return &Error{Reason: ReasonTimeout, Message: "the query waited too long for limits.queriesPerSecond"}
-	}
-	return nil
-}
-
-func (c *Client) release() { <-c.slots }
 
 // recordHealth updates the health of the source with the outcome of a query. A rejected
 // expression or an oversized result is not a fault of the source.

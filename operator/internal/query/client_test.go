@@ -33,9 +33,9 @@ func TestQueryDecodesSamplesWarningsAndInfos(t *testing.T) {
 	}
 	want := Result{
 		Samples: []Sample{
-			{map[string]string{"cluster": "a"}, 1.5},
-			{map[string]string{"cluster": "b"}, math.NaN()},
-			{map[string]string{"cluster": "c"}, math.Inf(-1)},
+			{Labels: map[string]string{"cluster": "a"}, Cluster: "a", Value: 1.5},
+			{Labels: map[string]string{"cluster": "b"}, Cluster: "b", Value: math.NaN()},
+			{Labels: map[string]string{"cluster": "c"}, Cluster: "c", Value: math.Inf(-1)},
 		},
 		Warnings: []string{"w"}, Infos: []string{"i"},
 	}
@@ -81,17 +81,17 @@ func TestQueryFailures(t *testing.T) {
 	}{
 		{"bad data", reply(400, `{"status":"error","errorType":"bad_data","error":"1:3: parse error"}`), 1, ReasonBadQuery, "1:3: parse error"},
 		{"evaluation fails", reply(422, `{"status":"error","errorType":"execution","error":"many-to-many"}`), 1, ReasonBadQuery, "many-to-many"},
-		{"unauthorized", reply(401, `no`), 1, ReasonUnauthorized, "no"},
+		{"unauthorized", reply(401, `no`), 1, ReasonUnauthorized, "Unauthorized"},
 		{"rate limited", reply(429, ``), 3, ReasonRateLimited, "Too Many Requests"},
-		{"unavailable", reply(503, `<html>down</html>`), 3, ReasonUnavailable, "down"},
-		{"html", reply(200, `<html><body>Log in</body></html>`), 1, ReasonBadResponse, "Log in"},
+		{"unavailable", reply(503, `<html>down</html>`), 3, ReasonUnavailable, "Service Unavailable"},
+		{"html", reply(200, `<html><body>Log in</body></html>`), 1, ReasonBadResponse, "HTML page"},
 		{"garbage", reply(200, "\x00\x01"), 1, ReasonBadResponse, "not Prometheus JSON"},
 		{"empty", reply(200, ``), 1, ReasonBadResponse, ""},
 		{"matrix", reply(200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), 1, ReasonBadQuery, "returns a matrix"},
 		{"no data", reply(200, `{"status":"success"}`), 1, ReasonBadResponse, "no resultType"},
 		{"bad value", reply(200, vector(`{"metric":{},"value":[1,"x"]}`)), 1, ReasonBadResponse, "must be a number"},
 		{"short value", reply(200, vector(`{"metric":{},"value":[1]}`)), 1, ReasonBadResponse, ""},
-		{"too many series", reply(200, vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, 100)+`{"metric":{},"value":[1,"1"]}`)), 1, ReasonTooLarge, "101 series"},
+		{"too many series", reply(200, vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, 100)+`{"metric":{},"value":[1,"1"]}`)), 1, ReasonTooLarge, "more than 100 series"},
 		{"too long", reply(200, strings.Repeat(" ", 2<<20)), 1, ReasonTooLarge, "maxResponseBytes"},
 		{"success with an error status", reply(500, vector()), 3, ReasonUnavailable, ""},
 	} {

@@ -1,190 +1,402 @@
 package query
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
-// instantResponse decodes a vector in one pass. A response of another type leaves Result
-// partly decoded; decodeInstant then looks at ResultType.
-type instantResponse struct {
-	Status string `json:"status"`
-	Data   struct {
-		ResultType string         `json:"resultType"`
-		Result     []vectorSample `json:"result"`
-	} `json:"data"`
-	Error    string   `json:"error"`
-	Warnings []string `json:"warnings"`
-	Infos    []string `json:"infos"`
+const (
+	// maxAnnotations is the number of warnings and of infos that are kept of a response.
+	maxAnnotations = 10
+	// maxErrorBytes is the part of a response with an error status that is read.
+	maxErrorBytes = 64 << 10
+	// completeSamples is the number of samples with all labels, if Config.AllLabels is
+	// false.
+	completeSamples = 10
+	// sampleBytes is the approximate size of a sample in memory, without its text. Growing
+	// slices hold up to twice their content.
+	sampleBytes = 96
+)
+
+// decoder decodes the response of a query while it is received. It stops at the first
+// limit.
+type decoder struct {
+	*jsonScanner
+	memory       *reservation
+	clusterLabel string
+	cluster      string // value of clusterLabel in every sample; "" = as in the response
+	allLabels    bool
+	maxSeries    int
+	isRange      bool // series have many values
+
+	status, errorText string
+	resultType        string
+	warnings, infos   annotations
+	series            int
+	samples           []Sample
+	matrix            []Series
+	names             map[string]string // label names, so that each is in memory once
+	// badValue is the first value that is not [time, "number"].
+	badValue string
+	failure  *Error
 }
 
-type scalarResponse struct {
-	Data struct {
-		Result sampleValue `json:"result"`
-	} `json:"data"`
+// annotations are the first warnings or infos of a response, and the number of all.
+type annotations struct {
+	texts []string
+	count int
 }
 
-type vectorSample struct {
-	Metric map[string]string `json:"metric"`
-	Value  sampleValue       `json:"value"`
-}
-
-// sampleValue is the value of Prometheus's pair [time, "value"].
-type sampleValue struct {
-	value float64
-	set   bool // false for a native histogram, which has no "value"
-}
-
-// UnmarshalJSON reads [time, "value"].
-func (p *sampleValue) UnmarshalJSON(b []byte) error {
-	i := bytes.IndexByte(b, ',')
-	if i < 0 || b[0] != '[' {
-		return fmt.Errorf("a value must be [time, \"value\"], is %.40s", b)
+func (a annotations) list() []string {
+	if a.count > len(a.texts) {
+		return append(a.texts, fmt.Sprintf("and %d more", a.count-len(a.texts)))
 	}
-	text := bytes.TrimSpace(b[i+1 : len(b)-1])
-	if len(text) < 3 || text[0] != '"' || text[len(text)-1] != '"' {
-		return fmt.Errorf("a value must be a string, is %.40s", text)
-	}
-	v, err := strconv.ParseFloat(string(text[1:len(text)-1]), 64)
-	if err != nil {
-		return fmt.Errorf("a value must be a number, is %.40s", text)
-	}
-	p.value, p.set = v, true
-	return nil
+	return a.texts
 }
 
-// UnmarshalJSON reads [time, "value"].
-func (p *Point) UnmarshalJSON(b []byte) error {
-	var v sampleValue
-	if err := v.UnmarshalJSON(b); err != nil {
-		return err
+// decodeBody decodes the envelope of a response. data reads the value of the key "data".
+// A failed request is an *Error with the text that Prometheus has for it. Other text of
+// the body never becomes part of an error: it may come from another server.
+func (d *decoder) decodeBody(resp *http.Response, data func()) *Error {
+	body := io.Reader(resp.Body)
+	if resp.StatusCode/100 != 2 {
+		body = io.LimitReader(body, maxErrorBytes)
+		data = func() { d.skip() }
 	}
-	at, err := strconv.ParseFloat(string(bytes.TrimSpace(b[1:bytes.IndexByte(b, ',')])), 64)
-	if err != nil {
-		return fmt.Errorf("a time must be a number, is %.40s", b)
+	d.jsonScanner = newJSONScanner(body)
+	defer d.close()
+	if d.peek() == '{' {
+		d.object(func(key []byte) { d.envelopeField(string(key), data) })
+		d.finish()
+	} else {
+		d.fail(errBadJSON)
 	}
-	p.At, p.Value = int64(at*1000+0.5), v.value
-	return nil
-}
-
-// decodeInstant decodes the response body of an instant query.
-func decodeInstant(status int, body []byte, maxSeries int) (Result, *Error) {
-	var resp instantResponse
-	err := json.Unmarshal(body, &resp)
 	switch {
-	case resp.Status == "" || err != nil && !json.Valid(body):
-		if status/100 != 2 {
-			return Result{}, statusError(status, excerpt(body))
-		}
-		return Result{}, notPrometheusJSON(status, body)
-	case status/100 != 2:
-		return Result{}, statusError(status, resp.Error)
-	case resp.Status != "success":
-		return Result{}, statusError(http.StatusUnprocessableEntity, resp.Error)
+	case d.failure != nil:
+		return d.failure
+	case resp.StatusCode/100 != 2:
+		return statusError(resp.StatusCode, d.errorText)
+	case errors.Is(d.err, errBadJSON) || d.err == nil && d.status == "":
+		return notPrometheusJSON(resp)
+	case d.err != nil:
+		return transportError(d.err)
+	case d.status != "success":
+		return statusError(http.StatusUnprocessableEntity, d.errorText)
 	}
-	result := Result{Warnings: resp.Warnings, Infos: resp.Infos}
-	var failure *Error
-	switch resultType := resp.Data.ResultType; {
-	case resultType == "scalar":
-		result.Samples, failure = decodeScalar(body)
-	case resultType == "":
-		failure = &Error{ReasonBadResponse, status, "the response has no resultType: " + excerpt(body)}
-	case resultType != "vector":
-		failure = &Error{ReasonBadQuery, status, fmt.Sprintf("the query must return an instant vector, returns a %s", resultType)}
-	case err != nil:
-		failure = &Error{ReasonBadResponse, status, err.Error()}
+	return nil
+}
+
+func (d *decoder) envelopeField(key string, data func()) {
+	switch key {
+	case "status":
+		d.status = d.textOrSkip()
+	case "error":
+		d.errorText = d.message()
+	case "warnings":
+		d.annotations(&d.warnings)
+	case "infos":
+		d.annotations(&d.infos)
+	case "data":
+		data()
 	default:
-		result.Samples, failure = convertVector(resp.Data.Result, maxSeries)
+		d.skip()
+	}
+}
+
+func (d *decoder) annotations(a *annotations) {
+	if d.peek() != '[' {
+		d.skip()
+		return
+	}
+	d.array(func() {
+		if a.count++; a.count > maxAnnotations {
+			d.skip()
+			return
+		}
+		a.texts = append(a.texts, d.message())
+	})
+}
+
+// stop ends the decoding because of a limit.
+func (d *decoder) stop(failure *Error) {
+	if d.failure == nil {
+		d.failure = failure
+	}
+	d.fail(errTooLarge)
+}
+
+// grow accounts for n bytes of memory.
+func (d *decoder) grow(n int) {
+	if failure := d.memory.grow(n); failure != nil {
+		d.stop(failure)
+	}
+}
+
+// decodeInstant decodes the response of an instant query.
+func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
+	failure := d.decodeBody(resp, func() { d.result(d.instantElement) })
+	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list()}
+	switch {
+	case failure != nil:
+	case d.resultType == "":
+		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has no resultType"}
+	case d.resultType != "vector" && d.resultType != "scalar":
+		failure = &Error{Reason: ReasonBadQuery, Status: resp.StatusCode, Message: "the query must return an instant vector, returns " + typeName(d.resultType)}
+	case d.badValue != "":
+		failure = badValue(resp.StatusCode, d.badValue)
+	default:
+		result.Samples = d.samples
 	}
 	return result, failure
 }
 
-func convertVector(vector []vectorSample, maxSeries int) ([]Sample, *Error) {
-	if len(vector) > maxSeries {
-		return nil, tooManySeries(http.StatusOK, len(vector), maxSeries)
-	}
-	samples := make([]Sample, 0, len(vector))
-	for _, s := range vector {
-		if !s.Value.set {
-			continue // a native histogram has no single number to score
-		}
-		samples = append(samples, Sample{Labels: s.Metric, Value: s.Value.value})
-	}
-	return samples, nil
-}
-
-func decodeScalar(body []byte) ([]Sample, *Error) {
-	var resp scalarResponse
-	if err := json.Unmarshal(body, &resp); err != nil || !resp.Data.Result.set {
-		return nil, &Error{ReasonBadResponse, http.StatusOK, "the scalar can't be decoded: " + excerpt(body)}
-	}
-	return []Sample{{Value: resp.Data.Result.value}}, nil
-}
-
-// apiResponse is the JSON envelope of Prometheus's API.
-type apiResponse[T any] struct {
-	Status   string   `json:"status"`
-	Data     T        `json:"data"`
-	Error    string   `json:"error"`
-	Warnings []string `json:"warnings"`
-	Infos    []string `json:"infos"`
-}
-
-// decodeResponse decodes the envelope and turns every error that it reports into an
-// *Error.
-func decodeResponse[T any](status int, body []byte) (resp apiResponse[T], failure *Error) {
-	err := json.Unmarshal(body, &resp)
-	switch {
-	case status/100 != 2 && resp.Status == "":
-		return resp, statusError(status, excerpt(body))
-	case status/100 != 2:
-		return resp, statusError(status, resp.Error)
-	case err != nil:
-		return resp, notPrometheusJSON(status, body)
-	case resp.Status != "success":
-		return resp, statusError(http.StatusUnprocessableEntity, resp.Error)
-	}
-	return resp, nil
-}
-
-// matrix is the data of a range query. Values is empty for native histograms.
-type matrix struct {
-	ResultType string `json:"resultType"`
-	Result     []struct {
-		Metric map[string]string `json:"metric"`
-		Values []Point           `json:"values"`
-	} `json:"result"`
-}
-
-// decodeRange decodes the response body of a range query.
-func decodeRange(status int, body []byte, maxSeries int) (RangeResult, *Error) {
-	resp, failure := decodeResponse[matrix](status, body)
+// decodeRange decodes the response of a range query.
+func (d *decoder) decodeRange(resp *http.Response) (RangeResult, *Error) {
+	d.isRange = true
+	failure := d.decodeBody(resp, func() { d.result(d.seriesElement) })
+	result := RangeResult{Warnings: d.warnings.list(), Infos: d.infos.list()}
 	switch {
 	case failure != nil:
-		return RangeResult{}, failure
-	case resp.Data.ResultType != "matrix":
-		return RangeResult{}, &Error{ReasonBadResponse, status, fmt.Sprintf("a range query must return a matrix, returns a %q", resp.Data.ResultType)}
-	case len(resp.Data.Result) > maxSeries:
-		return RangeResult{}, tooManySeries(status, len(resp.Data.Result), maxSeries)
+	case d.resultType != "matrix":
+		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "a range query must return a matrix, returns " + typeName(d.resultType)}
+	case d.badValue != "":
+		failure = badValue(resp.StatusCode, d.badValue)
+	default:
+		result.Series = d.matrix
 	}
-	result := RangeResult{Warnings: resp.Warnings, Infos: resp.Infos}
-	for _, s := range resp.Data.Result {
-		result.Series = append(result.Series, Series{Labels: s.Metric, Points: s.Values})
+	return result, failure
+}
+
+// decodeStrings decodes a response with a list of strings, such as label values.
+func (d *decoder) decodeStrings(resp *http.Response) (values []string, failure *Error) {
+	failure = d.decodeBody(resp, func() {
+		d.array(func() {
+			d.countSeries()
+			values = append(values, d.textOrSkip())
+			d.grow(16 + len(values[len(values)-1]))
+		})
+	})
+	return values, failure
+}
+
+// decodeVersion decodes the build information of a server.
+func (d *decoder) decodeVersion(resp *http.Response) (version string, failure *Error) {
+	failure = d.decodeBody(resp, func() {
+		d.object(func(key []byte) {
+			if string(key) == "version" {
+				version = d.textOrSkip()
+				return
+			}
+			d.skip()
+		})
+	})
+	return version, failure
+}
+
+// result reads the key "data" of a query. element reads an element of its result.
+func (d *decoder) result(element func()) {
+	if d.peek() != '{' {
+		d.skip()
+		return
 	}
-	return result, nil
+	d.object(func(key []byte) {
+		switch {
+		case string(key) == "resultType":
+			d.resultType = d.textOrSkip()
+		case string(key) == "result" && d.peek() == '[':
+			d.array(element)
+		default:
+			d.skip()
+		}
+	})
 }
 
-func notPrometheusJSON(status int, body []byte) *Error {
-	return &Error{ReasonBadResponse, status, "the response is not Prometheus JSON: " + excerpt(body)}
+// instantElement reads an element of the result of an instant query: a series of a vector
+// or matrix, or one half of the scalar [time, "value"].
+func (d *decoder) instantElement() {
+	switch d.peek() {
+	case '{':
+		d.seriesElement()
+	case '"':
+		if v, ok := d.value(); ok {
+			d.samples = append(d.samples, Sample{Cluster: d.cluster, Value: v})
+		}
+	default:
+		d.skip()
+	}
 }
 
-func tooManySeries(status, got, allowed int) *Error {
-	return &Error{ReasonTooLarge, status, fmt.Sprintf("the result has %d series, limits.maxSeries allows %d", got, allowed)}
+// seriesElement reads {"metric": ..., "value" or "values": ...}. A native histogram has
+// neither and is ignored: it has no single number to score.
+func (d *decoder) seriesElement() {
+	d.countSeries()
+	var (
+		sample Sample
+		points []Point
+		found  bool
+	)
+	if d.peek() != '{' {
+		d.fail(errBadJSON)
+		return
+	}
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "metric":
+			d.labels(&sample)
+		case "value":
+			var point Point
+			if point, found = d.point(); found {
+				sample.Value = point.Value
+			}
+		case "values":
+			d.array(func() {
+				if p, ok := d.point(); ok {
+					points = append(points, p)
+					d.grow(32)
+				}
+			})
+		default:
+			d.skip()
+		}
+	})
+	if d.cluster != "" {
+		sample.Cluster = d.cluster
+		if sample.Labels != nil {
+			sample.Labels[d.clusterLabel] = d.cluster
+		}
+	}
+	if found {
+		d.samples = append(d.samples, sample)
+	}
+	if d.isRange {
+		d.matrix = append(d.matrix, Series{Labels: sample.Labels, Points: points})
+	}
 }
 
-// excerpt returns the start of a response body. It is longer than an error message:
-// secrets are redacted before the message is clipped, so that no part of one remains.
-func excerpt(body []byte) string { return string(body[:min(len(body), 4096)]) }
+func (d *decoder) countSeries() {
+	if d.series++; d.series > d.maxSeries {
+		d.stop(&Error{
+			Reason: ReasonTooLarge, Status: http.StatusOK,
+			Message: fmt.Sprintf("the result has more than %d series, the limit of limits.maxSeries: aggregate the query or raise the limit", d.maxSeries),
+		})
+	}
+	d.grow(sampleBytes)
+}
+
+// labels reads the labels of a series. Only the first samples keep labels other than that
+// of the cluster, unless allLabels is set.
+func (d *decoder) labels(sample *Sample) {
+	if d.allLabels || d.series <= completeSamples {
+		sample.Labels = map[string]string{}
+	}
+	d.object(func(key []byte) {
+		isCluster := string(key) == d.clusterLabel
+		if !isCluster && sample.Labels == nil {
+			d.skip()
+			return
+		}
+		name := d.clusterLabel
+		if !isCluster {
+			name = d.name(key)
+		}
+		value := d.textOrSkip()
+		d.grow(len(value))
+		if isCluster {
+			sample.Cluster = value
+		}
+		if sample.Labels != nil {
+			sample.Labels[name] = value
+			d.grow(48)
+		}
+	})
+}
+
+// name returns the text of a label name. Each name is in memory once.
+func (d *decoder) name(key []byte) string {
+	if name, ok := d.names[string(key)]; ok {
+		return name
+	}
+	if d.names == nil {
+		d.names = map[string]string{}
+	}
+	name := printable(key)
+	if len(d.names) < 1000 {
+		d.names[string(key)] = name
+	}
+	return name
+}
+
+// point reads [time, "value"]. ok is false if it is something else.
+func (d *decoder) point() (p Point, ok bool) {
+	if d.peek() != '[' {
+		d.skip()
+		d.badValue = "must be [time, \"value\"]"
+		return Point{}, false
+	}
+	n, valid := 0, true
+	d.array(func() {
+		switch n++; {
+		case n == 1 && d.peek() != '"' && d.peek() != '[' && d.peek() != '{':
+			at, err := strconv.ParseFloat(string(d.token()), 64)
+			p.At, valid = int64(at*1000+0.5), valid && err == nil
+		case n == 2 && d.peek() == '"':
+			p.Value, ok = d.value()
+			valid = valid && ok
+		default:
+			d.skip()
+			valid = false
+		}
+	})
+	if n != 2 || !valid {
+		if d.badValue == "" {
+			d.badValue = "must be [time, \"value\"]"
+		}
+		return Point{}, false
+	}
+	return p, true
+}
+
+// value reads a number in a string.
+func (d *decoder) value() (v float64, ok bool) {
+	text := d.text()
+	v, err := strconv.ParseFloat(string(text), 64)
+	if err != nil && d.err == nil {
+		d.badValue = "must be a number"
+	}
+	return v, err == nil
+}
+
+func badValue(status int, problem string) *Error {
+	return &Error{Reason: ReasonBadResponse, Status: status, Message: "a value in the response " + problem}
+}
+
+// typeName returns the article and name of a result type that Prometheus has.
+func typeName(resultType string) string {
+	if slices.Contains([]string{"vector", "matrix", "scalar", "string", "streams"}, resultType) {
+		return "a " + resultType
+	}
+	return "another type"
+}
+
+// notPrometheusJSON is the error of a successful response of something that does not speak
+// the protocol, such as the login page of a proxy.
+func notPrometheusJSON(resp *http.Response) *Error {
+	message := "the response is not Prometheus JSON: check that the URL is the base URL of the query API"
+	if isHTML(resp.Header) {
+		message = "the response is an HTML page, such as a login page, and not Prometheus JSON: check the URL and the credentials"
+	}
+	return &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: message}
+}
+
+// decoder returns a decoder with the limits of the source. The caller must release its
+// memory.
+func (c *Client) decoder(ctx context.Context, cluster string) *decoder {
+	return &decoder{
+		memory: &reservation{ctx: ctx}, clusterLabel: c.cfg.ClusterLabel, cluster: cluster, allLabels: c.cfg.AllLabels, maxSeries: c.cfg.MaxSeries,
+	}
+}

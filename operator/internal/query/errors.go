@@ -18,16 +18,18 @@ type Reason string
 
 // Reasons of an Error.
 const (
-	ReasonBadQuery     Reason = "BadQuery"     // the source rejects or can't evaluate the expression
-	ReasonTimeout      Reason = "Timeout"      // no response in time
-	ReasonRateLimited  Reason = "RateLimited"  // status 429
-	ReasonUnavailable  Reason = "Unavailable"  // status 5xx
-	ReasonUnreachable  Reason = "Unreachable"  // no connection
-	ReasonUnauthorized Reason = "Unauthorized" // status 401 or 403, or the credentials can't be obtained
-	ReasonBadTLS       Reason = "BadTLS"       // one side rejects the certificate of the other
-	ReasonBadResponse  Reason = "BadResponse"  // the response is not Prometheus JSON
-	ReasonTooLarge     Reason = "TooLarge"     // more than maxResponseBytes or maxSeries
-	ReasonCanceled     Reason = "Canceled"     // the caller canceled the query
+	ReasonBadQuery     Reason = "BadQuery"         // the source rejects or can't evaluate the expression
+	ReasonTimeout      Reason = "Timeout"          // no response in time
+	ReasonRateLimited  Reason = "RateLimited"      // status 429
+	ReasonUnavailable  Reason = "Unavailable"      // status 5xx
+	ReasonUnreachable  Reason = "Unreachable"      // no connection
+	ReasonUnauthorized Reason = "Unauthorized"     // status 401 or 403, or the credentials can't be obtained
+	ReasonBadTLS       Reason = "BadTLS"           // one side rejects the certificate of the other
+	ReasonBadResponse  Reason = "BadResponse"      // the response is not Prometheus JSON
+	ReasonTooLarge     Reason = "TooLarge"         // more than maxResponseBytes or maxSeries
+	ReasonRedirected   Reason = "Redirected"       // the server redirects; redirects are not followed
+	ReasonForbidden    Reason = "ForbiddenAddress" // the host resolves to an address of the operator's machine or of cloud metadata
+	ReasonCanceled     Reason = "Canceled"         // the caller canceled the query
 )
 
 // Error is the error of a failed query.
@@ -66,8 +68,37 @@ func transportError(err error) *Error {
 	if errors.As(err, &urlErr) {
 		err = urlErr.Err
 	}
-	return &Error{Reason: transportReason(err), Message: localAddress.ReplaceAllString(err.Error(), "")}
+	return &Error{Reason: transportReason(err), Message: transportMessage(err)}
 }
+
+// transportMessage describes an error of the HTTP client without text of the server, which
+// the HTTP client puts into quotes.
+func transportMessage(err error) string {
+	var (
+		urlErr    *url.Error
+		address   *addressError
+		redirect  *redirectError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+	)
+	switch {
+	case errors.As(err, &address):
+		return address.Error()
+	case errors.As(err, &redirect):
+		return redirect.Error()
+	case errors.As(err, &authority):
+		return "the certificate of the server is signed by an unknown authority: set tls.ca"
+	case errors.As(err, &host):
+		return "the certificate of the server is not valid for the host name " + host.Host + ": set tls.serverName or the name in the certificate"
+	case errors.Is(err, errBadJSON):
+		return errBadJSON.Error()
+	case errors.As(err, &urlErr):
+		err = urlErr.Err
+	}
+	return quoted.ReplaceAllString(localAddress.ReplaceAllString(err.Error(), ""), "(text of the server)")
+}
+
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
 
 func transportReason(err error) Reason {
 	var (
@@ -77,10 +108,19 @@ func transportReason(err error) Reason {
 		record  tls.RecordHeaderError
 		remote  *net.OpError
 		fileErr *fs.PathError
+		address *addressError
+		moved   *redirectError
+		token   *tokenError
 	)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return ReasonTooLarge
+	case errors.Is(err, errBadJSON):
+		return ReasonBadResponse
+	case errors.As(err, &address):
+		return ReasonForbidden
+	case errors.As(err, &moved):
+		return ReasonRedirected
 	case errors.Is(err, context.Canceled):
 		return ReasonCanceled
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
@@ -90,9 +130,7 @@ func transportReason(err error) Reason {
 		// client certificate is missing.
 		errors.As(err, &remote) && remote.Op == "remote error":
 		return ReasonBadTLS
-	case errors.As(err, &fileErr),
-		// golang.org/x/oauth2 has no error type that covers all failures of a token request.
-		strings.Contains(err.Error(), "oauth2"):
+	case errors.As(err, &fileErr), errors.As(err, &token):
 		return ReasonUnauthorized
 	}
 	return ReasonUnreachable
@@ -121,9 +159,10 @@ func statusError(status int, message string) *Error {
 	return &Error{Reason: reason, Status: status, Message: message}
 }
 
-// clip shortens a message to one line of at most 300 characters, to fit a condition.
+// clip returns a message as one line of at most 300 printable characters, to fit a
+// condition, an event and a terminal.
 func clip(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
+	s = printableText(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > 300 {
 		return string(r[:297]) + "..."
 	}

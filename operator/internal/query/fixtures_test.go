@@ -13,7 +13,10 @@ var at = time.UnixMilli(1700000000250)
 
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
-	cfg.Name = "test"
+	cfg.Name, cfg.AllowLoopback, cfg.Compress = "test", true, true
+	if cfg.ClusterLabel == "" {
+		cfg.ClusterLabel = "cluster"
+	}
 	cfg.Timeout = max(cfg.Timeout, 5*time.Second)
 	cfg.MaxConcurrency = max(cfg.MaxConcurrency, 2)
 	cfg.QueriesPerSecond = 1000

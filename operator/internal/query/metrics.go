@@ -97,6 +97,10 @@ func reasonLabel(r Reason) string {
 		return "bad_response"
 	case ReasonTooLarge:
 		return "too_large"
+	case ReasonRedirected:
+		return "redirected"
+	case ReasonForbidden:
+		return "forbidden_address"
 	case ReasonCanceled:
 		return "canceled"
 	}

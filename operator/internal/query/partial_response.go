@@ -46,13 +46,13 @@ func (c *Client) partialWarning(now time.Time) string {
 // queryPartial runs a failed query again and accepts the data of the stores that respond.
 // Only Thanos supports this. If the second query fails too, the error of the first is
 // returned.
-func (c *Client) queryPartial(ctx context.Context, base, expr string, at time.Time, failure error) (Result, error) {
+func (c *Client) queryPartial(ctx context.Context, e *endpoint, expr string, at time.Time, failure error) (Result, error) {
 	if c.cfg.Parameters.Get(partialResponseParameter) != "false" || !canBePartial(failure) {
 		return Result{}, failure
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, allowPartialKey{}, true), c.cfg.Timeout)
 	defer cancel()
-	result, _, second := c.send(ctx, base, expr, at)
+	result, _, second := c.send(ctx, e, expr, at)
 	if second != nil {
 		return Result{}, failure
 	}

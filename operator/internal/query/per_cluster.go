@@ -35,15 +35,16 @@ func (c *Client) clusters(ctx context.Context) ([]string, error) {
 }
 
 // queryClusters queries the endpoint of every cluster and joins the results. Failed holds
-// the clusters whose endpoint failed. Only if all endpoints fail, an error is returned.
+// the clusters whose endpoint failed or was not reached. Only if all endpoints fail, an
+// error is returned.
 func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (Result, error) {
 	var (
 		mu     sync.Mutex
 		joined Result
 		start  = time.Now()
 	)
-	failed, err := c.forEachCluster(ctx, func(cluster string) error {
-		result, err := c.queryCluster(ctx, cluster, expr, at)
+	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
+		result, err := c.queryEndpoint(ctx, e, expr, at)
 		mu.Lock()
 		defer mu.Unlock()
 		joined.Samples = append(joined.Samples, result.Samples...)
@@ -58,47 +59,20 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 	return joined, nil
 }
 
-// queryCluster queries the endpoint of one cluster and sets ClusterLabel on its samples.
-func (c *Client) queryCluster(ctx context.Context, cluster, expr string, at time.Time) (Result, error) {
-	base, err := ExpandURL(c.cfg.URLTemplate, cluster)
-	if err != nil {
-		return Result{}, &Error{Reason: ReasonUnreachable, Message: err.Error()}
-	}
-	result, err := c.queryEndpoint(ctx, base, expr, at)
-	for i := range result.Samples {
-		if result.Samples[i].Labels == nil {
-			result.Samples[i].Labels = map[string]string{}
-		}
-		result.Samples[i].Labels[c.cfg.ClusterLabel] = cluster
-	}
-	return result, err
-}
-
 // rangeClusters runs a range query against the endpoint of every cluster and joins the
 // results. Warnings names the clusters whose endpoint failed. If canSplit is true and a
 // shorter range may succeed, an error is returned instead.
-func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange func(base string) (RangeResult, error)) (RangeResult, error) {
+func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange func(context.Context, *endpoint) (RangeResult, error)) (RangeResult, error) {
 	var (
 		mu       sync.Mutex
 		joined   RangeResult
 		splitErr error
 	)
-	failed, err := c.forEachCluster(ctx, func(cluster string) error {
-		base, err := ExpandURL(c.cfg.URLTemplate, cluster)
-		if err != nil {
-			return &Error{Reason: ReasonUnreachable, Message: err.Error()}
-		}
-		result, err := queryRange(base)
+	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
+		result, err := queryRange(ctx, e)
 		mu.Lock()
 		defer mu.Unlock()
-		for _, s := range result.Series {
-			s.Labels = maps.Clone(s.Labels)
-			if s.Labels == nil {
-				s.Labels = map[string]string{}
-			}
-			s.Labels[c.cfg.ClusterLabel] = cluster
-			joined.Series = append(joined.Series, s)
-		}
+		joined.Series = append(joined.Series, result.Series...)
 		joined.Warnings = append(joined.Warnings, result.Warnings...)
 		joined.Infos = append(joined.Infos, result.Infos...)
 		if canSplit && CanSplitRange(err) {
@@ -106,6 +80,7 @@ func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange fu
 		}
 		return err
 	})
+	c.recordHealth(err)
 	if splitErr != nil {
 		return RangeResult{}, splitErr
 	}
@@ -115,26 +90,35 @@ func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange fu
 	return joined, err
 }
 
-// forEachCluster calls do for every cluster, MaxConcurrency at a time, and returns the
-// error messages by cluster. If do fails for all clusters, forEachCluster returns an
-// error.
-func (c *Client) forEachCluster(ctx context.Context, do func(cluster string) error) (failed map[string]string, err error) {
+// forEachCluster gives the endpoint of every cluster a turn and returns the error messages
+// by cluster. If all clusters fail, forEachCluster returns an error.
+func (c *Client) forEachCluster(ctx context.Context, do func(context.Context, *endpoint) error) (failed map[string]string, err error) {
 	clusters, err := c.clusters(ctx)
 	if err != nil {
 		return nil, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
 	}
 	var (
-		mu    sync.Mutex
-		errs  = map[string]error{}
-		group errgroup.Group
+		mu        sync.Mutex
+		errs      = map[string]error{}
+		endpoints []*endpoint
+		group     errgroup.Group
 	)
-	group.SetLimit(c.cfg.MaxConcurrency)
 	for _, cluster := range clusters {
+		e, err := c.endpointOf(ctx, cluster)
+		if err != nil {
+			errs[cluster] = &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
+			continue
+		}
+		endpoints = append(endpoints, e)
+	}
+	c.turns.announce(len(endpoints))
+	group.SetLimit(maxTurns)
+	for _, turn := range c.order(endpoints) {
 		group.Go(func() error {
-			if err := do(cluster); err != nil {
+			if err := c.turns.take(ctx, turn.isFailing, func(ctx context.Context) error { return c.takeTurn(ctx, turn.endpoint, do) }); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				errs[cluster] = err
+				errs[turn.endpoint.cluster] = err
 			}
 			return nil
 		})

@@ -21,8 +21,21 @@ func (f QuerierFunc) Query(ctx context.Context, expr string, at time.Time) (Resu
 
 // Sample is one series of an instant vector. Value may be NaN or infinite.
 type Sample struct {
+	// Labels of the series. They are nil, and only Cluster is set, for most samples of a
+	// client that does not keep all labels.
 	Labels map[string]string
-	Value  float64
+	// Cluster is the value of the cluster label of the source.
+	Cluster string
+	Value   float64
+}
+
+// Label returns the value of a label: the cluster label of the source, or any label if
+// Labels are set.
+func (s Sample) Label(name string) string {
+	if s.Labels == nil {
+		return s.Cluster
+	}
+	return s.Labels[name]
 }
 
 // Result is the result of an instant query.

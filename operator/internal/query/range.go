@@ -40,17 +40,17 @@ func (c *Client) Range(ctx context.Context, expr string, start, end time.Time, s
 		"step":    {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)},
 		"timeout": {c.timeoutParameter()},
 	}
-	queryRange := func(base string) (RangeResult, error) {
-		return fetch(ctx, c, base, "/api/v1/query_range", form, func(status int, body []byte) (RangeResult, *Error) {
-			result, failure := decodeRange(status, body, c.cfg.MaxSeries)
-			result.Warnings, result.Infos = c.redact.texts(result.Warnings), c.redact.texts(result.Infos)
-			return result, failure
-		})
+	queryRange := func(ctx context.Context, e *endpoint) (RangeResult, error) {
+		result, err := fetch(ctx, c, e, "/api/v1/query_range", form, (*decoder).decodeRange)
+		result.Warnings, result.Infos = e.redact.texts(result.Warnings), e.redact.texts(result.Infos)
+		return result, err
 	}
-	if c.cfg.URLTemplate != "" {
+	if c.single == nil {
 		return c.rangeClusters(ctx, start.Before(end), queryRange)
 	}
-	return queryRange(c.cfg.URL)
+	result, err := queryRange(ctx, c.single)
+	c.recordHealth(err)
+	return result, err
 }
 
 // CanSplitRange reports whether a range query that failed with err can succeed over a
@@ -65,34 +65,27 @@ func CanSplitRange(err error) bool {
 // between start and end. The source must have one endpoint for all clusters.
 func (c *Client) LabelValues(ctx context.Context, label string, selectors []string, start, end time.Time) ([]string, error) {
 	form := url.Values{"match[]": selectors, "start": {formatTime(start)}, "end": {formatTime(end)}}
-	return fetch(ctx, c, c.cfg.URL, "/api/v1/label/"+url.PathEscape(label)+"/values", form, func(status int, body []byte) ([]string, *Error) {
-		resp, failure := decodeResponse[[]string](status, body)
-		return resp.Data, failure
-	})
+	values, err := fetch(ctx, c, c.single, "/api/v1/label/"+url.PathEscape(label)+"/values", form, (*decoder).decodeStrings)
+	c.recordHealth(err)
+	return values, err
 }
 
 // fetch sends form to path and decodes the response, within the same limits and with the
 // same retries as an instant query.
-func fetch[T any](ctx context.Context, c *Client, base, path string, form url.Values, decode func(status int, body []byte) (T, *Error)) (T, error) {
+func fetch[T any](ctx context.Context, c *Client, e *endpoint, path string, form url.Values, decode func(*decoder, *http.Response) (T, *Error)) (T, error) {
 	var none T
-	if err := c.acquire(ctx); err != nil {
+	if err := e.acquire(ctx); err != nil {
 		return none, err
 	}
-	defer c.release()
-	endpoint, err := c.endpoint(base)
-	if err != nil {
-		return none, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
-	}
+	defer e.release()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	result, err := retry(ctx, c, func() (T, time.Duration, *Error) {
-		resp, body, failure := post(ctx, endpoint, path, form) //nolint:bodyclose // api.Client reads and closes it
-		if failure != nil {
-			return none, 0, c.redact.failure(failure)
-		}
-		result, failure := decode(resp.StatusCode, body)
-		return result, parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()), c.redact.failure(failure)
+	return retry(ctx, c, func() (T, time.Duration, *Error) {
+		var retryAfter time.Duration
+		result, failure := request(ctx, c, e, http.MethodPost, path, form, func(d *decoder, resp *http.Response) (T, *Error) {
+			retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
+			return decode(d, resp)
+		})
+		return result, retryAfter, failure
 	})
-	c.recordHealth(err)
-	return result, err
 }

@@ -18,6 +18,7 @@ var credential = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[-A-Za-z0-9._~+/=]{1
 // credentials of a request, and its text ends up in conditions, events and logs.
 type redactor struct {
 	secrets *strings.Replacer
+	values  []string // the secrets
 	// file holds a secret that can rotate. It is read again for each text.
 	file string
 }
@@ -47,18 +48,40 @@ func newRedactor(h config.HTTPClientConfig) redactor {
 			add(header.Secrets...)
 		}
 	}
-	return redactor{strings.NewReplacer(pairs...), file}
+	var values []string
+	for i := 0; i < len(pairs); i += 2 {
+		values = append(values, pairs[i])
+	}
+	return redactor{strings.NewReplacer(pairs...), values, file}
 }
 
 // text returns s as one line without secrets, short enough for a condition.
 func (r redactor) text(s string) string {
+	s = r.secrets.Replace(s)
+	for _, secret := range r.values {
+		s = cutPrefixAtEnd(s, secret)
+	}
 	// A file that can't be read was not sent to the server either.
 	if content, err := os.ReadFile(r.file); r.file != "" && err == nil {
 		if secret := strings.TrimSpace(string(content)); secret != "" {
-			s = strings.ReplaceAll(s, secret, redacted)
+			s = cutPrefixAtEnd(strings.ReplaceAll(s, secret, redacted), secret)
 		}
 	}
-	return clip(credential.ReplaceAllString(r.secrets.Replace(s), "$1 "+redacted))
+	return clip(credential.ReplaceAllString(s, "$1 "+redacted))
+}
+
+// cutPrefixAtEnd removes the beginning of a secret from the end of a text that is cut off.
+func cutPrefixAtEnd(s, secret string) string {
+	whole, isCut := strings.CutSuffix(s, ellipsis)
+	if !isCut {
+		return s
+	}
+	for n := len(secret) - 1; n > 0; n-- {
+		if rest, ok := strings.CutSuffix(whole, secret[:n]); ok {
+			return rest + redacted
+		}
+	}
+	return s
 }
 
 // texts redacts the texts in place.

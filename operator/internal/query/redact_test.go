@@ -32,23 +32,42 @@ func TestQuerySendsCredentialsAndRedactsThem(t *testing.T) {
 		"header":      {config.HTTPClientConfig{HTTPHeaders: secret("s3cret")}, "s3cret"},
 	} {
 		for _, status := range []int{200, 401, 422, 503} {
-			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
-				var sent string
-				c := newClient(t, Config{HTTP: tc.http, URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
-					sent = cmp.Or(r.Header.Get("Authorization"), r.Header.Get("X-Key"))
-					reply(status, strings.Repeat(" ", 290)+"you said "+sent)(w, r)
-				})})
-				_, err := c.Query(context.Background(), "up", at)
-				if sent != tc.sent {
-					t.Errorf("sent %q, want %q", sent, tc.sent)
-				}
-				if err == nil || !strings.Contains(err.Error(), "you said") {
-					t.Fatalf("the error lacks the message of the server: %v", err)
-				}
-				if shown := strings.Fields(tc.sent); strings.Contains(err.Error(), shown[len(shown)-1]) {
-					t.Errorf("the error shows the secret: %v", err)
-				}
-			})
+			for _, body := range []string{
+				`{"status":"error","error":"you said %s"}`, `{"status":"error","error":"you said ` + strings.Repeat(" ", 290) + `%s"}`,
+				`{"status":"error","error":"you said ` + strings.Repeat("x", maxMessageBytes-14) + `%s"}`, "<html>%s</html>", "%s",
+			} {
+				t.Run(fmt.Sprint(name, status), func(t *testing.T) {
+					var sent string
+					c := newClient(t, Config{HTTP: tc.http, URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+						sent = cmp.Or(r.Header.Get("Authorization"), r.Header.Get("X-Key"))
+						reply(status, fmt.Sprintf(body, sent))(w, r)
+					})})
+					_, err := c.Query(context.Background(), "up", at)
+					if sent != tc.sent {
+						t.Errorf("sent %q, want %q", sent, tc.sent)
+					}
+					if err == nil || strings.Contains(err.Error(), "you said") != strings.Contains(body, "you said") {
+						t.Fatalf("want the message of Prometheus, and no other text of the body: %v", err)
+					}
+					if shown := strings.Fields(tc.sent); strings.Contains(err.Error(), shown[len(shown)-1]) {
+						t.Errorf("the error shows the secret: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestRedactorHidesTheBeginningOfASecretAtTheEndOfACutText(t *testing.T) {
+	r := newRedactor(config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret-token"}})
+	for text, want := range map[string]string{
+		"you said s3cret-t" + ellipsis:          "you said (hidden)",
+		"you said s3cret-token s" + ellipsis:    "you said (hidden) (hidden)",
+		"you said something else" + ellipsis:    "you said something else" + ellipsis,
+		"a complete text may end with an s3cre": "a complete text may end with an s3cre",
+	} {
+		if got := r.text(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -2,15 +2,12 @@ package query
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/api"
 )
 
 const (
@@ -22,19 +19,14 @@ const (
 
 // send sends an instant query once. retryAfter is the delay that the server requested
 // before the next attempt.
-func (c *Client) send(ctx context.Context, base, expr string, at time.Time) (result Result, retryAfter time.Duration, failure *Error) {
-	endpoint, err := c.endpoint(base)
-	if err != nil {
-		return Result{}, 0, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
-	}
+func (c *Client) send(ctx context.Context, e *endpoint, expr string, at time.Time) (result Result, retryAfter time.Duration, failure *Error) {
 	form := url.Values{"query": {expr}, "time": {formatTime(at)}, "timeout": {c.timeoutParameter()}}
-	resp, body, failure := post(ctx, endpoint, "/api/v1/query", form) //nolint:bodyclose // api.Client reads and closes it
-	if failure != nil {
-		return Result{}, 0, c.redact.failure(failure)
-	}
-	result, failure = decodeInstant(resp.StatusCode, body, c.cfg.MaxSeries)
-	result.Warnings, result.Infos = c.redact.texts(result.Warnings), c.redact.texts(result.Infos)
-	return result, parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()), c.redact.failure(failure)
+	result, failure = request(ctx, c, e, http.MethodPost, "/api/v1/query", form, func(d *decoder, resp *http.Response) (Result, *Error) {
+		retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
+		return d.decodeInstant(resp)
+	})
+	result.Warnings, result.Infos = e.redact.texts(result.Warnings), e.redact.texts(result.Infos)
+	return result, retryAfter, failure
 }
 
 // timeoutParameter is the value of the URL parameter timeout. It makes the server stop
@@ -48,49 +40,42 @@ func formatTime(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
 }
 
-// post sends form as a POST request, and as a GET request if the server does not allow
-// POST.
-func post(ctx context.Context, endpoint api.Client, path string, form url.Values) (*http.Response, []byte, *Error) {
-	resp, body, failure := do(ctx, endpoint, http.MethodPost, path, form)
-	if resp != nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
-		return do(ctx, endpoint, http.MethodGet, path, form)
+// request sends form to a path of the endpoint and decodes the response. It repeats a POST
+// request as a GET request if the server does not allow POST.
+func request[T any](ctx context.Context, c *Client, e *endpoint, method, path string, form url.Values, decode func(*decoder, *http.Response) (T, *Error)) (T, *Error) {
+	var none T
+	resp, err := e.do(ctx, method, path, form)
+	if err == nil && method == http.MethodPost && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
+		_ = resp.Body.Close()
+		resp, err = e.do(ctx, http.MethodGet, path, form)
 	}
-	return resp, body, failure
+	if err != nil {
+		return none, e.redact.failure(transportError(err))
+	}
+	defer func() { _ = resp.Body.Close() }() // the rest of a body that exceeds a limit is not read
+	d := c.decoder(ctx, e.cluster)
+	defer d.memory.release()
+	result, failure := decode(d, resp)
+	if failure != nil && failure.Reason == ReasonUnreachable && ctx.Err() != nil {
+		failure = transportError(ctx.Err()) // the deadline closed the connection
+	}
+	return result, e.redact.failure(failure)
 }
 
-func do(ctx context.Context, endpoint api.Client, method, path string, form url.Values) (*http.Response, []byte, *Error) {
-	u := endpoint.URL(path, nil)
-	body := form.Encode()
+// do sends one request. After a nil error, the caller must close the body.
+func (e *endpoint) do(ctx context.Context, method, path string, form url.Values) (*http.Response, error) {
+	u, body := e.base.JoinPath(path), form.Encode()
 	if method == http.MethodGet {
 		u.RawQuery, body = body, ""
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
 	if err != nil {
-		return nil, nil, transportError(err)
+		return nil, err
 	}
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	resp, raw, err := endpoint.Do(ctx, req)
-	if err != nil {
-		return nil, nil, transportError(err)
-	}
-	return resp, raw, nil
-}
-
-// endpoint returns the API client of a base URL and creates it on first use.
-func (c *Client) endpoint(base string) (api.Client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.endpoints[base]; ok {
-		return e, nil
-	}
-	e, err := api.NewClient(api.Config{Address: base, Client: c.http})
-	if err != nil {
-		return nil, fmt.Errorf("url: %w", err)
-	}
-	c.endpoints[base] = e
-	return e, nil
+	return e.http.Do(req)
 }
 
 // retry calls attempt up to maxAttempts times while the failure is transient and the

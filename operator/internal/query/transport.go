@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/common/config"
 )
 
@@ -46,14 +50,20 @@ func (t *parameterTransport) forRequest(req *http.Request) url.Values {
 	return values
 }
 
-// limitTransport fails on response bodies of more than max bytes.
-type limitTransport struct {
-	max  int64
-	next http.RoundTripper
+// bodyTransport requests compressed responses and fails on bodies of more than max bytes,
+// before and after their decompression.
+type bodyTransport struct {
+	max      int64
+	compress bool
+	next     http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *limitTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *bodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.compress {
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -62,12 +72,46 @@ func (t *limitTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, errTooLarge
 	}
-	resp.Body = &limitedBody{ReadCloser: resp.Body, remaining: t.max}
+	resp.Body = &limitedBody{Reader: resp.Body, Closer: resp.Body, remaining: t.max}
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+		resp.Body = &limitedBody{Reader: &gzipBody{compressed: resp.Body}, Closer: resp.Body, remaining: t.max}
+	}
 	return resp, nil
 }
 
+// gzipBody decompresses a body. It reads nothing before the first Read.
+type gzipBody struct {
+	compressed io.Reader
+	reader     *gzip.Reader
+}
+
+// Read implements io.Reader.
+func (b *gzipBody) Read(p []byte) (n int, err error) {
+	if b.reader == nil {
+		if b.reader, err = gzip.NewReader(b.compressed); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return 0, errBadJSON // shorter than a gzip header
+			}
+			return 0, decompressionError(err)
+		}
+	}
+	n, err = b.reader.Read(p)
+	return n, decompressionError(err)
+}
+
+// decompressionError keeps the errors of the connection and its limits. Any other error
+// means that the body is not in the format that its header states.
+func decompressionError(err error) error {
+	var corrupt flate.CorruptInputError
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
+		return errBadJSON
+	}
+	return err
+}
+
 type limitedBody struct {
-	io.ReadCloser
+	io.Reader
+	io.Closer
 	remaining int64
 }
 
@@ -76,22 +120,75 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.remaining+1 {
 		p = p[:b.remaining+1]
 	}
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.Reader.Read(p)
 	if b.remaining -= int64(n); b.remaining < 0 {
-		return n, errTooLarge
+		return 0, errTooLarge
 	}
 	return n, err
 }
 
-func newHTTPClient(cfg Config) (*http.Client, error) {
-	if err := cfg.HTTP.Validate(); err != nil {
+// redirectError is the error of a response that redirects. Following it would send the
+// credentials of the source to a host that its author did not name.
+type redirectError struct {
+	status int
+	target string // scheme and host; empty if unknown
+}
+
+// Error returns a message without any other text of the response.
+func (e *redirectError) Error() string {
+	target := "another address"
+	if e.target != "" {
+		target = e.target
+	}
+	return fmt.Sprintf("the server redirects to %s (status %d); redirects are not followed: set the URL to its final address", target, e.status)
+}
+
+// noRedirectTransport turns redirects into errors.
+type noRedirectTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t *noRedirectTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil || resp.StatusCode/100 != 3 {
+		return resp, err
+	}
+	_ = resp.Body.Close()
+	return nil, &redirectError{status: resp.StatusCode, target: redirectTarget(req.URL, resp.Header.Get("Location"))}
+}
+
+// redirectTarget returns the scheme and the host of a Location header. The path and the
+// query may contain credentials of the request.
+func redirectTarget(from *url.URL, location string) string {
+	u, err := from.Parse(location)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || len(u.Host) > 253 || !hostPart.MatchString(strings.ToLower(u.Hostname())) {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+func isHTML(h http.Header) bool {
+	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && mediaType == "text/html"
+}
+
+// newHTTPClient returns the client for the endpoints of a source with the credentials and
+// TLS settings of auth.
+func newHTTPClient(cfg Config, auth config.HTTPClientConfig) (*http.Client, error) {
+	if err := auth.Validate(); err != nil {
 		return nil, fmt.Errorf("authentication and TLS: %w", err)
 	}
-	client, err := config.NewClientFromConfig(cfg.HTTP, "metricssource/"+cfg.Name, config.WithUserAgent("plimsoll"))
+	dial := config.WithDialContextFunc(newDialer(cfg.AllowLoopback).DialContext)
+	oauth := auth.OAuth2
+	auth.OAuth2, auth.FollowRedirects = nil, false
+	client, err := config.NewClientFromConfig(auth, "metricssource/"+cfg.Name, config.WithUserAgent("plimsoll"), dial)
+	if err == nil && oauth != nil {
+		client.Transport, err = newTokenTransport(cfg, oauth, dial, client.Transport)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("authentication and TLS: %w", err)
 	}
-	client.Transport = &limitTransport{max: cfg.MaxResponseBytes, next: client.Transport}
+	client.Transport = &noRedirectTransport{next: client.Transport}
+	client.Transport = &bodyTransport{max: cfg.MaxResponseBytes, compress: cfg.Compress, next: client.Transport}
 	if len(cfg.Parameters) > 0 {
 		client.Transport = &parameterTransport{values: cfg.Parameters, next: client.Transport}
 	}

@@ -172,7 +172,7 @@ func (s *querySource) group(samples []query.Sample) clustermap.Groups {
 	if mapping == nil {
 		names := make([]string, 0, len(samples))
 		for _, sample := range samples {
-			if name := sample.Labels[s.label]; name != "" {
+			if name := sample.Label(s.label); name != "" {
 				names = append(names, name)
 			}
 		}

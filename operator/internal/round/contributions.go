@@ -61,7 +61,7 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 	}
 	label, received := req.Clusters.Label(), len(response.Samples)
 	response.Samples = slices.DeleteFunc(slices.Clone(response.Samples), func(s query.Sample) bool {
-		value := s.Labels[label]
+		value := s.Label(label)
 		expected, known := last.byCluster[value]
 		return !known || series[value] < expected
 	})
@@ -100,7 +100,7 @@ func countSeries(ctx context.Context, req Request, expr string) (series map[stri
 	}
 	series = make(map[string]float64, len(response.Samples))
 	for _, s := range response.Samples {
-		series[s.Labels[label]] = s.Value
+		series[s.Label(label)] = s.Value
 	}
 	return series, !response.Partial, nil
 }

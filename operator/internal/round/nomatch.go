@@ -64,6 +64,9 @@ func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clus
 		n.Hint = strings.Join(mappingWarnings, "; ")
 	}
 	for _, s := range samples {
+		if s.Labels == nil && s.Cluster != "" {
+			continue // only the first series of a response have all labels
+		}
 		if text := seriesText(s.Labels); !slices.Contains(n.Seen, text) && len(n.Seen) < maxExamples {
 			n.Seen = append(n.Seen, text)
 		}

@@ -148,7 +148,7 @@ func mappingWarnings(groups clustermap.Groups, clusters *clustermap.Mapping) []s
 		warnings = append(warnings, fmt.Sprintf("%d series have no label %q: the query must keep it, as in sum by (%s) (...)", n, label, label))
 	}
 	if n := len(groups.Ambiguous); n > 0 {
-		value := groups.Ambiguous[0].Labels[label]
+		value := groups.Ambiguous[0].Label(label)
 		warnings = append(warnings, fmt.Sprintf("%d series are ignored because several ManagedClusters share their label value, such as %s=%q: %s",
 			n, label, value, strings.Join(clusters.Ambiguous()[value], ", ")))
 	}

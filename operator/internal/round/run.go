@@ -88,7 +88,7 @@ func Run(ctx context.Context, req Request) *Report {
 func matchedBefore(req Request) map[string]bool {
 	matched := map[string]bool{}
 	if req.Previous != nil {
-		for _, expr := range expressions(req.Spec) {
+		for _, expr := range Expressions(req.Spec) {
 			if req.Previous.Matched[expr] {
 				matched[expr] = true
 			}

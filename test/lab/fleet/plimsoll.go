@@ -84,7 +84,7 @@ func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []
 	probe := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.procs.Run(ctx, program{
 		name: name, path: f.bin.Path("plimsoll-operator"),
-		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace,
+		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--allow-loopback-sources",
 			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
 		ready: httpReady("http://"+probe+"/readyz", httpPlain),
 	})

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/config"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,8 @@ type Options struct {
 	// CredentialsDir is the directory of the files that
 	// auth.authorization.credentialsFile may name. If it is empty, no file is allowed.
 	CredentialsDir string
+	// AllowLoopback permits sources at loopback addresses.
+	AllowLoopback bool
 }
 
 // Reconciler reconciles MetricsSources.
@@ -136,6 +140,10 @@ func (r *Reconciler) ensureClient(ctx context.Context, src *v1alpha1.MetricsSour
 		return nil, err
 	}
 	cfg.Metrics, cfg.Clusters, cfg.OnFailure = r.Metrics, r.clusterNames, r.checkSoon(src.Name)
+	cfg.AllowLoopback = r.AllowLoopback
+	if dial.HasClusterCredentials(&src.Spec) {
+		cfg.HTTPFor = r.clusterCredentials(src.Spec.DeepCopy())
+	}
 	c, err := query.New(cfg)
 	if err != nil {
 		return nil, err
@@ -176,18 +184,42 @@ func (r *Reconciler) clusterNames(ctx context.Context) ([]string, error) {
 	return hubstate.SelectNames(clusters, nil)
 }
 
-// readSecrets returns the values of all Secret keys that the spec references. If one
-// is missing, the error states what to create.
+// clusterCredentials returns a function that reads the credentials of a cluster. It reads
+// them from the cache for each query, so that a changed Secret takes effect at once.
+func (r *Reconciler) clusterCredentials(spec *v1alpha1.MetricsSourceSpec) func(context.Context, string) (config.HTTPClientConfig, error) {
+	return func(ctx context.Context, cluster string) (config.HTTPClientConfig, error) {
+		expanded, err := dial.ForCluster(spec, cluster)
+		if err != nil {
+			return config.HTTPClientConfig{}, err
+		}
+		secrets, err := r.readSecrets(ctx, expanded)
+		if err != nil {
+			return config.HTTPClientConfig{}, err
+		}
+		return dial.HTTPConfig(expanded, secrets, r.CredentialsDir)
+	}
+}
+
+// readSecrets returns the values of all Secret keys that the spec references, except those
+// that depend on the cluster. If one is missing or must not be used, the error states what
+// to change.
 func (r *Reconciler) readSecrets(ctx context.Context, spec *v1alpha1.MetricsSourceSpec) (map[v1alpha1.SecretKeyReference]string, error) {
 	values := map[v1alpha1.SecretKeyReference]string{}
-	for _, ref := range dial.SecretReferences(spec) {
+	for _, use := range dial.SecretUses(spec) {
+		ref := use.Reference
+		if strings.Contains(ref.Name, query.ClusterPlaceholder) {
+			continue
+		}
 		secret := &corev1.Secret{}
 		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}, secret)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
-			return nil, fmt.Errorf("Secret %s/%s does not exist: create it with the key %q", r.Namespace, ref.Name, ref.Key)
+			return nil, fmt.Errorf("Secret %s/%s does not exist: create it with the key %q and the label %s: \"true\"", r.Namespace, ref.Name, ref.Key, v1alpha1.SourceSecretLabel)
+		}
+		if err := dial.CheckSecret(secret.Labels, secret.Annotations, use.Host); err != nil {
+			return nil, fmt.Errorf("Secret %s/%s can't be used: %w", r.Namespace, ref.Name, err)
 		}
 		value, ok := secret.Data[ref.Key]
 		if !ok {
@@ -210,8 +242,8 @@ func (r *Reconciler) sourcesWithSecret(ctx context.Context, secret client.Object
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		for _, ref := range dial.SecretReferences(&list.Items[i].Spec) {
-			if ref.Name == secret.GetName() {
+		for _, use := range dial.SecretUses(&list.Items[i].Spec) {
+			if use.Reference.Name == secret.GetName() {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 				break
 			}

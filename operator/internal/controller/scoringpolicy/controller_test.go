@@ -3,25 +3,31 @@ package scoringpolicy
 import (
 	"testing"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// TestTimeToNextRound: the next round starts when the earliest hold ends, at the latest
-// after a period.
+// TestTimeToNextRound: the next round starts when the earliest hold ends, or when the policy
+// is due.
 func TestTimeToNextRound(t *testing.T) {
-	fresh := healthy.round(newSpec("free"), nil, now)
+	policy := &v1alpha1.ScoringPolicy{}
+	policy.Spec.SourceRef.Name = "thanos"
+	due := lastDue(policy, now)
+	fresh := healthy.round(newSpec("free"), nil, due)
 	silent := fakeFleet{clusters: healthy.clusters, values: map[string]map[string]float64{"free": {"c1": 1, "c2": 2}}}
 	for _, tc := range []struct {
 		name     string
 		round    *completedRound
-		min, max time.Duration
+		at, want time.Duration // since the policy was due
 	}{
-		{"no hold", fresh, 28500 * time.Millisecond, 31500 * time.Millisecond},
-		{"a hold that ends later", silent.round(newSpec("free"), fresh.report.Result, now.Add(30*time.Second)), 28500 * time.Millisecond, 31500 * time.Millisecond},
-		{"a hold that ends earlier", silent.round(newSpec("free"), fresh.report.Result, now.Add(290*time.Second)), 10 * time.Second, 10 * time.Second},
+		{"no hold", fresh, 0, 30 * time.Second},
+		{"a round that took time", fresh, 7 * time.Second, 23 * time.Second},
+		{"a hold that ends later", silent.round(newSpec("free"), fresh.report.Result, due.Add(30*time.Second)), 30 * time.Second, 30 * time.Second},
+		{"a hold that ends earlier", silent.round(newSpec("free"), fresh.report.Result, due.Add(290*time.Second)), 290 * time.Second, 10 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := timeToNextRound(tc.round, tc.round.in.request.Now); got < tc.min || got > tc.max {
-				t.Errorf("got %v, want %v to %v", got, tc.min, tc.max)
+			if got := timeToNextRound(policy, tc.round, due.Add(tc.at)); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -119,7 +119,7 @@ func startOperator(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	sources := &query.Sources{}
-	if err := metricssource.Setup(mgr, metricssource.Options{Sources: sources, Namespace: operatorNamespace}); err != nil {
+	if err := metricssource.Setup(mgr, metricssource.Options{Sources: sources, Namespace: operatorNamespace, AllowLoopback: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := scoringpolicy.Setup(mgr, scoringpolicy.Options{Sources: sources}); err != nil {

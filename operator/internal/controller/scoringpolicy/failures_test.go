@@ -66,7 +66,7 @@ func TestSourceFailures(t *testing.T) {
 		{"429", respondWith(429, ""), "False/RateLimited", "Too Many Requests", "False/RateLimited"},
 		{"503", respondWith(503, "upstream is down"), "False/Unavailable", "upstream is down", "False/Unavailable"},
 		{"garbage", respondWith(200, "\x00\xff{"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
-		{"html", respondWith(200, "<html><body>Log in</body></html>"), "False/BadResponse", "Log in", "False/BadResponse"},
+		{"html", respondWith(200, "<html><body>Log in</body></html>"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
 		{"unauthorized", respondWith(401, "who are you"), "False/Unauthorized", "who are you", "False/Unauthorized"},
 		{"many", sendManySeries, "False/TooLarge", "limits.max", ""},
 	} {

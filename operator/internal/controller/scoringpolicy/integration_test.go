@@ -319,9 +319,31 @@ func TestSourceWaitsForItsSecret(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		status, message := reachable(g)
 		g.Expect(status).To(gomega.Equal("False/InvalidConfiguration"))
-		g.Expect(message).To(gomega.Equal(`Secret plimsoll-system/token does not exist: create it with the key "token"`))
+		g.Expect(message).To(gomega.Equal(`Secret plimsoll-system/token does not exist: create it with the key "token" and the label plimsoll.dev/source: "true"`))
 	})
-	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "token"}, StringData: map[string]string{"token": "x"}})
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "token"}, StringData: map[string]string{"token": "x"}}
+	create(t, token)
+	patch := func(change func()) {
+		t.Helper()
+		before := token.DeepCopy()
+		change()
+		if err := api.Patch(context.Background(), token, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func(g gomega.Gomega) {
+		_, message := reachable(g)
+		g.Expect(message).To(gomega.Equal(`Secret plimsoll-system/token can't be used: it has no label plimsoll.dev/source: "true", which permits its use by MetricsSources`))
+	})
+	patch(func() {
+		token.Labels = map[string]string{v1alpha1.SourceSecretLabel: "true"}
+		token.Annotations = map[string]string{v1alpha1.SourceHostsAnnotation: "prometheus.example.org"}
+	})
+	eventually(t, func(g gomega.Gomega) {
+		_, message := reachable(g)
+		g.Expect(message).To(gomega.Equal("Secret plimsoll-system/token can't be used: its annotation plimsoll.dev/source-hosts does not contain the host 127.0.0.1"))
+	})
+	patch(func() { token.Annotations[v1alpha1.SourceHostsAnnotation] = "prometheus.example.org, 127.0.0.1" })
 	eventually(t, func(g gomega.Gomega) {
 		status, _ := reachable(g)
 		g.Expect(status).To(gomega.Equal("True/QuerySucceeded"))

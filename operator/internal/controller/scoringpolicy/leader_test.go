@@ -92,7 +92,7 @@ func TestLeaderKilledMidRound(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop["As "+who] = start(t, binary, []string{"--kubeconfig=" + kubeconfigFile(t), "--namespace=" + operatorNamespace,
-			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--credentials-dir=" + dir})
+			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--credentials-dir=" + dir, "--allow-loopback-sources"})
 	}
 	run("first")
 	run("second")

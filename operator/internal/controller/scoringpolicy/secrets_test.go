@@ -96,7 +96,8 @@ func ref(secret, key string) *v1alpha1.SecretKeyReference {
 }
 
 func secret(name string, data map[string]string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: name}, StringData: data}
+	labels := map[string]string{v1alpha1.SourceSecretLabel: "true"}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: name, Labels: labels}, StringData: data}
 }
 
 // visibleText returns all sources, policies and events as JSON, followed by the log.

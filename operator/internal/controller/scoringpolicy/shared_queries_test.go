@@ -10,7 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// countingSource counts its queries by expression and answers after release is closed.
+// countingSource counts its queries by expression and responds after release is closed.
 type countingSource struct {
 	mu      sync.Mutex
 	sent    map[string]int
