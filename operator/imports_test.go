@@ -52,12 +52,13 @@ var table = []row{
 	{pkg: "operator/internal/timing", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
 	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/shape", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
-	{pkg: "operator/internal/ledger", may: []string{"operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/order", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
+	{pkg: "operator/internal/ledger", may: []string{"operator/internal/order", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/dispatch", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/kueuestate", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/gate", may: []string{
 		"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/ledger",
-		"operator/internal/shape", "operator/internal/timing",
+		"operator/internal/order", "operator/internal/shape", "operator/internal/timing",
 	}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/membership", may: []string{"operator/internal/gate"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/registry", may: []string{
@@ -70,7 +71,8 @@ var table = []row{
 		"operator/internal/query", "operator/internal/registry", "operator/internal/shape", "operator/internal/timing",
 	}, forbid: requests},
 	{pkg: "operator/internal/waitqueue", may: []string{
-		"operator/internal/querycache", "operator/internal/registry", "operator/internal/timing",
+		"operator/internal/ledger", "operator/internal/order", "operator/internal/querycache", "operator/internal/registry",
+		"operator/internal/shape", "operator/internal/timing",
 	}, forbid: requests},
 	{pkg: "operator/internal/hubstate", forbid: requests},
 	{pkg: "operator/internal/logging", forbid: requests},
@@ -83,7 +85,7 @@ var table = []row{
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
 		"operator/internal/dispatch", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
-		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/promql", "operator/internal/publish",
+		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/order", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
 		"operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
 	}},
@@ -130,7 +132,7 @@ func violations(p listedPackage) []string {
 // timeless are packages that get the time as an argument.
 var timeless = []string{
 	"promql", "normalize", "score", "gate", "clustermap", "hubstate", "round",
-	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry",
+	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order",
 }
 
 // clockRead matches the functions of package time with access to the clock.

@@ -44,6 +44,7 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_gate_admitted_not_ready_workloads":   {"gate", "cluster"},
 	"plimsoll_dispatching":                         {},
 	"plimsoll_multikueue_lag_seconds":              {},
+	"plimsoll_gate_hold_seconds":                   {"gate", "cluster", "mode"},
 }
 
 // The metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that rules and dashboards

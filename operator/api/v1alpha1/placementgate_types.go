@@ -61,6 +61,10 @@ type PlacementGateSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 253 && size(self[k]) <= 253)",message="aliases must be of at most 253 characters each"
 	Aliases map[string]string `json:"aliases,omitempty"`
+	// Order of waiting workloads, and holding of a cluster for one that fits nowhere.
+	// +kubebuilder:default={}
+	// +optional
+	Hold GateHold `json:"hold,omitempty"`
 	// Behavior for a workload that no cluster can take. By default it waits and keeps its quota.
 	// +kubebuilder:default={}
 	// +optional
@@ -124,6 +128,12 @@ type GateQueries struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Queued string `json:"queued,omitempty"`
+	// Pods of the workload's shape that each cluster could start if it were empty. A cluster
+	// without a result is never held. Default: the sum over nodes of floor(devices of the model
+	// / devices per pod).
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	EmptyFit string `json:"emptyFit,omitempty"`
 	// Unix time in seconds of each cluster's oldest sample that the other queries use.
 	// Default: cluster:plimsoll_sample_timestamp_seconds:min.
 	// +kubebuilder:validation:MaxLength=4096
@@ -249,6 +259,48 @@ type GateCondition struct {
 	// +kubebuilder:default=Cluster
 	// +optional
 	Scope ConditionScope `json:"scope,omitempty"`
+}
+
+// HoldMode states whether a gate holds clusters.
+// +kubebuilder:validation:Enum=Enforce;Shadow;Off
+type HoldMode string
+
+// Modes of holding a cluster.
+const (
+	// HoldEnforce keeps workloads that rank behind from a held cluster.
+	HoldEnforce HoldMode = "Enforce"
+	// HoldShadow reports holds without effect.
+	HoldShadow HoldMode = "Shadow"
+	// HoldOff holds no cluster.
+	HoldOff HoldMode = "Off"
+)
+
+// GateHold states when a gate keeps a cluster free for a workload that fits nowhere. Without
+// it, a workload that needs a whole node can starve behind smaller ones that always find room.
+// A gate holds at most one cluster per kind of device, for the workload that ranks first:
+// higher priority, then longer wait. Workloads that rank behind use other clusters, or pass if
+// their maximumExecutionTimeSeconds ends before the held workload can start.
+type GateHold struct {
+	// Enforce: held clusters are kept free. Shadow: holds are shown in explain, status and
+	// metrics, and have no effect. Off: no holds. Default Enforce.
+	// +kubebuilder:default=Enforce
+	// +optional
+	Mode HoldMode `json:"mode,omitempty"`
+	// Seconds from the quota reservation after which a cluster may be held for a workload.
+	// Default 300.
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	AfterSeconds int32 `json:"afterSeconds,omitempty"`
+	// Seconds from the quota reservation after which a workload ranks before all workloads that
+	// began to wait later, whatever their priority. This bounds the wait of low priorities.
+	// Default 14400.
+	// +kubebuilder:default=14400
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=2592000
+	// +optional
+	AgingSeconds int32 `json:"agingSeconds,omitempty"`
 }
 
 // UnplaceableMode is the behavior of a workload that no cluster can take.
@@ -459,6 +511,27 @@ type PlacementGateStatus struct {
 	// Number of workloads that hold quota and wait for the gate.
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
+	// Clusters that the gate holds for waiting workloads.
+	// +optional
+	// +listType=map
+	// +listMapKey=workload
+	Holds []HeldCluster `json:"holds,omitempty"`
+}
+
+// HeldCluster is a cluster that a gate keeps free for a waiting workload.
+type HeldCluster struct {
+	// Workload that the cluster is held for, as namespace/name.
+	Workload string `json:"workload"`
+	// Name of the held cluster.
+	Cluster string `json:"cluster"`
+	// Time at which the hold began.
+	Since metav1.Time `json:"since"`
+	// Latest start of the workload, if the durations of the workloads on the cluster are known.
+	// +optional
+	StartsBy *metav1.Time `json:"startsBy,omitempty"`
+	// True if spec.hold.mode is Shadow: the cluster is not kept free.
+	// +optional
+	Shadow bool `json:"shadow,omitempty"`
 }
 
 // PlacementGate admits each workload only when some eligible cluster can start it, and

@@ -116,14 +116,15 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		return err
 	}
 	gates, nominate := registry.New(), o.dispatch == "nominate"
-	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Nominate: nominate}); err != nil {
+	reservations := ledger.New(o.ledgerSettle, o.ledgerTTL)
+	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Ledger: reservations, Nominate: nominate}); err != nil {
 		return err
 	}
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return err
 	}
 	r, err := workload.Setup(mgr, workload.Options{
-		Registry: gates, Ledger: ledger.New(o.ledgerSettle, o.ledgerTTL), Sources: sources,
+		Registry: gates, Ledger: reservations, Sources: sources,
 		Nominate: nominate, NominateAs: workload.NominateAs(o.nominateAs), Registerer: metrics.Registry,
 	})
 	if err != nil {

@@ -58,11 +58,28 @@ func (r *workloadReport) writeSummary(w io.Writer, a *app) {
 	for _, c := range r.Conditions {
 		row("Condition", formatCondition(c, a.now()))
 	}
+	row("Decided after", r.Preceding)
+	row("Holds", formatHold(r.Decision.Hold, a.now()))
 	row("Nominations", formatDispatch(r.Dispatch, a.now()))
 	row("Problem", a.paint.bad(r.Problem))
 	for _, note := range r.NotShown {
 		row("Not shown", note)
 	}
+}
+
+// formatHold describes the cluster that the gate holds for the workload; "" = none.
+func formatHold(h *ledger.Hold, now time.Time) string {
+	if h == nil {
+		return ""
+	}
+	text := h.Cluster + " for " + formatAge(now, h.Since)
+	if h.Shadow {
+		text += " (shadow: without effect)"
+	}
+	if !h.StartsBy.IsZero() {
+		text += ", starts by " + h.StartsBy.UTC().Format(time.TimeOnly+" UTC")
+	}
+	return text
 }
 
 // writeClusters writes the table of candidate clusters.

@@ -42,6 +42,9 @@ type Record struct {
 	LastYield time.Time `json:"lastYield,omitzero"`
 	// Yields counts the yields since the last nomination.
 	Yields int `json:"yields,omitempty"`
+	// WaitsSince is when the workload first waited for a place since the last nomination, if it
+	// has yielded since.
+	WaitsSince time.Time `json:"waitsSince,omitzero"`
 	// SleepsUntil is when the operator activates a workload that yielded. Zero means active.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	// Reason of the latest change, for users.
@@ -130,6 +133,9 @@ func (r Record) Revoked(nominated, seen []string) []string {
 // Yielded records that the workload returned the quota that it held since quotaSince.
 func (r Record) Yielded(quotaSince, now time.Time) Record {
 	r = r.CountUnplaced(false, quotaSince, now)
+	if r.WaitsSince.IsZero() {
+		r.WaitsSince = timestamp(quotaSince)
+	}
 	r.LastYield, r.Reason = timestamp(now), "Yield"
 	r.SleepsUntil = r.LastYield.Add(timing.YieldSleep)
 	r.Yields++

@@ -15,6 +15,8 @@ func Known(v float64) Number { return Number{Value: v, Known: true} }
 type ShapeMetrics struct {
 	// Fit is the number of pods that could start now.
 	Fit Number `json:"fit"`
+	// EmptyFit is the number of pods that could start if the cluster were empty.
+	EmptyFit Number `json:"emptyFit,omitzero"`
 	// Largest is the number of free devices on the cluster's best node. Only messages use it.
 	Largest Number `json:"largest"`
 	// Headroom is the number of free devices.

@@ -26,6 +26,11 @@ const (
 	ReasonNoDecisions = "NoDecisions"
 	// ReasonNoRoom is set if a measured cluster has no room, or no such devices.
 	ReasonNoRoom = "NoRoom"
+	// ReasonHeld is set if the clusters with room are held for workloads that rank before.
+	ReasonHeld = "Held"
+	// ReasonQueued is set if a cluster has room, but workloads that rank before are decided
+	// first.
+	ReasonQueued = "Queued"
 	// ReasonRuledOut is set if scores, conditions or connections exclude every cluster.
 	ReasonRuledOut = "RuledOut"
 	// ReasonStale is set if samples are too old or missing.
@@ -60,6 +65,8 @@ type Decision struct {
 	NoRoomAnywhere bool `json:"noRoomAnywhere,omitempty"`
 	// Order of nomination: the chosen cluster, then all others that can take the workload.
 	Order []string `json:"order,omitempty"`
+	// Hold is the cluster that the gate holds for the workload; nil = none.
+	Hold *ledger.Hold `json:"hold,omitempty"`
 	// Verdicts on the candidates, in their order.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
@@ -95,6 +102,7 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 			d.Reason, d.NoRoomAnywhere = pendingReason(d.Verdicts, fleet), noRoomAnywhere(d.Verdicts, fleet)
 		}
 	}
+	d.Hold = e.hold(d, candidates, view)
 	d.Message = decisionMessage(e.facts, d, fleet, conditions, e.rules)
 	return d
 }

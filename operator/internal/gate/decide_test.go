@@ -81,7 +81,7 @@ func TestDecideOrdersOnlyClustersWithRoom(t *testing.T) {
 		for _, name := range d.Order {
 			i := slices.IndexFunc(candidates, func(c Candidate) bool { return c.Name == name })
 			if i < 0 || seen[name] || candidates[i].Unusable != "" || t0.Sub(candidates[i].SampledAt) > r.MaxSampleAge ||
-				int64(candidates[i].Shapes[0].Fit.Value)-view.Slots(name, time.Time{}, f.UID, f.PodSets[0]) < f.PodSets[0].Pods {
+				int64(candidates[i].Shapes[0].Fit.Value)-view.Slots(name, time.Time{}, f.UID, f.PodSets[0], 0) < f.PodSets[0].Pods {
 				t.Fatalf("round %d: cluster %s must not be in the order %v", round, name, d.Order)
 			}
 			seen[name] = true

@@ -6,6 +6,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -24,6 +25,11 @@ type Explanation struct {
 	Nominated []string        `json:"nominated,omitempty"`
 	Dispatch  dispatch.Record `json:"dispatch"`
 	Facts     shape.Facts     `json:"facts"`
+	// Rank of the workload among those that wait for the gate.
+	Rank order.Rank `json:"rank"`
+	// Preceding is the waiting workload that is decided first among those that rank before and
+	// might use the same devices.
+	Preceding string `json:"preceding,omitempty"`
 	// Decision of the gate at this moment.
 	Decision Decision `json:"decision"`
 	// Conditions of scope Fleet.

@@ -65,6 +65,9 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string
 	default:
 		text = chosen.Cluster + " is eligible"
 	}
+	if chosen.Preempts {
+		text += " after preemption of lower priorities"
+	}
 	if chosen.QuotaUnknown {
 		text += "; the quota of its queue is unknown (QuotaUnknown)"
 	}
@@ -113,7 +116,7 @@ func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
-		if !v.Rejection.row().full {
+		if !v.Rejection.row().full || v.Rejection == RejectHeld {
 			continue
 		}
 		if best == nil || cmp.Or(
@@ -141,7 +144,7 @@ func excludedClusters(verdicts []Verdict) string {
 	const most = 5
 	var parts []string
 	for _, v := range verdicts {
-		if !v.Rejection.MayHoldCopy() {
+		if !v.Rejection.MayHoldCopy() || v.Rejection == RejectHeld {
 			parts = append(parts, v.Cluster+" "+v.stableWhy())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	QueryFit          = "fit"
 	QueryLargest      = "largest"
+	QueryEmptyFit     = "emptyFit"
 	QueryHeadroom     = "headroom"
 	QueryCapacity     = "capacity"
 	QueryQueued       = "queued"
@@ -46,6 +47,10 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 			`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
+	}
+	if spec.Hold.Mode != v1alpha1.HoldOff {
+		list = append(list, Query{Name: QueryEmptyFit, PerShape: true, Expr: cmp.Or(spec.Queries.EmptyFit, fmt.Sprintf(
+			`sum by (%s) (floor(node_resource_model:plimsoll_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))})
 	}
 	list = append(list, quotaQueries(spec, label)...)
 	if spec.Queries.Queued != "" {

@@ -13,7 +13,8 @@ import (
 //  2. In the best tier with room, two clusters are drawn with probability proportional to
 //     capacity. The one with more net devices comes first.
 //  3. The others follow by tier and net devices.
-//  4. If an incumbent has room, the incumbent moves to the front.
+//  4. Clusters where the workload has to preempt others follow those with free devices.
+//  5. If an incumbent has room, the incumbent moves to the front.
 func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	var order []string
 	for _, tier := range tiersOf(verdicts, float64(rules.TierPoints)) {
@@ -31,10 +32,19 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 			order = append(order, v.Cluster)
 		}
 	}
+	slices.SortStableFunc(order, func(a, b string) int { return needsPreemption(verdicts, a) - needsPreemption(verdicts, b) })
 	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Incumbents, c) }); i > 0 {
 		moveToFront(order, i)
 	}
 	return order
+}
+
+// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not.
+func needsPreemption(verdicts []Verdict, cluster string) int {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && v.Preempts }) {
+		return 1
+	}
+	return 0
 }
 
 // moveToFront moves the i-th element to the front and keeps the order of the others.

@@ -36,6 +36,8 @@ const (
 	RejectNoQueue Rejection = "NoQuota"
 	// RejectNoRoom applies if too few pods fit, or the worker's queue has too little quota.
 	RejectNoRoom Rejection = "NoRoom"
+	// RejectHeld applies if the cluster has room but is held for a workload that ranks before.
+	RejectHeld Rejection = "Held"
 	// RejectQuotaFailing applies if the cluster has room, but the quota query has no valid
 	// result.
 	RejectQuotaFailing Rejection = "QuotaFailing"
@@ -96,11 +98,12 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
+	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
 	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue"), roomUnknown: true},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
-var pendingReasons = []string{ReasonNoRoom, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
+var pendingReasons = []string{ReasonNoRoom, ReasonHeld, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
 
 // row returns the rejection's row. A rejection that is not in the table has an empty row.
 func (r Rejection) row() rejectionRow {

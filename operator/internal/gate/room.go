@@ -10,7 +10,8 @@ import (
 )
 
 // evaluateRoom places the workload's pod sets on the cluster, the largest pods first. Each
-// pod set reduces the room of the following ones.
+// pod set reduces the room of the following ones. At last, the cluster must not be held for
+// another workload.
 func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Verdict {
 	for i, p := range e.facts.PodSets {
 		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
@@ -19,39 +20,89 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		if c.Shapes[i].QueueMissing {
 			return v.reject(BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue})
 		}
-		fit, quota := e.fit(c, i)
-		free := fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p))
-		tooSmall := free < float64(p.Pods) && v.Rejection == RejectNone
+		r := e.room(c, i, view)
+		tooSmall := r.free+r.preemptible < float64(p.Pods) && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
-			v.Fit, v.Room, v.Largest, v.Quota = Known(max(fit, 0)), Known(max(free, 0)), c.Shapes[i].Largest, quota
+			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+r.preemptible, 0)), c.Shapes[i].Largest, r.quota
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
 		}
+		v.Preempts = v.Preempts || r.free < float64(p.Pods)
 		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.facts.Preempts && !c.Shapes[i].Quota.Known
 	}
+	v.Preempts = v.Preempts && v.Rejection == RejectNone
 	if v.Rejection == RejectNone && e.isQuotaFailing(c) {
 		v = v.reject(BrokenRule{RejectQuotaFailing, ""})
+	}
+	if h := e.bindingHold(c.Name, view); h != nil && v.Rejection == RejectNone {
+		v = v.reject(BrokenRule{RejectHeld, h.Workload})
 	}
 	return e.addDevices(v, c, view)
 }
 
-// fit returns how many pods of the i-th pod set fit on the cluster's nodes, after the pod
-// sets before it. If the worker's quota allows fewer pods than the nodes, quota is known and
-// fit is limited to it.
-func (e *evaluation) fit(c *Candidate, i int) (fit float64, quota Number) {
+// podRoom is the room for one pod set on one cluster, in pods.
+type podRoom struct {
+	// fit is the room before the ledger is subtracted, free the room after that. free may be
+	// negative.
+	fit, free float64
+	// preemptible is the room that the workload would gain if it preempted others.
+	preemptible float64
+	// quota is fit, if the worker's quota and not its nodes limit it.
+	quota Number
+}
+
+// room returns the room for the i-th pod set after the pod sets before it.
+func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
-	fit = math.Floor(metrics.Fit.Value)
-	if metrics.Quota.Known && !e.facts.Preempts {
-		if allowed := math.Floor(metrics.Quota.Value / float64(p.DevicesPerPod)); allowed < fit {
-			fit = max(allowed, 0)
-			quota = Known(fit)
+	perPod := float64(p.DevicesPerPod)
+	fit := math.Floor(metrics.Fit.Value)
+	spare := int64(0)
+	if e.rules.SpareKnown && metrics.Headroom.Known {
+		spare = int64(max(metrics.Headroom.Value-fit*perPod, 0))
+	}
+	before := e.facts.PodSets[:i]
+	fit -= float64(ledger.SlotsTaken(before, p, 0))
+	r := podRoom{fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
+	if e.facts.Preempts {
+		r.preemptible = e.preemptible(c.Name, p, view)
+		return r
+	}
+	if metrics.Quota.Known {
+		quota := metrics.Quota.Value - float64(ledger.SharedDevices(before, p))
+		if allowed := math.Floor(quota / perPod); allowed < fit {
+			r.fit = max(allowed, 0)
+			r.quota = Known(r.fit)
+		}
+		promised := float64(view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
+		r.free = min(r.free, math.Floor((quota-promised)/perPod))
+	}
+	return r
+}
+
+// preemptible returns how many pods could start on devices that running workloads of the
+// same ClusterQueue with a lower priority hold. Kueue on the worker preempts by quota, not
+// by node, so devices of several small pods count as if they were on one node.
+func (e *evaluation) preemptible(cluster string, p shape.PodSet, view ledger.View) float64 {
+	if !e.rules.PreemptsLowerPriority {
+		return 0
+	}
+	var pods, small int64
+	for _, r := range view.Running(cluster) {
+		if r.UID == e.facts.UID || r.ClusterQueue != e.facts.ClusterQueue || r.Priority >= e.rules.Rank.Priority {
+			continue
+		}
+		for _, held := range r.PodSets {
+			switch {
+			case !ledger.MayShareDevices(held, p):
+			case held.DevicesPerPod >= p.DevicesPerPod:
+				pods += held.Pods * (held.DevicesPerPod / p.DevicesPerPod)
+			default:
+				small += held.Devices()
+			}
 		}
 	}
-	for _, before := range e.facts.PodSets[:i] {
-		fit -= float64(ledger.SlotsTaken(before, p))
-	}
-	return fit, quota
+	return float64(pods + small/p.DevicesPerPod)
 }
 
 // isQuotaFailing reports whether the quota query has no valid result and the decision has

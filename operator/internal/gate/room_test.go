@@ -80,7 +80,7 @@ func burst(l *ledger.Ledger, n int, candidates []Candidate) map[string]int {
 			continue
 		}
 		count[d.Order[0]]++
-		l.Commit(view, f.UID, nil, []ledger.Entry{{UID: f.UID, Workload: f.Key(), Cluster: d.Order[0], PodSets: f.PodSets, DebitedAt: t0}})
+		l.Commit(view, f.UID, nil, []ledger.Entry{{UID: f.UID, Workload: f.Key(), Cluster: d.Order[0], PodSets: f.PodSets, DebitedAt: t0}}, nil)
 	}
 	return count
 }

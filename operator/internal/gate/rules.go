@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -28,6 +29,18 @@ type Rules struct {
 	// UnknownAfter is the age from which a cluster counts as unknown. OnStale then applies.
 	UnknownAfter time.Duration
 	OnStale      v1alpha1.StaleMode
+	// SpareKnown is true if headroom and fit count the same devices, so that their difference
+	// is the number of devices on nodes without room for another pod.
+	SpareKnown bool
+	// Hold are the gate's rules for holding a cluster.
+	Hold HoldRules
+	// Rank of the workload among those that wait.
+	Rank order.Rank
+	// RunsFor is the longest time for which the workload runs. Zero means unknown.
+	RunsFor time.Duration
+	// PreemptsLowerPriority is true if the workload may preempt workloads of its ClusterQueue
+	// with a lower priority.
+	PreemptsLowerPriority bool
 	// Incumbents are clusters that the workload is sent to already, or is about to be. If one
 	// has room, the decision keeps it, because any other cluster would get one more copy.
 	Incumbents []string
@@ -42,6 +55,8 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		MaxSampleAge: timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
 		UnknownAfter: timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
 		OnStale:      spec.Freshness.OnStale,
+		SpareKnown:   (spec.Queries.Fit == "") == (spec.Queries.Headroom == ""),
+		Hold:         holdRulesOf(spec),
 	}
 	if spec.TierPoints != nil {
 		r.TierPoints = *spec.TierPoints

@@ -257,7 +257,7 @@ func withLedger(l *ledger.Ledger) strategy {
 		if len(order) > 0 && len(j.record.Nominated) == 0 {
 			entries = []ledger.Entry{{UID: j.facts.UID, Workload: j.facts.Key(), Cluster: order[0], PodSets: j.facts.PodSets, DebitedAt: now}}
 		}
-		l.Commit(view, j.facts.UID, j.record.Nominated, entries)
+		l.Commit(view, j.facts.UID, j.record.Nominated, entries, nil)
 		return order
 	}
 }

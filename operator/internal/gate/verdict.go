@@ -22,6 +22,9 @@ type Verdict struct {
 	// Quota is the number of pods for which the worker's queue has quota. It is known only if
 	// it is smaller than the number of pods that fit on the nodes.
 	Quota Number `json:"quota,omitzero"`
+	// Preempts is true if Room includes devices of workloads with a lower priority, which the
+	// worker has to preempt.
+	Preempts bool `json:"preempts,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Score is the mean of the preferred scores.

@@ -63,29 +63,46 @@ type Credit struct {
 	FinishedAt time.Time
 }
 
-// SlotsTaken returns how many pods of shape p the pods of other displace:
-// pods × max(1, ceil(devices per pod of other / devices per pod of p)).
-// It returns 0 if the two cannot use the same devices.
-func SlotsTaken(other, p shape.PodSet) int64 {
-	if p.DevicesPerPod == 0 || !mayShareDevices(other, p) {
+// SlotsTaken returns how many pods of shape p the pods of others displace. spare is the
+// number of free devices on nodes that have too few of them for a pod of shape p.
+//
+//   - A pod of the same size or larger displaces ceil(its devices / devices of p) pods.
+//   - Smaller pods take spare devices first. Together they displace
+//     ceil(their devices beyond spare / devices of p) pods: workers pack small pods.
+//
+// Pods that cannot use the devices of p displace none.
+func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
+	if p.DevicesPerPod == 0 {
 		return 0
 	}
-	return other.Pods * max(1, (other.DevicesPerPod+p.DevicesPerPod-1)/p.DevicesPerPod)
+	var slots, small int64
+	for _, other := range others {
+		switch {
+		case !MayShareDevices(other, p):
+		case other.DevicesPerPod >= p.DevicesPerPod:
+			slots += other.Pods * ceilDiv(other.DevicesPerPod, p.DevicesPerPod)
+		default:
+			small += other.Devices()
+		}
+	}
+	return slots + ceilDiv(max(small-spare, 0), p.DevicesPerPod)
 }
 
-// sharedDevices returns the number of devices in sets that p might use as well.
-func sharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// SharedDevices returns the number of devices in sets that p might use as well.
+func SharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
 	var n int64
 	for _, other := range sets {
-		if mayShareDevices(other, p) {
+		if MayShareDevices(other, p) {
 			n += other.Devices()
 		}
 	}
 	return n
 }
 
-// mayShareDevices reports whether two pod sets may use the same devices. An empty model
+// MayShareDevices reports whether two pod sets may use the same devices. An empty model
 // matches every model.
-func mayShareDevices(a, b shape.PodSet) bool {
+func MayShareDevices(a, b shape.PodSet) bool {
 	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
 }

@@ -33,6 +33,11 @@ type Ledger struct {
 	// workload's next attempt does not replace these.
 	ended   entrySet
 	credits []Credit
+	// running workloads by UID, and by cluster; the latter is nil after a change.
+	running          map[string]Running
+	runningByCluster map[string][]Running
+	// holds by cluster. The slice is replaced, never changed.
+	holds []Hold
 	// view is the copy of the current generation; nil after a change.
 	view *View
 }
@@ -56,7 +61,7 @@ func (s entrySet) remove(uid, cluster string) {
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}}
+	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}, running: map[string]Running{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -64,7 +69,8 @@ func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view == nil {
-		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{}}
+		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{},
+			running: l.groupRunning(), holds: l.holds}
 		for _, set := range []entrySet{l.current, l.ended} {
 			for _, byCluster := range set {
 				for cluster, e := range byCluster {
@@ -99,7 +105,7 @@ func (l *Ledger) ClustersOf(uid string) []string {
 	return slices.Sorted(maps.Keys(l.current[uid]))
 }
 
-// Commit replaces a workload's reservations with the entries that have its uid, and adds
+// Commit replaces a workload's hold with hold, and its reservations with the entries that have its uid. It also adds
 // entries of other workloads, such as the other components of the same job. It returns false
 // and changes nothing if the ledger has changed since v was taken.
 //
@@ -107,7 +113,9 @@ func (l *Ledger) ClustersOf(uid string) []string {
 // Existing entries of other clusters are dropped, because their nomination was not written.
 // If an ended entry exists for the workload on a cluster in entries, the new entry replaces it:
 // the new nomination adopts the copy that still exists there.
-func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry) bool {
+//
+// hold also replaces a hold of another workload for the same gate and devices. nil = none.
+func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold *Hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.generation != l.generation {
@@ -123,6 +131,7 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry) bool
 	for _, e := range entries {
 		l.debit(e)
 	}
+	l.setHold(uid, hold)
 	return true
 }
 
@@ -205,6 +214,8 @@ func (l *Ledger) Release(uid string) bool {
 }
 
 func (l *Ledger) release(uid string) map[string]Entry {
+	l.setHold(uid, nil)
+	l.removeRunning(uid)
 	entries := l.current[uid]
 	if len(entries) > 0 {
 		delete(l.current, uid)

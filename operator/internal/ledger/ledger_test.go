@@ -64,7 +64,7 @@ func TestEndedEntriesOutliveTheNextAttempt(t *testing.T) {
 	}
 	next := entry("a", "cluster2")
 	next.DebitedAt = after(2)
-	if !l.Commit(l.View(), "a", nil, []Entry{next}) {
+	if !l.Commit(l.View(), "a", nil, []Entry{next}, nil) {
 		t.Fatal("commit failed")
 	}
 	for _, tc := range []struct {
@@ -116,7 +116,7 @@ func TestCommitReplacesTheWorkloadsEntries(t *testing.T) {
 			for _, c := range tc.clusters {
 				entries = append(entries, entry("a", c))
 			}
-			if !l.Commit(l.View(), "a", tc.kept, entries) {
+			if !l.Commit(l.View(), "a", tc.kept, entries, nil) {
 				t.Fatal("commit failed")
 			}
 			if diff := cmp.Diff(tc.want, l.DevicesByCluster()); diff != "" {
@@ -136,8 +136,8 @@ func TestCommitFailsAfterAnyChange(t *testing.T) {
 		{"a debit that exists already", func(l *Ledger) { l.Debit(entry("b", "cluster1")) }, true},
 		{"release of an unknown workload", func(l *Ledger) { l.Release("c") }, true},
 		{"nothing to expire", func(l *Ledger) { l.Expire(nil, after(1)) }, true},
-		{"commit without effect", func(l *Ledger) { l.Commit(l.View(), "c", nil, nil) }, true},
-		{"commit of another workload", func(l *Ledger) { l.Commit(l.View(), "c", nil, []Entry{entry("c", "cluster1")}) }, false},
+		{"commit without effect", func(l *Ledger) { l.Commit(l.View(), "c", nil, nil, nil) }, true},
+		{"commit of another workload", func(l *Ledger) { l.Commit(l.View(), "c", nil, []Entry{entry("c", "cluster1")}, nil) }, false},
 		{"debit", func(l *Ledger) { l.Debit(entry("c", "cluster1")) }, false},
 		{"admission", func(l *Ledger) { l.MarkAdmitted("b", "cluster1", after(1), true) }, false},
 		{"pods ready", func(l *Ledger) { l.MarkAdmitted("b", "cluster1", after(1), true); l.MarkPodsReady("b", after(1)) }, false},
@@ -152,7 +152,7 @@ func TestCommitFailsAfterAnyChange(t *testing.T) {
 			v := l.View()
 			tc.change(l)
 			before := l.DevicesByCluster()
-			if got := l.Commit(v, "a", nil, []Entry{entry("a", "cluster1")}); got != tc.want {
+			if got := l.Commit(v, "a", nil, []Entry{entry("a", "cluster1")}, nil); got != tc.want {
 				t.Fatalf("commit returned %t, want %t", got, tc.want)
 			}
 			if tc.want {
@@ -174,10 +174,10 @@ func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
 	reserve := func(uid string) bool {
 		for {
 			v := l.View()
-			if v.Slots("cluster1", time.Time{}, uid, p) >= capacity {
+			if v.Slots("cluster1", time.Time{}, uid, p, 0) >= capacity {
 				return false
 			}
-			if l.Commit(v, uid, nil, []Entry{entry(uid, "cluster1")}) {
+			if l.Commit(v, uid, nil, []Entry{entry(uid, "cluster1")}, nil) {
 				return true
 			}
 		}
@@ -186,7 +186,7 @@ func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
 	var checker, workers sync.WaitGroup
 	checker.Go(func() {
 		for !finished.Load() {
-			if got := l.View().Slots("cluster1", time.Time{}, "", p); got > capacity {
+			if got := l.View().Slots("cluster1", time.Time{}, "", p, 0); got > capacity {
 				t.Errorf("%d slots reserved, capacity is %d", got, capacity)
 				return
 			}
@@ -211,7 +211,7 @@ func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
 	if reserved.Load() == 0 {
 		t.Error("no workload ever reserved a slot")
 	}
-	if got := l.View().Slots("cluster1", time.Time{}, "", p); got != capacity {
+	if got := l.View().Slots("cluster1", time.Time{}, "", p, 0); got != capacity {
 		t.Errorf("%d slots reserved at the end, want %d", got, capacity)
 	}
 }

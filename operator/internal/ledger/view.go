@@ -15,6 +15,8 @@ type View struct {
 	settle     time.Duration
 	byCluster  map[string][]Entry
 	credits    map[string][]Credit
+	running    map[string][]Running
+	holds      []Hold
 }
 
 // Without returns the view without the entries of some workloads. Commit accepts it like v.
@@ -47,18 +49,15 @@ func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
 }
 
 // Slots returns how many pods of shape p the entries of workloads other than uid displace
-// on the cluster. See SlotsTaken for the formula.
-func (v View) Slots(cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {
-	var n int64
+// on the cluster. See SlotsTaken for spare and the formula.
+func (v View) Slots(cluster string, sampledAt time.Time, uid string, p shape.PodSet, spare int64) int64 {
+	var others []shape.PodSet
 	for e := range v.unmeasured(cluster, sampledAt) {
-		if e.UID == uid {
-			continue
-		}
-		for _, other := range e.PodSets {
-			n += SlotsTaken(other, p)
+		if e.UID != uid {
+			others = append(others, e.PodSets...)
 		}
 	}
-	return n
+	return SlotsTaken(others, p, spare)
 }
 
 // Devices returns the number of devices suitable for p that workloads other than uid
@@ -67,7 +66,7 @@ func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.P
 	var n int64
 	for e := range v.unmeasured(cluster, sampledAt) {
 		if e.UID != uid {
-			n += sharedDevices(e.PodSets, p)
+			n += SharedDevices(e.PodSets, p)
 		}
 	}
 	return n
@@ -79,8 +78,19 @@ func (v View) Credited(cluster string, sampledAt time.Time, p shape.PodSet) int6
 	var n int64
 	for _, c := range v.credits[cluster] {
 		if c.FinishedAt.After(sampledAt) {
-			n += sharedDevices(c.PodSets, p)
+			n += SharedDevices(c.PodSets, p)
 		}
 	}
 	return n
 }
+
+// Running returns the workloads that run on the cluster, in no particular order.
+func (v View) Running(cluster string) []Running { return v.running[cluster] }
+
+// HoldsOf returns the holds of a gate, in the order of their clusters.
+func (v View) HoldsOf(gate string) []Hold {
+	return slices.DeleteFunc(slices.Clone(v.holds), func(h Hold) bool { return h.Gate != gate })
+}
+
+// Holds returns all holds, in the order of their clusters.
+func (v View) Holds() []Hold { return v.holds }

@@ -18,7 +18,8 @@ func TestViewCountsOtherWorkloads(t *testing.T) {
 		{"same shape", 8, 3, 8, h100, 3, 24},
 		{"a larger pod takes several slots", 8, 1, 4, h100, 2, 8},
 		{"slots of a larger pod are rounded up", 8, 1, 3, h100, 3, 8},
-		{"each smaller pod may use a node of its own", 1, 4, 8, h100, 4, 4},
+		{"smaller pods share a node", 1, 4, 8, h100, 1, 4},
+		{"smaller pods fill several nodes", 1, 9, 8, h100, 2, 9},
 		{"another model takes nothing", 8, 3, 8, "NVIDIA-A100-SXM4-80GB", 0, 0},
 		{"an unknown model may be the same", 8, 3, 8, "", 3, 24},
 	} {
@@ -28,16 +29,16 @@ func TestViewCountsOtherWorkloads(t *testing.T) {
 			l := New(time.Second, time.Hour)
 			l.Debit(Entry{UID: "other", Cluster: "cluster1", DebitedAt: t0, PodSets: []shape.PodSet{reserved}})
 			p, v := podSet(tc.devices, 1), l.View()
-			if got := v.Slots("cluster1", time.Time{}, "own", p); got != tc.wantSlots {
+			if got := v.Slots("cluster1", time.Time{}, "own", p, 0); got != tc.wantSlots {
 				t.Errorf("slots: got %d, want %d", got, tc.wantSlots)
 			}
 			if got := v.Devices("cluster1", time.Time{}, "own", p); got != tc.wantDevices {
 				t.Errorf("devices: got %d, want %d", got, tc.wantDevices)
 			}
-			if got := v.Slots("cluster1", time.Time{}, "other", p); got != 0 {
+			if got := v.Slots("cluster1", time.Time{}, "other", p, 0); got != 0 {
 				t.Errorf("a workload's own entry takes %d slots, want 0", got)
 			}
-			if got := v.Slots("cluster2", time.Time{}, "own", p); got != 0 {
+			if got := v.Slots("cluster2", time.Time{}, "own", p, 0); got != 0 {
 				t.Errorf("an entry on cluster1 takes %d slots on cluster2, want 0", got)
 			}
 		})

@@ -61,6 +61,8 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 	case gate.QuerySampleTime, gate.QueryKueueMetrics:
 	case gate.QueryFit:
 		c.Shapes[q.podSet].Fit = n
+	case gate.QueryEmptyFit:
+		c.Shapes[q.podSet].EmptyFit = n
 	case gate.QueryLargest:
 		c.Shapes[q.podSet].Largest = n
 	case gate.QueryHeadroom:

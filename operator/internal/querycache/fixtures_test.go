@@ -113,6 +113,9 @@ type fixture struct {
 }
 
 func newFixture(spec v1alpha1.PlacementGateSpec) *fixture {
+	if spec.Hold.Mode == "" {
+		spec.Hold.Mode = v1alpha1.HoldOff // one query less
+	}
 	c := &clock{time: noon}
 	f := &fixture{source: &fakeSource{responses: map[string]query.Result{}, clock: c}, clock: c}
 	sources := &query.Sources{}

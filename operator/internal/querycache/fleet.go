@@ -9,12 +9,13 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
-// fleetOf returns the state of all clusters together from the results of a plan. The query
-// for the largest node only completes messages, so its failure does not count.
+// fleetOf returns the state of all clusters together from the results of a plan. The queries
+// for the largest node and the empty cluster decide no placement, so their failures do not
+// count.
 func fleetOf(results []queryResult) gate.Fleet {
 	var fleet gate.Fleet
 	for _, q := range results {
-		if q.Name == gate.QueryLargest {
+		if q.Name == gate.QueryLargest || q.Name == gate.QueryEmptyFit {
 			continue
 		}
 		if q.result.err != nil && fleet.Problem == "" {

@@ -14,6 +14,11 @@ const (
 	// DefaultWidenAfter is the default of widen.afterSeconds. In simulation, values from 15 s
 	// to 120 s gave the same waiting times.
 	DefaultWidenAfter = 30 * time.Second
+	// DefaultHoldAfter is the default of hold.afterSeconds. The table in
+	// operator/docs/admission.md compares values.
+	DefaultHoldAfter = 300 * time.Second
+	// DefaultAging is the default of hold.agingSeconds.
+	DefaultAging = 4 * time.Hour
 	// DefaultPeriod is the default of periodSeconds: one scrape interval.
 	DefaultPeriod = 15 * time.Second
 	// DefaultNotAdmittedAfter is the default of notAdmittedAfterSeconds: long enough for every
@@ -52,6 +57,9 @@ const (
 	// PodsReadyLimit is the time after an admission from which pods that are not ready are
 	// reported. Pulling a large image takes minutes.
 	PodsReadyLimit = 10 * time.Minute
+	// StartupAllowance is the time from a nomination to the start of the pods that a workload
+	// of known duration needs in addition, before it may use a held cluster.
+	StartupAllowance = time.Minute
 	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
 	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute

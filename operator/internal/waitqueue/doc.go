@@ -1,34 +1,39 @@
-// Package waitqueue wakes the workloads that wait at a gate.
+// Package waitqueue wakes the workloads that wait at a gate, in the order in which the gate
+// decides them.
 //
 // A waiting workload has no timer of its own. The queue runs one round for each gate per
-// period, and an early round if something changed:
-//
-//  1. StartRounds finds the gates that are due. For each querycache.Key with waiting
-//     workloads it calls refresh once, whatever the number of workloads.
-//  2. The query cache refreshes the key's results and calls Refreshed.
-//  3. Refreshed enqueues the workloads of the key, which are then decided again.
-//
-// The time between two rounds of a gate is
+// period, and an early round if something changed. The time between two rounds of a gate is
 //
 //	timing.MinRoundGap        after MarkDirty
 //	timing.SettlingRoundGap   after ExpectChanges, unless the period is shorter
 //	periodSeconds             otherwise
 //
-// # Who is woken
+// # A round
 //
-// Each waiting workload has two times:
+// Workloads with the same querycache.Key form a line. What the gate decides for one of them
+// also holds for the others, apart from their ranks.
 //
-//	wakeFrom     Results older than this do not wake the workload: they do not show the
-//	             change that caused the round.
-//	wakeBefore   Results of this age or newer wake the workload for the last time.
+//  1. StartRounds makes every line of the gate due and calls refresh once for each.
+//  2. The query cache refreshes the key's results and calls Refreshed.
+//  3. The queue wakes one workload of the gate at a time: the one that ranks first among the
+//     first workloads of the due lines. A line waits while the results of a competing line that
+//     ranks before are still being queried.
+//  4. The workload is decided, and Decided ends its turn. If it was placed, its line stays due,
+//     and the next workload of the line may follow. If it waits on, the line is done.
 //
-// Both are zero if the workload is not due. Otherwise wakeFrom is not after wakeBefore.
+// A round therefore wakes as many workloads as find room, and one more for each line.
 //
-//   - A workload that starts to wait, or waits under a new key, is due at once. It may have
-//     been decided with results that are up to a period old.
-//   - A round makes every workload of the gate due. It sets wakeBefore to the start of the
-//     round, and wakeFrom as well unless the workload is due already. Rounds may start
-//     faster than a slow source responds. The results of each round then wake the workload,
-//     and it stays due until those of the latest round have.
-//   - Adding a workload again with the same key keeps both times.
+// Outside its turn, a workload may be placed only if no competing workload ranks before it:
+// see Preceding. Otherwise it waits for an early round.
+//
+// # Which results wake a line
+//
+//	wakeFrom     Results older than this do not wake the line: they do not show the change
+//	             that caused the round.
+//	wakeBefore   The line is done once it was decided with results of this age or newer.
+//
+// Both are zero if the line is not due. Otherwise wakeFrom is not after wakeBefore. A round sets
+// wakeBefore to its start, and wakeFrom as well unless the line is due already. Rounds may start
+// faster than a slow source responds. The results of an earlier round then wake the line, and it
+// stays due until those of the latest round have.
 package waitqueue

@@ -22,7 +22,7 @@ type Queue struct {
 
 	mu        sync.Mutex
 	enqueue   func(types.NamespacedName)
-	workloads map[types.NamespacedName]*waitingWorkload
+	workloads map[types.NamespacedName]*Entry
 	gates     map[string]*gateQueue
 	// dirty gates get a round as soon as timing.MinRoundGap permits.
 	dirty map[string]bool
@@ -30,31 +30,13 @@ type Queue struct {
 	settlingUntil map[string]time.Time
 }
 
-// waitingWorkload is one workload in the queue. The package documentation states the
-// invariants of wakeFrom and wakeBefore.
-type waitingWorkload struct {
-	key                  querycache.Key
-	since                time.Time
-	wakeFrom, wakeBefore time.Time
-}
-
-func (w *waitingWorkload) isDue() bool { return !w.wakeBefore.IsZero() }
-
-// markDue makes the workload due for results of this time.
-func (w *waitingWorkload) markDue(now time.Time) {
-	if !w.isDue() {
-		w.wakeFrom = now
-	}
-	w.wakeBefore = now
-}
-
-func (w *waitingWorkload) clearDue() { w.wakeFrom, w.wakeBefore = time.Time{}, time.Time{} }
-
 // gateQueue holds the waiting workloads of one gate.
 type gateQueue struct {
 	summary   registry.WaitSummary
-	byKey     map[querycache.Key]map[types.NamespacedName]*waitingWorkload
+	lines     map[querycache.Key]*line
 	lastRound time.Time
+	// turn is the workload that was woken and is not decided yet, or noTurn.
+	turn types.NamespacedName
 }
 
 // New returns an empty queue. It writes the number of waiting workloads to the registry.
@@ -63,7 +45,7 @@ type gateQueue struct {
 func New(gates *registry.Registry, now func() time.Time, refresh func(key querycache.Key, newerThan time.Time)) *Queue {
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
-		workloads: map[types.NamespacedName]*waitingWorkload{}, gates: map[string]*gateQueue{}, dirty: map[string]bool{},
+		workloads: map[types.NamespacedName]*Entry{}, gates: map[string]*gateQueue{}, dirty: map[string]bool{},
 		settlingUntil: map[string]time.Time{},
 	}
 }
@@ -75,70 +57,82 @@ func (q *Queue) SetEnqueuer(enqueue func(types.NamespacedName)) {
 	q.enqueue = enqueue
 }
 
-// Add adds or updates a workload that has waited since the given time. If the workload is
-// new or its key has changed, fresh results of the key wake the workload once more.
-func (q *Queue) Add(key querycache.Key, workload types.NamespacedName, since time.Time) {
+// Add adds or updates a workload. A workload that is new, or whose key has changed, is decided
+// once more with fresh results: at once, or in an early round if workloads rank before it. So
+// is a workload that has room and waits for its turn.
+func (q *Queue) Add(e Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	old := q.workloads[workload]
-	q.remove(workload)
-	added := &waitingWorkload{key: key, since: since}
-	isNew := old == nil || old.key != key
-	if isNew {
-		added.markDue(q.now().Add(-timing.FreshResult))
-	} else {
-		added.wakeFrom, added.wakeBefore = old.wakeFrom, old.wakeBefore
+	old := q.workloads[e.Workload]
+	if old != nil && old.Key == e.Key && old.Rank == e.Rank && old.Aging == e.Aging {
+		if e.HasRoom {
+			q.dirty[e.Key.Gate] = true
+		}
+		return
 	}
-	q.insert(workload, added)
-	if isNew {
-		q.refresh(key, added.wakeBefore)
+	q.remove(e.Workload)
+	first := q.preceding(e)
+	l := q.insert(&e)
+	switch {
+	case first != nil || e.HasRoom:
+		q.dirty[e.Key.Gate] = true
+	case old == nil || old.Key != e.Key:
+		l.markDue(q.now().Add(-timing.FreshResult))
+		q.refresh(e.Key, l.wakeBefore)
 	}
 }
 
-func (q *Queue) insert(workload types.NamespacedName, added *waitingWorkload) {
-	g := q.gates[added.key.Gate]
+func (q *Queue) insert(e *Entry) *line {
+	g := q.gates[e.Key.Gate]
 	if g == nil {
-		g = &gateQueue{byKey: map[querycache.Key]map[types.NamespacedName]*waitingWorkload{}, lastRound: q.now()}
-		q.gates[added.key.Gate] = g
+		g = &gateQueue{lines: map[querycache.Key]*line{}, lastRound: q.now()}
+		q.gates[e.Key.Gate] = g
 	}
-	if g.byKey[added.key] == nil {
-		g.byKey[added.key] = map[types.NamespacedName]*waitingWorkload{}
+	l := g.lines[e.Key]
+	if l == nil {
+		l = &line{key: e.Key}
+		g.lines[e.Key] = l
 	}
-	q.workloads[workload], g.byKey[added.key][workload] = added, added
+	q.workloads[e.Workload] = e
+	l.insert(e)
 	g.summary.Workloads++
-	if g.summary.Since.IsZero() || added.since.Before(g.summary.Since) {
-		g.summary.Since = added.since
+	if g.summary.Since.IsZero() || e.Rank.Since.Before(g.summary.Since) {
+		g.summary.Since = e.Rank.Since
 	}
-	q.registry.SetWaiting(added.key.Gate, g.summary)
+	q.registry.SetWaiting(e.Key.Gate, g.summary)
+	return l
 }
 
-// Remove removes a workload that no longer waits.
+// Remove removes a workload that no longer waits. If it had the turn, the next one is woken.
 func (q *Queue) Remove(workload types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.remove(workload)
 }
 
-// remove does not correct the summary's Since. The search for the oldest workload is too
-// expensive for each removal, so StartRounds corrects Since at its next tick.
+// remove does not correct the summary's Since. StartRounds does at its next tick.
 func (q *Queue) remove(workload types.NamespacedName) {
-	old, ok := q.workloads[workload]
+	e, ok := q.workloads[workload]
 	if !ok {
 		return
 	}
-	key := old.key
-	g := q.gates[key.Gate]
+	g := q.gates[e.Key.Gate]
+	l := g.lines[e.Key]
 	delete(q.workloads, workload)
-	delete(g.byKey[key], workload)
-	if len(g.byKey[key]) == 0 {
-		delete(g.byKey, key)
+	l.remove(e)
+	if len(l.byPriority) == 0 {
+		delete(g.lines, e.Key)
 	}
 	g.summary.Workloads--
 	if g.summary.Workloads == 0 {
 		g.summary.Since = time.Time{}
-		delete(q.gates, key.Gate)
+		delete(q.gates, e.Key.Gate)
 	}
-	q.registry.SetWaiting(key.Gate, g.summary)
+	q.registry.SetWaiting(e.Key.Gate, g.summary)
+	if g.turn == workload {
+		g.turn = noTurn
+		q.wakeNext(g)
+	}
 }
 
 // MarkDirty requests an early round of gates because something changed.
@@ -170,8 +164,8 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// StartRounds starts a round of each due gate: the gate's workloads become due and their
-// results are refreshed. It also updates the wait summaries of all gates.
+// StartRounds starts a round of each due gate: the gate's lines become due and their results
+// are refreshed. It also updates the wait summaries of all gates.
 func (q *Queue) StartRounds() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -185,10 +179,8 @@ func (q *Queue) StartRounds() {
 		}
 		g.lastRound = now
 		delete(q.dirty, name)
-		for key, workloads := range g.byKey {
-			for _, w := range workloads {
-				w.markDue(now)
-			}
+		for key, l := range g.lines {
+			l.markDue(now)
 			q.refresh(key, now)
 		}
 	}
@@ -211,32 +203,25 @@ func (q *Queue) roundGap(gateName string, g *gateQueue) time.Duration {
 
 func (g *gateQueue) oldestWait() time.Time {
 	var oldest time.Time
-	for _, workloads := range g.byKey {
-		for _, w := range workloads {
-			if oldest.IsZero() || w.since.Before(oldest) {
-				oldest = w.since
-			}
+	for _, l := range g.lines {
+		if since := l.bySince[0].Rank.Since; oldest.IsZero() || since.Before(oldest) {
+			oldest = since
 		}
 	}
 	return oldest
 }
 
-// Refreshed wakes the due workloads of a key: no result of the key is older than
+// Refreshed wakes the next workload of the key's gate: no result of the key is older than
 // newerThan.
 func (q *Queue) Refreshed(key querycache.Key, newerThan time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.gates[key.Gate]
-	if g == nil || q.enqueue == nil {
+	if g == nil || g.lines[key] == nil {
 		return
 	}
-	for workload, w := range g.byKey[key] {
-		if !w.isDue() || newerThan.Before(w.wakeFrom) {
-			continue
-		}
-		if !newerThan.Before(w.wakeBefore) {
-			w.clearDue()
-		} // otherwise a later round is still outstanding
-		q.enqueue(workload)
+	if l := g.lines[key]; l.resultsFrom.Before(newerThan) {
+		l.resultsFrom = newerThan
 	}
+	q.wakeNext(g)
 }

@@ -22,6 +22,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/membership"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -39,6 +40,8 @@ const (
 type Options struct {
 	// Registry passes the gates to the workload controller.
 	Registry *registry.Registry
+	// Ledger has the clusters that gates hold for waiting workloads.
+	Ledger *ledger.Ledger
 	// Nominate is true if the operator nominates clusters instead of Kueue's built-in
 	// dispatcher.
 	Nominate bool

@@ -19,6 +19,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/membership"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
@@ -87,7 +88,7 @@ func newReconciler(t *testing.T, clock *time.Time, calls interceptor.Funcs, obje
 		WithIndex(&kueue.Workload{}, clusterUseIndex, clusterUses).WithInterceptorFuncs(calls).Build()
 	return &Reconciler{
 		client: hub, recorder: events.NewFakeRecorder(100), histories: map[string]*membership.History{},
-		opts: Options{Registry: registry.New(), Nominate: true, Now: func() time.Time { return *clock }},
+		opts: Options{Registry: registry.New(), Ledger: ledger.New(0, 0), Nominate: true, Now: func() time.Time { return *clock }},
 	}, hub
 }
 

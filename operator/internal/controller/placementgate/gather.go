@@ -11,6 +11,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -39,6 +40,8 @@ type input struct {
 	conflict string
 	// waiting is the number of workloads that hold quota and wait for the gate.
 	waiting int32
+	// holds are the clusters that the gate holds.
+	holds []ledger.Hold
 	// failingQueries names the failing queries and since when they fail. Empty: none.
 	failingQueries string
 }
@@ -51,6 +54,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		conflict:       r.opts.Registry.Conflict(g.Name, r.opts.Now()),
 		waiting:        r.opts.Registry.Waiting(g.Name),
 		failingQueries: r.opts.Registry.FailingQueries(g.Name),
+		holds:          r.opts.Ledger.View().HoldsOf(g.Name),
 	}
 	var err error
 	placement := client.ObjectKey{Namespace: g.Spec.PlacementRef.Namespace, Name: g.Spec.PlacementRef.Name}

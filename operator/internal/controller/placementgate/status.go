@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // writeStatus writes the status if it changed, and then reports the transitions of
@@ -28,6 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, in *input, decisions []con
 	g.Status.ObservedGeneration = g.Generation
 	g.Status.Candidates = int32(len(in.clusters))
 	g.Status.Waiting = in.waiting
+	g.Status.Holds = heldClusters(in.holds)
 	if equality.Semantic.DeepEqual(before.Status, g.Status) {
 		log.FromContext(ctx).V(1).Info("Status unchanged", "gate", g.Name)
 		return nil
@@ -37,6 +39,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, in *input, decisions []con
 	}
 	r.reportTransitions(ctx, g, before.Status.Conditions)
 	return nil
+}
+
+// heldClusters describes holds with the resolution of the API.
+func heldClusters(holds []ledger.Hold) []v1alpha1.HeldCluster {
+	var list []v1alpha1.HeldCluster
+	for _, h := range holds {
+		held := v1alpha1.HeldCluster{Workload: h.Workload, Cluster: h.Cluster, Since: metav1.NewTime(h.Since).Rfc3339Copy(), Shadow: h.Shadow}
+		if !h.StartsBy.IsZero() {
+			at := metav1.NewTime(h.StartsBy).Rfc3339Copy()
+			held.StartsBy = &at
+		}
+		list = append(list, held)
+	}
+	return list
 }
 
 // reportTransitions logs the conditions whose status or reason changed. A transition of

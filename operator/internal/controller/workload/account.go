@@ -104,6 +104,7 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 	e := o.entry(cluster, o.admittedAt(o.now))
 	isNews := o.history.running == nil || o.history.running.Cluster != cluster
 	o.history.running = &e
+	r.ledger.PutRunning(o.runningOn(e))
 	if isNews {
 		took := max(0, latestPossible(e.DebitedAt, o.now).Sub(o.history.quotaSeenAt))
 		r.metrics.admitted(o.gateName, cluster, took)
@@ -118,6 +119,15 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 	if since, ok := podsReadySince(o.wl, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
 		r.waiting.ExpectChanges(r.ledger.Settle, r.registry.GatesOf(cluster)...)
 	}
+}
+
+// runningOn is the ledger's record of the workload on the cluster that admitted it.
+func (o *observation) runningOn(e ledger.Entry) ledger.Running {
+	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: o.facts.ClusterQueue, Priority: o.rank().Priority, PodSets: e.PodSets}
+	if limit := o.runsFor(); limit > 0 {
+		running.EndsBy = e.DebitedAt.Add(limit)
+	}
+	return running
 }
 
 // holdAdmitted debits what the workload takes from the cluster that admitted it, and reports

@@ -11,6 +11,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // Devices stay reserved until samples must show them: a settling time after the admission
@@ -80,7 +81,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
 			b.clock.add(time.Minute)
-			b.waiting.Add(querycache.Key{Gate: "gpu"}, types.NamespacedName{Name: "waits"}, noon)
+			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}})
 			b.refreshes = 0
 			set := b.look().facts.PodSets[0]
 			b.update(tc.end)

@@ -14,9 +14,17 @@ import (
 // metrics and the log. The first write that fails ends the step.
 func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 	if s.wait != nil {
-		r.waiting.Add(s.wait.key, o.key, s.wait.since)
+		r.waiting.Add(*s.wait)
 	} else {
 		r.waiting.Remove(o.key)
+	}
+	if o.hasTurn && s.decision != nil {
+		r.waiting.Decided(o.key, decisionKind(*s.decision))
+	} else if o.hasTurn {
+		r.waiting.EndTurn(o.key)
+	}
+	if o.wl != nil && (s.reservation == nil || s.reservation.hold == nil) {
+		r.ledger.ReleaseHold(string(o.wl.UID))
 	}
 	if s.conflict != nil {
 		r.registry.ReportConflict(o.gateName, s.conflict.evidence, s.conflict.at)

@@ -15,7 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -198,7 +197,7 @@ func (o *observation) awaitsPrimary() bool {
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that
 // cluster the gate does not know where the workload needs room.
 func (o *observation) stepAwaitPrimary() step {
-	s := step{wait: &waitEntry{key: querycache.Key{Gate: o.gateName}, since: o.waitingSince(o.checks...)}}
+	s := step{wait: o.waitWithoutResults()}
 	message := "waits until Kueue has placed component 0 of the job"
 	if o.component.primary != "" {
 		message += ", Workload " + o.component.primary

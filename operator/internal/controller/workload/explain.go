@@ -76,6 +76,10 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	results, fleet := r.cache.Results(ctx, o.gate, e.Facts)
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
+	e.Rank, e.Preceding = o.rank(), ""
+	if first := r.waiting.Preceding(o.waitEntry(r.cache.KeyOf(o.gate, e.Facts))); first.Name != "" {
+		e.Preceding = first.String()
+	}
 	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
 }
 

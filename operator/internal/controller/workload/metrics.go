@@ -45,7 +45,10 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 			Name: "plimsoll_gate_admitted_seconds", Help: "Time from quota reservation on the hub to admission by a cluster, in seconds. Both are recorded with a resolution of one second.", Buckets: buckets,
 		}, []string{"gate", "cluster"}),
 		ledgerDevices: &ledgerCollector{ledger: ledger, desc: prometheus.NewDesc("plimsoll_gate_ledger_devices",
-			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil)},
+			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil),
+			now: now, holds: prometheus.NewDesc("plimsoll_gate_hold_seconds",
+				"Time since the gate began to hold the cluster for a waiting workload, in seconds. With mode=\"shadow\", the cluster is not kept free.",
+				[]string{"gate", "cluster", "mode"}, nil)},
 	}
 	if reg != nil {
 		reg.MustRegister(newQueueCollector(gates, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices)
@@ -55,15 +58,32 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 
 // ledgerCollector reads the ledger when it is scraped.
 type ledgerCollector struct {
-	ledger *ledger.Ledger
-	desc   *prometheus.Desc
+	ledger      *ledger.Ledger
+	now         func() time.Time
+	desc, holds *prometheus.Desc
 }
 
-func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.desc
+	ch <- c.holds
+}
 
 func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 	for cluster, devices := range c.ledger.DevicesByCluster() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(devices), cluster)
+	}
+	oldest := map[[3]string]time.Time{} // a gate may hold a cluster for several kinds of devices
+	for _, h := range c.ledger.View().Holds() {
+		labels := [3]string{h.Gate, h.Cluster, "enforce"}
+		if h.Shadow {
+			labels[2] = "shadow"
+		}
+		if since, ok := oldest[labels]; !ok || h.Since.Before(since) {
+			oldest[labels] = h.Since
+		}
+	}
+	for labels, since := range oldest {
+		ch <- prometheus.MustNewConstMetric(c.holds, prometheus.GaugeValue, c.now().Sub(since).Seconds(), labels[:]...)
 	}
 }
 

@@ -17,10 +17,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // observation is everything that one reconciliation knows of a workload. observe fills it,
@@ -60,8 +62,10 @@ type observation struct {
 	nodeRequirements []nodeRequirement
 	// canPreempt: the workload's ClusterQueue may take quota from others.
 	canPreempt bool
-	facts      shape.Facts
-	component  component
+	// preemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
+	preemptsLowerPriority bool
+	facts                 shape.Facts
+	component             component
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32
@@ -70,8 +74,13 @@ type observation struct {
 	// settings of the ledger.
 	ledgerTTL time.Duration
 
+	// hasTurn: the wait queue woke the workload as the next one to be decided.
+	hasTurn bool
+
 	// What measure adds.
-	queryKey   querycache.Key
+	queryKey querycache.Key
+	// preceding is the waiting workload that ranks before and is decided first; empty = none.
+	preceding  types.NamespacedName
 	candidates []gate.Candidate
 	fleet      gate.Fleet
 	view       ledger.View
@@ -94,7 +103,7 @@ func (w workers) isConnected(cluster string) bool { return slices.Contains(w.con
 
 // observe reads the workload and every object that its next step depends on.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
-	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
+	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL, hasTurn: r.waiting.HasTurn(key)}
 	wl := &kueue.Workload{}
 	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
 		return o, nil
@@ -186,6 +195,9 @@ func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
 		return err
 	}
 	o.canPreempt = canPreempt(queue)
+	if p := queue.Spec.Preemption; p != nil {
+		o.preemptsLowerPriority = p.WithinClusterQueue != "" && p.WithinClusterQueue != kueue.PreemptionPolicyNever
+	}
 	return nil
 }
 
@@ -274,6 +286,7 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
 	o.view = r.viewFor(o)
+	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
 	if !o.mayYield() {
 		return nil
 	}
@@ -318,6 +331,36 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 		list = append(list, candidate)
 	}
 	return list
+}
+
+// rank is the workload's place in the gate's order. A yield does not move it to the end.
+func (o *observation) rank() order.Rank {
+	rank := order.Rank{Since: o.quotaReservedAt(), Name: o.key.String()}
+	if first := o.record.WaitsSince; !first.IsZero() && first.Before(rank.Since) {
+		rank.Since = first
+	}
+	if o.wl.Spec.Priority != nil {
+		rank.Priority = *o.wl.Spec.Priority
+	}
+	return rank
+}
+
+// waitEntry is the workload's entry in the wait queue. A workload without a decision competes
+// with no other one.
+func (o *observation) waitEntry(key querycache.Key) waitqueue.Entry {
+	e := waitqueue.Entry{Workload: o.key, Key: key, Rank: o.rank(), Aging: gate.RulesOf(&o.gate.Spec).Hold.Aging}
+	if key.Facts != "" {
+		e.PodSets = o.jobFacts().PodSets
+	}
+	return e
+}
+
+// runsFor is the longest time for which the workload runs; zero = unknown.
+func (o *observation) runsFor() time.Duration {
+	if limit := o.wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		return time.Duration(*limit) * time.Second
+	}
+	return 0
 }
 
 // check is the gate's entry.

@@ -55,6 +55,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error 
 		e := o.entry(cluster, o.admittedAt(o.record.NominatedAt))
 		o.history.running = &e
 		r.holdAdmitted(o, e)
+		r.ledger.PutRunning(o.runningOn(e))
 		return nil
 	}
 	sent, since := wl.Status.NominatedClusterNames, o.record.NominatedAt

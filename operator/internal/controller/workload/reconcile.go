@@ -21,6 +21,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
+		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	if phaseOf(o) == PhaseCacheStale {
@@ -29,6 +30,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.account(o)
 	o.phase = phaseOf(o)
 	if err := r.measure(ctx, o); err != nil {
+		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	s := r.reserve(o)
@@ -45,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) reserve(o *observation) step {
 	for {
 		s := next(o)
-		if s.reservation == nil || r.ledger.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries) {
+		if s.reservation == nil || r.ledger.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
 			return s
 		}
 		o.view = r.viewFor(o)

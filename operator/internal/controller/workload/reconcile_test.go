@@ -17,9 +17,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // An observation from before the last write would take back what the ledger holds.
@@ -201,7 +204,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
-	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, waitEntry{}, conflict{}),
+	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, conflict{}),
 	cmp.Comparer(func(a, b querycache.Key) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
@@ -224,9 +227,16 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 	return append(writes, write{nomination: &nominationWrite{clusters: clusters, reason: reason}, event: &event{reason: reason, message: message}})
 }
 
+// waitsWith is the wait queue's entry of the workload team-a/job.
+func waitsWith(key querycache.Key, podSets []shape.PodSet) *waitqueue.Entry {
+	return &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
+		Rank: order.Rank{Since: noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
+}
+
 func TestNext(t *testing.T) {
 	const room = "cluster1 has room for 9 such pods"
 	own := []string{"plimsoll"}
+	twoDevices := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 1}}
 	gateKey := querycache.Key{Gate: "gpu"}
 	shapeKey := querycache.Key{Gate: "gpu", Facts: "two devices"}
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
@@ -290,7 +300,7 @@ func TestNext(t *testing.T) {
 		}, PhaseRecordUnreadable},
 		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*observation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
-			return step{decision: &d, wait: &waitEntry{key: gateKey, since: noon},
+			return step{decision: &d, wait: waitsWith(gateKey, nil),
 				writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
 		}, PhaseAwaitingPrimary},
 		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *observation) step {
@@ -300,7 +310,7 @@ func TestNext(t *testing.T) {
 		}, PhaseYielded},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
 			message := gate.TooManyChecksMessage(o.checks)
-			return step{wait: &waitEntry{key: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: o.checks, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*observation) step {
@@ -309,11 +319,11 @@ func TestNext(t *testing.T) {
 		}, PhaseIdle},
 		{"gate does not exist", noGate, PhaseGateUnknown, func(*observation) step {
 			const message = "PlacementGate gpu does not exist"
-			return step{wait: &waitEntry{key: gateKey, since: noon}, writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
 		{"gate not read yet", inOrder(noGate, func(o *observation) { o.gateExists = true }), PhaseGateUnknown,
-			func(*observation) step { return step{wait: &waitEntry{key: gateKey, since: noon}} }, PhaseGateUnknown},
+			func(*observation) step { return step{wait: waitsWith(gateKey, nil)} }, PhaseGateUnknown},
 		{"waiting, room, other checks Ready", func(*observation) {}, PhaseWaiting, func(o *observation) step {
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: slices.Concat([]write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
@@ -329,12 +339,12 @@ func TestNext(t *testing.T) {
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), writes: []write{ready}}
 		}, PhaseReady},
 		{"waiting, no room", noRoom, PhaseWaiting, func(*observation) step {
-			return step{wait: &waitEntry{key: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
+			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, gate has a problem", func(o *observation) { o.gate.Problem = "no Placement" }, PhaseWaiting, func(*observation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
-			return step{wait: &waitEntry{key: gateKey, since: noon}, decision: &d, writes: []write{{
+			return step{wait: waitsWith(gateKey, nil), decision: &d, writes: []write{{
 				check: &checkWrite{names: own, decision: d, messageKind: d.Message, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *observation) step {
@@ -367,7 +377,7 @@ func TestNext(t *testing.T) {
 				writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
 		}, PhaseNominated},
 		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*observation) step {
-			return step{wait: &waitEntry{key: shapeKey, since: noon}, decision: &full, reservation: &reservation{}, writes: []write{{
+			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseNominating},
 		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*observation) step { return step{requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},

@@ -8,7 +8,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // step is everything that one reconciliation does for a workload. apply carries it out.
@@ -17,8 +17,8 @@ type step struct {
 	reservation *reservation
 	// writes to the Workload, in order. The first one that fails ends the step.
 	writes []write
-	// wait is the workload's place in the wait queue; nil = the workload leaves the queue.
-	wait *waitEntry
+	// wait is the workload's entry in the wait queue; nil = the workload leaves the queue.
+	wait *waitqueue.Entry
 	// event without a write.
 	event *event
 	// conflict is evidence that Kueue uses another dispatcher than the operator assumes.
@@ -42,6 +42,8 @@ type step struct {
 type reservation struct {
 	kept    []string
 	entries []ledger.Entry
+	// hold is the cluster that the gate holds for the workload; nil = none.
+	hold *ledger.Hold
 }
 
 // write is one request to the API server. Exactly one of the pointers is set.
@@ -88,12 +90,6 @@ type event struct {
 	warning bool
 	reason  string
 	message string
-}
-
-// waitEntry is a workload's place in the wait queue.
-type waitEntry struct {
-	key   querycache.Key
-	since time.Time
 }
 
 // conflict is evidence of a conflicting or missing dispatcher.

@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // stepSleep waits until the pause of a yielded workload is over.
@@ -53,17 +54,23 @@ func (o *observation) stepReportTooManyChecks() step {
 		return step{}
 	}
 	message := gate.TooManyChecksMessage(o.checks)
-	s := step{wait: &waitEntry{key: querycache.Key{Gate: o.gateName}, since: o.waitingSince(pending...)}}
+	s := step{wait: o.waitWithoutResults()}
 	if slices.ContainsFunc(pending, func(name string) bool { return kueuestate.FindCheck(o.wl, name).Message != message }) {
 		s.writes = o.block(pending, message)
 	}
 	return s
 }
 
+// waitWithoutResults is the entry of a workload that no decision can be made for.
+func (o *observation) waitWithoutResults() *waitqueue.Entry {
+	e := o.waitEntry(querycache.Key{Gate: o.gateName})
+	return &e
+}
+
 // stepReportGateUnknown blocks a workload whose gate does not exist. A gate that merely was
 // not read yet is no news.
 func (o *observation) stepReportGateUnknown() step {
-	s := step{wait: &waitEntry{key: querycache.Key{Gate: o.gateName}, since: o.waitingSince(o.checks...)}}
+	s := step{wait: o.waitWithoutResults()}
 	message := "PlacementGate " + o.gateName + " does not exist"
 	if !o.gateExists && o.check().Message != message {
 		s.writes = o.block(o.checks, message)

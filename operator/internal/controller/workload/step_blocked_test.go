@@ -14,6 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // withSecondCheck adds a second check of the gate.
@@ -80,7 +81,7 @@ func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(withSecondCheck(readyFor(pendingWorkload(noon), "cluster1", noon), kueue.CheckStateReady))
 	before := checkTexts(b.workload())
-	b.waiting.Add(querycache.Key{Gate: "gpu"}, b.key, noon)
+	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: querycache.Key{Gate: "gpu"}})
 	b.reconcile()
 	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.registry.Waiting("gpu") != 0 {
 		t.Errorf("%d waiting, checks (-before +after):\n%s", b.registry.Waiting("gpu"), diff)

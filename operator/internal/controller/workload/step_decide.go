@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -28,6 +29,7 @@ func (o *observation) stepDecide() step {
 		key = o.queryKey
 		d, clusters, s.requeueAfter = o.decide()
 		s.reservation = o.reserve(clusters, d.Order)
+		s.reservation.hold = d.Hold
 	}
 	record := o.record
 	if d.State == gate.Pending {
@@ -35,8 +37,14 @@ func (o *observation) stepDecide() step {
 	}
 	s.decision = &d
 	s.writes = o.writeDecision(d, record)
+	s.event = o.holdEvent(d)
 	if d.State == gate.Pending {
-		s.wait = &waitEntry{key: key, since: o.waitingSince(o.checks...)}
+		e := o.waitEntry(key)
+		e.HasRoom = d.Reason == gate.ReasonQueued
+		s.wait = &e
+		if s.requeueAfter == 0 {
+			s.requeueAfter = o.unplaceableAfter()
+		}
 	}
 	if d.State != gate.Ready || !o.mayNominate() {
 		return s
@@ -55,6 +63,9 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 	d = o.decision(o.record.Attempt + 1)
 	switch {
 	case d.State != gate.Ready:
+	case !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "":
+		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
+			Message: "there is room, but " + o.preceding.String() + " is decided first"}
 	case o.mayNominate():
 		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
 			clusters = o.nominationList(d)
@@ -77,6 +88,11 @@ func (o *observation) decision(attempt int) gate.Decision {
 func (o *observation) rules() gate.Rules {
 	rules := gate.RulesOf(&o.gate.Spec)
 	rules.Incumbents = o.sentTo()
+	if o.component.cluster != "" { // its job has the devices there already
+		rules.Incumbents = append(rules.Incumbents, o.component.cluster)
+	}
+	rules.Hold.Gate = o.gateName
+	rules.Rank, rules.RunsFor, rules.PreemptsLowerPriority = o.rank(), o.runsFor(), o.preemptsLowerPriority && o.facts.Remote
 	return rules
 }
 
@@ -152,6 +168,31 @@ func (o *observation) reserve(clusters, withRoom []string) *reservation {
 	return res
 }
 
+// holdEvent is the event of a hold that begins; nil = none does.
+func (o *observation) holdEvent(d gate.Decision) *event {
+	if d.Hold == nil || slices.ContainsFunc(o.view.Holds(), func(h ledger.Hold) bool { return h.UID == d.Hold.UID && h.Cluster == d.Hold.Cluster }) {
+		return nil
+	}
+	text := "holds " + d.Hold.Cluster + " for this workload, which fits nowhere, until it has room"
+	if d.Hold.Shadow {
+		text = "would hold " + d.Hold.Cluster + " for this workload, which fits nowhere: spec.hold.mode is Shadow"
+	}
+	return &event{reason: "ClusterHeld", message: "the gate " + text}
+}
+
+// unplaceableAfter is the time until whenUnplaceable may apply to the workload; zero = never.
+// The wait queue wakes only the first workloads of each line.
+func (o *observation) unplaceableAfter() time.Duration {
+	after := gate.UnplaceableAfter(o.gate.Spec.WhenUnplaceable, o.record, o.waitingSince(o.checks...), o.now)
+	if after > 0 {
+		return after
+	}
+	if o.gate.Spec.WhenUnplaceable.Mode == v1alpha1.UnplaceableYield || o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil {
+		return timing.Seconds(o.gate.Spec.PeriodSeconds, timing.DefaultPeriod)
+	}
+	return 0
+}
+
 // entry of the ledger for the workload on a cluster.
 func (o *observation) entry(cluster string, debitedAt time.Time) ledger.Entry {
 	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, PodSets: o.facts.PodSets, DebitedAt: debitedAt}
@@ -177,6 +218,9 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 		writes = append(writes, write{record: &recordWrite{record: record}})
 	}
 	old := *o.check()
+	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next round
+		return writes
+	}
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
 		return writes
 	}
@@ -214,6 +258,11 @@ func (o *observation) writeYield(d gate.Decision, record dispatch.Record) write 
 		record: &recordWrite{record: record.Yielded(o.waitingSince(o.checks...), o.now), active: &inactive, reason: d.Reason},
 		event:  &event{reason: d.Reason, message: d.Message},
 	}
+}
+
+// decisionKind is what a decision has in common with those of workloads of the same shape.
+func decisionKind(d gate.Decision) string {
+	return fmt.Sprintf("%s %t %s", d.State, d.NoRoomAnywhere, messageKind(d))
 }
 
 // messageKind of a decision. Two messages of one kind differ only in what was measured.

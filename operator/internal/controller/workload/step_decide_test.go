@@ -50,7 +50,7 @@ func TestReservationOfNominations(t *testing.T) {
 			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), recordOf(noon.Add(-tc.nominated), "cluster1")))
 			o := b.look()
 			res := o.reserve([]string{"cluster1", "cluster2", "full"}, []string{"cluster1", "cluster2"})
-			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries) {
+			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {

@@ -110,14 +110,14 @@ func setupControllers(mgr ctrl.Manager, opts workload.Options) (*workload.Reconc
 	for name := range sourceNames {
 		registerSource(name)
 	}
-	gates := registry.New()
-	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Nominate: true}); err != nil {
+	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
+	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Ledger: reservations, Nominate: true}); err != nil {
 		return nil, err
 	}
 	if err := admissioncheck.Setup(mgr); err != nil {
 		return nil, err
 	}
-	opts.Registry, opts.Ledger, opts.Sources, opts.Nominate = gates, ledger.New(time.Second, time.Hour), sources, true
+	opts.Registry, opts.Ledger, opts.Sources, opts.Nominate = gates, reservations, sources, true
 	return workload.Setup(mgr, opts)
 }
 

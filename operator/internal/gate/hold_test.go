@@ -1,0 +1,179 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// holdRules are the rules for a workload that has waited, in a gate that holds clusters after
+// five minutes.
+func holdRules(mode v1alpha1.HoldMode, priority int32, waited time.Duration) Rules {
+	r := rules()
+	r.Hold = HoldRules{Gate: "gpu", Mode: mode, After: 5 * time.Minute, Aging: 4 * time.Hour}
+	r.Rank = order.Rank{Priority: priority, Since: t0.Add(-waited), Name: "own"}
+	return r
+}
+
+// withEmptyFit sets how many pods an empty cluster could start.
+func withEmptyFit(c Candidate, pods float64) Candidate {
+	c.Shapes[0].EmptyFit = Known(pods)
+	return c
+}
+
+// full is a cluster with free devices but no node for a pod of eight, and room for empty such
+// pods if nothing ran there.
+func full(name string, empty float64) Candidate {
+	return withEmptyFit(cluster(name, 0, 4, 4, 8*empty), empty)
+}
+
+// holdOf returns a ledger with a hold on cluster1 for a workload of eight devices.
+func holdOf(uid string, priority int32, waited time.Duration, change func(*ledger.Hold)) *ledger.Ledger {
+	l := ledger.New(0, time.Hour)
+	h := &ledger.Hold{Gate: "gpu", UID: uid, Workload: "team-a/" + uid, Cluster: "cluster1", PodSets: job(uid, 8, 1).PodSets,
+		Rank: order.Rank{Priority: priority, Since: t0.Add(-waited), Name: uid}, Since: t0}
+	if change != nil {
+		change(h)
+	}
+	l.Commit(l.View(), uid, nil, nil, h)
+	return l
+}
+
+func TestHoldBegins(t *testing.T) {
+	two := []Candidate{full("cluster1", 4), full("cluster2", 2)}
+	for _, tc := range []struct {
+		name       string
+		rules      Rules
+		candidates []Candidate
+		fleet      Fleet
+		ledger     *ledger.Ledger
+		want       string
+	}{
+		{"after the time, where it costs least", holdRules(v1alpha1.HoldEnforce, 1, 5*time.Minute), two, Fleet{}, nil, "cluster2"},
+		{"in shadow mode", holdRules(v1alpha1.HoldShadow, 1, 5*time.Minute), two, Fleet{}, nil, "cluster2"},
+		{"not before the time", holdRules(v1alpha1.HoldEnforce, 1, 299*time.Second), two, Fleet{}, nil, ""},
+		{"not if switched off", holdRules(v1alpha1.HoldOff, 1, time.Hour), two, Fleet{}, nil, ""},
+		{"not where the node size is unknown", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{cluster("cluster1", 0, 4, 4, 64)}, Fleet{}, nil, ""},
+		{"not where no node is large enough", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{full("cluster1", 0)}, Fleet{}, nil, ""},
+		{"not on a cluster with stale samples", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{sampledBefore(full("cluster1", 4), 121), full("cluster2", 8)}, Fleet{}, nil, "cluster2"},
+		{"not while a query fails", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{Problem: "fit: too heavy", FailingSince: t0}, nil, ""},
+		{"not if there is room", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{withEmptyFit(cluster("cluster1", 1, 8, 8, 64), 8), full("cluster2", 2)}, Fleet{}, nil, ""},
+		{"not beside a hold for a workload that ranks before", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Minute, nil), ""},
+		{"instead of a hold for a workload that ranks behind", holdRules(v1alpha1.HoldEnforce, 3, time.Hour), two, Fleet{}, holdOf("other", 2, time.Hour, nil), "cluster2"},
+		{"beside a hold of another gate", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Hour, func(h *ledger.Hold) { h.Gate = "batch" }), "cluster2"},
+		{"on the same cluster as before", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("a", 1, time.Hour, nil), "cluster1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			view := ledger.View{}
+			if tc.ledger != nil {
+				view = tc.ledger.View()
+			}
+			d := Decide(job("a", 8, 1), tc.candidates, tc.fleet, view, tc.rules, 1, t0)
+			got := ""
+			if d.Hold != nil {
+				got = d.Hold.Cluster
+				if d.Hold.Shadow != (tc.rules.Hold.Mode == v1alpha1.HoldShadow) {
+					t.Errorf("shadow is %t", d.Hold.Shadow)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("holds %q, want %q (%s)", got, tc.want, d.Message)
+			}
+		})
+	}
+}
+
+func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
+	startsBy := func(in time.Duration) func(*ledger.Hold) { return func(h *ledger.Hold) { h.StartsBy = t0.Add(in) } }
+	behind := holdRules(v1alpha1.HoldEnforce, 1, time.Minute)
+	short := behind
+	short.RunsFor = 9 * time.Minute
+	l4 := func() shape.Facts {
+		f := job("a", 1, 1)
+		f.PodSets[0].Model = "NVIDIA-L4"
+		return f
+	}
+	for _, tc := range []struct {
+		name   string
+		facts  shape.Facts
+		rules  Rules
+		change func(*ledger.Hold)
+		passes bool
+	}{
+		{"ranks behind", job("a", 1, 1), behind, nil, false},
+		{"higher priority", job("a", 1, 1), holdRules(v1alpha1.HoldEnforce, 3, time.Minute), nil, true},
+		{"aged", job("a", 1, 1), holdRules(v1alpha1.HoldEnforce, 1, 5*time.Hour), nil, true},
+		{"the held workload itself", job("big", 8, 1), behind, nil, true},
+		{"other devices", l4(), behind, nil, true},
+		{"shadow", job("a", 1, 1), behind, func(h *ledger.Hold) { h.Shadow = true }, true},
+		{"on another cluster", job("a", 1, 1), behind, func(h *ledger.Hold) { h.Cluster = "cluster2" }, true},
+		{"ends before the held workload can start", job("a", 1, 1), short, startsBy(10 * time.Minute), true},
+		{"may end after that", job("a", 1, 1), short, startsBy(10*time.Minute - time.Second), false},
+		{"of unknown duration", job("a", 1, 1), behind, startsBy(10 * time.Hour), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := Decide(tc.facts, []Candidate{cluster("cluster1", 8, 64, 8, 64)}, Fleet{}, holdOf("big", 2, time.Hour, tc.change).View(), tc.rules, 1, t0)
+			if passes := d.State == Ready; passes != tc.passes {
+				t.Fatalf("passes %t, want %t: %s", passes, tc.passes, d.Message)
+			}
+			if want := "no cluster is eligible; cluster1 is held for team-a/big"; !tc.passes && (d.Reason != ReasonHeld || d.Message != want || d.NoRoomAnywhere) {
+				t.Errorf("%s %q, want %s %q", d.Reason, d.Message, ReasonHeld, want)
+			}
+		})
+	}
+}
+
+// The held workload starts at the latest when enough whole nodes are returned, or when all that
+// runs on the cluster has ended.
+func TestHoldKnowsTheLatestStart(t *testing.T) {
+	running := func(uid string, devices int64, endsIn time.Duration) ledger.Running {
+		r := ledger.Running{UID: uid, Cluster: "cluster1", PodSets: job(uid, devices, 1).PodSets}
+		if endsIn > 0 {
+			r.EndsBy = t0.Add(endsIn)
+		}
+		return r
+	}
+	for _, tc := range []struct {
+		name    string
+		running []ledger.Running
+		want    time.Duration // 0 = unknown
+	}{
+		{"a whole node", []ledger.Running{running("small", 1, time.Minute), running("whole", 8, 10*time.Minute), running("later", 8, time.Hour)}, 10 * time.Minute},
+		{"only small pods", []ledger.Running{running("a", 4, time.Minute), running("b", 4, 20*time.Minute)}, 20 * time.Minute},
+		{"an unknown duration", []ledger.Running{running("a", 4, time.Minute), running("b", 4, 0)}, 0},
+		{"a whole node before an unknown duration", []ledger.Running{running("a", 4, 0), running("b", 8, time.Minute)}, time.Minute},
+		{"nothing known", nil, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := ledger.New(0, time.Hour)
+			for _, r := range tc.running {
+				l.PutRunning(r)
+			}
+			d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 4)}, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
+			if d.Hold == nil {
+				t.Fatal("no hold")
+			}
+			got := time.Duration(0)
+			if !d.Hold.StartsBy.IsZero() {
+				got = d.Hold.StartsBy.Sub(t0)
+			}
+			if got != tc.want {
+				t.Errorf("starts by %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A workload that a cluster is held for keeps its quota.
+func TestHeldWorkloadDoesNotYield(t *testing.T) {
+	for mode, want := range map[v1alpha1.HoldMode]State{v1alpha1.HoldEnforce: Pending, v1alpha1.HoldShadow: Retry} {
+		d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 4)}, Fleet{}, ledger.View{}, holdRules(mode, 1, time.Hour), 1, t0)
+		if got := Unplaceable(d, v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}, dispatchRecord(), before(3600), t0); got.State != want {
+			t.Errorf("%s: %s, want %s", mode, got.State, want)
+		}
+	}
+}

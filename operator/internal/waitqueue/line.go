@@ -1,0 +1,99 @@
+package waitqueue
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// Entry is a workload that waits for a gate.
+type Entry struct {
+	Workload types.NamespacedName
+	// Key of the workload's queries. Workloads with one key form a line.
+	Key querycache.Key
+	// Rank in the gate's order.
+	Rank order.Rank
+	// Aging of the gate. See order.Rank.
+	Aging time.Duration
+	// PodSets request the devices that the workload competes for.
+	PodSets []shape.PodSet
+	// HasRoom is true if a cluster has room and the workload waits for its turn.
+	HasRoom bool
+}
+
+// line holds the workloads of one key. What one of them gets depends on its rank alone, so
+// each round decides only the first ones: while the first fits nowhere, neither do the others.
+type line struct {
+	key     querycache.Key
+	podSets []shape.PodSet
+	aging   time.Duration
+	// byPriority and bySince hold the same entries in the two orders of order.Rank.
+	byPriority, bySince []*Entry
+	// wakeFrom and wakeBefore state which results wake the line. See the package documentation.
+	wakeFrom, wakeBefore time.Time
+	// resultsFrom is the age of the line's latest results: none is older.
+	resultsFrom time.Time
+	// outcome of the line's last decision.
+	outcome string
+}
+
+func (l *line) isDue() bool { return !l.wakeBefore.IsZero() }
+
+// markDue makes the line due for results of this time.
+func (l *line) markDue(now time.Time) {
+	if !l.isDue() {
+		l.wakeFrom = now
+	}
+	l.wakeBefore = now
+}
+
+// hasResults reports whether the line's results are new enough for a decision.
+func (l *line) hasResults() bool { return !l.resultsFrom.Before(l.wakeFrom) }
+
+// markServed records that the line was decided with its latest results. If a later round has
+// started since these were queried, the line stays due for the results of that round.
+func (l *line) markServed() {
+	if l.resultsFrom.Before(l.wakeBefore) {
+		l.wakeFrom = l.wakeBefore
+		return
+	}
+	l.wakeFrom, l.wakeBefore = time.Time{}, time.Time{}
+}
+
+// first returns the entry that is decided first.
+func (l *line) first(now time.Time) *Entry {
+	if oldest := l.bySince[0]; oldest.Rank.IsAged(l.aging, now) {
+		return oldest
+	}
+	return l.byPriority[0]
+}
+
+func (l *line) competesWith(podSets []shape.PodSet) bool {
+	return ledger.ShareDevices(l.podSets, podSets)
+}
+
+func comparePriority(a, b *Entry) int { return a.Rank.ComparePriority(b.Rank) }
+func compareSince(a, b *Entry) int    { return a.Rank.CompareSince(b.Rank) }
+
+func (l *line) insert(e *Entry) {
+	l.podSets, l.aging = e.PodSets, e.Aging
+	i, _ := slices.BinarySearchFunc(l.byPriority, e, comparePriority)
+	l.byPriority = slices.Insert(l.byPriority, i, e)
+	i, _ = slices.BinarySearchFunc(l.bySince, e, compareSince)
+	l.bySince = slices.Insert(l.bySince, i, e)
+}
+
+func (l *line) remove(e *Entry) {
+	if i, found := slices.BinarySearchFunc(l.byPriority, e, comparePriority); found {
+		l.byPriority = slices.Delete(l.byPriority, i, i+1)
+	}
+	if i, found := slices.BinarySearchFunc(l.bySince, e, compareSince); found {
+		l.bySince = slices.Delete(l.bySince, i, i+1)
+	}
+}
