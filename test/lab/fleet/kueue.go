@@ -44,9 +44,6 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	if err := c.Apply(ctx, local); err != nil {
 		return err
 	}
-	if err := c.applyJobKinds(ctx); err != nil {
-		return err
-	}
 	name := c.Name + "-kueue"
 	work := filepath.Join(c.fleet.opts.Dir, "work", name)
 	if err := c.writeKueueCerts(ctx, work); err != nil {
@@ -74,17 +71,27 @@ var jobKinds = map[string]string{
 	"sigs.k8s.io/lws":    "config/crd/bases",
 }
 
-func (c *Cluster) applyJobKinds(ctx context.Context) error {
+// jobKindManifests returns the CRDs of jobKinds.
+func (f *Fleet) jobKindManifests(ctx context.Context) ([]string, error) {
+	var manifests []string
 	for module, folder := range jobKinds {
-		dir, err := moduleDir(ctx, c.fleet.opts.Root, "kube", module)
+		dir, err := moduleDir(ctx, f.opts.Root, "kube", module)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", filepath.Join(dir, folder)); err != nil {
-			return fmt.Errorf("apply the CRDs of %s: %w", module, err)
+		files, err := filepath.Glob(filepath.Join(dir, folder, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			return nil, fmt.Errorf("find the CRDs of %s in %s: %w", module, folder, errors.Join(err, os.ErrNotExist))
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("read the CRDs of %s: %w", module, err)
+			}
+			manifests = append(manifests, strings.TrimPrefix(string(text), "---\n"))
 		}
 	}
-	return nil
+	return manifests, nil
 }
 
 // ApplyNominationPolicy applies Kueue's own policy that clears nominations to the hub.
@@ -196,7 +203,8 @@ integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, leaderworkerset.x
 %s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
 }
 
-// kueueManifests returns Kueue's own manifests, rendered once for all clusters.
+// kueueManifests returns Kueue's own manifests and the CRDs of jobKinds, rendered once for all
+// clusters.
 func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 	f.kueueOnce.Do(func() {
 		dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
@@ -204,7 +212,13 @@ func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 			f.kueueErr = err
 			return
 		}
-		f.kueueYAML, f.kueueErr = (&Cluster{Name: "kustomize", fleet: f}).Kubectl(ctx, "", "kustomize", filepath.Join(dir, "config", "default"))
+		own, err := (&Cluster{Name: "kustomize", fleet: f}).Kubectl(ctx, "", "kustomize", filepath.Join(dir, "config", "default"))
+		if err != nil {
+			f.kueueErr = err
+			return
+		}
+		kinds, err := f.jobKindManifests(ctx)
+		f.kueueYAML, f.kueueErr = strings.Join(append([]string{own}, kinds...), "\n---\n"), err
 	})
 	return f.kueueYAML, f.kueueErr
 }
