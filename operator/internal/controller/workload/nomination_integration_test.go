@@ -18,11 +18,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// Kueue's apply can't remove a list that another field manager owns. With --nominate-as=auto and a policy of the hub, the operator's own manager nominates, and the
+// Kueue's apply can't remove a list that another field manager owns. With --nominate-as=own the
 // policy of config/nomination clears it.
 func TestPolicyClearsNominations(t *testing.T) {
 	g := NewWithT(t)
-	startOperator(t, startAPIServer(t), workload.Options{NominateAs: workload.NominateAsDetected})
+	startOperator(t, startAPIServer(t), workload.Options{NominateAs: workload.NominateAsOwn})
 	tg := newTestGate(t, "own", nil)
 	tg.connect("own-1", "own-2")
 	fleet.reset(map[string]*clusterMetrics{"own-1": {9, 72, 8, 72}, "own-2": {0, 0, 0, 64}})
