@@ -14,22 +14,36 @@ export CGO_ENABLED := 0
 RACETEST      := CGO_ENABLED=1 $(GO) test -race
 export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 
+# VERSION is stamped into programs and images, and tags the images.
+VERSION  ?= dev
+REVISION := $(shell git rev-parse HEAD 2>/dev/null)
+CREATED  := $(shell git log -1 --format=%ct 2>/dev/null)
+STAMP    := github.com/prometheus/common/version
+LDFLAGS  := -s -w -X $(STAMP).Version=$(VERSION) -X $(STAMP).Revision=$(REVISION)
+GOBUILD  := $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 ##@ Use
-.PHONY: build demo
-build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll
-	$(GO) build -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
-	CGO_ENABLED=1 $(GO) build -o bin/ ./exporter/cmd/plimsoll-exporter
+.PHONY: build demo images release
+build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll (VERSION=v1.2.3)
+	$(GOBUILD) -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
+	CGO_ENABLED=1 $(GOBUILD) -o bin/ ./exporter/cmd/plimsoll-exporter
+
+IMAGES    ?= operator,cli,exporter
+PLATFORMS ?= linux/amd64,linux/arm64
+images: ## Build images in dist/images (BASE= for the exporter, IMAGES=, PLATFORMS=, REGISTRY= pushes)
+	$(GO) -C .tools/images run . --version='$(VERSION)' --revision='$(REVISION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
+	  --images='$(IMAGES)' --platforms='$(PLATFORMS)' --base='$(BASE)' --push='$(REGISTRY)'
 
 demo: ## Run a fleet on this machine and show how metrics decide placement (KEEP=1 keeps it running)
 	$(GO) run ./test/demo $(if $(KEEP),--keep)
 
 ##@ Test
 .PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-lab soak soak-exporter fuzz
-test: test-unit test-rules test-integration test-e2e-fast ## Run test-unit, test-rules, test-integration and test-e2e-fast
+test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
 
 test-unit: ## Run unit tests with the race detector
 	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/lab/... ./test/language/...
@@ -84,10 +98,18 @@ manifests: ## Generate the CRDs and the operator's role
 	$(CONTROLLERGEN) crd:generateEmbeddedObjectMeta=false paths=./operator/api/... output:crd:dir=config/crd
 	$(CONTROLLERGEN) rbac:roleName=plimsoll-operator paths=./operator/... output:rbac:dir=config/rbac
 
+.PHONY: charts test-tools
+charts: ## Generate the Helm charts in config/chart from the kustomize folders
+	$(GO) -C .tools/charts run .
+
+test-tools: ## Test the builder of images and the charts: each chart must equal its kustomize build
+	$(GO) -C .tools/charts test ./...
+	$(GO) -C .tools/images test ./...
+
 .PHONY: check-language
 check-language: ## Check the English of code and documents with test/language
 	$(GO) run ./test/language
 
-verify: generate manifests check-language ## Check that generated files are committed, Go files are formatted and the language is plain
+verify: generate manifests charts check-language ## Check that generated files are committed, Go files are formatted and the language is plain
 	@test -z "$$(gofmt -l operator exporter config dashboards test)" || { echo "run gofmt -w on:"; gofmt -l operator exporter config dashboards test; exit 1; }
 	git diff --exit-code -- operator/api config exporter/METRICS.md

@@ -32,7 +32,7 @@ func TestAPIServerAcceptsManifests(t *testing.T) {
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"default", "exporter", "exporter-tpu", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
+	for _, folder := range []string{"crd", "default", "guard", "exporter", "exporter-tpu", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
 		applyFolder(ctx, t, hub, folder)
 	}
 	checkPodSecurity(ctx, t, hub, "operator", "plimsoll-system")
@@ -44,7 +44,11 @@ func TestAPIServerAcceptsManifests(t *testing.T) {
 // startAPIServer runs a kube-apiserver with the CRDs of the folders.
 func startAPIServer(t *testing.T, crds ...string) (*rest.Config, client.Client) {
 	t.Helper()
-	env := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}
+	return startEnvironment(t, &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true})
+}
+
+func startEnvironment(t *testing.T, env *envtest.Environment) (*rest.Config, client.Client) {
+	t.Helper()
 	config, err := env.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,7 @@
 package config_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,8 +10,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -27,9 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "generate addon/template.yaml from exporter/ and exporter-tpu/")
-
-var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "nomination"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "guard", "nomination"}
 
 // buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
 func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
@@ -40,7 +37,7 @@ func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documen
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, apiextensionsv1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, apiextensionsv1.AddToScheme, policyv1.AddToScheme, schedulingv1.AddToScheme,
 		admissionregistrationv1.AddToScheme, addonv1alpha1.Install, clusterv1beta1.Install, clusterv1beta2.Install,
 	} {
 		utilruntime.Must(add(scheme))
@@ -145,53 +142,34 @@ func TestBindingsReferenceExistingRoles(t *testing.T) {
 	}
 }
 
-// The add-on contains the objects of config/exporter and config/exporter-tpu, without
-// the network policies: the administrator of a worker decides about these.
-func TestAddOnTemplateIsGenerated(t *testing.T) {
-	_, documents := buildFolder(t, "exporter")
-	_, tpu := buildFolder(t, "exporter-tpu")
-	want := addOnTemplate(t, append(documents, tpu...))
-	path := filepath.Join("addon", "template.yaml")
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
+// Deleting config/default must keep the objects of users: a CRD would take them with it.
+func TestDefaultHasNoCRDs(t *testing.T) {
+	objects, _ := buildFolder(t, "default")
+	for _, object := range objects {
+		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
+			t.Errorf("config/default contains the CRD %s", crd.Name)
 		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
 	}
 }
 
-// addOnTemplate returns an AddOnTemplate with the manifests.
-func addOnTemplate(t *testing.T, documents [][]byte) string {
-	var manifests []any
-	for _, document := range documents {
-		var manifest map[string]any
-		if err := yaml.Unmarshal(document, &manifest); err != nil {
-			t.Fatal(err)
-		}
-		if manifest["kind"] != "NetworkPolicy" {
-			manifests = append(manifests, manifest)
-		}
-	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "addon.open-cluster-management.io/v1alpha1",
-		"kind":       "AddOnTemplate",
-		"metadata":   map[string]any{"name": "plimsoll-exporter"},
-		"spec": map[string]any{
-			"addonName": "plimsoll-exporter",
-			"agentSpec": map[string]any{"workload": map[string]any{"manifests": manifests}},
-		},
-	})
+// buildUntyped builds a folder with objects that are not in the scheme of buildFolder.
+func buildUntyped(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(text), "{{") {
-		t.Error("the manifests contain {{…}}, which the add-on framework would replace")
+	var objects []*unstructured.Unstructured
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
 	}
-	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
+	return objects
 }

@@ -53,7 +53,7 @@ apiVersion: plimsoll.dev/v1alpha1
 kind: PlacementGate
 metadata: {name: bench}
 spec:
-  placementRef: {namespace: plimsoll-system, name: gpu}
+  placementRef: {namespace: plimsoll-fleet, name: gpu}
   sourceRef: {name: thanos}
   policies: [{policy: fleet, score: total, use: Prefer}]
   queries: {fit: 'sum by (cluster) (cluster_resource_model:plimsoll_devices:sum{model="$model"}) * 1000'}

@@ -51,6 +51,7 @@ var operatorMetrics = map[string][]string{
 // read.
 var (
 	nodeMetrics = map[string][]string{
+		"kube_lease_renew_time":                {"namespace", "lease"},
 		"kube_node_status_condition":           {"node", "condition", "status"},
 		"kube_node_spec_unschedulable":         {"node"},
 		"kube_node_spec_taint":                 {"node", "key", "value", "effect"},
@@ -60,6 +61,8 @@ var (
 		"kube_pod_status_phase":                {"namespace", "pod", "uid", "phase"},
 	}
 	kueueMetrics = map[string][]string{
+		"kueue_reserving_active_workloads":         {"cluster_queue", "replica_role"},
+		"kueue_admitted_active_workloads":          {"cluster_queue", "replica_role"},
 		"kueue_pending_workloads":                  {"cluster_queue", "status", "replica_role"},
 		"kueue_cluster_queue_resource_pending":     {"cluster_queue", "resource", "replica_role"},
 		"kueue_cluster_queue_resource_reservation": {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},

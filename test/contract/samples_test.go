@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,7 +32,7 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 	for _, file := range findFiles(t, filepath.Join(dir, "policies"), ".yaml") {
 		documents["policies/"+filepath.Base(file)] = []byte(readFile(t, file))
 	}
-	for _, folder := range []string{"hub", "worker"} {
+	for _, folder := range []string{"hub", "team", "worker"} {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, folder))
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +53,7 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 func TestSamplesAreValid(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, batchv1.AddToScheme, kueue.AddToScheme, clusterv1beta1.Install, clusterv1beta2.Install, plimsoll.AddToScheme,
+		admissionregistrationv1.AddToScheme, corev1.AddToScheme, batchv1.AddToScheme, kueue.AddToScheme, clusterv1beta1.Install, clusterv1beta2.Install, plimsoll.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

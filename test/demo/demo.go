@@ -132,7 +132,7 @@ func (d *demo) awaitScores(ctx context.Context) (string, error) {
 // bestCluster returns the cluster that the demo's Placement for a single cluster
 // has chosen.
 func (d *demo) bestCluster(ctx context.Context) (string, error) {
-	clusters, err := d.fleet.Decision(ctx, "plimsoll-system", "best")
+	clusters, err := d.fleet.Decision(ctx, "plimsoll-fleet", "best")
 	if err != nil {
 		return "", err
 	}

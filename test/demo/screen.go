@@ -63,7 +63,7 @@ func (d *demo) table(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	best, err := d.fleet.Decision(ctx, "plimsoll-system", "best")
+	best, err := d.fleet.Decision(ctx, "plimsoll-fleet", "best")
 	if err != nil {
 		return "", err
 	}

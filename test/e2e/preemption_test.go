@@ -26,7 +26,7 @@ func TestPreemptionOnHub(t *testing.T) {
 const urgentYAML = `
 apiVersion: cluster.open-cluster-management.io/v1beta1
 kind: Placement
-metadata: {name: urgent, namespace: plimsoll-system}
+metadata: {name: urgent, namespace: plimsoll-fleet}
 spec:
   clusterSets: [global]
   predicates: [{requiredClusterSelector: {labelSelector: {matchLabels: {urgent: "true"}}}}]
@@ -35,7 +35,7 @@ apiVersion: plimsoll.dev/v1alpha1
 kind: PlacementGate
 metadata: {name: urgent}
 spec:
-  placementRef: {namespace: plimsoll-system, name: urgent}
+  placementRef: {namespace: plimsoll-fleet, name: urgent}
   sourceRef: {name: thanos}
   periodSeconds: 2
   queries: {fit: 'floor(sum by (cluster) (cluster_resource_model:plimsoll_devices:sum{model="$model"}) / $devices_per_pod)'}

@@ -18,7 +18,7 @@ apiVersion: plimsoll.dev/v1alpha1
 kind: PlacementGate
 metadata: {name: virtual}
 spec:
-  placementRef: {namespace: plimsoll-system, name: gpu}
+  placementRef: {namespace: plimsoll-fleet, name: gpu}
   sourceRef: {name: thanos}
   periodSeconds: 2
   podSetUpdates:

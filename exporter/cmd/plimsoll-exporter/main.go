@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/version"
 )
 
 func main() {
@@ -17,6 +18,8 @@ func main() {
 	defer stop()
 	app := kingpin.New("plimsoll-exporter", "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free. "+
 		"All dcgm-exporter flags and environment variables are accepted. Those that only apply to DCGM are ignored with one warning each.")
+	app.Version(version.Print("plimsoll-exporter"))
+	app.VersionFlag.Short('v') // as in dcgm-exporter
 	o := newOptions(app)
 	app.Command("serve", "Serve metrics. This is the default command.").Default()
 	doctor := app.Command("doctor", "Check which metrics this node provides and explain why others are missing. Exit status: 0 if all checks pass, 1 if a check fails, 2 for invalid arguments.")

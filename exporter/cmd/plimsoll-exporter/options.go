@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
@@ -176,7 +177,8 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.NamedSo
 // collectorConfig returns the configuration of the collector.
 func (o *options) collectorConfig(log *slog.Logger) collector.Config {
 	own := prometheus.NewRegistry()
-	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		versioncollector.NewCollector("plimsoll", versioncollector.WithExtraConstLabels(prometheus.Labels{"component": "exporter"})))
 	config := collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Own: own, Interval: milliseconds(o.interval),
 		XIDWindow: milliseconds(o.xidWindow), ClockEventsWindow: milliseconds(o.clockEventsWindow)}
 	if o.jobDirectory != "" {

@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no CA certificates of its own
+
 	"plimsoll.dev/plimsoll/operator/internal/cli"
 )
 

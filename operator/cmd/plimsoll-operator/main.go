@@ -4,10 +4,13 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/common/version"
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no CA certificates of its own
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -19,6 +22,10 @@ func run(args []string) int {
 	o, err := parse(args, os.Stderr)
 	if err != nil {
 		return 2
+	}
+	if o.version {
+		fmt.Println(version.Print("plimsoll-operator"))
+		return 0
 	}
 	handler := newLogHandler(os.Stderr, o.logFormat, o.logLevel)
 	log := slog.New(handler)

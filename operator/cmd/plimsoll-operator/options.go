@@ -31,6 +31,7 @@ type options struct {
 	ledgerTTL      time.Duration
 	logLevel       slog.Level
 	logFormat      string
+	version        bool
 }
 
 // parse parses the command line. It writes errors and the usage to out.
@@ -43,7 +44,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics and /explain; 0 disables them")
 	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and explanations over TLS, and only to clients that the API server authenticates and authorizes")
 	f.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "directory with tls.crt and tls.key of the metrics server; default: a self-signed certificate")
-	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 disables them")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /livez and /readyz; 0 disables them")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles at /debug/pprof; they require no authentication, so bind them to a loopback address; 0 disables them")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader, so that several replicas can run")
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: act as the dispatcher plimsoll.dev/dispatcher of MultiKueue; off: leave the dispatch to Kueue")
@@ -56,6 +57,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "time for which the devices of a nomination are reserved if nothing more is known about it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "lowest level of log lines: DEBUG, INFO, WARN or ERROR")
 	f.StringVar(&o.logFormat, "log-format", logFormatText, "format of log lines: text or json")
+	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,9 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -55,12 +55,13 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	}
 	listener := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCerts}
 	if o.metricsSecure {
-		listener.FilterProvider = filters.WithAuthenticationAndAuthorization
+		listener.FilterProvider = authorize
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        s,
 		Metrics:                       listener,
 		HealthProbeBindAddress:        o.probeAddress,
+		LivenessEndpointName:          "/livez",
 		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "plimsoll-operator",
@@ -75,10 +76,10 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	if err := mgr.AddHealthzCheck("loops", loopsTurn(metrics.Registry)); err != nil {
 		return nil, err
 	}
-	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
+	return mgr, mgr.AddReadyzCheck("caches", cachesAreSynced(mgr.GetCache()))
 }
 
 // trimWorkload reduces the size of the cached workloads.
@@ -90,6 +91,9 @@ func trimWorkload(obj any) (any, error) {
 }
 
 func setup(mgr ctrl.Manager, o *options) error {
+	if err := metrics.Registry.Register(buildInfo()); err != nil {
+		return err
+	}
 	sources := &query.Sources{}
 	err := metricssource.Setup(mgr, metricssource.Options{
 		Sources: sources, Metrics: query.NewMetrics(metrics.Registry), Namespace: o.namespace, CredentialsDir: o.credentialsDir, AllowLoopback: o.loopback,
@@ -104,6 +108,11 @@ func setup(mgr ctrl.Manager, o *options) error {
 		return err
 	}
 	return setupGate(mgr, o, sources)
+}
+
+// buildInfo is the metric plimsoll_build_info.
+func buildInfo() prometheus.Collector {
+	return versioncollector.NewCollector("plimsoll", versioncollector.WithExtraConstLabels(prometheus.Labels{"component": "operator"}))
 }
 
 // setupGate adds what needs Kueue. On a hub without it scores are still published.

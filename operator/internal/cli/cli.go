@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/prometheus/common/version"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
@@ -88,10 +90,12 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.ErrOut)
+	root.Version = cmp.Or(version.Version, "unknown") // cobra requires a value for --version
+	root.SetVersionTemplate(version.Print("kubectl-plimsoll") + "\n")
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newRelease(a))
+	root.AddCommand(newExplain(a), newTop(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newRelease(a), newDoctor(a), newUninstall(a))
 	return root
 }
 

@@ -90,7 +90,7 @@ func (p *fakePrometheus) queryRange(req *http.Request) (any, int, error) {
 }
 
 func (p *fakePrometheus) queryInstant(req *http.Request) (any, error) {
-	samples, err := testSeries{p.LazyLoader}.query(context.Background(), req.FormValue("query"), timeParameter(req, "time"))
+	samples, err := instantQuery(context.Background(), p.QueryEngine(), p.Queryable(), req.FormValue("query"), timeParameter(req, "time"))
 	result := []any{}
 	for _, s := range samples.Samples {
 		result = append(result, map[string]any{"metric": s.Labels, "value": []any{now.Unix(), strconv.FormatFloat(s.Value, 'f', -1, 64)}})

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -132,7 +134,11 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/apis/"), "/")
+	path := strings.TrimPrefix(req.URL.Path, "/apis/")
+	if core, ok := strings.CutPrefix(req.URL.Path, "/api"); ok && !strings.HasPrefix(core, "s/") {
+		path = core // the core group has an empty name
+	}
+	parts := strings.Split(path, "/")
 	group, rest, namespace := parts[0]+"/"+parts[1], parts[2:], ""
 	if rest[0] == "namespaces" {
 		namespace, rest = rest[1], rest[2:]
@@ -179,7 +185,8 @@ func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion
 		return
 	}
 	items := []any{}
-	for key, u := range h.objects {
+	for _, key := range slices.Sorted(maps.Keys(h.objects)) { // in the order of an API server
+		u := h.objects[key]
 		if strings.HasPrefix(key, resource+"/"+namespace) && selector.Matches(labels.Set(u.GetLabels())) {
 			items = append(items, u.Object)
 		}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,12 +30,18 @@ var (
 )
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme,
+		appsv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		kueue.SchemeGroupVersion.WithKind("Workload"):                                     meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                               meta.RESTScopeRoot,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"):                                  meta.RESTScopeNamespace,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                               meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                   meta.RESTScopeNamespace,
+		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):            meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                 meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                               meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                             meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                            meta.RESTScopeRoot,

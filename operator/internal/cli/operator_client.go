@@ -88,7 +88,7 @@ func checkStatus(resp *http.Response) error {
 	case http.StatusUnauthorized:
 		return errors.New("the operator rejected the token: set a valid one with --token-file")
 	case http.StatusForbidden:
-		return errors.New("the token's user may not get /explain/*: bind the user to the ClusterRole plimsoll-explainer")
+		return errors.New("the token's user may not read the explained object: bind the user to the ClusterRole plimsoll-explainer")
 	case http.StatusNotFound:
 		return fmt.Errorf("%w: %s", errUnknownToOperator, text)
 	}

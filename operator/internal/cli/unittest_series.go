@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -13,7 +12,6 @@ import (
 	"github.com/prometheus/prometheus/model/timestamp"
 	modelvalue "github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
 	"sigs.k8s.io/yaml"
 
@@ -53,53 +51,60 @@ func decodeRules(file string, content []byte) ([]recordingRule, error) {
 }
 
 // testSeries holds the series of a test and Prometheus's engine.
-type testSeries struct{ *promqltest.LazyLoader }
+type testSeries struct {
+	series *memorySeries
+	engine *promql.Engine
+}
 
-// loadSeries loads the input series of a test up to evalTime and evaluates the rules. The
+// maxTestSamples limits the samples that one query reads: Prometheus's own default.
+const maxTestSamples = 50_000_000
+
+// loadSeries loads the input series of a test and evaluates the rules up to evalTime. The
 // caller must close the series.
 func loadSeries(ctx context.Context, t *unitTest, rules []recordingRule) (testSeries, error) {
-	var script strings.Builder
-	fmt.Fprintf(&script, "load %s\n", t.Interval)
+	series := newMemorySeries()
 	for _, in := range t.InputSeries {
-		fmt.Fprintf(&script, "  %s %s\n", in.Series, in.Values)
+		if err := series.load(in, time.Duration(t.Interval)); err != nil {
+			return testSeries{}, fmt.Errorf("inputSeries: %w", err)
+		}
 	}
-	loader, err := promqltest.NewLazyLoader(script.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
-	if err != nil {
-		return testSeries{}, fmt.Errorf("inputSeries: %w", err)
-	}
-	s := testSeries{loader}
-	s.SubqueryInterval = time.Duration(t.Interval)
+	s := testSeries{series: series, engine: promql.NewEngine(promql.EngineOpts{
+		MaxSamples: maxTestSamples, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(t.Interval).Milliseconds() },
+	})}
 	if err := s.evaluateRules(ctx, t, rules); err != nil {
 		return testSeries{}, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// evaluateRules loads the samples interval by interval and evaluates the rules after each.
+// Close releases the engine.
+func (s testSeries) Close() error { return s.engine.Close() }
+
+// evaluateRules evaluates the rules at each interval up to evalTime. A rule sees no sample
+// that is later than its evaluation.
 func (s testSeries) evaluateRules(ctx context.Context, t *unitTest, rules []recordingRule) error {
 	start := time.Unix(0, 0).UTC()
 	recorded := make([]map[string]labels.Labels, len(rules))
 	for at := time.Duration(0); at <= time.Duration(t.EvalTime); at += time.Duration(t.Interval) {
-		var err error
-		s.WithSamplesTill(start.Add(at), func(failed error) { err = failed })
-		for i := 0; err == nil && i < len(rules); i++ {
-			recorded[i], err = s.record(ctx, rules[i], start.Add(at), recorded[i])
-		}
-		if err != nil {
-			return err
+		s.series.until = timestamp.FromTime(start.Add(at))
+		for i, r := range rules {
+			var err error
+			if recorded[i], err = s.record(ctx, r, start.Add(at), recorded[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// record evaluates a rule and appends its samples. previous holds the series of the
+// record evaluates a rule and stores its samples. previous holds the series of the
 // preceding evaluation; a series that is now missing gets a stale marker.
 func (s testSeries) record(ctx context.Context, r recordingRule, at time.Time, previous map[string]labels.Labels) (map[string]labels.Labels, error) {
 	result, err := s.query(ctx, r.Expr, at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}
-	app := s.Storage().AppenderV2(ctx)
 	current := map[string]labels.Labels{}
 	for _, sample := range result.Samples {
 		b := labels.NewBuilder(labels.FromMap(sample.Labels)).Set(model.MetricNameLabel, r.Record)
@@ -107,25 +112,28 @@ func (s testSeries) record(ctx context.Context, r recordingRule, at time.Time, p
 			b.Set(name, v)
 		}
 		set := b.Labels()
-		current[set.String()] = set
-		if _, err := app.Append(0, set, 0, timestamp.FromTime(at), sample.Value, nil, nil, storage.AOptions{}); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", r.Record, err), app.Rollback())
+		if _, twice := current[set.String()]; twice {
+			return nil, fmt.Errorf("%s: two results have the labels %s", r.Record, set)
 		}
+		current[set.String()] = set
+		s.series.append(set, memorySample{at: timestamp.FromTime(at), value: sample.Value})
 	}
 	for key, set := range previous {
-		if _, exists := current[key]; exists {
-			continue
-		}
-		if _, err := app.Append(0, set, 0, timestamp.FromTime(at), math.Float64frombits(modelvalue.StaleNaN), nil, nil, storage.AOptions{}); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", r.Record, err), app.Rollback())
+		if _, exists := current[key]; !exists {
+			s.series.append(set, memorySample{at: timestamp.FromTime(at), value: math.Float64frombits(modelvalue.StaleNaN)})
 		}
 	}
-	return current, app.Commit()
+	return current, nil
 }
 
 // query implements query.QuerierFunc.
 func (s testSeries) query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
-	q, err := s.QueryEngine().NewInstantQuery(ctx, s.Queryable(), nil, expr, at)
+	return instantQuery(ctx, s.engine, s.series, expr, at)
+}
+
+// instantQuery evaluates an expression and returns its samples.
+func instantQuery(ctx context.Context, engine *promql.Engine, series storage.Queryable, expr string, at time.Time) (query.Result, error) {
+	q, err := engine.NewInstantQuery(ctx, series, nil, expr, at)
 	if err != nil {
 		return query.Result{}, err
 	}

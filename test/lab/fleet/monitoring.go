@@ -46,7 +46,7 @@ const scraperRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: lab-metrics-reader}
-rules: [{nonResourceURLs: [/metrics, /explain/*], verbs: [get]}]
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

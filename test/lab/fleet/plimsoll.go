@@ -33,14 +33,24 @@ func (f *Fleet) Install(ctx context.Context) error {
 		return err
 	}
 	for _, w := range f.Workers {
-		if _, err := w.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", "worker")); err != nil {
+		if err := applySamples(ctx, w, config, "worker"); err != nil {
 			return err
 		}
 	}
-	if _, err := f.Hub.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", "hub")); err != nil {
+	if err := applySamples(ctx, f.Hub, config, "hub"); err != nil {
 		return err
 	}
 	return f.SetSourceURL(ctx, f.Thanos)
+}
+
+// applySamples applies the samples for the role of a cluster, and those of the team.
+func applySamples(ctx context.Context, c *Cluster, config, role string) error {
+	for _, folder := range []string{role, "team"} {
+		if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", folder)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SetSourceURL sets the URL of the samples' MetricsSource.

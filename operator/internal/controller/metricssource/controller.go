@@ -78,7 +78,7 @@ type cachedClient struct {
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=get;list;watch
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=plimsoll-system,resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

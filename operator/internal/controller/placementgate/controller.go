@@ -60,10 +60,10 @@ type Reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=get;list;watch
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates/status,verbs=patch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=placements;placementdecisions;addonplacementscores,verbs=get;list;watch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

@@ -68,10 +68,10 @@ type Reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies;metricssources,verbs=get;list;watch
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller, its metrics and its explanation endpoints to the manager.

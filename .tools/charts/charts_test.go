@@ -1,0 +1,267 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+func TestChartsAreGenerated(t *testing.T) {
+	for _, c := range charts {
+		want, err := c.generate(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, got := filepath.Join(root, "config", "chart", c.name), map[string]string{}
+		err = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			name, relErr := filepath.Rel(dir, path)
+			got[filepath.ToSlash(name)] = string(text)
+			if err == nil {
+				err = relErr
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("config/chart/%s is not up to date: run make charts (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
+// render returns the objects of a chart with the values, by kind, namespace and name. The
+// release has the namespace of the kustomize folders.
+func render(t *testing.T, name string, values map[string]any) map[string]any {
+	t.Helper()
+	objects, err := tryRender(name, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func tryRender(name string, values map[string]any) (map[string]any, error) {
+	namespace := map[string]string{"plimsoll": "plimsoll-system", "plimsoll-exporter": "plimsoll-exporter"}[name]
+	c, err := loader.Load(filepath.Join(root, "config", "chart", name))
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "test", Namespace: namespace, IsInstall: true}, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, rendered)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]any{}
+	for file, text := range files {
+		if strings.HasSuffix(file, ".txt") {
+			continue
+		}
+		for _, document := range strings.Split("\n"+text, "\n---") {
+			o := object{}
+			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+				return nil, fmt.Errorf("%s: %w\n%s", file, err, document)
+			}
+			if len(o) > 0 {
+				objects[key(o)] = prune(map[string]any(o))
+			}
+		}
+	}
+	return objects, nil
+}
+
+func key(o object) string {
+	namespace, _ := o["metadata"].(map[string]any)["namespace"].(string)
+	return o.kind() + " " + namespace + "/" + o.name()
+}
+
+// prune removes empty maps and lists, which mean the same as none, and unifies numbers.
+func prune(v any) any {
+	switch x := v.(type) {
+	case object:
+		return prune(map[string]any(x))
+	case map[string]any:
+		kept := map[string]any{}
+		for k, child := range x {
+			if p := prune(child); p != nil {
+				kept[k] = p
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		var kept []any
+		for _, child := range x {
+			kept = append(kept, prune(child))
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case int:
+		return float64(x)
+	case int64:
+		return float64(x)
+	}
+	return v
+}
+
+// build returns the objects of kustomize folders. The namespace of the release is not part
+// of a chart.
+func build(t *testing.T, folders map[string][]string) map[string]any {
+	t.Helper()
+	objects := map[string]any{}
+	for folder, components := range folders {
+		built, err := buildFolder(root, folder, components...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range without(built, "Namespace") {
+			objects[key(o)] = prune(o)
+		}
+	}
+	return objects
+}
+
+// compare compares object by object.
+func compare(t *testing.T, want, got map[string]any) {
+	t.Helper()
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if d := cmp.Diff(want[k], got[k]); d != "" {
+			t.Errorf("%s (-kustomize +chart):\n%s", k, d)
+		}
+	}
+	for k := range got {
+		if want[k] == nil {
+			t.Errorf("only the chart has %s", k)
+		}
+	}
+}
+
+// The default render equals the kustomize build. The test renders without crds.keep,
+// which adds an annotation for Helm.
+func TestOperatorChartEqualsKustomize(t *testing.T) {
+	values := map[string]any{"crds": map[string]any{"keep": false}}
+	compare(t, build(t, map[string][]string{"crd": nil, "default": nil, "guard": nil}), render(t, "plimsoll", values))
+}
+
+func TestCRDsAreKept(t *testing.T) {
+	found := 0
+	for k, o := range render(t, "plimsoll", nil) {
+		if strings.HasPrefix(k, "CustomResourceDefinition ") {
+			found++
+			if o.(map[string]any)["metadata"].(map[string]any)["annotations"].(map[string]any)["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("Helm would delete %s", k)
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d CRDs", found)
+	}
+}
+
+func TestOperatorChartOptions(t *testing.T) {
+	objects := render(t, "plimsoll", map[string]any{
+		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nominateAs": "own",
+		"extraArgs": []any{"--ledger-ttl=5m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
+		"prometheus": map[string]any{"enabled": true}, "dashboards": map[string]any{"enabled": true}, "guard": map[string]any{"enabled": false},
+		"networkPolicy": map[string]any{"enabled": false}, "crds": map[string]any{"enabled": false},
+	})
+	text := fmt.Sprint(objects["Deployment plimsoll-system/plimsoll-operator"])
+	for _, want := range []string{"registry.example.com/op@sha256:aaa", "replicas:3", "--multikueue-dispatch=off", "--log-format=json", "--nominate-as=own", "--ledger-ttl=5m", "map[operator:Exists]", "nodeSelector:map[a:b]"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	kinds := map[string]int{}
+	for k := range objects {
+		kind, _, _ := strings.Cut(k, " ")
+		kinds[kind]++
+	}
+	if kinds["ServiceMonitor"] != 1 || kinds["PrometheusRule"] == 0 || kinds["ConfigMap"] != 4 || kinds["MutatingAdmissionPolicy"] != 1 ||
+		kinds["ValidatingAdmissionPolicy"] != 0 || kinds["NetworkPolicy"] != 0 || kinds["CustomResourceDefinition"] != 0 {
+		t.Errorf("objects %v", kinds)
+	}
+}
+
+// In another namespace, no reference to the default namespace remains.
+func TestChartsInAnotherNamespace(t *testing.T) {
+	for _, name := range []string{"plimsoll", "plimsoll-exporter"} {
+		c, err := loader.Load(filepath.Join(root, "config", "chart", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := chartutil.ToRenderValues(c, nil, chartutil.ReleaseOptions{Name: "test", Namespace: "elsewhere"}, chartutil.DefaultCapabilities)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := engine.Render(c, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range files {
+			for _, old := range []string{"plimsoll-system", "namespace: plimsoll-exporter", "serviceaccount:plimsoll-exporter"} {
+				if strings.Contains(text, old) {
+					t.Errorf("%s contains %q", file, old)
+				}
+			}
+		}
+		notes := strings.TrimSpace(files[name+"/templates/NOTES.txt"])
+		if !strings.HasSuffix(notes, "kubectl plimsoll doctor") {
+			t.Errorf("%s: the notes end with %q", name, notes)
+		}
+	}
+}
+
+func TestExporterChartEqualsKustomize(t *testing.T) {
+	for _, platform := range slices.Sorted(maps.Keys(platforms)) {
+		t.Run(platform, func(t *testing.T) {
+			var components []string
+			if c := platforms[platform]; c != "" {
+				components = []string{c}
+			}
+			compare(t, build(t, map[string][]string{"exporter": components, "exporter-tpu": nil}), render(t, "plimsoll-exporter", map[string]any{"platform": platform}))
+		})
+	}
+}
+
+func TestExporterChartOptions(t *testing.T) {
+	enabled := map[string]any{"enabled": true}
+	got := render(t, "plimsoll-exporter", map[string]any{"podOwners": enabled, "openshift": enabled, "prometheus": enabled, "kubeletRoot": "/var/lib/k0s/kubelet"})
+	want := build(t, map[string][]string{"exporter": {"exporter/pod-owners", "exporter/openshift", "exporter/kubelet-root"}, "exporter-tpu": {"exporter/pod-owners", "exporter/kubelet-root"}, "prometheus/worker": nil})
+	compare(t, want, got)
+}
+
+func TestUnknownValuesAreRefused(t *testing.T) {
+	for _, values := range []map[string]any{{"replica": 3}, {"image": map[string]any{"name": "x"}}, {"dispatch": "maybe"}, {"replicas": 0}} {
+		if _, err := tryRender("plimsoll", values); err == nil {
+			t.Errorf("%v is accepted", values)
+		}
+	}
+	for _, values := range []map[string]any{{"platform": "aws"}, {"tpus": map[string]any{"enabled": true}}} {
+		if _, err := tryRender("plimsoll-exporter", values); err == nil {
+			t.Errorf("%v is accepted", values)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// platforms are the values of platform and the component of each.
+var platforms = map[string]string{"gpu-operator": "", "gke": "exporter/gke", "cdi": "exporter/cdi", "sim": "exporter/sim"}
+
+var exporterChart = chart{
+	name: "plimsoll-exporter", description: "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free.",
+	values: append(imageValues("plimsoll-exporter"), []value{
+		{"gpu.enabled", true, boolean, "Install the DaemonSet for nodes with NVIDIA GPUs."},
+		{"tpu.enabled", true, boolean, "Install the DaemonSet for nodes with Google TPUs."},
+		{"platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(platforms))...), "How containers get access to GPUs. sim: simulated devices on every node."},
+		{"openshift.enabled", false, boolean, "Install the SecurityContextConstraints for OpenShift."},
+		{"kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the node."},
+		{"collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
+		{"attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
+		{"podOwners.enabled", false, boolean, "Export the owner of each pod. Requires read access to pods in all namespaces."},
+		{"extraArgs", []any{}, textList, "More arguments of the exporter for GPUs."},
+		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
+		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
+		{"prometheus.enabled", false, boolean, "Install a PodMonitor, recording rules and alerts. Requires prometheus-operator."},
+	}...),
+	parts: exporterParts,
+	blocks: map[string]string{
+		"image": imageExpression,
+		"args": `{{- if .Values.podOwners.enabled }}
+- --kubernetes-pod-owners
+{{- end }}
+`,
+		"extraArgs": extraArgs,
+		"token": `{{- if .Values.podOwners.enabled }}
+automountServiceAccountToken: true
+{{- end }}
+`,
+	},
+	finish: func(text string) string {
+		return exporterNamespace.ReplaceAllString(text, "$1{{ .Release.Namespace }}")
+	},
+	notes: `The exporter {{ .Chart.AppVersion }} is installed in {{ .Release.Namespace }}.
+
+1. The pods use a hostPath volume and user 0. The namespace must allow that:
+   kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=privileged
+2. Scrape the port metrics with honor_labels{{ if .Values.prometheus.enabled }}: the PodMonitor does{{ end }}, and load the recording rules.
+3. Check a node:
+   kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter -- /plimsoll-exporter doctor
+4. Check the fleet, on the hub:
+   kubectl plimsoll doctor
+`,
+}
+
+func exporterParts(root string) ([]part, error) {
+	gpu, err := buildFolder(root, "exporter")
+	if err != nil {
+		return nil, err
+	}
+	tpu, err := buildFolder(root, "exporter-tpu")
+	if err != nil {
+		return nil, err
+	}
+	common := without(without(without(without(gpu, "Namespace"), "DaemonSet"), "NetworkPolicy"), "Service")
+	for _, o := range only(tpu, "DaemonSet") {
+		if err := templateExporter(o, false); err != nil {
+			return nil, err
+		}
+	}
+	parts := []part{
+		{"exporter.yaml", "", common},
+		{"exporter-tpu.yaml", ".Values.tpu.enabled", without(tpu, "NetworkPolicy")},
+		{"service.yaml", ".Values.gpu.enabled", only(gpu, "Service")},
+		{"networkpolicy.yaml", ".Values.networkPolicy.enabled", only(gpu, "NetworkPolicy")},
+		{"networkpolicy-tpu.yaml", "and .Values.networkPolicy.enabled .Values.tpu.enabled", only(tpu, "NetworkPolicy")},
+	}
+	for _, platform := range slices.Sorted(maps.Keys(platforms)) {
+		p, err := platformPart(root, platform)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", platform, err)
+		}
+		parts = append(parts, p)
+	}
+	owners, err := buildFolder(root, "exporter", "exporter/pod-owners")
+	if err != nil {
+		return nil, err
+	}
+	openshift, err := buildFolder(root, "exporter", "exporter/openshift")
+	if err != nil {
+		return nil, err
+	}
+	monitoring, err := buildFolder(root, "prometheus/worker")
+	if err != nil {
+		return nil, err
+	}
+	return append(parts,
+		part{"pod-owners.yaml", ".Values.podOwners.enabled", slices.Concat(only(owners, "ClusterRole"), only(owners, "ClusterRoleBinding"))},
+		part{"networkpolicy-pod-owners.yaml", "and .Values.podOwners.enabled .Values.networkPolicy.enabled", named(only(owners, "NetworkPolicy"), "plimsoll-exporter-pod-owners")},
+		part{"openshift.yaml", ".Values.openshift.enabled", only(openshift, "SecurityContextConstraints")},
+		part{"prometheus.yaml", ".Values.prometheus.enabled", monitoring}), nil
+}
+
+// named returns the objects with the name.
+func named(objects []object, name string) []object {
+	return slices.DeleteFunc(slices.Clone(objects), func(o object) bool { return o.name() != name })
+}
+
+// platformPart returns the DaemonSet for GPUs on a platform.
+func platformPart(root, platform string) (part, error) {
+	var components []string
+	if c := platforms[platform]; c != "" {
+		components = []string{c}
+	}
+	objects, err := buildFolder(root, "exporter", components...)
+	if err != nil {
+		return part{}, err
+	}
+	sets := only(objects, "DaemonSet")
+	for _, o := range sets {
+		if err := templateExporter(o, true); err != nil {
+			return part{}, err
+		}
+	}
+	return part{"daemonset-" + platform + ".yaml", fmt.Sprintf("and .Values.gpu.enabled (eq .Values.platform %q)", platform), sets}, nil
+}
+
+// templateExporter makes fields of a DaemonSet configurable.
+func templateExporter(o object, gpu bool) error {
+	spec, container := o.pod()
+	args := container["args"].([]any)
+	for i, arg := range args {
+		switch name, _, _ := strings.Cut(arg.(string), "="); name {
+		case "--collect-interval":
+			args[i] = "--collect-interval=@@ int .Values.collectIntervalMilliseconds @@"
+		case "--attribution":
+			args[i] = "--attribution=@@ .Values.attribution @@"
+		}
+	}
+	container["args"] = append(args, "@@line args@@")
+	if gpu {
+		container["args"] = append(container["args"].([]any), "@@line extraArgs@@")
+	}
+	container["image"] = "@@line image@@"
+	container["imagePullPolicy"] = "@@ .Values.image.pullPolicy @@"
+	container["resources"] = "@@ toJson .Values.resources @@"
+	spec["imagePullSecrets"] = "@@ toJson .Values.imagePullSecrets @@"
+	spec["automountServiceAccountToken"] = "@@line token@@"
+	volume := spec["volumes"].([]any)[0].(map[string]any)
+	return set(volume, "@@ .Values.kubeletRoot @@/pod-resources", "hostPath", "path")
+}

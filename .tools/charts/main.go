@@ -1,0 +1,46 @@
+// Command charts generates the Helm charts in config/chart from the kustomize folders, so
+// that there is one source of each manifest. `make charts` calls it.
+//
+// A field that a chart makes configurable gets a marker with a template expression before
+// the object is written as YAML: "@@ EXPRESSION @@" becomes {{ EXPRESSION }}, and a line
+// with "@@line NAME@@" becomes a block of lines.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", "../..", "root of the repository")
+	flag.Parse()
+	for _, c := range charts {
+		files, err := c.generate(*root)
+		if err == nil {
+			err = write(filepath.Join(*root, "config", "chart", c.name), files)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "charts: %s: %v\n", c.name, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// write replaces the files of a chart.
+func write(dir string, files map[string]string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

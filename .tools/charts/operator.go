@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// chart describes how a chart is generated.
+type chart struct {
+	name, description string
+	values            []value
+	parts             func(root string) ([]part, error)
+	blocks            map[string]string
+	// finish changes the text of a template.
+	finish func(text string) string
+	files  func(root string) (map[string]string, error)
+	notes  string
+}
+
+var charts = []chart{operatorChart, exporterChart}
+
+const imageExpression = `image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+`
+
+const extraArgs = `{{- range .Values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+`
+
+// generate returns the files of the chart by path.
+func (c chart) generate(root string) (map[string]string, error) {
+	parts, err := c.parts(root)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{
+		"Chart.yaml":          fmt.Sprintf("apiVersion: v2\nname: %s\ndescription: %q\ntype: application\nversion: 0.0.0-dev\nappVersion: dev\nkubeVersion: '>= 1.30.0-0'\n", c.name, c.description),
+		"templates/NOTES.txt": c.notes,
+	}
+	for _, p := range parts {
+		text, err := p.toFile(c.blocks)
+		if err != nil {
+			return nil, err
+		}
+		files["templates/"+p.file] = c.finish(text)
+	}
+	if files["values.yaml"], files["values.schema.json"], err = valuesFiles(c.values); err != nil {
+		return nil, err
+	}
+	table, err := valuesTable(c.values)
+	if err != nil {
+		return nil, err
+	}
+	files["README.md"] = "# Chart " + c.name + "\n\n" + c.description + " Generated from the kustomize folders: `make charts`. [Installation](../../README.md)\n\n## Values\n\n" + table
+	if c.files == nil {
+		return files, nil
+	}
+	more, err := c.files(root)
+	for name, text := range more {
+		files[name] = text
+	}
+	return files, err
+}
+
+var operatorChart = chart{
+	name: "plimsoll", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
+	values: append(imageValues("plimsoll-operator"), []value{
+		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
+		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates."},
+		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
+		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
+		{"logFormat", "text", oneOf("text", "json"), "Format of log lines."},
+		{"extraArgs", []any{}, textList, "More arguments of the operator."},
+		{"resources", map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "128Mi"}, "limits": map[string]any{"memory": "512Mi"}}, anyMap, "Resources of the container."},
+		{"nodeSelector", map[string]any{}, anyMap, "Node selector of the pods."},
+		{"affinity", map[string]any{}, anyMap, "Affinity of the pods."},
+		{"extraTolerations", []any{}, anyList, "More tolerations of the pods."},
+		{"crds.enabled", true, boolean, "Install the CRDs."},
+		{"crds.keep", true, boolean, "Keep the CRDs, and with them all policies, gates and sources, when the release is removed."},
+		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields. Requires Kueue's CRDs."},
+		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicy."},
+		{"prometheus.enabled", false, boolean, "Install a ServiceMonitor and the hub's alerts. Requires prometheus-operator."},
+		{"dashboards.enabled", false, boolean, "Install the dashboards as ConfigMaps with the label grafana_dashboard."},
+	}...),
+	parts: operatorParts,
+	blocks: map[string]string{
+		"image": imageExpression,
+		"args": `{{- if ne .Values.logLevel "INFO" }}
+- --log-level={{ .Values.logLevel }}
+{{- end }}
+{{- if ne .Values.logFormat "text" }}
+- --log-format={{ .Values.logFormat }}
+{{- end }}
+{{- if ne .Values.nominateAs "auto" }}
+- --nominate-as={{ .Values.nominateAs }}
+{{- end }}
+` + extraArgs,
+		"keep": `{{- if .Values.crds.keep }}
+helm.sh/resource-policy: keep
+{{- end }}
+`,
+		"tolerations": `{{- with .Values.extraTolerations }}
+{{- range . }}
+- {{ toJson . }}
+{{- end }}
+{{- end }}
+`,
+	},
+	finish: func(text string) string {
+		return strings.ReplaceAll(text, "plimsoll-system", "{{ .Release.Namespace }}")
+	},
+	files: dashboardFiles,
+	notes: `Plimsoll {{ .Chart.AppVersion }} is installed in {{ .Release.Namespace }}.
+
+1. In Kueue's configuration, set multiKueue.dispatcherName to plimsoll.dev/dispatcher{{ if eq .Values.dispatch "off" }}: not needed, because dispatch is off{{ end }}.
+2. Label the namespace for the restricted pod security level:
+   kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=restricted
+3. Create a MetricsSource, a ScoringPolicy and a PlacementGate: config/samples/hub has examples.
+4. Check the installation:
+   kubectl plimsoll doctor
+`,
+}
+
+func operatorParts(root string) ([]part, error) {
+	built := map[string][]object{}
+	for _, folder := range []string{"crd", "default", "guard", "nomination", "prometheus/hub"} {
+		objects, err := buildFolder(root, folder)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", folder, err)
+		}
+		built[folder] = objects
+	}
+	for _, crd := range built["crd"] {
+		if err := set(crd, "@@line keep@@", "metadata", "annotations", "keep"); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range only(built["default"], "Deployment") {
+		if err := templateOperator(o); err != nil {
+			return nil, err
+		}
+	}
+	// The namespace is that of the release.
+	always := without(without(built["default"], "Namespace"), "NetworkPolicy")
+	return []part{
+		{"crds.yaml", ".Values.crds.enabled", built["crd"]},
+		{"operator.yaml", "", always},
+		{"networkpolicy.yaml", ".Values.networkPolicy.enabled", only(built["default"], "NetworkPolicy")},
+		{"guard.yaml", ".Values.guard.enabled", built["guard"]},
+		{"nomination.yaml", `eq .Values.nominateAs "own"`, built["nomination"]},
+		{"prometheus.yaml", ".Values.prometheus.enabled", built["prometheus/hub"]},
+	}, nil
+}
+
+// templateOperator makes fields of the Deployment configurable.
+func templateOperator(o object) error {
+	spec, container := o.pod()
+	if err := set(o, "@@ .Values.replicas @@", "spec", "replicas"); err != nil {
+		return err
+	}
+	args := container["args"].([]any)
+	for i, arg := range args {
+		if strings.HasPrefix(arg.(string), "--multikueue-dispatch=") {
+			args[i] = "--multikueue-dispatch=@@ .Values.dispatch @@"
+		}
+	}
+	container["args"] = append(args, "@@line args@@")
+	container["image"] = "@@line image@@"
+	container["imagePullPolicy"] = "@@ .Values.image.pullPolicy @@"
+	container["resources"] = "@@ toJson .Values.resources @@"
+	spec["imagePullSecrets"] = "@@ toJson .Values.imagePullSecrets @@"
+	spec["nodeSelector"] = "@@ toJson .Values.nodeSelector @@"
+	spec["affinity"] = "@@ toJson .Values.affinity @@"
+	spec["tolerations"] = append(spec["tolerations"].([]any), "@@line tolerations@@")
+	return nil
+}
+
+// dashboardFiles returns the dashboards and the template that loads them.
+func dashboardFiles(root string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "dashboards", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"templates/dashboards.yaml": `{{- if .Values.dashboards.enabled }}
+{{- range $path, $_ := .Files.Glob "dashboards/*.json" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: plimsoll-dashboard-{{ base $path | trimSuffix ".json" }}
+  namespace: {{ $.Release.Namespace }}
+  labels: {grafana_dashboard: "1"}
+data:
+  {{ base $path }}: {{ $.Files.Get $path | toJson }}
+{{- end }}
+{{- end }}
+`}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		files["dashboards/"+filepath.Base(path)] = string(text)
+	}
+	return files, nil
+}
+
+var exporterNamespace = regexp.MustCompile(`(namespace: |serviceaccount:)plimsoll-exporter`)

@@ -1,0 +1,328 @@
+//go:build integration
+
+package config_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/test/lab/audit"
+)
+
+const operatorUser = "system:serviceaccount:plimsoll-system:plimsoll-operator"
+
+// guarded is an API server with the roles of the operator and config/guard.
+type guarded struct {
+	admin    client.Client
+	operator client.Client // with the account of the operator
+}
+
+// kueueCRDs returns Kueue's CRDs without conversion, because no Kueue serves its webhooks
+// here.
+func kueueCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs of Kueue: %v", err)
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, crd); err != nil {
+			t.Fatal(err)
+		}
+		crd.Spec.Conversion = nil
+		crds = append(crds, crd)
+	}
+	return crds
+}
+
+func startGuarded(ctx context.Context, t *testing.T) guarded {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(kueue.AddToScheme(scheme))
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	config, untyped := startEnvironment(t, &envtest.Environment{CRDDirectoryPaths: append(ocmScoreCRDs(t), "crd"), CRDs: kueueCRDs(t), ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute}})
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	operator, err := client.New(as, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"rbac", "guard"} {
+		applyFolder(ctx, t, untyped, folder)
+	}
+	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, controller := range map[string]string{"plimsoll": "plimsoll.dev/placement", "multikueue": "kueue.x-k8s.io/multikueue", "budget": "example.com/budget"} {
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
+		if err := admin.Create(ctx, check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return guarded{admin, operator}
+}
+
+func ocmScoreCRDs(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{filepath.Join(strings.TrimSpace(string(out)), "cluster/v1alpha1")}
+}
+
+// allowedByGuard are cases that the audit forbids and the guard can't: an admission policy
+// has no clock, so it doesn't know the age of an eviction.
+var allowedByGuard = map[string]bool{"check during a recent eviction": true, "nomination during a recent eviction": true}
+
+// refusedBefore are cases that the API server refuses before it evaluates the guard.
+var refusedBefore = map[string]string{
+	"update instead of patch":    "cannot update",
+	"nomination after admission": "nominatedClusterNames",
+}
+
+// The guard allows the writes of the operator, and refuses those that the audit forbids.
+func TestGuardOfWorkloads(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	g := startGuarded(ctx, t)
+	g.waitUntilEffective(ctx, t)
+	for i, tc := range audit.Cases() {
+		t.Run(tc.Name, func(t *testing.T) {
+			wl := g.create(ctx, t, i, tc.Before)
+			err := g.write(ctx, wl, tc)
+			allowed := tc.Reason == "" || allowedByGuard[tc.Name]
+			if allowed != (err == nil) {
+				t.Fatalf("allowed %v, got %v", allowed, err)
+			}
+			want := "plimsoll-guard"
+			if earlier := refusedBefore[tc.Name]; earlier != "" {
+				want = earlier
+			}
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("refused by something else: %v", err)
+			}
+		})
+	}
+}
+
+// waitUntilEffective waits until the API server evaluates the policies with all their
+// parameters.
+func (g guarded) waitUntilEffective(ctx context.Context, t *testing.T) {
+	t.Helper()
+	wl := g.create(ctx, t, -1, audit.Cases()[0].Before)
+	gomega.NewWithT(t).Eventually(func() string {
+		forged := wl.DeepCopy()
+		forged.Status.AdmissionChecks[1].State = kueue.CheckStateReady
+		err := g.operator.Status().Patch(ctx, forged, client.MergeFrom(wl), client.FieldOwner("plimsoll-gate"), client.DryRunAll)
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}, time.Minute, 100*time.Millisecond).Should(gomega.ContainSubstring("the check multikueue belongs to kueue.x-k8s.io/multikueue"))
+}
+
+// create creates a Workload in the given state.
+func (g guarded) create(ctx context.Context, t *testing.T, i int, state *kueue.Workload) *kueue.Workload {
+	t.Helper()
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "job-", Namespace: "team-a", Labels: state.Labels, Annotations: state.Annotations, Finalizers: []string{"example.com/keep"},
+	}, Spec: kueue.WorkloadSpec{Active: state.Spec.Active, PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}}}}}
+	if err := g.admin.Create(ctx, wl); err != nil {
+		t.Fatal(i, err)
+	}
+	wl.Status = complete(state.Status)
+	if err := g.admin.Status().Update(ctx, wl); err != nil {
+		t.Fatal(i, err)
+	}
+	if state.DeletionTimestamp != nil {
+		if err := g.admin.Delete(ctx, wl); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.admin.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return wl
+}
+
+// complete sets the required fields that do not matter here.
+func complete(status kueue.WorkloadStatus) kueue.WorkloadStatus {
+	done, at := status.DeepCopy(), metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for i := range done.Conditions {
+		done.Conditions[i].Reason = "Test"
+		done.Conditions[i].LastTransitionTime = at
+	}
+	for i := range done.AdmissionChecks {
+		done.AdmissionChecks[i].LastTransitionTime = at
+	}
+	return *done
+}
+
+// write makes the write of a case with the operator's account.
+func (g guarded) write(ctx context.Context, wl *kueue.Workload, tc audit.Case) error {
+	after := wl.DeepCopy()
+	after.Labels, after.Annotations, after.Spec.Active, after.Status = tc.After.Labels, tc.After.Annotations, tc.After.Spec.Active, complete(tc.After.Status)
+	switch {
+	case tc.Verb == "update":
+		return g.operator.Status().Update(ctx, after, client.FieldOwner(tc.Manager))
+	case tc.Subresource == "status":
+		return g.operator.Status().Patch(ctx, after, client.MergeFrom(wl), client.FieldOwner(tc.Manager))
+	}
+	return g.operator.Patch(ctx, after, client.MergeFrom(wl), client.FieldOwner(tc.Manager))
+}
+
+// forgery is a write to an object other than a Workload.
+type forgery struct {
+	name   string
+	before string // created by the administrator; empty: the operator creates after
+	after  string // written by the operator; empty: it deletes before
+	status bool
+	want   string // part of the message; empty if allowed
+}
+
+const (
+	scoreOwner = `ownerReferences: [{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, name: fleet, uid: 1c5a6a3c-0000-4000-8000-000000000000}]`
+	score      = `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: %s}}`
+	config     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, spec: {clusters: [a]}`
+	cluster    = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
+	ours       = `labels: {plimsoll.dev/gate: gpu}`
+)
+
+var forgeries = []forgery{
+	{name: "own score", after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: own, ` + scoreOwner + `}}`},
+	{name: "score without a policy", after: strings.Replace(score, "%s", "foreign", 1), want: "that a ScoringPolicy owns"},
+	{name: "deletion of a score without a policy", before: strings.Replace(score, "%s", "kept", 1), want: "that a ScoringPolicy owns"},
+	{name: "values of a score without a policy", before: strings.Replace(score, "%s", "valued", 1), status: true, want: "that a ScoringPolicy owns",
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: valued}, status: {scores: [{name: total, value: 100}]}}`},
+	{name: "adoption of a score", before: strings.Replace(score, "%s", "adopted", 1), want: "that a ScoringPolicy owns",
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: adopted, ` + scoreOwner + `}}`},
+	{name: "own MultiKueueConfig", after: `{` + config + `, metadata: {name: own, ` + ours + `}}`},
+	{name: "MultiKueueConfig without the label", after: `{` + config + `, metadata: {name: foreign}}`, want: "with the label plimsoll.dev/gate"},
+	{name: "adoption of a MultiKueueConfig", before: `{` + config + `, metadata: {name: adopted}}`, after: `{` + config + `, metadata: {name: adopted, ` + ours + `}}`, want: "with the label plimsoll.dev/gate"},
+	{name: "own MultiKueueCluster", after: `{` + cluster + `, metadata: {name: own, ` + ours + `}, spec: {clusterSource: {kubeConfig: {location: own-kubeconfig, locationType: Secret}}}}`},
+	{name: "kubeconfig by path", after: `{` + cluster + `, metadata: {name: path, ` + ours + `}, spec: {clusterSource: {kubeConfig: {location: /etc/kubernetes/admin.conf, locationType: Path}}}}`, want: "must name a Secret"},
+	{name: "another Secret for a foreign cluster", want: "with the label plimsoll.dev/gate",
+		before: `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: a, locationType: Secret}}}}`,
+		after:  `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: b, locationType: Secret}}}}`},
+	{name: "status of another's check", status: true, want: "belongs to example.com/budget",
+		before: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}}`,
+		after:  `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}, status: {conditions: [{type: Active, status: "True", reason: x, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`},
+	{name: "status of its own check", status: true,
+		before: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: own}, spec: {controllerName: plimsoll.dev/placement}}`,
+		after:  `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: own}, spec: {controllerName: plimsoll.dev/placement}, status: {conditions: [{type: Active, status: "True", reason: x, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`},
+}
+
+// The guard refuses forged writes to other objects.
+func TestGuardOfOtherObjects(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	g := startGuarded(ctx, t)
+	g.waitUntilEffective(ctx, t)
+	for _, f := range forgeries {
+		t.Run(f.name, func(t *testing.T) {
+			before, after := parseObject(t, f.before), parseObject(t, f.after)
+			if before != nil {
+				if err := g.admin.Create(ctx, before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := g.forge(ctx, f, before, after)
+			if (err == nil) != (f.want == "") || err != nil && !strings.Contains(err.Error(), f.want) {
+				t.Errorf("want %q, got %v", f.want, err)
+			}
+		})
+	}
+}
+
+// forge makes the write of a forgery with the operator's account.
+func (g guarded) forge(ctx context.Context, f forgery, before, after *unstructured.Unstructured) error {
+	switch {
+	case after == nil:
+		return g.operator.Delete(ctx, before)
+	case before == nil:
+		return g.operator.Create(ctx, after)
+	case f.status:
+		return g.operator.Status().Patch(ctx, after, client.Merge)
+	}
+	return g.operator.Patch(ctx, after, client.Merge)
+}
+
+// parseObject returns the object of a YAML text, and nil for an empty text.
+func parseObject(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A worker's queue, applied to the hub by mistake, does not replace the hub's.
+func TestSamplesOfAWorkerDoNotReplaceTheHubs(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	_, hub := startEnvironment(t, &envtest.Environment{CRDDirectoryPaths: append(ocmCRDs(t), "crd"), CRDs: kueueCRDs(t), ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute}})
+	built := buildUntyped(t, "samples/hub")
+	for _, u := range built {
+		if err := hub.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl")); err != nil {
+			t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+	}
+	var queue *unstructured.Unstructured
+	for _, u := range buildUntyped(t, "samples/worker") {
+		if u.GetKind() == "ClusterQueue" {
+			queue = u
+		}
+	}
+	gomega.NewWithT(t).Eventually(func() string {
+		if err := hub.Apply(ctx, client.ApplyConfigurationFromUnstructured(queue.DeepCopy()), client.FieldOwner("kubectl"), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	}, time.Minute, 100*time.Millisecond).Should(gomega.ContainSubstring("apply samples/hub to the hub and samples/worker to workers"))
+	if err := hub.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+		t.Fatal(err)
+	}
+	checks, _, err := unstructured.NestedSlice(queue.Object, "spec", "admissionChecksStrategy", "admissionChecks")
+	if err != nil || len(checks) != 2 {
+		t.Errorf("checks %v, %v", checks, err)
+	}
+}

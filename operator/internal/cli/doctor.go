@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Results of a check.
+const (
+	resultOK      = "ok"
+	resultFault   = "fault"
+	resultSkipped = "skipped" // the check could not read what it needs
+)
+
+// diagnosis is the result of a check of one object.
+type diagnosis struct {
+	Result  string `json:"result"`
+	Subject string `json:"subject"`
+	Message string `json:"message"`
+	// Fix is what to do about a fault: usually a command.
+	Fix string `json:"fix,omitempty"`
+}
+
+func fault(subject, message, fix string) diagnosis {
+	return diagnosis{Result: resultFault, Subject: subject, Message: message, Fix: fix}
+}
+
+func fine(subject, message string) diagnosis {
+	return diagnosis{Result: resultOK, Subject: subject, Message: message}
+}
+
+// doctor reads the hub once and checks it.
+type doctor struct {
+	*app
+	client    client.Client
+	namespace string // of the operator
+	kueue     string // namespace of Kueue
+	hub       hubObjects
+	metrics   connectionFlags
+}
+
+func newDoctor(a *app) *cobra.Command {
+	var out outputFlag
+	d := &doctor{app: a}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the installation on the hub and say how to repair each fault",
+		Long: `Check the installation on the hub and say how to repair each fault: versions, the
+operator, Kueue's dispatcher, queues and admission checks, connections to workers, and the
+conditions of sources, policies and gates. With --prometheus, doctor also checks for each
+cluster whether the recorded series exist that rules and gates need.
+
+doctor reads objects and writes nothing. A check is skipped if your user may not read what
+it needs. The exit code is 1 if there is a fault.`,
+		Example: "  kubectl plimsoll doctor --prometheus http://localhost:9090",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(out.check(), d.metrics.check()); err != nil {
+				return err
+			}
+			diagnoses, err := d.run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := out.print(a.Out, diagnoses, func(w io.Writer) { a.writeDiagnoses(w, diagnoses) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(diagnoses, func(f diagnosis) bool { return f.Result == resultFault }) {
+				return errFindings
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&d.namespace, "operator-namespace", "plimsoll-system", "namespace of the operator")
+	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
+	cmd.Flags().StringVar(&d.metrics.url, "prometheus", "", "base URL of a Prometheus or Thanos with the series of all clusters")
+	d.metrics.add(cmd.Flags())
+	registerSourceTypeCompletion(cmd)
+	out.add(cmd)
+	return cmd
+}
+
+// run returns the diagnoses in the order in which faults should be repaired: a fault can be
+// the cause of those below it.
+func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
+	c, _, err := d.connect()
+	if err != nil {
+		return nil, err
+	}
+	d.client = c
+	skipped, err := d.hub.read(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	diagnoses := skipped
+	for _, check := range []func(context.Context) ([]diagnosis, error){
+		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkWorkers, d.checkSeries,
+	} {
+		found, err := check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		diagnoses = append(diagnoses, found...)
+	}
+	return diagnoses, nil
+}
+
+// skip returns a skipped check if the user may not read the objects, or the error.
+func skip(subject string, err error) ([]diagnosis, error) {
+	if apierrors.IsForbidden(err) {
+		return []diagnosis{{Result: resultSkipped, Subject: subject, Message: "your user may not read it"}}, nil
+	}
+	return nil, reading(subject, err)
+}
+
+// writeDiagnoses writes a table of the diagnoses, and the fix of each fault below it.
+func (a *app) writeDiagnoses(w io.Writer, diagnoses []diagnosis) {
+	writeRow(w, "RESULT", "SUBJECT", "MESSAGE")
+	for _, f := range diagnoses {
+		result := a.paint.warning(f.Result)
+		switch f.Result {
+		case resultOK:
+			result = a.paint.good(f.Result)
+		case resultFault:
+			result = a.paint.bad(f.Result)
+		}
+		writeRow(w, result, f.Subject, f.Message)
+		if f.Fix != "" {
+			writeRow(w, "", "", "→ "+f.Fix)
+		}
+	}
+}
+
+// countOf returns "1 gate" or "2 gates".
+func countOf(n int, singular string) string {
+	if n == 1 {
+		return "1 " + singular
+	}
+	return fmt.Sprintf("%d %ss", n, singular)
+}

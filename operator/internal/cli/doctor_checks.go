@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/version"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// operatorName is the name of the operator's Deployment and Lease.
+const operatorName = "plimsoll-operator"
+
+// maxLeaseAge is the age of the Lease from which no replica leads. The operator renews it
+// every two seconds.
+const maxLeaseAge = 30 * time.Second
+
+// checkOperator checks the Deployment and the Lease of the operator.
+func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
+	diagnoses := []diagnosis{fine("kubectl plimsoll", "version "+cmp.Or(version.Version, "unknown"))}
+	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: d.namespace, Name: operatorName}
+	subject := "Deployment " + key.String()
+	switch err := d.client.Get(ctx, key, deployment); {
+	case apierrors.IsNotFound(err):
+		diagnoses = append(diagnoses, fault(subject, "does not exist", "kubectl apply --server-side -k config/default, or set --operator-namespace"))
+	case err != nil:
+		skipped, err := skip(subject, err)
+		if err != nil {
+			return nil, err
+		}
+		diagnoses = append(diagnoses, skipped...)
+	case deployment.Status.AvailableReplicas == 0:
+		diagnoses = append(diagnoses, fault(subject, "has no available replica", fmt.Sprintf("kubectl -n %s describe pods -l app.kubernetes.io/name=%s", d.namespace, operatorName)))
+	default:
+		diagnoses = append(diagnoses, fine(subject, fmt.Sprintf("%s available, image %s", countOf(int(deployment.Status.AvailableReplicas), "replica"), imageOf(deployment))))
+	}
+	lease := &coordinationv1.Lease{}
+	subject = "Lease " + key.String()
+	err := d.client.Get(ctx, key, lease)
+	switch {
+	case apierrors.IsNotFound(err):
+		return append(diagnoses, fault(subject, "no replica has ever led", fmt.Sprintf("kubectl -n %s logs deployment/%s", d.namespace, operatorName))), nil
+	case err != nil:
+		skipped, err := skip(subject, err)
+		return append(diagnoses, skipped...), err
+	case lease.Spec.RenewTime == nil || d.now().Sub(lease.Spec.RenewTime.Time) > maxLeaseAge:
+		return append(diagnoses, fault(subject, "no replica leads: no workload is decided and no score renewed", fmt.Sprintf("kubectl -n %s logs deployment/%s", d.namespace, operatorName))), nil
+	}
+	leader := ""
+	if lease.Spec.HolderIdentity != nil {
+		leader, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+	}
+	return append(diagnoses, fine(subject, "the leader is "+leader)), nil
+}
+
+// imageOf returns the image of the first container.
+func imageOf(deployment *appsv1.Deployment) string {
+	if containers := deployment.Spec.Template.Spec.Containers; len(containers) > 0 {
+		return containers[0].Image
+	}
+	return "unknown"
+}
+
+var dispatcher = regexp.MustCompile(`(?m)^\s*dispatcherName:\s*"?([^\s"]+)`)
+
+// readDispatcher returns the dispatcher in Kueue's configuration. It is empty if the
+// configuration names none. The error of an unreadable configuration is that of the API
+// server.
+func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
+	config := &corev1.ConfigMap{}
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: "kueue-manager-config"}, config); err != nil {
+		return "", err
+	}
+	for _, text := range config.Data {
+		if m := dispatcher.FindStringSubmatch(text); m != nil {
+			return m[1], nil
+		}
+	}
+	return "", nil
+}
+
+// checkKueue checks the version of Kueue and its dispatcher.
+func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
+	var diagnoses []diagnosis
+	deployment, subject := &appsv1.Deployment{}, "Deployment "+d.kueue+"/kueue-controller-manager"
+	switch err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: "kueue-controller-manager"}, deployment); {
+	case apierrors.IsNotFound(err):
+		diagnoses = append(diagnoses, diagnosis{Result: resultSkipped, Subject: subject, Message: "does not exist: set --kueue-namespace"})
+	case err != nil:
+		skipped, err := skip(subject, err)
+		if err != nil {
+			return nil, err
+		}
+		diagnoses = append(diagnoses, skipped...)
+	default:
+		diagnoses = append(diagnoses, fine(subject, "image "+imageOf(deployment)))
+	}
+	subject = "Kueue's dispatcher"
+	name, err := d.readDispatcher(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return append(diagnoses, diagnosis{Result: resultSkipped, Subject: subject, Message: "ConfigMap " + d.kueue + "/kueue-manager-config does not exist; the gates' condition DispatcherMatches reports mismatches"}), nil
+	case err != nil:
+		skipped, err := skip(subject, err)
+		return append(diagnoses, skipped...), err
+	case name == v1alpha1.DispatcherName:
+		return append(diagnoses, fine(subject, name)), nil
+	}
+	for i := range d.hub.gates.Items {
+		if c := apimeta.FindStatusCondition(d.hub.gates.Items[i].Status.Conditions, v1alpha1.ConditionDispatcherMatches); c != nil && c.Status == metav1.ConditionFalse {
+			return append(diagnoses, fault(subject, cmp.Or(name, "the built-in one"), "set multiKueue.dispatcherName to "+v1alpha1.DispatcherName+" in ConfigMap "+d.kueue+
+				"/kueue-manager-config and restart Kueue, or run the operator with --multikueue-dispatch=off")), nil
+		}
+	}
+	return append(diagnoses, fine(subject, cmp.Or(name, "the built-in one"))), nil
+}
+
+// checkConditions checks the conditions of sources, policies and gates.
+func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
+	var diagnoses []diagnosis
+	for i := range d.hub.sources.Items {
+		s := &d.hub.sources.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("MetricsSource "+s.Name, s.Status.Conditions, "kubectl describe metricssource "+s.Name)...)
+	}
+	for i := range d.hub.policies.Items {
+		p := &d.hub.policies.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("ScoringPolicy "+p.Name, p.Status.Conditions, "kubectl plimsoll explain policy "+p.Name)...)
+	}
+	for i := range d.hub.gates.Items {
+		g := &d.hub.gates.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("PlacementGate "+g.Name, g.Status.Conditions, "kubectl describe placementgate "+g.Name)...)
+	}
+	return diagnoses, nil
+}
+
+// diagnoseConditions returns a fault for each condition that is False, except Ready, which
+// sums up the others. Without a fault it returns one diagnosis.
+func diagnoseConditions(subject string, conditions []metav1.Condition, fix string) []diagnosis {
+	var diagnoses []diagnosis
+	ready := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	for _, c := range conditions {
+		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionReady {
+			diagnoses = append(diagnoses, fault(subject, c.Type+": "+c.Reason+": "+c.Message, fix))
+		}
+	}
+	switch {
+	case len(diagnoses) > 0:
+		return diagnoses
+	case ready == nil:
+		return []diagnosis{fault(subject, "has no condition Ready: the operator has not seen it", fix)}
+	case ready.Status != metav1.ConditionTrue:
+		return []diagnosis{fault(subject, ready.Reason+": "+ready.Message, fix)}
+	}
+	return []diagnosis{fine(subject, ready.Reason)}
+}
+
+// checkQueues checks the admission checks of gates and the queues that have them.
+func (d *doctor) checkQueues(context.Context) ([]diagnosis, error) {
+	var diagnoses []diagnosis
+	gateOf, configOf := d.hub.gateOf(), d.hub.configOf()
+	gated := map[string]bool{}
+	for i := range d.hub.queues.Items {
+		queue := &d.hub.queues.Items[i]
+		found := d.checkQueue(queue, gateOf, configOf)
+		if len(found) > 0 {
+			gated[queue.Name] = true
+		}
+		diagnoses = append(diagnoses, found...)
+	}
+	for i := range d.hub.checks.Items {
+		check := &d.hub.checks.Items[i]
+		gate, ours := gateOf[check.Name]
+		if !ours {
+			continue
+		}
+		subject := "AdmissionCheck " + check.Name
+		active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive)
+		switch {
+		case d.hub.gate(gate) == nil:
+			diagnoses = append(diagnoses, fault(subject, "its PlacementGate "+gate+" does not exist", "create the gate, or take the check off its queues"))
+		case active == nil || active.Status != metav1.ConditionTrue:
+			diagnoses = append(diagnoses, fault(subject, "is not Active", "kubectl describe admissioncheck "+check.Name))
+		default:
+			diagnoses = append(diagnoses, fine(subject, "belongs to PlacementGate "+gate))
+		}
+	}
+	if len(d.hub.gates.Items) > 0 && len(gated) == 0 {
+		diagnoses = append(diagnoses, fault("ClusterQueues", "no queue has the check of a gate: all jobs start without a gate", "add the AdmissionCheck of a gate to spec.admissionChecksStrategy of a ClusterQueue"))
+	}
+	return diagnoses, nil
+}
+
+// checkQueue checks a queue with the check of a gate, or with a MultiKueue check of a
+// configuration that a gate writes. It returns nothing for other queues.
+func (d *doctor) checkQueue(queue *kueue.ClusterQueue, gateOf, configOf map[string]string) []diagnosis {
+	subject, names := "ClusterQueue "+queue.Name, checksOf(queue)
+	var gates, configs []string
+	for _, name := range names {
+		if gate, ok := gateOf[name]; ok {
+			gates = append(gates, gate)
+		}
+		if config, ok := configOf[name]; ok {
+			configs = append(configs, config)
+		}
+	}
+	ours := slices.ContainsFunc(configs, func(name string) bool {
+		config := d.hub.config(name)
+		return config != nil && config.Labels[v1alpha1.ManagedByLabel] != ""
+	})
+	fix := "kubectl edit clusterqueue " + queue.Name + ": spec.admissionChecksStrategy"
+	active := apimeta.FindStatusCondition(queue.Status.Conditions, kueue.ClusterQueueActive)
+	switch {
+	case len(gates) == 0 && !ours:
+		return nil
+	case len(gates) == 0:
+		return []diagnosis{fault(subject, "has a MultiKueue check whose configuration a gate writes, and no check of a gate: its jobs are never nominated", fix)}
+	case len(configs) == 0 && slices.ContainsFunc(gates, func(g string) bool { gate := d.hub.gate(g); return gate != nil && gate.Spec.MultiKueue != nil }):
+		return []diagnosis{fault(subject, "has the check of a gate and no MultiKueue check: its jobs run on the hub", fix)}
+	case active == nil || active.Status != metav1.ConditionTrue:
+		return []diagnosis{fault(subject, "is not Active", "kubectl describe clusterqueue "+queue.Name)}
+	}
+	return []diagnosis{fine(subject, "is gated by "+strings.Join(gates, ", "))}
+}
+
+// checkWorkers checks the connection to each worker of the gates' configurations.
+func (d *doctor) checkWorkers(context.Context) ([]diagnosis, error) {
+	var diagnoses []diagnosis
+	for i := range d.hub.configs.Items {
+		config := &d.hub.configs.Items[i]
+		if config.Labels[v1alpha1.ManagedByLabel] == "" {
+			continue
+		}
+		for _, name := range config.Spec.Clusters {
+			cluster := d.hub.cluster(name)
+			if reason := kueuestate.DisconnectedReason(config, name, cluster); reason != "" {
+				diagnoses = append(diagnoses, fault("worker "+name, reason, credentialsFix(d.kueue, cluster)))
+				continue
+			}
+			diagnoses = append(diagnoses, fine("worker "+name, "is connected"))
+		}
+	}
+	return diagnoses, nil
+}
+
+// neededSeries are the recorded series without which a cluster is never chosen.
+var neededSeries = []struct{ series, fix string }{
+	{"cluster:plimsoll_sample_timestamp_seconds:min", "check on the cluster that Prometheus scrapes the exporter and kube-state-metrics, loads rules/recording.yaml, and sets the label cluster"},
+	{"cluster:plimsoll_free_devices:sum", "check on the cluster that its nodes are schedulable and have accelerators"},
+}
+
+// checkSeries checks that the recorded series exist for each ManagedCluster.
+func (d *doctor) checkSeries(ctx context.Context) ([]diagnosis, error) {
+	if d.metrics.url == "" {
+		return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "set --prometheus to check them"}}, nil
+	}
+	source, err := d.metrics.connectSource(d.app, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	label := cmp.Or(source.spec.ClusterMapping.Label, "cluster")
+	var diagnoses []diagnosis
+	for _, needed := range neededSeries {
+		result, err := source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", label, needed.series), d.now())
+		if err != nil {
+			return append(diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus")), nil
+		}
+		found := map[string]bool{}
+		for _, sample := range result.Samples {
+			found[sample.Labels[label]] = true
+		}
+		missing := []string{}
+		for _, cluster := range d.hub.managed.Items {
+			if !found[cluster.Name] {
+				missing = append(missing, cluster.Name)
+			}
+		}
+		for _, cluster := range missing {
+			diagnoses = append(diagnoses, fault("cluster "+cluster, "has no series "+needed.series, needed.fix))
+		}
+		if len(missing) == 0 {
+			diagnoses = append(diagnoses, fine("series", needed.series+" exists for "+countOf(len(d.hub.managed.Items), "cluster")))
+		}
+	}
+	return diagnoses, nil
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// removalStep is a step of the removal of Plimsoll from a hub.
+type removalStep struct {
+	Step    string   `json:"step"`
+	Objects []string `json:"objects,omitempty"` // that stand in the way
+	Command string   `json:"command"`
+	// Done is true if nothing stands in the way of the next step.
+	Done bool `json:"done"`
+	// Skipped is set if the step could not be checked.
+	Skipped string `json:"skipped,omitempty"`
+}
+
+func newUninstall(a *app) *cobra.Command {
+	var out outputFlag
+	d, check := &doctor{app: a}, false
+	cmd := &cobra.Command{
+		Use:   "uninstall --check",
+		Short: "Show what stands in the way of removing Plimsoll from the hub, in order",
+		Long: `Show what stands in the way of removing Plimsoll from the hub, in the order in which to
+remove it. Running workloads are not affected if the order is kept.
+
+uninstall deletes nothing: each step names its command. The exit code is 1 if a step before
+the removal of the operator remains.`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !check {
+				return usagef("set --check: uninstall only shows the steps, it deletes nothing")
+			}
+			if err := out.check(); err != nil {
+				return err
+			}
+			steps, err := d.removal(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := out.print(a.Out, steps, func(w io.Writer) { writeSteps(w, steps) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(steps[:len(steps)-2], func(s removalStep) bool { return !s.Done }) {
+				return errFindings
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "show the steps")
+	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
+	out.add(cmd)
+	return cmd
+}
+
+// removal returns the steps. The last two are the removal of the operator and of the CRDs.
+func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
+	c, _, err := d.connect()
+	if err != nil {
+		return nil, err
+	}
+	d.client = c
+	unread, err := d.hub.read(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(unread) > 0 {
+		return nil, fmt.Errorf("%s: %s; the check needs all objects", unread[0].Subject, unread[0].Message)
+	}
+	dispatch, err := d.dispatcherStep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	steps := []removalStep{d.queueStep(), dispatch, d.gateStep()}
+	managed, err := d.managedStep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, managed, d.placementStep(), d.policyStep(),
+		removalStep{Step: "operator", Command: "kubectl delete -k config/guard -k config/default, or helm uninstall"},
+		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
+}
+
+// step returns a step that is done if no object stands in the way.
+func step(name, command string, objects []string) removalStep {
+	return removalStep{Step: name, Objects: objects, Command: command, Done: len(objects) == 0}
+}
+
+// queueStep finds the queues with the check of a gate.
+func (d *doctor) queueStep() removalStep {
+	var queues []string
+	gateOf := d.hub.gateOf()
+	for i := range d.hub.queues.Items {
+		queue := &d.hub.queues.Items[i]
+		for _, check := range checksOf(queue) {
+			if _, ours := gateOf[check]; ours {
+				queues = append(queues, "ClusterQueue "+queue.Name+" has check "+check)
+			}
+		}
+	}
+	return step("checks off the queues", "kubectl edit clusterqueue NAME: remove the check from spec.admissionChecksStrategy", queues)
+}
+
+// dispatcherStep looks at the dispatcher in Kueue's configuration.
+func (d *doctor) dispatcherStep(ctx context.Context) (removalStep, error) {
+	s := step("Kueue's dispatcher back", "set multiKueue.dispatcherName in ConfigMap "+d.kueue+"/kueue-manager-config to kueue.x-k8s.io/multikueue-dispatcher-all-at-once and restart Kueue", nil)
+	name, err := d.readDispatcher(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Skipped = "ConfigMap " + d.kueue + "/kueue-manager-config does not exist: look at the configuration of Kueue yourself"
+	case apierrors.IsForbidden(err):
+		s.Skipped = "your user may not read ConfigMap " + d.kueue + "/kueue-manager-config"
+	case err != nil:
+		return s, reading("ConfigMap "+d.kueue+"/kueue-manager-config", err)
+	case name == v1alpha1.DispatcherName:
+		s.Objects, s.Done = []string{"ConfigMap " + d.kueue + "/kueue-manager-config names " + name}, false
+	}
+	return s, nil
+}
+
+// gateStep finds the gates and their checks.
+func (d *doctor) gateStep() removalStep {
+	var objects []string
+	for check, gate := range d.hub.gateOf() {
+		objects = append(objects, "AdmissionCheck "+check+" of gate "+gate)
+	}
+	for i := range d.hub.gates.Items {
+		objects = append(objects, "PlacementGate "+d.hub.gates.Items[i].Name)
+	}
+	slices.Sort(objects)
+	return step("gates and their checks", "kubectl delete admissioncheck NAME; kubectl delete placementgate NAME", objects)
+}
+
+// managedStep finds the MultiKueue objects of gates, and the workloads that use them.
+func (d *doctor) managedStep(ctx context.Context) (removalStep, error) {
+	var objects []string
+	gates := map[string]bool{}
+	for i := range d.hub.configs.Items {
+		if c := &d.hub.configs.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
+			objects, gates[c.Labels[v1alpha1.ManagedByLabel]] = append(objects, "MultiKueueConfig "+c.Name), true
+		}
+	}
+	for i := range d.hub.clusters.Items {
+		if c := &d.hub.clusters.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
+			objects, gates[c.Labels[v1alpha1.ManagedByLabel]] = append(objects, "MultiKueueCluster "+c.Name), true
+		}
+	}
+	commands := []string{}
+	for _, gate := range slices.Sorted(maps.Keys(gates)) {
+		commands = append(commands, "kubectl plimsoll release "+gate)
+	}
+	s := step("MultiKueue objects of gates", strings.Join(commands, "; "), objects)
+	if s.Done {
+		s.Command = "kubectl plimsoll release GATE"
+		return s, nil
+	}
+	s.Command += "; to go on with the objects without Plimsoll, remove the label " + v1alpha1.ManagedByLabel
+	owned := slices.DeleteFunc(slices.Clone(d.hub.clusters.Items), func(c kueue.MultiKueueCluster) bool { return c.Labels[v1alpha1.ManagedByLabel] == "" })
+	users, err := findWorkloadUsers(ctx, d.client, nil, owned)
+	if err != nil {
+		return s, err
+	}
+	if len(users) > 0 {
+		s.Objects = append(s.Objects, countOf(len(users), "unfinished workload")+" through them, such as "+strings.TrimPrefix(users[0], "workload "))
+	}
+	return s, nil
+}
+
+// placementStep finds the Placements that read scores of policies.
+func (d *doctor) placementStep() removalStep {
+	published := map[string]bool{}
+	for i := range d.hub.policies.Items {
+		p := &d.hub.policies.Items[i]
+		published[cmp.Or(p.Spec.Publish.Name, p.Name)] = true
+	}
+	var objects []string
+	for i := range d.hub.placements.Items {
+		p := &d.hub.placements.Items[i]
+		for _, c := range p.Spec.PrioritizerPolicy.Configurations {
+			if s := c.ScoreCoordinate; s != nil && s.AddOn != nil && published[s.AddOn.ResourceName] {
+				objects = append(objects, fmt.Sprintf("Placement %s/%s reads the score %s/%s", p.Namespace, p.Name, s.AddOn.ResourceName, s.AddOn.ScoreName))
+			}
+		}
+	}
+	return step("Placements that read scores: OCM reads a missing score as 0", "kubectl -n NAMESPACE edit placement NAME: remove the prioritizer", objects)
+}
+
+// policyStep finds the policies.
+func (d *doctor) policyStep() removalStep {
+	var objects []string
+	for i := range d.hub.policies.Items {
+		objects = append(objects, "ScoringPolicy "+d.hub.policies.Items[i].Name)
+	}
+	return step("policies, and with them their scores", "kubectl delete scoringpolicy NAME", objects)
+}
+
+// writeSteps writes the steps as a list.
+func writeSteps(w io.Writer, steps []removalStep) {
+	for i, s := range steps {
+		state := "to do"
+		switch {
+		case s.Skipped != "":
+			state = "unknown"
+		case s.Done:
+			state = "done"
+		}
+		_, _ = fmt.Fprintf(w, "%d. %s: %s\n", i+1, s.Step, state)
+		if s.Skipped != "" {
+			_, _ = fmt.Fprintf(w, "   %s\n", s.Skipped)
+		}
+		for _, o := range s.Objects {
+			_, _ = fmt.Fprintf(w, "   - %s\n", o)
+		}
+		if !s.Done || s.Skipped != "" {
+			_, _ = fmt.Fprintf(w, "   → %s\n", s.Command)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package audit
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Names of the admission checks in Cases.
+const (
+	gateCheck       = "plimsoll"
+	multiKueueCheck = "multikueue"
+)
+
+// Case is a write to a Workload. The rules must forbid it exactly if Reason is set.
+type Case struct {
+	Name                       string
+	Verb, Subresource, Manager string
+	Before, After              *kueue.Workload
+	// Reason is part of the sentence with which the rules forbid the write.
+	Reason string
+}
+
+// Cases returns writes that the operator makes, and writes that it must not make. They
+// test the audit, and the admission policies in config/guard.
+func Cases() []Case {
+	type states = []func(*kueue.Workload)
+	var cases []Case
+	for _, c := range []struct {
+		name                       string
+		verb, subresource, manager string
+		before, after              states
+		want                       string
+	}{
+		{"gate sets its check Ready", "patch", "status", checkManager, nil, states{setReady}, ""},
+		{"gate sets its check to Retry", "patch", "status", checkManager, nil, states{setRetry, requeueNow}, ""},
+		{"gate writes its annotation", "patch", "", checkManager, nil, states{annotate}, ""},
+		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
+		{"sleeping workload is activated", "patch", "", checkManager, states{deactivate, putToSleep}, states{annotate}, ""},
+		{"first nomination", "patch", "status", admissionManager, states{setReady}, states{setReady, nominateFirst}, ""},
+		{"second nomination", "patch", "status", admissionManager, states{setReady, nominateFirst}, states{setReady, nominateBoth}, ""},
+		{"repair of an old eviction", "patch", "status", checkManager, states{evictedAgo(9 * time.Second)}, states{evictedAgo(9 * time.Second), setReady}, ""},
+		{"nomination repairs an old eviction of an inactive workload", "patch", "status", admissionManager, states{evictedAgo(time.Minute), deactivate, setReady, nominateFirst},
+			states{evictedAgo(time.Minute), deactivate, setReady, nominateBoth}, ""},
+
+		{"update instead of patch", "update", "status", checkManager, nil, states{setReady}, "may only patch"},
+		{"deactivation without a time", "patch", "", checkManager, nil, states{deactivate}, "without recording until when"},
+		{"activation against the user", "patch", "", checkManager, states{deactivate}, nil, "another user deactivated"},
+		{"deactivation without quota", "patch", "", checkManager, states{removeQuota}, states{removeQuota, deactivate, putToSleep}, "has no quota"},
+		{"change of a label", "patch", "", checkManager, nil, states{addLabel}, "more than its annotation"},
+		{"change of MultiKueue's check", "patch", "status", checkManager, nil, states{setMultiKueueReady}, "the entry of check multikueue"},
+		{"change of the number of checks", "patch", "status", checkManager, states{removeGateCheck}, nil, "adds or removes an entry"},
+		{"Retry with a delay", "patch", "status", checkManager, nil, states{setRetry, requeueLater}, "Retry later"},
+		{"nomination by the check's manager", "patch", "status", checkManager, nil, states{setReady, nominateFirst}, "more than its check"},
+		{"unknown field manager", "patch", "status", "plimsoll", states{setReady}, states{setReady, nominateFirst}, "writes the status as plimsoll"},
+		{"nomination before the check is Ready", "patch", "status", admissionManager, nil, states{nominateFirst}, "while check plimsoll is Pending"},
+		{"nomination after admission", "patch", "status", admissionManager, states{setReady, admitOnFirst}, states{setReady, admitOnFirst, nominateFirst}, "cluster1 has admitted"},
+		{"revoked nomination", "patch", "status", admissionManager, states{setReady, nominateFirst}, states{setReady, nominateSecond}, "revokes the nomination of cluster1"},
+		{"nomination that also removes quota", "patch", "status", admissionManager, states{setReady}, states{setReady, nominateFirst, removeQuota}, "more than the nominated"},
+		{"check during a recent eviction", "patch", "status", checkManager, states{evictedAgo(time.Second)}, states{evictedAgo(time.Second), setReady}, "is evicted"},
+		{"nomination during a recent eviction", "patch", "status", admissionManager, states{evictedAgo(time.Second), setReady}, states{evictedAgo(time.Second), setReady, nominateFirst}, "is evicted"},
+		{"nomination of an inactive workload", "patch", "status", admissionManager, states{deactivate, setReady}, states{deactivate, setReady, nominateFirst}, "is not active"},
+		{"Retry during an old eviction", "patch", "status", checkManager, states{evictedAgo(time.Minute)}, states{evictedAgo(time.Minute), setRetry, requeueNow}, "is evicted"},
+		{"check of a finished workload", "patch", "status", checkManager, states{finish}, states{finish, setReady}, "is finished"},
+		{"check of a workload without quota", "patch", "status", checkManager, states{removeQuota}, states{removeQuota, setReady}, "has no quota"},
+		{"check of an inactive workload", "patch", "status", checkManager, states{deactivate}, states{deactivate, setReady}, "is not active"},
+		{"check of a deleted workload", "patch", "status", checkManager, states{markDeleted}, states{markDeleted, setReady}, "is being deleted"},
+	} {
+		cases = append(cases, Case{c.name, c.verb, c.subresource, c.manager, pendingWorkload(c.before...), pendingWorkload(c.after...), c.want})
+	}
+	return cases
+}
+
+// pendingWorkload has quota, and its checks are Pending.
+func pendingWorkload(change ...func(*kueue.Workload)) *kueue.Workload {
+	wl := &kueue.Workload{TypeMeta: metav1.TypeMeta{Kind: "Workload"}}
+	wl.Namespace, wl.Name, wl.UID, wl.ResourceVersion = "team-a", "job", "uid", "9"
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{
+		{Name: gateCheck, State: kueue.CheckStatePending}, {Name: multiKueueCheck, State: kueue.CheckStatePending}}
+	for _, f := range change {
+		f(wl)
+	}
+	return wl
+}
+
+func setReady(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady }
+func setRetry(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateRetry }
+func requeueNow(wl *kueue.Workload) {
+	wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To[int32](0)
+}
+func requeueLater(wl *kueue.Workload) {
+	wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To[int32](20)
+}
+func setMultiKueueReady(wl *kueue.Workload) {
+	wl.Status.AdmissionChecks[1].State = kueue.CheckStateReady
+}
+func removeGateCheck(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[1:] }
+func nominateFirst(wl *kueue.Workload)   { wl.Status.NominatedClusterNames = []string{"cluster1"} }
+func nominateSecond(wl *kueue.Workload)  { wl.Status.NominatedClusterNames = []string{"cluster2"} }
+func nominateBoth(wl *kueue.Workload) {
+	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
+}
+func admitOnFirst(wl *kueue.Workload)  { wl.Status.ClusterName = ptr.To("cluster1") }
+func admitOnSecond(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("cluster2") }
+func removeQuota(wl *kueue.Workload)   { wl.Status.Conditions = nil }
+func deactivate(wl *kueue.Workload)    { wl.Spec.Active = ptr.To(false) }
+func markDeleted(wl *kueue.Workload)   { wl.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+func annotate(wl *kueue.Workload)      { wl.Annotations = map[string]string{annotation: "{}"} }
+func putToSleep(wl *kueue.Workload) {
+	wl.Annotations = map[string]string{annotation: `{"sleepsUntil":"x"}`}
+}
+func addLabel(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
+func finish(wl *kueue.Workload) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
+}
+func evictedAgo(ago time.Duration) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Add(-ago))})
+	}
+}
+
+// at is the time of every write.
+var at = time.Unix(1_000_000, 0)
