@@ -16,7 +16,7 @@ import (
 // the test takes most of it on a busy machine.
 const startLimit = 10 * time.Second
 
-// run runs a command of the exporter until it ends, and returns its output. The command
+// runToFailure runs a command of the exporter until it ends, and returns its output. The command
 // must fail with the exit status.
 func runToFailure(t *testing.T, cmd *exec.Cmd, status int) string {
 	t.Helper()

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -55,7 +57,7 @@ func readRegularFile(path string, limit int64) (string, error) {
 // is an error of the library.
 func checkRegularFile(path string) error {
 	f, err := openRegularFile(path)
-	if os.IsNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {

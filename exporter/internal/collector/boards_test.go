@@ -9,7 +9,7 @@ import (
 )
 
 // boardQuery is a query of a published dashboard or autoscaler, with the number of series
-// that it returns on each kind of node, or the value if it returns one series.
+// that it returns on each kind of node, and the value of the first one.
 type boardQuery struct {
 	query                           string
 	exclusive, timeSliced, mps, mig int
