@@ -105,7 +105,8 @@ func (l *Ledger) ClustersOf(uid string) []string {
 	return slices.Sorted(maps.Keys(l.current[uid]))
 }
 
-// Commit replaces a workload's hold with hold, and its reservations with the entries that have its uid. It also adds
+// Commit replaces a workload's hold with hold, and its reservations with the entries that have
+// its uid. It also adds
 // entries of other workloads, such as the other components of the same job. It returns false
 // and changes nothing if the ledger has changed since v was taken.
 //

@@ -1,0 +1,39 @@
+package workload
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+)
+
+// A workload that has room does not pass one that ranks before and waits for the same devices.
+// Its check stays as it is until its turn comes.
+func TestWorkloadWaitsForItsTurn(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(onlyCluster1)
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+	b.waiting.Add(urgent)
+	b.reconcile()
+	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
+		t.Fatalf("check %s %q, nominated %v, want Pending without a message", c.State, c.Message, b.workload().Status.NominatedClusterNames)
+	}
+	if d := *next(b.look()).decision; d.Reason != gate.ReasonQueued || d.Message != "there is room, but team-b/urgent is decided first" {
+		t.Errorf("decision %s %q, want %s with the name of the urgent workload", d.Reason, d.Message, gate.ReasonQueued)
+	}
+	b.waiting.Remove(urgent.Workload)
+	b.clock.add(time.Second)
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster1" {
+		t.Errorf("nominated %v after the urgent workload left, want cluster1", got)
+	}
+}
