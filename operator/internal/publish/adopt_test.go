@@ -1,0 +1,64 @@
+package publish
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// indexAdder adds field indexes to a fake client.
+type indexAdder struct{ builder *fake.ClientBuilder }
+
+func (a indexAdder) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	a.builder.WithIndex(obj, field, extract)
+	return nil
+}
+
+// TestAdoptRemovesForeignScores: after the adoption, the object has our scores only, and is
+// not written again.
+func TestAdoptRemovesForeignScores(t *testing.T) {
+	ctx, scheme := t.Context(), runtime.NewScheme()
+	if err := clusterv1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1alpha1.AddOnPlacementScore{}).WithReturnManagedFields()
+	if err := AddIndexes(ctx, indexAdder{builder}); err != nil {
+		t.Fatal(err)
+	}
+	hub := builder.Build()
+	old := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "x"}}
+	if err := hub.Create(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	old.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "a", Value: 99}, {Name: "cpuAvailable", Value: 50}}
+	if err := hub.Status().Update(ctx, old, client.FieldOwner("usage-collect")); err != nil {
+		t.Fatal(err)
+	}
+	req := Request{
+		Owner: Owner{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "p", UID: "1"},
+		Name:  "x", Adopt: true, Want: []Desired{*want(5)}, Valid: valid, Now: now,
+	}
+	p := &Publisher{Client: hub}
+	if r := p.Publish(ctx, req); r.Err != nil || r.Reasons[reasonAdopted] != 1 {
+		t.Fatalf("%+v", r)
+	}
+	adopted := &clusterv1alpha1.AddOnPlacementScore{}
+	if err := hub.Get(ctx, client.ObjectKeyFromObject(old), adopted); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want(5).Scores, adopted.Status.Scores); d != "" {
+		t.Error(d)
+	}
+	if owned, current := req.Owner.owns(adopted); !owned || !current {
+		t.Errorf("owners %v", adopted.OwnerReferences)
+	}
+	if r := p.Publish(ctx, req); r.Written != 0 {
+		t.Errorf("written again: %+v", r)
+	}
+}
