@@ -38,15 +38,15 @@ images: ## Build images in dist/images (BASE= for the exporter, IMAGES=, PLATFOR
 	$(GO) -C .tools/images run . --version='$(VERSION)' --revision='$(REVISION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
 	  --images='$(IMAGES)' --platforms='$(PLATFORMS)' --base='$(BASE)' --push='$(REGISTRY)'
 
-demo: ## Run a fleet on this machine and show how metrics decide placement (KEEP=1 keeps it running)
-	$(GO) run ./test/demo $(if $(KEEP),--keep)
+demo: ## Show how metrics decide placement, in one process and then on a fleet (QUICK=1 ends before the fleet, KEEP=1 keeps it running)
+	$(GO) run ./test/demo $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 
 ##@ Test
 .PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-lab soak soak-exporter fuzz
 test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
 
 test-unit: ## Run unit tests with the race detector
-	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/lab/... ./test/language/...
+	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/...
 
 .PHONY: test-gpu
 test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compare with nvidia-smi

@@ -82,6 +82,7 @@ var table = []row{
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
+	{pkg: "operator/internal/promengine", may: []string{"operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
 		"operator/internal/dispatch", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
@@ -92,8 +93,13 @@ var table = []row{
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
 		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
-		"operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/round", "operator/internal/score", "operator/internal/shape",
-		"config/crd",
+		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/round",
+		"operator/internal/score", "operator/internal/shape", "config/crd",
+	}},
+	{pkg: "operator/embedded", may: []string{
+		"operator/api/v1alpha1", "operator/internal/cli", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/ledger",
+		"operator/internal/promengine", "operator/internal/query", "operator/internal/querycache", "operator/internal/registry",
+		"operator/internal/round", "operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
 	{pkg: "exporter/internal/collector", may: []string{"exporter/internal/device", "exporter/internal/podmap"}},
 }

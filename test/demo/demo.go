@@ -21,9 +21,22 @@ var bestPlacement string
 //go:embed manifests/short-periods.txt
 var shortPeriods string
 
+type periodPatch struct{ object, patch string }
+
+// periodPatches returns the patches of shortPeriods. object is kind/name.
+func periodPatches() []periodPatch {
+	var patches []periodPatch
+	for _, line := range strings.Split(strings.TrimSpace(shortPeriods), "\n") {
+		object, patch, _ := strings.Cut(line, " ")
+		patches = append(patches, periodPatch{object, patch})
+	}
+	return patches
+}
+
 type demo struct {
 	fleet   *fleet.Fleet
 	screen  *screen
+	scores  scoreTable
 	start   time.Time
 	results []stepResult
 	jobs    []string // that are running or waiting
@@ -44,7 +57,7 @@ type step struct {
 
 // runSteps runs all steps and stops at the first failure.
 func (d *demo) runSteps(ctx context.Context) error {
-	steps := []step{
+	return runSteps(ctx, d.screen, d.drawTable, []step{
 		{titleInstall, 2 * time.Minute, d.install},
 		{titleScores, time.Minute, d.awaitScores},
 		{titleMetricChanges, time.Minute, d.changeMetric},
@@ -52,25 +65,29 @@ func (d *demo) runSteps(ctx context.Context) error {
 		{titleWaitsForRoom, time.Minute, d.submitWaitingJob},
 		{titleBurst, 90 * time.Second, d.submitBurst},
 		{titleOperatorKilled, time.Minute, d.killOperator},
-		{titleLosesExporters, 90 * time.Second, d.killExporters},
-	}
-	d.screen.printf("%s", legend)
+		{titleLosesExporters, 2 * time.Minute, d.killExporters},
+	}, func(r stepResult) { d.results = append(d.results, r) })
+}
+
+// runSteps runs steps with a table below their lines. It calls report after each step and
+// stops at the first failure.
+func runSteps(ctx context.Context, screen *screen, drawTable func(context.Context), steps []step, report func(stepResult)) error {
 	for i, s := range steps {
-		d.screen.printf("\n[%d/%d] %s\n", i+1, len(steps), s.title)
+		screen.printf("\n[%d/%d] %s\n", i+1, len(steps), s.title)
 		start := time.Now()
 		stepCtx, cancel := context.WithTimeout(ctx, s.limit)
 		outcome, err := s.run(stepCtx)
-		if d.screen.table != "" {
-			d.drawTable(stepCtx)
+		if screen.table != "" {
+			drawTable(stepCtx)
 		}
 		cancel()
-		d.screen.settle()
-		d.results = append(d.results, stepResult{s.title, outcome, time.Since(start), err})
+		screen.settle()
+		report(stepResult{s.title, outcome, time.Since(start), err})
 		if err != nil {
-			d.screen.printf("      FAILED: %v\n", err)
+			screen.printf("      FAILED: %v\n", err)
 			return fmt.Errorf("step %d of %d failed", i+1, len(steps))
 		}
-		d.screen.printf("      done in %.1fs: %s\n", time.Since(start).Seconds(), outcome)
+		screen.printf("      done in %.1fs: %s\n", time.Since(start).Seconds(), outcome)
 	}
 	return nil
 }
@@ -93,9 +110,8 @@ func (d *demo) install(ctx context.Context) (string, error) {
 	if err := d.fleet.Hub.Apply(ctx, bestPlacement); err != nil {
 		return "", err
 	}
-	for _, line := range strings.Split(strings.TrimSpace(shortPeriods), "\n") {
-		object, patch, _ := strings.Cut(line, " ")
-		if _, err := d.fleet.Hub.Kubectl(ctx, "", "patch", object, "--type=merge", "-p", patch); err != nil {
+	for _, p := range periodPatches() {
+		if _, err := d.fleet.Hub.Kubectl(ctx, "", "patch", p.object, "--type=merge", "-p", p.patch); err != nil {
 			return "", err
 		}
 	}
@@ -111,12 +127,8 @@ func (d *demo) install(ctx context.Context) (string, error) {
 func (d *demo) awaitScores(ctx context.Context) (string, error) {
 	err := d.await(ctx, "a score of each cluster", func(ctx context.Context) error {
 		for _, w := range d.fleet.Workers {
-			scores, err := d.fleet.Scores(ctx, "fleet", w.Name)
-			if err != nil {
+			if err := d.checkScored(ctx, w.Name); err != nil {
 				return err
-			}
-			if total, ok := scores["total"]; !ok || total < 0 {
-				return fmt.Errorf("%s has the scores %v", w.Name, scores)
 			}
 		}
 		_, err := d.bestCluster(ctx)
@@ -127,6 +139,15 @@ func (d *demo) awaitScores(ctx context.Context) (string, error) {
 	}
 	best, err := d.bestCluster(ctx)
 	return "all clusters have a score, and OCM chooses " + best, err
+}
+
+// checkScored returns an error unless the cluster has a score that rests on metrics.
+func (d *demo) checkScored(ctx context.Context, cluster string) error {
+	scores, err := d.fleet.Scores(ctx, "fleet", cluster)
+	if total, ok := scores["total"]; err == nil && (!ok || total < 0) {
+		err = fmt.Errorf("%s has the scores %v", cluster, scores)
+	}
+	return err
 }
 
 // bestCluster returns the cluster that the demo's Placement for a single cluster
@@ -286,12 +307,15 @@ func (d *demo) killOperator(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	killed := d.fleet.Programs().Pids()[fleet.Operator]
 	if err := d.fleet.Programs().End(fleet.Operator, syscall.SIGKILL); err != nil {
 		return "", err
 	}
+	d.screen.printf("      %s (pid %d) ended by SIGKILL\n", fleet.Operator, killed)
 	if err := d.fleet.Programs().Restart(ctx, fleet.Operator); err != nil {
 		return "", err
 	}
+	d.screen.printf("      %s runs again (pid %d)\n", fleet.Operator, d.fleet.Programs().Pids()[fleet.Operator])
 	cluster, err := d.submitAndAwait(ctx, fleet.Job{Name: "after-restart", Model: fleet.H100, GPUs: 1})
 	if err != nil {
 		return "", err
@@ -315,15 +339,15 @@ func (d *demo) killExporters(ctx context.Context) (string, error) {
 		return "", err
 	}
 	start := time.Now()
-	err = d.await(ctx, "OCM to choose another cluster than "+lost, func(ctx context.Context) error {
+	err = d.await(ctx, lost+" to lose its score, and OCM to choose another cluster", func(ctx context.Context) error {
 		scores, err := d.fleet.Scores(ctx, "fleet", lost)
 		if err != nil {
 			return err
 		}
-		if err := d.leftBest(ctx, lost); err != nil {
-			return fmt.Errorf("%w; its scores are %v", err, scores)
+		if scores["total"] != lowestScore {
+			return fmt.Errorf("the scores of %s are still %v", lost, scores)
 		}
-		return nil
+		return d.leftBest(ctx, lost)
 	})
 	if err != nil {
 		return "", err
@@ -343,8 +367,12 @@ func (d *demo) killExporters(ctx context.Context) (string, error) {
 	if err := d.checkUnmoved(ctx, before); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s has no fresh metrics, OCM chose another cluster after %.1fs; %s ended and a new job runs on %s; %d jobs run where they ran before",
-		lost, moved.Seconds(), ended, cluster, len(before)), nil
+	if err := d.fleet.StartExporters(ctx, lost); err != nil {
+		return "", err
+	}
+	err = d.await(ctx, lost+" to have a score again", func(ctx context.Context) error { return d.checkScored(ctx, lost) })
+	return fmt.Sprintf("%s got the score -100 and OCM chose another cluster %.1fs after its exporters ended; %s ended and a new job runs on %s; %d jobs run where they ran before; the exporters are back",
+		lost, moved.Seconds(), ended, cluster, len(before)), err
 }
 
 // endJobElsewhere ends a job on another cluster than lost, because the other

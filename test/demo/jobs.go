@@ -9,16 +9,20 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// await calls done until it returns nil, and redraws the table every second.
-func (d *demo) await(ctx context.Context, what string, done func(context.Context) error) error {
+// awaitWithTable calls done until it returns nil, and redraws the table every second.
+func awaitWithTable(ctx context.Context, what string, drawTable func(context.Context), done func(context.Context) error) error {
 	drawn := time.Time{}
 	return fleet.Await(ctx, what, func(ctx context.Context) error {
 		if time.Since(drawn) > time.Second {
-			d.drawTable(ctx)
+			drawTable(ctx)
 			drawn = time.Now()
 		}
 		return done(ctx)
 	})
+}
+
+func (d *demo) await(ctx context.Context, what string, done func(context.Context) error) error {
+	return awaitWithTable(ctx, what, d.drawTable, done)
 }
 
 func (d *demo) drawTable(ctx context.Context) {
@@ -111,4 +115,12 @@ func (d *demo) checkUnmoved(ctx context.Context, before map[string]string) error
 		}
 	}
 	return nil
+}
+
+// anyJob returns the name of a job that exists, or "".
+func (d *demo) anyJob() string {
+	if len(d.jobs) == 0 {
+		return ""
+	}
+	return d.jobs[len(d.jobs)-1]
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
@@ -55,11 +54,11 @@ func (s *screen) erase() {
 
 // table returns the table that the legend describes.
 func (d *demo) table(ctx context.Context) (string, error) {
-	free, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_resource_model:plimsoll_free_devices:sum{model="NVIDIA-H100-80GB-HBM3"}`)
+	free, err := d.byCluster(ctx, queryFree)
 	if err != nil {
 		return "", err
 	}
-	onOneNode, err := fleet.Query(ctx, d.fleet.Thanos, `cluster_resource_model:plimsoll_node_free_devices:max{model="NVIDIA-H100-80GB-HBM3"}`)
+	onOneNode, err := d.byCluster(ctx, queryOnOneNode)
 	if err != nil {
 		return "", err
 	}
@@ -67,37 +66,23 @@ func (d *demo) table(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "      CLUSTER\tFREE H100\tON ONE NODE\tHEADROOM\tUTILIZATION\tTOTAL\tOCM")
+	var rows []row
 	for _, c := range d.fleet.Workers {
 		scores, err := d.fleet.Scores(ctx, "fleet", c.Name)
 		if err != nil {
 			return "", err
 		}
-		mark := ""
-		if len(best) == 1 && best[0] == c.Name {
-			mark = "best"
-		}
-		fmt.Fprintf(w, "      %s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, formatSample(free, c.Name), formatSample(onOneNode, c.Name),
-			formatScore(scores, "headroom"), formatScore(scores, "utilization"), formatScore(scores, "total"), mark)
+		rows = append(rows, row{cluster: c.Name, free: free, onOneNode: onOneNode, scores: scores, isBest: len(best) == 1 && best[0] == c.Name})
 	}
-	err = w.Flush()
-	return b.String(), err
+	return d.scores.format(rows)
 }
 
-func formatSample(samples []fleet.Sample, cluster string) string {
+// byCluster runs an instant query against Thanos and returns the values by cluster.
+func (d *demo) byCluster(ctx context.Context, expr string) (map[string]float64, error) {
+	samples, err := fleet.Query(ctx, d.fleet.Thanos, expr)
+	values := map[string]float64{}
 	for _, s := range samples {
-		if s.Labels["cluster"] == cluster {
-			return fmt.Sprintf("%g", s.Value)
-		}
+		values[s.Labels["cluster"]] = s.Value
 	}
-	return "unknown"
-}
-
-func formatScore(scores map[string]int32, name string) string {
-	if value, ok := scores[name]; ok {
-		return fmt.Sprint(value)
-	}
-	return "-"
+	return values, err
 }

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/lab/scenario"
 )
 
 func main() {
@@ -32,13 +34,14 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "lab", Short: "Run a fleet on this machine: a hub and workers with OCM, Kueue, Prometheus and Thanos",
 		SilenceUsage: true, SilenceErrors: true,
+		TraverseChildren: true, // --dir also works before kubectl, which parses no flags
 	}
 	dir, err := fleet.DefaultDir()
 	if err != nil {
 		dir = "lab-state"
 	}
 	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs (also PLIMSOLL_LAB_DIR)")
-	root.AddCommand(buildCommand(), pathCommand(), upCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
+	root.AddCommand(buildCommand(), pathCommand(), upCommand(&dir), scenarioCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
 	return root
 }
 
@@ -89,14 +92,11 @@ func upCommand(dir *string) *cobra.Command {
 			}
 			defer f.Stop()
 			if !bare {
-				if err := errors.Join(f.Install(ctx), f.StartExporters(ctx)); err != nil {
-					return err
-				}
-				if err := f.StartOperator(ctx); err != nil {
+				if err := f.StartPlimsoll(ctx); err != nil {
 					return err
 				}
 			}
-			fmt.Fprint(os.Stderr, f.Hints())
+			fmt.Fprint(os.Stderr, f.Hints(""))
 			select {
 			case <-ctx.Done():
 				fmt.Fprintln(os.Stderr, "lab: ending the fleet")
@@ -108,6 +108,38 @@ func upCommand(dir *string) *cobra.Command {
 	cmd.Flags().BoolVar(&bare, "bare", false, "do not install Plimsoll: no CRDs, samples, exporters or operator")
 	cmd.Flags().StringVar(&dispatcher, "dispatcher", fleet.OperatorDispatcher, "MultiKueue's dispatcherName on the hub")
 	return cmd
+}
+
+func scenarioCommand(dir *string) *cobra.Command {
+	var list strings.Builder
+	for _, s := range scenario.All {
+		fmt.Fprintf(&list, "  %-20s %s\n", s.Name, s.Short)
+	}
+	return &cobra.Command{Use: "scenario NAME", Short: "Start a fleet, run a scenario on it and end the fleet", Args: cobra.ExactArgs(1),
+		Long: "Start a fleet, run a scenario on it and end the fleet. The scenarios:\n\n" + list.String(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := scenario.Find(args[0])
+			if err != nil {
+				return err
+			}
+			f, err := fleet.Up(ctx, fleet.Options{Dir: *dir})
+			if err != nil {
+				return err
+			}
+			defer f.Stop()
+			if err := errors.Join(f.StartPlimsoll(ctx), f.AwaitScores(ctx)); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "%s: %s\n", s.Name, s.Short)
+			outcome, err := s.Run(ctx, f, func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) })
+			if err != nil {
+				return fmt.Errorf("scenario %s: %w", s.Name, err)
+			}
+			fmt.Fprintf(out, "%s\n", outcome)
+			return nil
+		}}
 }
 
 func downCommand(dir *string) *cobra.Command {
@@ -128,11 +160,8 @@ func statusCommand(dir *string) *cobra.Command {
 				fmt.Fprintf(out, "%-11s KUBECONFIG=%s  prometheus %s\n", name, s.Kubeconfigs[name], s.Prometheus[name])
 			}
 			for _, name := range slices.Sorted(maps.Keys(s.Programs)) {
-				state := "running"
-				if err := syscall.Kill(s.Programs[name], 0); errors.Is(err, syscall.ESRCH) {
-					state = "ended"
-				}
-				fmt.Fprintf(out, "  %-36s %7d  %s\n", name, s.Programs[name], state)
+				p := s.Programs[name]
+				fmt.Fprintf(out, "  %-36s %7d  %s\n", name, p.Pid, cmp.Or(p.Ended, "running"))
 			}
 			return nil
 		}}

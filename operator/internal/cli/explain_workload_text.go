@@ -18,6 +18,14 @@ import (
 // maxReservations is the number of reservations that the table shows. JSON has all.
 const maxReservations = 10
 
+// WriteExplanation writes the operator's explanation of a waiting workload as `explain
+// workload` does.
+func WriteExplanation(out io.Writer, e gate.Explanation, now time.Time) error {
+	a := &app{now: func() time.Time { return now }, paint: painterFor(out)}
+	report := &workloadReport{Explanation: e, Waiting: true, From: fromOperator}
+	return (&outputFlag{}).print(out, report, report.tableWriter(a, false))
+}
+
 // tableWriter returns a function that writes the report as text.
 func (r *workloadReport) tableWriter(a *app, wide bool) func(io.Writer) {
 	return func(w io.Writer) {

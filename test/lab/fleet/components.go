@@ -237,7 +237,7 @@ func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.W
 	for {
 		select {
 		case <-tick.C:
-			fmt.Fprintf(out, "lab: building %-10s %6s  %d packages compiled\n", what, time.Since(start).Round(time.Second), compiled.Load())
+			fmt.Fprintf(out, "lab: building %-18s %6s  %d packages compiled\n", what, time.Since(start).Round(time.Second), compiled.Load())
 			continue
 		case <-done:
 		}
@@ -252,21 +252,25 @@ func goBuild(ctx context.Context, dir, what, cgo string, args []string, out io.W
 
 // buildOwn builds Plimsoll's programs from the repository at root into root/bin.
 func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer) error {
+	return errors.Join(
+		b.buildProgram(ctx, root, "CGO_ENABLED=0", "plimsoll-operator", "./operator/cmd/plimsoll-operator", out),
+		b.buildProgram(ctx, root, "CGO_ENABLED=0", "kubectl-plimsoll", "./operator/cmd/kubectl-plimsoll", out),
+		b.buildExporter(ctx, root, out))
+}
+
+// buildExporter builds the exporter, which loads NVIDIA's library at run time, through
+// cgo.
+func (b Binaries) buildExporter(ctx context.Context, root string, out io.Writer) error {
+	return b.buildProgram(ctx, root, "CGO_ENABLED=1", "plimsoll-exporter", "./exporter/cmd/plimsoll-exporter", out)
+}
+
+func (b Binaries) buildProgram(ctx context.Context, root, cgo, name, pkg string, out io.Writer) error {
 	dir := filepath.Join(root, "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	build := func(cgo string, packages ...string) error {
-		for _, pkg := range packages {
-			b.dirs[filepath.Base(pkg)] = dir
-		}
-		return goBuild(ctx, root, "plimsoll", cgo, append([]string{"build", "-v", "-o", dir + "/"}, packages...), out)
-	}
-	if err := build("CGO_ENABLED=0", "./operator/cmd/plimsoll-operator"); err != nil {
-		return err
-	}
-	// The exporter loads NVIDIA's library at run time, through cgo.
-	return build("CGO_ENABLED=1", "./exporter/cmd/plimsoll-exporter")
+	b.dirs[name] = dir
+	return goBuild(ctx, root, name, cgo, []string{"build", "-v", "-o", dir + "/", pkg}, out)
 }
 
 // moduleDir returns the folder with the source of a module that a family pins; ""

@@ -66,6 +66,9 @@ type Fleet struct {
 	kueueCA     *authority
 	kueueCAErr  error
 
+	started time.Time
+	stateMu sync.Mutex // held while the state file is written
+
 	mu       sync.Mutex
 	nodes    map[string]*simulatedNode // by name
 	sidecars []string                  // host:port of each Thanos sidecar
@@ -86,17 +89,17 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 			return nil, err
 		}
 	}
-	lock, err := acquireLock(opts.Dir)
+	f, lifetime, err := newFleet(ctx, opts, bin)
 	if err != nil {
 		return nil, err
 	}
-	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &Fleet{opts: opts, bin: bin, lock: lock, cancel: cancel, procs: newProcesses(opts.Dir), nodes: map[string]*simulatedNode{}}
 	start := time.Now()
 	if err := f.boot(ctx, lifetime, start); err != nil {
 		f.Stop()
 		return nil, err
 	}
+	f.started = start
+	f.procs.onChange(f.writeState)
 	if err := f.writeState(); err != nil {
 		f.Stop()
 		return nil, err
@@ -104,6 +107,16 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 	f.logProgress(start, "ready: %d programs are running; kubeconfigs are in %s, logs in %s", len(f.procs.Names()),
 		filepath.Join(opts.Dir, "kubeconfigs"), filepath.Join(opts.Dir, "logs"))
 	return f, nil
+}
+
+// newFleet locks the folder of the state. lifetime ends with Stop.
+func newFleet(ctx context.Context, opts Options, bin Binaries) (f *Fleet, lifetime context.Context, err error) {
+	lock, err := acquireLock(opts.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return &Fleet{opts: opts, bin: bin, lock: lock, cancel: cancel, procs: newProcesses(opts.Dir), nodes: map[string]*simulatedNode{}}, lifetime, nil
 }
 
 func (f *Fleet) boot(ctx, lifetime context.Context, start time.Time) error {
@@ -251,6 +264,7 @@ func (f *Fleet) Failed() <-chan error { return f.procs.failed }
 // Stop ends all programs, removes their data and unlocks the folder. Logs stay.
 func (f *Fleet) Stop() {
 	f.cancel()
+	f.procs.onChange(nil)
 	err := f.procs.endAll()
 	f.servers.Wait()
 	state := os.Remove(filepath.Join(f.opts.Dir, stateFile))

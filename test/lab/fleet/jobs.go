@@ -37,10 +37,11 @@ type Job struct {
 
 // Submit creates the job on the hub.
 func (f *Fleet) Submit(ctx context.Context, j Job) error {
-	return f.Hub.Client.Create(ctx, j.object())
+	return f.Hub.Client.Create(ctx, j.Object())
 }
 
-func (j Job) object() *batchv1.Job {
+// Object returns the job as Submit creates it.
+func (j Job) Object() *batchv1.Job {
 	if j.Pods == 0 {
 		j.Pods = 1
 	}

@@ -171,7 +171,7 @@ func (f *Fleet) SetDispatcher(ctx context.Context, name string, extra ...string)
 // new jobs. Shortly after its start Kueue does not know the queues of MultiKueue
 // yet: it rejects a job from that time forever.
 func (f *Fleet) CheckMultiKueue(ctx context.Context) error {
-	job := Job{Name: "dry-run", Model: H100, GPUs: 1}.object()
+	job := Job{Name: "dry-run", Model: H100, GPUs: 1}.Object()
 	if err := f.Hub.Client.Create(ctx, job, client.DryRunAll); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,36 @@ const operatorNamespace = "plimsoll-system"
 
 // OperatorUser is the operator's user name on the hub.
 const OperatorUser = "system:serviceaccount:" + operatorNamespace + ":plimsoll-operator"
+
+// StartPlimsoll installs Plimsoll and runs all exporters and the operator.
+func (f *Fleet) StartPlimsoll(ctx context.Context) error {
+	if err := f.Install(ctx); err != nil {
+		return err
+	}
+	if err := f.StartExporters(ctx); err != nil {
+		return err
+	}
+	return f.StartOperator(ctx)
+}
+
+// AwaitScores waits up to two minutes until each worker has a total score of the sample
+// policy that rests on metrics.
+func (f *Fleet) AwaitScores(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return Await(ctx, "a score of each cluster", func(ctx context.Context) error {
+		for _, w := range f.Workers {
+			scores, err := f.Scores(ctx, "fleet", w.Name)
+			if err != nil {
+				return err
+			}
+			if total, ok := scores["total"]; !ok || total < 0 {
+				return fmt.Errorf("%s has the scores %v", w.Name, scores)
+			}
+		}
+		return nil
+	})
+}
 
 // Install applies Plimsoll's CRDs, roles and samples with kubectl, and points the
 // samples' MetricsSource to the lab's Thanos.

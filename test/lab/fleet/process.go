@@ -38,6 +38,8 @@ type Processes struct {
 	order   []string            // names in the order of their first start
 	// failed receives an error when the first program ends unexpectedly.
 	failed chan error
+	// changed is called after a program started or ended; nil = no call.
+	changed func() error
 }
 
 type process struct {
@@ -66,6 +68,9 @@ func newProcesses(dir string) *Processes {
 func (p *Processes) Run(ctx context.Context, prog program) error {
 	proc := &process{program: prog, done: make(chan struct{})}
 	if err := p.fork(proc); err != nil {
+		return err
+	}
+	if err := p.reportChange(); err != nil {
 		return err
 	}
 	if prog.ready == nil {
@@ -133,20 +138,47 @@ func (p *Processes) fork(proc *process) error {
 	return nil
 }
 
+// onChange sets the function that is called after each start and end of a program.
+func (p *Processes) onChange(changed func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed = changed
+}
+
+func (p *Processes) reportChange() error {
+	p.mu.Lock()
+	changed := p.changed
+	p.mu.Unlock()
+	if changed == nil {
+		return nil
+	}
+	return changed()
+}
+
 func (p *Processes) wait(proc *process) {
 	err := proc.cmd.Wait()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	proc.err = err
 	if err == nil {
 		proc.err = errors.New("exit status 0")
 	}
 	close(proc.done)
-	if !proc.expected {
-		select {
-		case p.failed <- fmt.Errorf("%s ended unexpectedly (%w); see %s", proc.name, proc.err, p.LogFile(proc.name)):
-		default:
-		}
+	expected := proc.expected
+	p.mu.Unlock()
+	if err := p.reportChange(); err != nil {
+		p.report(err)
+	}
+	if !expected {
+		p.report(fmt.Errorf("%s (pid %d) ended unexpectedly: %w; the last lines of %s:\n%s", proc.name, proc.cmd.Process.Pid, proc.err,
+			p.LogFile(proc.name), tailFile(p.LogFile(proc.name), 8)))
+	}
+}
+
+// report sends an error to failed, unless an earlier one is there.
+func (p *Processes) report(err error) {
+	select {
+	case p.failed <- err:
+	default:
 	}
 }
 
@@ -227,6 +259,21 @@ func (p *Processes) Pids() map[string]int {
 		}
 	}
 	return pids
+}
+
+// states returns the state of each program by name.
+func (p *Processes) states() map[string]ProgramState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	states := map[string]ProgramState{}
+	for name, proc := range p.started {
+		state := ProgramState{Pid: proc.cmd.Process.Pid}
+		if proc.hasEnded() {
+			state.Ended = "ended: " + proc.err.Error()
+		}
+		states[name] = state
+	}
+	return states
 }
 
 // endAll kills all programs.

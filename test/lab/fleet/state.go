@@ -22,11 +22,23 @@ type State struct {
 	Prometheus  map[string]string `json:"prometheus"`
 	Thanos      string            `json:"thanos"`
 	Kubectl     string            `json:"kubectl"`
-	Programs    map[string]int    `json:"programs"`
+	// Programs are all programs that the fleet started, by name.
+	Programs map[string]ProgramState `json:"programs"`
 }
 
+// ProgramState is the state of a program's latest process.
+type ProgramState struct {
+	Pid int `json:"pid"`
+	// Ended is why the process ended; "" = it runs.
+	Ended string `json:"ended,omitempty"`
+}
+
+// writeState replaces the state file atomically. The fleet calls it whenever a program
+// starts or ends.
 func (f *Fleet) writeState() error {
-	s := State{Pid: os.Getpid(), Started: time.Now(), Thanos: f.Thanos, Programs: f.procs.Pids(), Kubectl: f.bin.Path("kubectl"),
+	f.stateMu.Lock()
+	defer f.stateMu.Unlock()
+	s := State{Pid: os.Getpid(), Started: f.started, Thanos: f.Thanos, Programs: f.procs.states(), Kubectl: f.bin.Path("kubectl"),
 		Kubeconfigs: map[string]string{}, Prometheus: map[string]string{}}
 	for _, c := range append([]*Cluster{f.Hub}, f.Workers...) {
 		s.Kubeconfigs[c.Name], s.Prometheus[c.Name] = c.Kubeconfig, c.Prometheus
@@ -35,7 +47,8 @@ func (f *Fleet) writeState() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(f.opts.Dir, stateFile), content, 0o600)
+	file := filepath.Join(f.opts.Dir, stateFile)
+	return errors.Join(os.WriteFile(file+".tmp", content, 0o600), os.Rename(file+".tmp", file))
 }
 
 // ReadState reads the state of the fleet in dir. It fails if no fleet is running
@@ -138,15 +151,26 @@ func Down(dir string) error {
 	}
 }
 
-// Hints returns commands to explore the running fleet.
-func (f *Fleet) Hints() string {
-	return fmt.Sprintf(`Explore the fleet from another terminal:
-  export KUBECONFIG=%s
-  kubectl get workloads -A                        # the jobs, as Kueue sees them
-  kubectl get addonplacementscores -A             # the scores of each cluster
-  go run ./test/lab status                        # the running programs and their addresses
-  go run ./test/lab kubectl cluster1 get pods -A  # the pods of a worker cluster
-  go run ./test/lab down                          # end the fleet (or press Ctrl-C here)
-Thanos: %s   Prometheus of the hub: %s
-`, f.Hub.Kubeconfig, f.Thanos, f.Hub.Prometheus)
+// Hints returns commands to explore the running fleet. job is a job on the fleet; "" = none.
+func (f *Fleet) Hints(job string) string {
+	lab := "go run ./test/lab"
+	if dir, err := DefaultDir(); err != nil || dir != f.opts.Dir {
+		lab += " --dir " + f.opts.Dir
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Explore the fleet from another terminal:\n")
+	fmt.Fprintf(&b, "  cd %s\n", f.opts.Root)
+	fmt.Fprintf(&b, "  export KUBECONFIG=%s PATH=%s:%s:$PATH\n", f.Hub.Kubeconfig, filepath.Dir(f.bin.Path("kubectl")), filepath.Join(f.opts.Root, "bin"))
+	fmt.Fprintf(&b, "  kubectl get workloads -A              # the jobs, as Kueue sees them\n")
+	fmt.Fprintf(&b, "  kubectl get addonplacementscores -A   # the scores of each cluster\n")
+	if job != "" {
+		fmt.Fprintf(&b, "  kubectl plimsoll explain workload job/%s -n %s\n", job, Namespace)
+	}
+	fmt.Fprintf(&b, "  kubectl plimsoll top --prometheus %s\n", f.Thanos)
+	fmt.Fprintf(&b, "  %s status   # the running programs and their addresses\n", lab)
+	fmt.Fprintf(&b, "  %s kubectl cluster1 get pods -A\n", lab)
+	fmt.Fprintf(&b, "  %s logs plimsoll-operator\n", lab)
+	fmt.Fprintf(&b, "  %s down     # end the fleet (or press Ctrl-C here)\n", lab)
+	fmt.Fprintf(&b, "Thanos: %s   Prometheus of the hub: %s\n", f.Thanos, f.Hub.Prometheus)
+	return b.String()
 }

@@ -1,0 +1,89 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/cli"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// checkName is the name of the gate's admission check in the samples.
+const checkName = "plimsoll"
+
+// Decision about a job.
+type Decision struct {
+	// Cluster that takes the job; "" = the job waits.
+	Cluster string
+	// Message of the gate's admission check.
+	Message string
+}
+
+// Decide decides about a job that has reserved quota, and reserves its devices on the
+// chosen cluster in the ledger.
+func (h *Hub) Decide(ctx context.Context, job *batchv1.Job) Decision {
+	in := h.gather(ctx, job)
+	for {
+		view := h.ledger.View()
+		d := gate.Decide(in.facts, in.candidates, in.fleet, view, in.rules, 1, h.now())
+		if d.State != gate.Ready {
+			return Decision{Message: d.Message}
+		}
+		entry := ledger.Entry{UID: in.facts.UID, Workload: in.facts.Key(), Cluster: d.Order[0], PodSets: in.facts.PodSets, DebitedAt: h.now()}
+		if h.ledger.Commit(view, entry.UID, nil, []ledger.Entry{entry}) {
+			return Decision{Cluster: entry.Cluster, Message: d.Message}
+		}
+	}
+}
+
+// Admitted records that the pods of a job have started on the cluster.
+func (h *Hub) Admitted(job *batchv1.Job, cluster string) {
+	h.ledger.MarkAdmitted(uidOf(job), cluster, h.now(), true)
+	h.ledger.MarkPodsReady(uidOf(job), h.now())
+}
+
+// Ended records that a job has ended.
+func (h *Hub) Ended(job *batchv1.Job) { h.ledger.Release(uidOf(job)) }
+
+// Explain returns the text that `kubectl plimsoll explain workload` prints for a job that
+// waits.
+func (h *Hub) Explain(ctx context.Context, job *batchv1.Job) (string, error) {
+	in := h.gather(ctx, job)
+	d, clusters := gate.Explain(in.facts, in.candidates, in.fleet, h.ledger.View(), in.rules, 1, h.now())
+	snapshot := gate.Snapshot{Workload: in.workload, Own: []string{checkName}, Decision: &d}
+	var text bytes.Buffer
+	err := cli.WriteExplanation(&text, gate.Explanation{
+		Workload: in.facts.Key(), Gate: h.gate.Name, State: string(d.State), Message: d.Message,
+		WaitsFor: snapshot.WaitsFor(h.now()), Facts: in.facts, Decision: d, Clusters: clusters, Problem: in.fleet.Problem,
+	}, h.now())
+	return text.String(), err
+}
+
+// input is everything that a decision about a job needs, except for the ledger.
+type input struct {
+	workload   *kueue.Workload
+	facts      shape.Facts
+	candidates []gate.Candidate
+	fleet      gate.Fleet
+	rules      gate.Rules
+}
+
+func (h *Hub) gather(ctx context.Context, job *batchv1.Job) input {
+	g, wl := h.registeredGate(), workloadOf(job, metav1.NewTime(h.now()))
+	in := input{workload: wl, rules: gate.RulesOf(&g.Spec), facts: shape.FactsOf(wl, shape.OptionsOf(&g.Spec, nil))}
+	results, fleet := h.cache.Results(ctx, g, in.facts)
+	in.fleet = fleet
+	for _, c := range g.Clusters {
+		r := results[c.Name]
+		in.candidates = append(in.candidates, gate.Candidate{
+			Name: c.Name, Scores: c.Scores, SampledAt: r.SampledAt, Shapes: r.Shapes, Conditions: r.Conditions,
+		})
+	}
+	return in
+}

@@ -1,0 +1,159 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// clusterLabel is the label of the series with the cluster's name.
+const clusterLabel = "cluster"
+
+// Times of the ledger, for metrics that are scraped each second.
+const (
+	ledgerSettle = 3 * time.Second
+	ledgerTTL    = time.Minute
+)
+
+// Source runs instant queries, as Prometheus.Query does.
+type Source = query.QuerierFunc
+
+// HubOptions configure a Hub.
+type HubOptions struct {
+	Policy, Gate Manifest
+	Clusters     []string
+	Source       Source
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// Hub scores clusters and decides about jobs. It is safe for concurrent use.
+type Hub struct {
+	policy   v1alpha1.ScoringPolicy
+	compiled *score.Policy
+	gate     v1alpha1.PlacementGate
+	clusters *clustermap.Mapping
+	source   Source
+	cache    *querycache.Cache
+	ledger   *ledger.Ledger
+	now      func() time.Time
+
+	mu     sync.Mutex
+	last   *score.Result
+	lastAt time.Time
+	scores map[string]map[string]gate.Score // by cluster and gate.ScoreKey
+}
+
+// NewHub decodes the manifests.
+func NewHub(ctx context.Context, o HubOptions) (*Hub, error) {
+	h := &Hub{
+		clusters: clustermap.FromNames(clusterLabel, o.Clusters), source: o.Source, now: o.Now,
+		ledger: ledger.New(ledgerSettle, ledgerTTL), scores: map[string]map[string]gate.Score{},
+	}
+	if h.now == nil {
+		h.now = time.Now
+	}
+	if err := o.Policy.decode(ctx, &h.policy); err != nil {
+		return nil, fmt.Errorf("scoring policy: %w", err)
+	}
+	if err := o.Gate.decode(ctx, &h.gate); err != nil {
+		return nil, fmt.Errorf("placement gate: %w", err)
+	}
+	h.compiled = score.Compile(&h.policy.Spec)
+	sources := &query.Sources{}
+	sources.Set(query.SourceInfo{Name: h.gate.Spec.SourceRef.Name, ClusterLabel: clusterLabel, Match: string(v1alpha1.MatchName)}, h.source)
+	h.cache = querycache.New(sources, h.ledger, nil, h.now)
+	return h, nil
+}
+
+// Run runs a round in each period of the policy, and refreshes query results, until ctx
+// ends.
+func (h *Hub) Run(ctx context.Context) error {
+	tick := time.NewTicker(h.period())
+	defer tick.Stop()
+	done := make(chan error, 1)
+	go func() { done <- h.cache.Start(logr.NewContext(ctx, logr.Discard())) }()
+	for {
+		h.Round(ctx)
+		select {
+		case <-ctx.Done():
+			return <-done
+		case <-tick.C:
+		}
+	}
+}
+
+func (h *Hub) period() time.Duration { return time.Duration(h.policy.Spec.PeriodSeconds) * time.Second }
+
+// Round runs one round of the policy and stores its scores.
+func (h *Hub) Round(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	report := round.Run(ctx, round.Request{
+		Spec: &h.policy.Spec, Policy: h.compiled, Querier: h.source, Clusters: h.clusters, Previous: h.last, Now: now,
+	})
+	if ctx.Err() != nil { // the queries were canceled
+		return
+	}
+	h.last, h.lastAt = report.Result, now
+	validUntil := now.Add(h.period() * time.Duration(h.policy.Spec.ValidForPeriods))
+	for i, cluster := range h.last.Clusters {
+		h.scores[cluster] = map[string]gate.Score{}
+		for j, cell := range h.last.Row(i) {
+			if cell.State == score.Omitted {
+				continue
+			}
+			h.scores[cluster][gate.ScoreKey(h.policy.Name, h.last.Names[j])] = gate.Score{Value: cell.Value, Written: now, ValidUntil: validUntil}
+		}
+	}
+}
+
+// LastRound returns when the last round started; zero = none yet.
+func (h *Hub) LastRound() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lastAt
+}
+
+// Scores returns a cluster's scores by name.
+func (h *Hub) Scores(cluster string) map[string]int32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	scores := map[string]int32{}
+	if h.last == nil {
+		return scores
+	}
+	for _, name := range h.last.Names {
+		if s, ok := h.scores[cluster][gate.ScoreKey(h.policy.Name, name)]; ok {
+			scores[name] = s.Value
+		}
+	}
+	return scores
+}
+
+// registeredGate returns the gate as the placementgate controller registers it, with all
+// clusters eligible.
+func (h *Hub) registeredGate() registry.Gate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := registry.Gate{Name: h.gate.Name, Spec: h.gate.Spec, Generation: 1}
+	for _, cluster := range h.clusters.Names() {
+		g.Clusters = append(g.Clusters, registry.Cluster{Name: cluster, Scores: maps.Clone(h.scores[cluster])})
+	}
+	return g
+}

@@ -1,0 +1,3 @@
+// Package promengine evaluates queries and recording rules with Prometheus's own engine,
+// in this process.
+package promengine

@@ -1,0 +1,173 @@
+// Package scenario contains short stories that each show one property of Plimsoll on a
+// fleet. `lab scenario` and the end-to-end tests run them.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// Scenario is a story on a fleet with the samples, the operator and all exporters.
+type Scenario struct {
+	Name string
+	// Short is a sentence about what the scenario shows.
+	Short string
+	// run returns a sentence about the outcome.
+	run func(context.Context, *stage) (outcome string, err error)
+}
+
+// limit of a scenario without its cleanup.
+const limit = 3 * time.Minute
+
+// All lists the scenarios.
+var All = []Scenario{
+	{"burst", "12 small jobs at once fill several clusters, each job runs once", burst},
+	{"whole-nodes", "jobs go only where a whole node is free, and the others wait and say why", wholeNodes},
+	{"gpu-lost", "a node with a lost GPU gets no job for the whole node, until the GPU is back", gpuLost},
+	{"exporters-gone", "a cluster without fresh metrics gets no jobs and keeps those that it has", exportersGone},
+	{"worker-unreachable", "a cluster that Kueue can't reach gets no jobs and keeps those that it has", workerUnreachable},
+	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
+	{"preemption", "a job of high priority takes quota on the hub from one of low priority, which then waits", preemption},
+	{"operator-gone", "while the operator is gone, jobs run on and new ones wait; they start when it is back", operatorGone},
+}
+
+// Find returns the scenario of that name.
+func Find(name string) (Scenario, error) {
+	names := make([]string, len(All))
+	for i, s := range All {
+		if s.Name == name {
+			return s, nil
+		}
+		names[i] = s.Name
+	}
+	return Scenario{}, fmt.Errorf("no scenario %q; the scenarios are %s", name, strings.Join(names, ", "))
+}
+
+// Run runs a scenario and returns a sentence about the outcome. log receives its events.
+// At the end the fleet is as it was before, also if the scenario fails.
+func (s Scenario) Run(ctx context.Context, f *fleet.Fleet, log func(format string, args ...any)) (string, error) {
+	st := &stage{fleet: f, log: log}
+	runCtx, cancel := context.WithTimeout(ctx, limit)
+	outcome, err := s.run(runCtx, st)
+	cancel()
+	return outcome, errors.Join(err, st.restore(ctx))
+}
+
+// stage is a fleet with the changes that a scenario made to it.
+type stage struct {
+	fleet *fleet.Fleet
+	log   func(format string, args ...any)
+	undo  []func(context.Context) error
+}
+
+// onEnd registers a function that restores a part of the fleet.
+func (s *stage) onEnd(undo func(context.Context) error) { s.undo = append(s.undo, undo) }
+
+// restore calls the registered functions, the last one first.
+func (s *stage) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	var errs []error
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		errs = append(errs, s.undo[i](ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// submit creates a job, which is deleted at the end.
+func (s *stage) submit(ctx context.Context, j fleet.Job) error {
+	if err := s.fleet.Submit(ctx, j); err != nil {
+		return err
+	}
+	s.onEnd(func(ctx context.Context) error { return s.deleteJob(ctx, j.Name) })
+	return nil
+}
+
+// deleteJob deletes a job and waits until all its copies are deleted.
+func (s *stage) deleteJob(ctx context.Context, name string) error {
+	if err := s.fleet.DeleteJob(ctx, name); err != nil {
+		return err
+	}
+	return s.awaitView(ctx, name, "to be deleted everywhere", func(v fleet.JobView) bool { return len(v.Copies) == 0 })
+}
+
+// start submits a job and returns the cluster that it runs on.
+func (s *stage) start(ctx context.Context, j fleet.Job) (string, error) {
+	if err := s.submit(ctx, j); err != nil {
+		return "", err
+	}
+	return s.awaitRunning(ctx, j.Name)
+}
+
+// awaitRunning waits until a job runs on exactly one cluster and has no other copy.
+func (s *stage) awaitRunning(ctx context.Context, name string) (string, error) {
+	var view fleet.JobView
+	err := s.awaitView(ctx, name, "to run on one cluster", func(v fleet.JobView) bool {
+		view = v
+		return len(v.Running) == 1 && len(v.Copies) == 1 && v.Cluster == v.Running[0]
+	})
+	if err == nil {
+		s.log("%s runs on %s: %s", name, view.Cluster, view.CheckMessage)
+	}
+	return view.Cluster, err
+}
+
+// awaitWaiting waits until a job waits at the gate with a message that contains want.
+func (s *stage) awaitWaiting(ctx context.Context, name, want string) error {
+	var message string
+	err := s.awaitView(ctx, name, fmt.Sprintf("to wait with %q", want), func(v fleet.JobView) bool {
+		message = v.CheckMessage
+		return v.CheckState == "Pending" && strings.Contains(message, want) && len(v.Copies) == 0
+	})
+	if err == nil {
+		s.log("%s waits: %s", name, message)
+	}
+	return err
+}
+
+func (s *stage) awaitView(ctx context.Context, name, what string, want func(fleet.JobView) bool) error {
+	return fleet.Await(ctx, name+" "+what, func(ctx context.Context) error {
+		v, err := s.fleet.View(ctx, name)
+		if err == nil && !want(v) {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+}
+
+// checkRunsOn returns an error unless the job runs on this cluster only.
+func (s *stage) checkRunsOn(ctx context.Context, name, cluster string) error {
+	v, err := s.fleet.View(ctx, name)
+	if err == nil && (len(v.Running) != 1 || v.Running[0] != cluster || len(v.Copies) != 1) {
+		err = fmt.Errorf("%s ran on %s and is now: %+v", name, cluster, v)
+	}
+	return err
+}
+
+// awaitTotal waits until the total score of a cluster is as wanted.
+func (s *stage) awaitTotal(ctx context.Context, cluster, what string, want func(total int32) bool) error {
+	return fleet.Await(ctx, "the score of "+cluster+" to be "+what, func(ctx context.Context) error {
+		scores, err := s.fleet.Scores(ctx, "fleet", cluster)
+		if total, ok := scores["total"]; err == nil && (!ok || !want(total)) {
+			err = fmt.Errorf("its scores are %v", scores)
+		}
+		return err
+	})
+}
+
+// awaitFree waits until the metrics show at least this number of free devices.
+func (s *stage) awaitFree(ctx context.Context, model fleet.GPUModel, want float64) error {
+	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{model=%q})`, model.Label)
+	return fleet.Await(ctx, fmt.Sprintf("%g free %s", want, model.Label), func(ctx context.Context) error {
+		samples, err := fleet.Query(ctx, s.fleet.Thanos, expr)
+		if err == nil && (len(samples) != 1 || samples[0].Value < want) {
+			err = fmt.Errorf("the metrics show %v", samples)
+		}
+		return err
+	})
+}
