@@ -106,6 +106,10 @@ test-tools: ## Test the builder of images and the charts: each chart must equal 
 	$(GO) -C .tools/charts test ./...
 	$(GO) -C .tools/images test ./...
 
+.PHONY: pictures
+pictures: ## Draw dashboards/pictures/demo.svg from a run of make demo QUICK=1
+	$(GO) run ./dashboards/pictures
+
 .PHONY: check-language
 check-language: ## Check the English of code and documents with test/language
 	$(GO) run ./test/language

@@ -14,12 +14,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
 func main() {
+	log.SetLogger(logr.Discard()) // client-go and the embedded hub log repeated failures
 	o := options{}
 	flag.BoolVar(&o.keep, "keep", false, "keep the fleet running after the last step, until Ctrl-C")
 	flag.BoolVar(&o.quick, "quick", false, "end after the part in one process, before the fleet")
