@@ -43,10 +43,15 @@ func main() {
 	flag.StringVar(&o.registry, "push", "", "registry and path to push to, for example registry.example.com/plimsoll")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "comma-separated platforms")
 	flag.StringVar(&o.images, "images", "operator,cli,exporter", "comma-separated images")
+	onlyLicenses := flag.Bool("check-licenses", false, "only check the licenses of the programs' modules")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := o.run(ctx); err != nil {
+	action := o.run
+	if *onlyLicenses {
+		action = o.checkLicenses
+	}
+	if err := action(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
