@@ -106,11 +106,9 @@ test-tools: ## Test the builder of images and the charts: each chart must equal 
 	$(GO) -C .tools/charts test ./...
 	$(GO) -C .tools/images test ./...
 
-<<<<<<< HEAD
 .PHONY: pictures
 pictures: ## Draw dashboards/pictures/demo.svg from a run of make demo QUICK=1
 	$(GO) run ./dashboards/pictures
-=======
 .PHONY: audit
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 audit: ## Check known vulnerabilities, the licenses of all modules, and that no test or cloud library is shipped
@@ -120,7 +118,6 @@ audit: ## Check known vulnerabilities, the licenses of all modules, and that no 
 	  code=$$?; echo "$$out"; \
 	  if grep -q 'https://vuln.go.dev' <<<"$$out" && ! grep -q 'Your code is affected' <<<"$$out"; then \
 	    echo "SKIPPED: govulncheck could not read its database, so vulnerabilities are NOT checked"; else exit $$code; fi; }
->>>>>>> 6ec978e (build: make audit checks vulnerabilities, licenses and shipped libraries)
 
 .PHONY: check-language
 check-language: ## Check the English of code and documents with test/language
