@@ -120,7 +120,7 @@ func newFaultSimulation(t *testing.T, f fault) *faultSimulation {
 		server.Close()
 	}
 	source, err := query.New(query.Config{
-		Name: "prometheus", URL: server.URL, Timeout: 50 * time.Millisecond, MaxConcurrency: 4, QueriesPerSecond: 1000, MaxResponseBytes: 1 << 20, MaxSeries: 1000,
+		Name: "prometheus", URL: server.URL, AllowLoopback: true, Timeout: 50 * time.Millisecond, MaxConcurrency: 4, QueriesPerSecond: 1000, MaxResponseBytes: 1 << 20, MaxSeries: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
