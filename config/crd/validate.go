@@ -58,7 +58,7 @@ func Validate(ctx context.Context, object *unstructured.Unstructured) (field.Err
 // blocksRules reports whether the CEL rules can't be evaluated because of a problem. The API
 // server skips them for the same problems.
 func blocksRules(e *field.Error) bool {
-	switch e.Type {
+	switch e.Type { //nolint:exhaustive // the others do not
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
 		return true
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,7 +25,7 @@ func (synced fakeCaches) WaitForCacheSync(ctx context.Context) bool {
 func TestReadinessWaitsForCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for synced, want := range map[fakeCaches]error{true: nil, false: errNotSynced} {
-			if err := cachesAreSynced(synced)(httptest.NewRequest(http.MethodGet, "/readyz", nil)); err != want {
+			if err := cachesAreSynced(synced)(httptest.NewRequest(http.MethodGet, "/readyz", nil)); !errors.Is(err, want) {
 				t.Errorf("synced %v: %v, want %v", synced, err, want)
 			}
 		}
@@ -33,7 +34,7 @@ func TestReadinessWaitsForCaches(t *testing.T) {
 
 func TestLivenessDetectsStuckLoops(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds"}, []string{"controller"})
+	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds", Help: "Seconds of the longest run."}, []string{"controller"})
 	registry.MustRegister(running)
 	check := loopsTurn(registry)
 	for seconds, want := range map[float64]string{0: "", 299: "", 301: `301 s`} {

@@ -44,7 +44,7 @@ var wrongType = regexp.MustCompile(`^(must be of type \S+): "(\S+)"$`)
 
 // schemaMessage returns the message of a schema error without the values of Go.
 func schemaMessage(f *field.Error) string {
-	switch f.Type {
+	switch f.Type { //nolint:exhaustive // the others have a readable body
 	case field.ErrorTypeRequired:
 		return "must be set"
 	case field.ErrorTypeNotSupported:

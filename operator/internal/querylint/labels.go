@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -137,7 +138,7 @@ func selected(n *parser.VectorSelector) labelSet {
 	s := labelSet{open: true, names: map[string]bool{}, fixed: map[string]bool{}, metric: metricName(n)}
 	for _, m := range n.LabelMatchers {
 		switch {
-		case m.Name == labels.MetricName || m.Type != labels.MatchEqual:
+		case m.Name == model.MetricNameLabel || m.Type != labels.MatchEqual:
 		case m.Value == "":
 			s.names[m.Name] = true
 		default:
@@ -153,7 +154,7 @@ func metricName(n *parser.VectorSelector) string {
 		return n.Name
 	}
 	for _, m := range n.LabelMatchers {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+		if m.Name == model.MetricNameLabel && m.Type == labels.MatchEqual {
 			return m.Value
 		}
 	}

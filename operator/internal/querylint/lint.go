@@ -80,7 +80,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 	if options.Use != FleetCondition && options.Use != Condition {
 		l.checkFilter(e)
 	}
-	switch options.Use {
+	switch options.Use { //nolint:exhaustive // the others have no rules of their own
 	case Age:
 		l.checkAge(e)
 	case Time:

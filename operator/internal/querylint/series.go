@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -17,7 +18,7 @@ func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	name := metricName(n)
 	if name == "" {
 		if !slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
-			return m.Name == labels.MetricName && m.Type == labels.MatchRegexp && m.Value != ".+" && m.Value != ".*"
+			return m.Name == model.MetricNameLabel && m.Type == labels.MatchRegexp && m.Value != ".+" && m.Value != ".*"
 		}) {
 			l.add(RuleEverySeries, n, "reads the series of every metric: name the metric")
 		}
@@ -86,7 +87,7 @@ func (l *linter) checkCall(n *parser.Call) {
 	if !ok {
 		return
 	}
-	switch name := metricName(selector); kindOf(name) {
+	switch name := metricName(selector); kindOf(name) { //nolint:exhaustive // the others may be counters
 	case gauge:
 		l.add(RuleRateOfGauge, n, "%s is a gauge, and %s takes every decrease for a restart: use avg_over_time or deriv", name, n.Func.Name)
 	case recorded:
