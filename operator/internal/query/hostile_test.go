@@ -68,10 +68,12 @@ func TestTokenRequestsAreNotRedirectedAndEndInTime(t *testing.T) {
 		tokens http.HandlerFunc
 		text   string
 	}{
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target, http.StatusTemporaryRedirect) }, "redirects to " + target},
-		"echo":     {reply(401, `{"error":"invalid_client","error_description":"FOREIGN s3cret-token"}`), "status 401"},
-		"garbage":  {reply(200, `FOREIGN s3cret-token`), "auth.oauth2.tokenURL"},
-		"hangs":    {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "auth.oauth2.tokenURL"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+		}, "redirects to " + target},
+		"echo":    {reply(401, `{"error":"invalid_client","error_description":"FOREIGN s3cret-token"}`), "status 401"},
+		"garbage": {reply(200, `FOREIGN s3cret-token`), "auth.oauth2.tokenURL"},
+		"hangs":   {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "auth.oauth2.tokenURL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := hostileConfig(serve(t, reply(200, vector())))
