@@ -53,7 +53,11 @@ test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compa
 	CGO_ENABLED=1 PLIMSOLL_NVML=real $(GO) test -count=1 -v -run "TestDriver(Conforms|AgreesWithNvidiaSMI)" ./exporter/internal/nvml
 
 test-rules: ## Check and unit-test recording rules and alerts with promtool
-	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording.yaml rules/alerts.yaml && "$$promtool" test rules rules/tests/*.yaml
+	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording-*.yaml rules/alerts-*.yaml && "$$promtool" test rules rules/tests/*.yaml
+
+.PHONY: mutants
+mutants: ## Change each rule in one place at a time: a unit test must fail (RUN=regexp selects rules)
+	promtool=$$($(LAB) path promtool) && $(GO) run ./test/mutants -promtool "$$promtool" $(if $(RUN),-run '$(RUN)')
 
 test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...

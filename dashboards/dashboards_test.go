@@ -104,6 +104,12 @@ func lintDashboard(name string, b *dashboard, report func(string, ...any)) {
 	if kinds["datasource"] != "datasource" || kinds["cluster"] != "query" {
 		report("variables datasource and cluster must exist")
 	}
+	for _, a := range b.Annotations.List {
+		if a.Datasource.UID != "${datasource}" {
+			report("annotation %s has the datasource %q, must be ${datasource}", a.Name, a.Datasource.UID)
+		}
+		lintExpr(b, "annotation "+a.Name, a.Expr, report)
+	}
 	ids := map[int]string{}
 	panels := b.flat()
 	for i, p := range panels {

@@ -20,7 +20,7 @@ var files embed.FS
 type Query struct {
 	// Dashboard is the file's name.
 	Dashboard string
-	// Panel is the panel's title, or "variable NAME".
+	// Panel is the panel's title, "annotation NAME" or "variable NAME".
 	Panel string
 	// Raw is PromQL as Grafana shows it, with variables.
 	Raw string
@@ -34,9 +34,18 @@ type dashboard struct {
 	Title         string  `json:"title"`
 	SchemaVersion int     `json:"schemaVersion"`
 	Panels        []panel `json:"panels"`
-	Templating    struct {
+	Annotations   struct {
+		List []annotation `json:"list"`
+	} `json:"annotations"`
+	Templating struct {
 		List []variable `json:"list"`
 	} `json:"templating"`
+}
+
+type annotation struct {
+	Name       string     `json:"name"`
+	Datasource datasource `json:"datasource"`
+	Expr       string     `json:"expr"`
 }
 
 type datasource struct {
@@ -88,6 +97,9 @@ func Queries() ([]Query, error) {
 			for _, t := range p.Targets {
 				all = append(all, Query{Dashboard: name, Panel: p.Title, Raw: t.Expr, Expr: substitute(t.Expr, values)})
 			}
+		}
+		for _, a := range b.Annotations.List {
+			all = append(all, Query{Dashboard: name, Panel: "annotation " + a.Name, Raw: a.Expr, Expr: substitute(a.Expr, values)})
 		}
 		for _, v := range b.Templating.List {
 			if v.Type != "query" {

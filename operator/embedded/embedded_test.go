@@ -62,7 +62,7 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 	free.Store(8)
 	ctx := t.Context()
 	p, err := NewPrometheus(PrometheusOptions{
-		Dir: t.TempDir(), RuleFile: "../../rules/recording.yaml", Logger: slog.New(slog.DiscardHandler),
+		Dir: t.TempDir(), RuleFiles: []string{"../../rules/recording-nodes.yaml", "../../rules/recording-devices.yaml"}, Logger: slog.New(slog.DiscardHandler),
 		Targets: []Target{{Cluster: "c1", Address: serveNode(t, &free)}, {Cluster: "c2", Address: "127.0.0.1:1"}},
 	})
 	if err != nil {

@@ -39,10 +39,10 @@ type Target struct {
 type PrometheusOptions struct {
 	// Dir is the folder of the TSDB.
 	Dir string
-	// RuleFile has the recording rules.
-	RuleFile string
-	Targets  []Target
-	Logger   *slog.Logger
+	// RuleFiles have the recording rules. A file may read the series of the files before it.
+	RuleFiles []string
+	Targets   []Target
+	Logger    *slog.Logger
 }
 
 // Prometheus scrapes targets into a TSDB and evaluates recording rules.
@@ -56,13 +56,17 @@ type Prometheus struct {
 
 // NewPrometheus opens the TSDB and loads the rules. Run starts the scrapes.
 func NewPrometheus(o PrometheusOptions) (*Prometheus, error) {
-	content, err := os.ReadFile(o.RuleFile)
-	if err != nil {
-		return nil, err
-	}
-	rules, err := promengine.DecodeRules(o.RuleFile, content)
-	if err != nil {
-		return nil, err
+	var rules []promengine.Rule
+	for _, file := range o.RuleFiles {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		decoded, err := promengine.DecodeRules(file, content)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, decoded...)
 	}
 	db, err := tsdb.Open(o.Dir, o.Logger, nil, tsdb.DefaultOptions(), nil)
 	if err != nil {

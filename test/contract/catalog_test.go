@@ -6,9 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,29 +47,38 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_dispatching":                         {},
 	"plimsoll_multikueue_lag_seconds":              {},
 	"plimsoll_gate_hold_seconds":                   {"gate", "cluster", "mode"},
+	"plimsoll_gate_ledger_oldest_seconds":          {"cluster"},
+	"plimsoll_gate_waiting_devices":                {"gate", "resource", "model"},
 }
 
 // The metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that rules and dashboards
 // read.
 var (
 	nodeMetrics = map[string][]string{
-		"kube_lease_renew_time":                {"namespace", "lease"},
-		"kube_node_status_condition":           {"node", "condition", "status"},
-		"kube_node_spec_unschedulable":         {"node"},
-		"kube_node_spec_taint":                 {"node", "key", "value", "effect"},
-		"kube_node_status_capacity":            {"node", "resource", "unit"},
-		"kube_node_status_allocatable":         {"node", "resource", "unit"},
-		"kube_pod_container_resource_requests": {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
-		"kube_pod_status_phase":                {"namespace", "pod", "uid", "phase"},
+		"kube_lease_renew_time":                          {"namespace", "lease"},
+		"kube_node_status_condition":                     {"node", "condition", "status"},
+		"kube_node_spec_unschedulable":                   {"node"},
+		"kube_node_spec_taint":                           {"node", "key", "value", "effect"},
+		"kube_node_status_capacity":                      {"node", "resource", "unit"},
+		"kube_node_status_allocatable":                   {"node", "resource", "unit"},
+		"kube_pod_container_resource_requests":           {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
+		"kube_pod_status_phase":                          {"namespace", "pod", "uid", "phase"},
+		"kube_pod_owner":                                 {"namespace", "pod", "uid", "owner_kind", "owner_name", "owner_is_controller"},
+		"kube_node_labels":                               {"node", "label_nvidia_com_gpu_product", "label_cloud_google_com_gke_tpu_accelerator"},
+		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
 	}
 	kueueMetrics = map[string][]string{
-		"kueue_reserving_active_workloads":         {"cluster_queue", "replica_role"},
-		"kueue_admitted_active_workloads":          {"cluster_queue", "replica_role"},
-		"kueue_pending_workloads":                  {"cluster_queue", "status", "replica_role"},
-		"kueue_cluster_queue_resource_pending":     {"cluster_queue", "resource", "replica_role"},
-		"kueue_cluster_queue_resource_reservation": {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
-		"kueue_cluster_queue_nominal_quota":        {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
-		"kueue_cluster_queue_borrowing_limit":      {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_reserving_active_workloads":           {"cluster_queue", "replica_role"},
+		"kueue_admitted_active_workloads":            {"cluster_queue", "replica_role"},
+		"kueue_pending_workloads":                    {"cluster_queue", "status", "replica_role"},
+		"kueue_cluster_queue_resource_pending":       {"cluster_queue", "resource", "replica_role"},
+		"kueue_cluster_queue_resource_reservation":   {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cluster_queue_nominal_quota":          {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cluster_queue_borrowing_limit":        {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cohort_subtree_quota":                 {"cohort", "flavor", "resource", "replica_role"},
+		"kueue_cohort_subtree_resource_reservations": {"cohort", "flavor", "resource", "replica_role"},
+		"kueue_cohort_info":                          {"cohort", "parent_cohort", "root_cohort", "replica_role"},
+		"kueue_admission_wait_time_seconds":          {"cluster_queue", "priority_class", "replica_role"},
 	}
 )
 
@@ -80,12 +91,31 @@ func exportedMetrics(t *testing.T) catalog {
 	}
 	known := catalog{"up": targetLabels}
 	for name, names := range parseMetricsMD(string(content)) {
+		if strings.HasPrefix(name, "DCGM_") {
+			names = append(names, "hostname") // instead of Hostname with --compat=4.8
+		}
 		known.add(name, names...)
 	}
 	for _, table := range []map[string][]string{operatorMetrics, nodeMetrics, kueueMetrics} {
 		for name, names := range table {
 			known.add(name, names...)
 		}
+	}
+	// Histograms.
+	known.add("kueue_admission_wait_time_seconds_bucket", append([]string{"le"}, kueueMetrics["kueue_admission_wait_time_seconds"]...)...)
+	known.add("kueue_admission_wait_time_seconds_count", kueueMetrics["kueue_admission_wait_time_seconds"]...)
+	// Metrics of the components' libraries and of Prometheus itself.
+	for name, names := range map[string][]string{
+		"leader_election_master_status":               {"name"},
+		"plimsoll_build_info":                         {"component", "version", "revision"},
+		"prometheus_rule_group_last_duration_seconds": {"rule_group"},
+		"prometheus_rule_group_interval_seconds":      {"rule_group"},
+		"controller_runtime_reconcile_errors_total":   {"controller"},
+		"process_resident_memory_bytes":               nil,
+		"process_cpu_seconds_total":                   nil,
+		"ALERTS":                                      {"alertname", "alertstate", "severity", "node", "model", "namespace"},
+	} {
+		known.add(name, names...)
 	}
 	return known
 }
@@ -148,21 +178,48 @@ type ruleFile struct {
 	} `json:"groups"`
 }
 
-func readRules(t *testing.T, name string) ruleFile {
+// recordingFiles are the files with recording rules. A file reads the series of the files
+// before it.
+var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml"}
+
+// alertFiles are the files with alerts.
+var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}
+
+func readRules(t *testing.T, names ...string) ruleFile {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "rules", name))
+	var all ruleFile
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(root, "rules", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f ruleFile
+		if err := yaml.Unmarshal(content, &f); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all.Groups = append(all.Groups, f.Groups...)
+	}
+	return all
+}
+
+// A file in rules/ that no list names would never be tested.
+func TestRuleFilesAreListed(t *testing.T) {
+	listed := append(slices.Clone(recordingFiles), alertFiles...)
+	found, err := filepath.Glob(filepath.Join(root, "rules", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f ruleFile
-	if err := yaml.Unmarshal(content, &f); err != nil {
-		t.Fatalf("%s: %v", name, err)
+	for i := range found {
+		found[i] = filepath.Base(found[i])
 	}
-	return f
+	slices.Sort(listed)
+	if diff := cmp.Diff(listed, found); diff != "" {
+		t.Errorf("files of rules/ (-listed +found):\n%s", diff)
+	}
 }
 
 // addRecordingRules adds the series of the recording rules to known and returns the
-// rules' problems. A rule must not read the series of a later rule.
+// rules' problems. A rule must not read the series of a later rule, except its own.
 func addRecordingRules(known catalog, rules ruleFile) []string {
 	var problems []string
 	for _, g := range rules.Groups {
@@ -170,11 +227,23 @@ func addRecordingRules(known catalog, rules ruleFile) []string {
 			if r.Record == "" {
 				continue
 			}
+			if _, again := known[r.Record]; !again && strings.Contains(r.Expr, r.Record) {
+				// The rule reads its own last value. Its labels are those of its other operands.
+				known[r.Record] = targetLabels
+				known[r.Record], _ = known.check(r.Expr)
+			}
 			have, wrong := known.check(r.Expr)
 			for _, w := range wrong {
 				problems = append(problems, fmt.Sprintf("rule %s: %s", r.Record, w))
 			}
-			known[r.Record] = have.with(targetLabels)
+			for name := range r.Labels {
+				have = have.with(newLabelSet(name))
+			}
+			recorded := have.with(targetLabels)
+			if before, again := known[r.Record]; again { // several rules record parts of one metric
+				recorded = recorded.with(before)
+			}
+			known[r.Record] = recorded
 		}
 	}
 	return problems

@@ -163,7 +163,9 @@ func (k *checker) call(e *parser.Call) labelSet {
 	text := func(i int) string { return e.Args[i].(*parser.StringLiteral).Val }
 	switch e.Func.Name {
 	case "label_replace":
-		k.requireLabels(have, []string{text(3)}, e)
+		if text(3) != "" { // an empty source label sets a fixed value
+			k.requireLabels(have, []string{text(3)}, e)
+		}
 		return have.with(newLabelSet(text(1)))
 	case "histogram_quantile":
 		return have.without("le")

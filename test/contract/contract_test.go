@@ -29,7 +29,7 @@ type expression struct {
 
 func TestExpressionsReadExistingMetrics(t *testing.T) {
 	known := exportedMetrics(t)
-	for _, p := range addRecordingRules(known, readRules(t, "recording.yaml")) {
+	for _, p := range addRecordingRules(known, readRules(t, recordingFiles...)) {
 		t.Error(p)
 	}
 	sources := map[string]func(*testing.T) []expression{
@@ -63,7 +63,7 @@ func findProblems(known catalog, e expression) []string {
 
 func TestCheckFindsMistakes(t *testing.T) {
 	known := exportedMetrics(t)
-	addRecordingRules(known, readRules(t, "recording.yaml"))
+	addRecordingRules(known, readRules(t, recordingFiles...))
 	for _, tc := range []struct{ name, expr, want string }{
 		{"correct", `sum by (cluster) (cluster_resource_model:plimsoll_free_devices:sum{model="x"})`, ""},
 		{"unknown recording rule", `sum by (cluster) (cluster_model:plimsoll_free_device:sum)`, `"cluster_model:plimsoll_free_device:sum" is unknown`},
@@ -88,7 +88,7 @@ func TestCheckFindsMistakes(t *testing.T) {
 }
 
 func TestCheckFindsMistakesInRules(t *testing.T) {
-	broken := readRules(t, "recording.yaml")
+	broken := readRules(t, recordingFiles...)
 	for i := range broken.Groups[0].Rules {
 		r := &broken.Groups[0].Rules[i]
 		r.Expr = strings.ReplaceAll(r.Expr, "plimsoll_node_devices", "plimsoll_node_device")
@@ -102,8 +102,8 @@ var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
 
 func TestAlertsAreComplete(t *testing.T) {
 	known := exportedMetrics(t)
-	addRecordingRules(known, readRules(t, "recording.yaml"))
-	for _, g := range readRules(t, "alerts.yaml").Groups {
+	addRecordingRules(known, readRules(t, recordingFiles...))
+	for _, g := range readRules(t, alertFiles...).Groups {
 		for _, r := range g.Rules {
 			have, _ := known.check(r.Expr)
 			for _, key := range []string{"summary", "description"} {
@@ -125,6 +125,12 @@ func TestAlertsAreComplete(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, "rules", "runbooks", r.Alert+".md")); err != nil {
 				t.Errorf("%s has no runbook: %v", r.Alert, err)
 			}
+			if url := r.Annotations["dashboard_url"]; url != "" {
+				board, _, _ := strings.Cut(strings.TrimPrefix(url, "/d/plimsoll-"), "?")
+				if _, err := os.Stat(filepath.Join(root, "dashboards", board+".json")); err != nil {
+					t.Errorf("the dashboard_url of %s is %s: %v", r.Alert, url, err)
+				}
+			}
 			if !strings.HasPrefix(r.Alert, "Plimsoll") {
 				t.Errorf("%s must begin with Plimsoll", r.Alert)
 			}
@@ -134,7 +140,7 @@ func TestAlertsAreComplete(t *testing.T) {
 
 func alertExpressions(t *testing.T) []expression {
 	var found []expression
-	for _, g := range readRules(t, "alerts.yaml").Groups {
+	for _, g := range readRules(t, alertFiles...).Groups {
 		for _, r := range g.Rules {
 			found = append(found, expression{where: "alert " + r.Alert, expr: r.Expr})
 		}

@@ -46,8 +46,9 @@ func newEmbeddedDemo(ctx context.Context, nodes *fleet.Fleet, root string, s *sc
 	}
 	d := &embeddedDemo{nodes: nodes, screen: s, progress: func() string { return "" }, running: map[string]runningJob{}}
 	o := embedded.PrometheusOptions{
-		Dir: filepath.Join(nodes.Dir(), "work", "tsdb"), RuleFile: filepath.Join(root, "rules", "recording.yaml"),
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Dir:       filepath.Join(nodes.Dir(), "work", "tsdb"),
+		RuleFiles: []string{filepath.Join(root, "rules", "recording-nodes.yaml"), filepath.Join(root, "rules", "recording-devices.yaml")},
+		Logger:    slog.New(slog.NewTextHandler(log, nil)),
 	}
 	for _, w := range fleet.DefaultWorkers() {
 		d.clusters = append(d.clusters, w.Name)

@@ -33,6 +33,32 @@ func TestDashboardQueriesReturnSeries(t *testing.T) {
 	}
 }
 
+// rulesWithoutSeries are the recording rules that have no series on this fleet, with the
+// reason.
+var rulesWithoutSeries = map[string]string{
+	"node:kube_sample_timestamp_seconds:max":                      "the bridge covers clusters without plimsoll-exporter",
+	"node_resource_state:kube_devices:sum":                        "the bridge covers clusters without plimsoll-exporter",
+	"node:plimsoll_unusable:info":                                 "all nodes are usable",
+	"cluster_resource_model_reason:plimsoll_unusable_devices:sum": "all nodes are usable",
+	"cluster_model_profile:plimsoll_free_mig_instances:sum":       "no device is in MIG mode",
+	"device:plimsoll_owner_sm_clock:ratio":                        "the job has less than eight devices",
+	"device:plimsoll_owner_utilization:ratio":                     "the job has less than eight devices",
+	"device:plimsoll_idle_since_timestamp_seconds:min":            "the job is not idle",
+	"owner:plimsoll_idle_devices:count":                           "the job is not idle",
+	"namespace:plimsoll_device_hours:sum7d":                       "the group runs every 4 minutes",
+	"namespace:plimsoll_idle_device_hours:sum7d":                  "the group runs every 4 minutes",
+	"cluster_resource:plimsoll_demand_devices:max1d":              "the group runs every 4 minutes",
+	"cluster_resource:plimsoll_usable_devices:max1d":              "the group runs every 4 minutes",
+	"cluster_queue:kueue_starts:increase30m":                      "the group runs every 4 minutes",
+	"cluster_queue:kueue_starts:increase6h":                       "the group runs every 4 minutes",
+	"cluster_queue:kueue_starts:increase3d":                       "the group runs every 4 minutes",
+	"cluster_queue:kueue_late_starts:ratio30m":                    "the group runs every 4 minutes",
+	"cluster_queue:kueue_late_starts:ratio6h":                     "the group runs every 4 minutes",
+	"cluster_queue:kueue_late_starts:ratio3d":                     "the group runs every 4 minutes",
+	"cluster_queue:kueue_cohort_unreserved_quota:max":             "the queues have no cohort",
+	"resource_model:plimsoll_waiting_devices:sum":                 "no workload waits at a gate",
+}
+
 // All recording rules have series on a fleet with a running job.
 func TestRecordingRulesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
@@ -42,26 +68,32 @@ func TestRecordingRulesReturnSeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(root, "rules", "recording.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, "rules", "recording-*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Record string `json:"record"`
-			} `json:"rules"`
-		} `json:"groups"`
-	}
-	if err := yaml.Unmarshal(content, &file); err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for _, group := range file.Groups {
-		for _, rule := range group.Rules {
-			if rule.Record != "" {
-				n++
-				awaitSeries(ctx, t, rule.Record)
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			Groups []struct {
+				Rules []struct {
+					Record string `json:"record"`
+				} `json:"rules"`
+			} `json:"groups"`
+		}
+		if err := yaml.Unmarshal(content, &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range file.Groups {
+			for _, rule := range group.Rules {
+				if _, isEmpty := rulesWithoutSeries[rule.Record]; !isEmpty {
+					n++
+					awaitSeries(ctx, t, rule.Record)
+				}
 			}
 		}
 	}

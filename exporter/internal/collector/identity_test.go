@@ -86,7 +86,7 @@ type nodeLoad struct{ strings.Builder }
 func (l *nodeLoad) add(cluster, text string) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "plimsoll_node_devices{"); ok {
-			fmt.Fprintf(l, "  plimsoll_node_devices{cluster=%q,%s", cluster, rest)
+			fmt.Fprintf(l, "  node_resource_model_state:plimsoll_devices:min{cluster=%q,%s", cluster, rest)
 		}
 	}
 	fmt.Fprintf(l, "  node:plimsoll_placeable:bool{cluster=%q,node=\"node-1\"} 1\n  node:plimsoll_sample_timestamp_seconds:trusted{cluster=%q,node=\"node-1\"} 0\n", cluster, cluster)
@@ -117,7 +117,7 @@ func recordingRule(t *testing.T, name string) string {
 			Rules []struct{ Record, Expr string } `json:"rules"`
 		} `json:"groups"`
 	}
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "rules", "recording.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "rules", "recording-nodes.yaml"))
 	if err == nil {
 		err = yaml.Unmarshal(text, &file)
 	}

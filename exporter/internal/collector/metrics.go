@@ -43,6 +43,7 @@ var (
 	powerHeadroom   = metric{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Enforced power limit minus power draw, in watts. At least 0."}
 	memoryHeadroom  = metric{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Free memory of the device in bytes."}
 	thermalHeadroom = metric{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Margin to the nearest slowdown temperature in degrees Celsius. Negative while the device is slowed down."}
+	remapPending    = metric{"plimsoll_device_row_remap_pending", gauge, deviceLabels, "1 if a remapping of rows takes effect only after a reset of the device."}
 	bogusValues     = metric{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that were left out because they are impossible, such as 1000 degrees, by field."}
 )
 
@@ -75,7 +76,7 @@ var (
 var plimsollMetrics = []metric{
 	nodeDevices, largestFree, freeMIGInstances,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, shareCapacity, shareAllocated,
-	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, bogusValues,
+	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, remapPending, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
 	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,
@@ -125,6 +126,9 @@ func fieldName(f device.Field) string {
 		if row.field == f {
 			return row.metric.name + "_" + row.direction
 		}
+	}
+	if f == device.RowRemapPending {
+		return remapPending.name
 	}
 	return tpuFieldName(f)
 }

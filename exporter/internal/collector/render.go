@@ -265,6 +265,9 @@ func (r *renderer) renderDerived(reading device.Reading, id labelText) {
 	if margin, ok := reading.Get(device.ThermalMargin); ok {
 		r.families.addOfDevice(thermalHeadroom, margin, id)
 	}
+	if pending, ok := reading.Get(device.RowRemapPending); ok {
+		r.families.addOfDevice(remapPending, pending, id)
+	}
 	limit, limited := reading.Get(device.PowerLimit)
 	if draw, ok := reading.Get(device.PowerUsage); ok && limited {
 		r.families.addOfDevice(powerHeadroom, max(0, limit-draw), id)

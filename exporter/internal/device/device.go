@@ -67,6 +67,7 @@ const (
 	CorrectableRemappedRows                // count
 	UncorrectableRemappedRows              // count
 	RowRemapFailure                        // 0 or 1
+	RowRemapPending                        // 0 or 1
 	FBTotal                                // MiB
 	FBUsedRatio                            // 0..1 of what is not reserved
 	ECCSingleVolatile                      // count since the driver was loaded

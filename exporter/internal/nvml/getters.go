@@ -138,15 +138,20 @@ func readMemoryV1(h *deviceHandle, r *device.Reading) nvml.Return {
 }
 
 func readRemappedRows(h *deviceHandle, r *device.Reading) nvml.Return {
-	correctable, uncorrectable, _, failed, ret := h.GetRemappedRows()
+	correctable, uncorrectable, pending, failed, ret := h.GetRemappedRows()
 	if ret == nvml.SUCCESS {
 		r.Set(device.CorrectableRemappedRows, float64(correctable))
 		r.Set(device.UncorrectableRemappedRows, float64(uncorrectable))
-		failure := 0.0
-		if failed {
-			failure = 1
-		}
-		r.Set(device.RowRemapFailure, failure)
+		r.Set(device.RowRemapPending, boolValue(pending))
+		r.Set(device.RowRemapFailure, boolValue(failed))
 	}
 	return ret
+}
+
+// boolValue returns 1 for true and 0 for false.
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -46,7 +46,7 @@ func TestReadSetsEveryFieldWithItsUnit(t *testing.T) {
 		device.FP64Active: 0.51, device.FP32Active: 0.52, device.FP16Active: 0.53,
 		device.PowerManagementLimit: 650, device.PowerMin: 200.002, device.PowerMax: 700.002, device.PowerDefault: 600.002,
 		device.ClockEvents: 4, device.SlowdownTemp: 89, device.ThermalMargin: 45, device.VGPULicensed: 1,
-		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0,
+		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0, device.RowRemapPending: 1,
 	} {
 		expectValue(t, r, field, v)
 	}

@@ -158,7 +158,7 @@ func (l *liveState) setTraffic(r *device.Reading, p product, dt float64, hasLink
 
 func setErrorCounters(r *device.Reading) {
 	for _, field := range []device.Field{device.PCIeReplay, device.ECCSingleVolatile, device.ECCDoubleVolatile,
-		device.CorrectableRemappedRows, device.UncorrectableRemappedRows, device.RowRemapFailure} {
+		device.CorrectableRemappedRows, device.UncorrectableRemappedRows, device.RowRemapFailure, device.RowRemapPending} {
 		r.Set(field, 0)
 	}
 }

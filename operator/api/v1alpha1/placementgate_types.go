@@ -22,7 +22,7 @@ type PlacementGateSpec struct {
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 	// PromQL queries about a workload's shape. Each one that is absent has a default
-	// over the recording rules in rules/recording.yaml.
+	// over the recording rules in rules/recording-*.yaml.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.

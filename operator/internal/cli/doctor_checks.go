@@ -259,7 +259,7 @@ func (d *doctor) checkWorkers(context.Context) ([]diagnosis, error) {
 
 // neededSeries are the recorded series without which a cluster is never chosen.
 var neededSeries = []struct{ series, fix string }{
-	{"cluster:plimsoll_sample_timestamp_seconds:min", "check on the cluster that Prometheus scrapes the exporter and kube-state-metrics, loads rules/recording.yaml, and sets the label cluster"},
+	{"cluster:plimsoll_sample_timestamp_seconds:min", "check on the cluster that Prometheus scrapes the exporter and kube-state-metrics, loads rules/recording-*.yaml, and sets the label cluster"},
 	{"cluster:plimsoll_free_devices:sum", "check on the cluster that its nodes are schedulable and have accelerators"},
 }
 

@@ -11,9 +11,13 @@ import (
 
 // A default query over a series that no rule records would never find room.
 func TestDefaultQueriesReadRecordingRules(t *testing.T) {
-	recording, err := os.ReadFile("../../../rules/recording.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var recording string
+	for _, subject := range []string{"nodes", "queues"} {
+		content, err := os.ReadFile("../../../rules/recording-" + subject + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		recording += string(content)
 	}
 	series := regexp.MustCompile(`[a-z_]+:[a-z_]+:[a-z]+`)
 	for _, q := range Queries(&v1alpha1.PlacementGateSpec{}, "cluster") {
@@ -22,7 +26,7 @@ func TestDefaultQueriesReadRecordingRules(t *testing.T) {
 			t.Errorf("query %s reads no recording rule: %s", q.Name, q.Expr)
 		}
 		for _, name := range names {
-			if !strings.Contains(string(recording), "- record: "+name+"\n") {
+			if !strings.Contains(recording, "- record: "+name+"\n") {
 				t.Errorf("query %s reads %s, which no rule records", q.Name, name)
 			}
 		}

@@ -105,6 +105,19 @@ func (l *Ledger) ClustersOf(uid string) []string {
 	return slices.Sorted(maps.Keys(l.current[uid]))
 }
 
+// OldestByCluster returns the time of the oldest reservation per cluster.
+func (l *Ledger) OldestByCluster() map[string]time.Time {
+	oldest := map[string]time.Time{}
+	for cluster, entries := range l.View().byCluster {
+		for _, e := range entries {
+			if at, ok := oldest[cluster]; !ok || e.DebitedAt.Before(at) {
+				oldest[cluster] = e.DebitedAt
+			}
+		}
+	}
+	return oldest
+}
+
 // Commit replaces a workload's hold with hold, and its reservations with the entries that have
 // its uid. It also adds
 // entries of other workloads, such as the other components of the same job. It returns false

@@ -127,6 +127,14 @@ type WaitSummary struct {
 	Since time.Time
 }
 
+// DeviceKind names the devices that a workload requests.
+type DeviceKind struct {
+	// Resource is the name of the device resource, such as nvidia.com/gpu.
+	Resource string
+	// Model is empty if the workload may use any model.
+	Model string
+}
+
 // SetWaiting sets the wait summary of a gate.
 func (r *Registry) SetWaiting(name string, summary WaitSummary) {
 	r.mu.Lock()

@@ -103,6 +103,24 @@ func (q *Queue) insert(e *Entry) *line {
 	return l
 }
 
+// Devices returns the number of devices that the waiting workloads of each gate request.
+func (q *Queue) Devices() map[string]map[registry.DeviceKind]int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	sums := map[string]map[registry.DeviceKind]int64{}
+	for _, e := range q.workloads {
+		of := sums[e.Key.Gate]
+		if of == nil {
+			of = map[registry.DeviceKind]int64{}
+			sums[e.Key.Gate] = of
+		}
+		for _, p := range e.PodSets {
+			of[registry.DeviceKind{Resource: p.Resource, Model: p.Model}] += p.Devices()
+		}
+	}
+	return sums
+}
+
 // Remove removes a workload that no longer waits. If it had the turn, the next one is woken.
 func (q *Queue) Remove(workload types.NamespacedName) {
 	q.mu.Lock()

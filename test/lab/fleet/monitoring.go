@@ -117,8 +117,7 @@ func (c *Cluster) prometheusConfig() string {
 		label = "prometheus: hub"
 	}
 	fmt.Fprintf(&b, "global:\n  scrape_interval: 2s\n  scrape_timeout: 2s\n  evaluation_interval: 2s\n  external_labels: {%s}\n", label)
-	fmt.Fprintf(&b, "rule_files: [%q, %q]\nscrape_configs:\n",
-		filepath.Join(c.fleet.opts.Root, "rules", "recording.yaml"), filepath.Join(c.fleet.opts.Root, "rules", "alerts.yaml"))
+	fmt.Fprintf(&b, "rule_files: [%q]\nscrape_configs:\n", filepath.Join(c.fleet.opts.Root, "rules", "*.yaml"))
 	byJob := map[string][]scrapeTarget{}
 	var jobs []string
 	for _, t := range c.fleet.targets.list(c.Name) {

@@ -113,7 +113,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, now: opts.Now,
 		cache: cache, waiting: waiting, histories: newHistories(),
 		elected: mgr.Elected(),
-		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, opts.Now),
+		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, waiting, opts.Now),
 	}
 	if opts.Registerer != nil {
 		isDispatching := func() bool { return r.nominates && r.isLeader() }

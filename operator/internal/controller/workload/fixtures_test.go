@@ -118,7 +118,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
 		cache: querycache.New(sources, reservations, nil, c.now), waiting: waitqueue.New(gates, c.now, func(querycache.Key, time.Time) { b.refreshes++ }), histories: newHistories(),
-		metrics: newMetrics(nil, reservations, gates, c.now), rebuilt: true}
+		metrics: newMetrics(nil, reservations, gates, nil, c.now), rebuilt: true}
 	for _, name := range []string{"cluster1", "cluster2"} {
 		b.connect(name, noon.Add(-time.Hour))
 	}

@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 type metrics struct {
@@ -24,7 +25,7 @@ type metrics struct {
 
 var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registry.Registry, now func() time.Time) *metrics {
+func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registry.Registry, waiting *waitqueue.Queue, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_decisions_total", Help: "Decisions of the gate, by state of the admission check and reason.",
@@ -46,14 +47,40 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 		}, []string{"gate", "cluster"}),
 		ledgerDevices: &ledgerCollector{ledger: ledger, desc: prometheus.NewDesc("plimsoll_gate_ledger_devices",
 			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil),
+			oldest: prometheus.NewDesc("plimsoll_gate_ledger_oldest_seconds",
+				"Age of the oldest reservation for a cluster in seconds. A reservation ends when the cluster's samples show the workload.", []string{"cluster"}, nil),
 			now: now, holds: prometheus.NewDesc("plimsoll_gate_hold_seconds",
 				"Time since the gate began to hold the cluster for a waiting workload, in seconds. With mode=\"shadow\", the cluster is not kept free.",
 				[]string{"gate", "cluster", "mode"}, nil)},
 	}
 	if reg != nil {
-		reg.MustRegister(newQueueCollector(gates, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+		reg.MustRegister(newQueueCollector(gates, waiting, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices)
 	}
+	gates.OnChange(func(name string) {
+		if g, ok := gates.Get(name); ok {
+			m.startAtZero(g)
+		}
+	})
 	return m
+}
+
+// pendingReasons are the reasons for which a gate regularly keeps workloads waiting.
+var pendingReasons = []string{gate.ReasonNoDecisions, gate.ReasonNoRoom, gate.ReasonRuledOut, gate.ReasonStale, gate.ReasonNoMetrics,
+	gate.ReasonFleetConditionUnmet, gate.ReasonOrphanedCopy, gate.ReasonGateNotReady}
+
+// startAtZero creates the series of a gate and of its clusters. A series that is born with
+// its first event has no increase then, so rules would miss the event.
+func (m *metrics) startAtZero(g registry.Gate) {
+	m.mispredicts.WithLabelValues(g.Name)
+	m.requeues.WithLabelValues(g.Name)
+	m.readySeconds.WithLabelValues(g.Name)
+	m.decisions.WithLabelValues(g.Name, snakeCase(string(gate.Ready)), snakeCase(gate.ReasonPlaceable))
+	for _, reason := range pendingReasons {
+		m.decisions.WithLabelValues(g.Name, snakeCase(string(gate.Pending)), snakeCase(reason))
+	}
+	for _, c := range g.Clusters {
+		m.admitSeconds.WithLabelValues(g.Name, c.Name)
+	}
 }
 
 // ledgerCollector reads the ledger when it is scraped.
@@ -61,16 +88,21 @@ type ledgerCollector struct {
 	ledger      *ledger.Ledger
 	now         func() time.Time
 	desc, holds *prometheus.Desc
+	oldest      *prometheus.Desc
 }
 
 func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.desc
 	ch <- c.holds
+	ch <- c.oldest
 }
 
 func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 	for cluster, devices := range c.ledger.DevicesByCluster() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(devices), cluster)
+	}
+	for cluster, at := range c.ledger.OldestByCluster() {
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, c.now().Sub(at).Seconds(), cluster)
 	}
 	oldest := map[[3]string]time.Time{} // a gate may hold a cluster for several kinds of devices
 	for _, h := range c.ledger.View().Holds() {
@@ -90,16 +122,20 @@ func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 // queueCollector reads the gates' queues when it is scraped.
 type queueCollector struct {
 	gates           *registry.Registry
+	queue           *waitqueue.Queue
 	now             func() time.Time
 	waiting, oldest *prometheus.Desc
+	devices         *prometheus.Desc
 	failing         *prometheus.Desc
 }
 
-func newQueueCollector(gates *registry.Registry, now func() time.Time) *queueCollector {
+func newQueueCollector(gates *registry.Registry, queue *waitqueue.Queue, now func() time.Time) *queueCollector {
 	desc := func(opts prometheus.GaugeOpts) *prometheus.Desc {
 		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
 	}
-	return &queueCollector{gates: gates, now: now,
+	return &queueCollector{gates: gates, queue: queue, now: now,
+		devices: prometheus.NewDesc("plimsoll_gate_waiting_devices",
+			"Number of devices that the waiting workloads of the gate request, by resource and model. model is empty for workloads that may use any model.", []string{"gate", "resource", "model"}, nil),
 		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Number of workloads that hold quota and wait for the gate, including gates that do not exist."}),
 		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Time since the longest waiting workload of the gate reserved quota, in seconds; 0 if no workload waits."}),
 		failing: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_failing",
@@ -111,9 +147,15 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.oldest
 	ch <- c.failing
+	ch <- c.devices
 }
 
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	for name, devices := range c.queue.Devices() {
+		for kind, n := range devices {
+			ch <- prometheus.MustNewConstMetric(c.devices, prometheus.GaugeValue, float64(n), name, kind.Resource, kind.Model)
+		}
+	}
 	for name, q := range c.gates.WaitSummaries() {
 		age := 0.0
 		if !q.Since.IsZero() {

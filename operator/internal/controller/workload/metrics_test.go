@@ -2,6 +2,7 @@ package workload
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,23 +10,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 func TestMetricsExposition(t *testing.T) {
 	gates, reservations, exposed := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
-	m := newMetrics(exposed, reservations, gates, func() time.Time { return noon })
+	clock := func() time.Time { return noon }
+	waiting := waitqueue.New(gates, clock, func(querycache.Key, time.Time) {})
+	m := newMetrics(exposed, reservations, gates, waiting, clock)
 	gates.Put(registry.Gate{Name: "gpu"})
-	gates.Put(registry.Gate{Name: "idle"})
+	gates.Put(registry.Gate{Name: "idle", Clusters: []registry.Cluster{{Name: "cluster1"}}})
+	h100 := shape.PodSet{Resource: "nvidia.com/gpu", Model: "H100", DevicesPerPod: 8, Pods: 2}
+	anyModel := shape.PodSet{Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: 1}
+	for i, podSets := range [][]shape.PodSet{{h100}, {h100, anyModel}} {
+		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: querycache.Key{Gate: "gpu"}, PodSets: podSets})
+	}
 	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: noon.Add(-90 * time.Second)})
 	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
-	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: noon, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
+	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
 	m.ready("gpu", 2*time.Second)
@@ -36,14 +47,34 @@ func TestMetricsExposition(t *testing.T) {
 	want := `
 # HELP plimsoll_gate_decisions_total Decisions of the gate, by state of the admission check and reason.
 # TYPE plimsoll_gate_decisions_total counter
+plimsoll_gate_decisions_total{gate="gpu",reason="fleet_condition_unmet",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="gate_not_ready",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="no_decisions",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="no_metrics",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="no_room",state="pending"} 1
+plimsoll_gate_decisions_total{gate="gpu",reason="orphaned_copy",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="ruled_out",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="stale_samples",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="placeable",state="ready"} 1
+plimsoll_gate_decisions_total{gate="idle",reason="fleet_condition_unmet",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="gate_not_ready",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="no_decisions",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="no_metrics",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="no_room",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="orphaned_copy",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="ruled_out",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="stale_samples",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="placeable",state="ready"} 0
 # HELP plimsoll_gate_ledger_devices Devices of workloads that were sent to a cluster and that its samples do not show yet.
 # TYPE plimsoll_gate_ledger_devices gauge
 plimsoll_gate_ledger_devices{cluster="cluster1"} 16
+# HELP plimsoll_gate_ledger_oldest_seconds Age of the oldest reservation for a cluster in seconds. A reservation ends when the cluster's samples show the workload.
+# TYPE plimsoll_gate_ledger_oldest_seconds gauge
+plimsoll_gate_ledger_oldest_seconds{cluster="cluster1"} 60
 # HELP plimsoll_gate_mispredictions_total Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.
 # TYPE plimsoll_gate_mispredictions_total counter
 plimsoll_gate_mispredictions_total{gate="gpu"} 1
+plimsoll_gate_mispredictions_total{gate="idle"} 0
 # HELP plimsoll_gate_nominations_total Nominations of clusters, by cluster and reason.
 # TYPE plimsoll_gate_nominations_total counter
 plimsoll_gate_nominations_total{cluster="cluster1",reason="widened"} 1
@@ -56,6 +87,10 @@ plimsoll_gate_oldest_waiting_seconds{gate="idle"} 0
 # TYPE plimsoll_gate_queries_failing gauge
 plimsoll_gate_queries_failing{gate="gpu"} 1
 plimsoll_gate_queries_failing{gate="idle"} 0
+# HELP plimsoll_gate_waiting_devices Number of devices that the waiting workloads of the gate request, by resource and model. model is empty for workloads that may use any model.
+# TYPE plimsoll_gate_waiting_devices gauge
+plimsoll_gate_waiting_devices{gate="gpu",model="",resource="nvidia.com/gpu"} 1
+plimsoll_gate_waiting_devices{gate="gpu",model="H100",resource="nvidia.com/gpu"} 32
 # HELP plimsoll_gate_waiting_workloads Number of workloads that hold quota and wait for the gate, including gates that do not exist.
 # TYPE plimsoll_gate_waiting_workloads gauge
 plimsoll_gate_waiting_workloads{gate="gpu"} 2
@@ -63,7 +98,7 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 `
 	names := []string{"plimsoll_gate_decisions_total", "plimsoll_gate_ledger_devices", "plimsoll_gate_mispredictions_total",
 		"plimsoll_gate_nominations_total", "plimsoll_gate_oldest_waiting_seconds",
-		"plimsoll_gate_queries_failing", "plimsoll_gate_waiting_workloads"}
+		"plimsoll_gate_queries_failing", "plimsoll_gate_waiting_workloads", "plimsoll_gate_waiting_devices", "plimsoll_gate_ledger_oldest_seconds"}
 	if err := testutil.GatherAndCompare(exposed, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
@@ -75,7 +110,8 @@ plimsoll_gate_waiting_workloads{gate="idle"} 0
 	}
 }
 
-// histogramSums are the sums of the histograms, in seconds rounded to milliseconds.
+// histogramSums are the sums of all series of the histograms, in seconds rounded to
+// milliseconds.
 func histogramSums(t *testing.T, gatherer prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -84,8 +120,10 @@ func histogramSums(t *testing.T, gatherer prometheus.Gatherer) map[string]float6
 	}
 	sums := map[string]float64{}
 	for _, f := range families {
-		if h := f.GetMetric()[0].GetHistogram(); h != nil {
-			sums[f.GetName()] = math.Round(h.GetSampleSum()*1000) / 1000
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				sums[f.GetName()] += math.Round(h.GetSampleSum()*1000) / 1000
+			}
 		}
 	}
 	return sums

@@ -355,7 +355,7 @@ ret nvmlDeviceGetRemappedRows(dev d, unsigned *correctable, unsigned *uncorrecta
 		_Atomic uint64_t *w = device_words(d->n);
 		*correctable = (unsigned)w[CORRECTABLE];
 		*uncorrectable = (unsigned)w[UNCORRECTABLE];
-		*pending = 0;
+		*pending = w[UNCORRECTABLE] > 0;
 		*failed = (unsigned)w[REMAP_FAILED];
 	}
 	return r;
