@@ -117,7 +117,15 @@ func (c *Cluster) prometheusConfig() string {
 		label = "prometheus: hub"
 	}
 	fmt.Fprintf(&b, "global:\n  scrape_interval: 2s\n  scrape_timeout: 2s\n  evaluation_interval: 2s\n  external_labels: {%s}\n", label)
-	fmt.Fprintf(&b, "rule_files: [%q]\nscrape_configs:\n", filepath.Join(c.fleet.opts.Root, "rules", "*.yaml"))
+	files := []string{"recording-*.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml"}
+	if c.Name == Hub { // a worker scrapes no operator, and its absence is an alert
+		files = append(files, "alerts-hub.yaml")
+	}
+	b.WriteString("rule_files:\n")
+	for _, file := range files {
+		fmt.Fprintf(&b, "- %q\n", filepath.Join(c.fleet.opts.Root, "rules", file))
+	}
+	b.WriteString("scrape_configs:\n")
 	byJob := map[string][]scrapeTarget{}
 	var jobs []string
 	for _, t := range c.fleet.targets.list(c.Name) {
