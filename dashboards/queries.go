@@ -79,7 +79,12 @@ type variable struct {
 	Name       string     `json:"name"`
 	Type       string     `json:"type"`
 	Datasource datasource `json:"datasource"`
+	IncludeAll bool       `json:"includeAll"`
 	AllValue   string     `json:"allValue"`
+	Current    struct {
+		// Value is a list if several can be selected.
+		Value any `json:"value"`
+	} `json:"current"`
 	Definition string     `json:"definition"`
 }
 
@@ -147,12 +152,18 @@ func (b *dashboard) flat() []panel {
 	return all
 }
 
-// values that stand for the variables: Grafana's own, and "All" of the dashboard's.
+// values that stand for the variables: Grafana's own, "All" of those that have it, and
+// the preset value of the others.
 func (b *dashboard) values() map[string]string {
 	values := map[string]string{"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
 	for _, v := range b.Templating.List {
-		if v.Type != "datasource" {
+		if v.Type == "datasource" {
+			continue
+		}
+		if v.IncludeAll {
 			values[v.Name] = v.AllValue
+		} else if value, ok := v.Current.Value.(string); ok {
+			values[v.Name] = value
 		}
 	}
 	return values

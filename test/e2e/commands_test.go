@@ -29,8 +29,9 @@ func TestExplainWorkload(t *testing.T) {
 
 	submit(ctx, t, fleet.Job{Name: "too-big", Model: fleet.L4, GPUs: 16})
 	awaitWaiting(ctx, t, "too-big", messageNoRoom(16, fleet.L4))
+	bindExplainer(ctx, t, "reader")
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(lab.OperatorToken()), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte(createToken(ctx, t, "reader")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	checkContains(t, runCommand(ctx, t, env, plugin, "explain", "workload", "job/too-big", "-n", "team-a",
@@ -39,6 +40,19 @@ func TestExplainWorkload(t *testing.T) {
 	checkContains(t, runCommand(ctx, t, env, plugin, "top"), "cluster1", outputHeadroomScore)
 	checkContains(t, runCommand(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/policy.yaml", "--prometheus", lab.Thanos),
 		"cluster1", "cluster2", "cluster3", "headroom", "total")
+}
+
+// bindExplainer creates a service account with the role plimsoll-explainer for the test.
+func bindExplainer(ctx context.Context, t *testing.T, account string) {
+	t.Helper()
+	kubectl(ctx, t, "create", "serviceaccount", account, "-n", "team-a")
+	kubectl(ctx, t, "create", "clusterrolebinding", account, "--clusterrole=plimsoll-explainer", "--serviceaccount=team-a:"+account)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		kubectl(ctx, t, "delete", "clusterrolebinding", account)
+		kubectl(ctx, t, "delete", "serviceaccount", account, "-n", "team-a")
+	})
 }
 
 // The operator serves explanations to service accounts with the role
@@ -59,14 +73,12 @@ func TestExplanationsRequireAuthorization(t *testing.T) {
 		return string(out), err
 	}
 	bound, other := "may-explain", "may-not"
-	kubectl(ctx, t, "create", "serviceaccount", bound, "-n", "team-a")
+	bindExplainer(ctx, t, bound)
 	kubectl(ctx, t, "create", "serviceaccount", other, "-n", "team-a")
-	kubectl(ctx, t, "create", "clusterrolebinding", bound, "--clusterrole=plimsoll-explainer", "--serviceaccount=team-a:"+bound)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		kubectl(ctx, t, "delete", "clusterrolebinding", bound)
-		kubectl(ctx, t, "delete", "serviceaccount", bound, other, "-n", "team-a")
+		kubectl(ctx, t, "delete", "serviceaccount", other, "-n", "team-a")
 	})
 	await(ctx, t, "an explanation for the authorized account", func(context.Context) error {
 		out, err := explain(bound, "policy", "fleet")

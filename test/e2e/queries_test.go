@@ -16,7 +16,29 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// All queries of all dashboards return series on a fleet with a running job.
+// panelsWithoutSeries are the panels that are empty on this fleet, with the reason. A
+// dashboard alone stands for all of its panels.
+var panelsWithoutSeries = map[string]string{
+	"tpu.json":                             "the fleet has no TPUs",
+	"devices.json/XID events":              "no device has reported an XID",
+	"devices.json/Free MIG instances":      "no device is in MIG mode",
+	"fleet.json/Unusable devices":          "all nodes are usable",
+	"fleet.json/Waiting work":              "no workload waits at a gate",
+	"fleet.json/Demand and capacity":       "the forecast needs days of history",
+	"fleet.json/Idle":                      "the job is not idle",
+	"jobs.json/Jobs":                       "the job is not idle",
+	"jobs.json/Devices of the jobs":        "the job has less than eight devices",
+	"self.json/Leader":                     "the lab's operator runs without leader election",
+	"self.json/Silent and unusable nodes":  "all nodes report and are usable",
+	"self.json/Rule groups":                "Prometheus does not scrape itself",
+	"self.json/Devices of unknown holders": "the holders of all devices are known",
+	"self.json/Slowest library calls":      "simulated devices make no library calls",
+	"self.json/Dropped values":             "no value is out of its range",
+	"self.json/Queries of the operator":    "no query has failed",
+}
+
+// The queries of all dashboards return series on a fleet with a running job, except those of
+// panelsWithoutSeries.
 func TestDashboardQueriesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "seen", Model: fleet.H100, GPUs: 1})
@@ -28,8 +50,11 @@ func TestDashboardQueriesReturnSeries(t *testing.T) {
 	if len(queries) == 0 {
 		t.Fatal("there are no dashboards")
 	}
+	waited := testContext(t, time.Minute) // for all queries together: most are answered at once
 	for _, q := range queries {
-		t.Run(q.Dashboard+"/"+q.Panel, func(t *testing.T) { awaitSeries(testContext(t, 20*time.Second), t, q.Expr) })
+		if panelsWithoutSeries[q.Dashboard] == "" && panelsWithoutSeries[q.Dashboard+"/"+q.Panel] == "" {
+			t.Run(q.Dashboard+"/"+q.Panel, func(t *testing.T) { awaitSeries(waited, t, q.Expr) })
+		}
 	}
 }
 

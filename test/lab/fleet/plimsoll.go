@@ -131,10 +131,6 @@ func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []
 	})
 }
 
-// OperatorToken returns a bearer token that may read the operator's metrics and
-// explanations.
-func (f *Fleet) OperatorToken() string { return f.Hub.tokens[scraper] }
-
 // StartExporters runs an exporter for each GPU node of the clusters. Without
 // clusters it runs the exporters of all clusters.
 func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
