@@ -425,6 +425,7 @@ type RoundStatus struct {
 	Omitted int32 `json:"omitted"`
 	// Number of clusters without a series for some score, which missing.absent accepts,
 	// and with a fresh value in every other score.
+	// +optional
 	Absent int32 `json:"absent"`
 }
 
