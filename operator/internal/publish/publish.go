@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -231,23 +229,22 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 // place of the deleted owner of the same name. Server-side apply would add the owner beside
 // the deleted one, but an object has only one controller.
 //
-// Scores that other components wrote into an object without a controller are counted as
-// applied by the Publisher. The next apply removes those that the policy does not publish:
-// their writer is replaced, and validUntil would keep them valid for ever.
+// The status that other components wrote into an object without a controller is removed
+// first: server-side apply would keep the scores that the policy does not publish, and
+// validUntil would keep them valid for ever.
 func (p *Publisher) adopt(ctx context.Context, req Request, live *clusterv1alpha1.AddOnPlacementScore) error {
 	obj := live.DeepCopy()
-	if owned, _ := req.Owner.owns(live); !owned {
-		writers := sets.New[string]()
-		for _, e := range obj.ManagedFields {
-			writers.Insert(e.Manager)
-		}
-		if err := csaupgrade.UpgradeManagedFields(obj, writers, string(FieldOwner), csaupgrade.Subresource("status")); err != nil {
-			return fmt.Errorf("take over the managed fields: %w", err)
-		}
-	}
 	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.matches)
 	obj.OwnerReferences = append(obj.OwnerReferences, req.Owner.reference())
-	return p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner)
+	if err := p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner); err != nil {
+		return err
+	}
+	if owned, _ := req.Owner.owns(live); owned {
+		return nil
+	}
+	foreign := obj.DeepCopy()
+	obj.Status = clusterv1alpha1.AddOnPlacementScoreStatus{}
+	return p.Client.Status().Patch(ctx, obj, client.MergeFrom(foreign), FieldOwner)
 }
 
 // statusPatch returns the status to apply.

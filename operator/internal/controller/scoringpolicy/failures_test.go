@@ -64,10 +64,10 @@ func TestSourceFailures(t *testing.T) {
 		{"down", nil, "False/Unreachable", "connection refused", "False/Unreachable"},
 		{"slow", hang, "False/Timeout", "scores[free].query failed", "False/Timeout"},
 		{"429", respondWith(429, ""), "False/RateLimited", "Too Many Requests", "False/RateLimited"},
-		{"503", respondWith(503, "upstream is down"), "False/Unavailable", "upstream is down", "False/Unavailable"},
+		{"503", respondWith(503, "upstream is down"), "False/Unavailable", "Service Unavailable", "False/Unavailable"},
 		{"garbage", respondWith(200, "\x00\xff{"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
 		{"html", respondWith(200, "<html><body>Log in</body></html>"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
-		{"unauthorized", respondWith(401, "who are you"), "False/Unauthorized", "who are you", "False/Unauthorized"},
+		{"unauthorized", respondWith(401, "who are you"), "False/Unauthorized", "scores[free].query failed: Unauthorized", "False/Unauthorized"},
 		{"many", sendManySeries, "False/TooLarge", "limits.max", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

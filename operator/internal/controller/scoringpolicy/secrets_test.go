@@ -192,10 +192,7 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 	good(60)
 
 	text := visibleText(gomega.NewWithT(t))
-	if !strings.Contains(text, "go away, Bearer (hidden)") {
-		t.Error("the response of the server is not shown")
-	}
-	for _, hidden := range []string{first, second, me.key[30:60]} {
+	for _, hidden := range []string{"go away", first, second, me.key[30:60]} {
 		if strings.Contains(text, hidden) {
 			t.Errorf("%q is shown", hidden)
 		}
