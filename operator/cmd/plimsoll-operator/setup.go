@@ -5,6 +5,7 @@ import (
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -67,10 +68,8 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		LeaderElectionID:              "plimsoll-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
-		// Writes that need managedFields read the object from the API server.
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:  {Namespaces: map[string]cache.Config{o.namespace: {}}},
-			&kueue.Workload{}: {Transform: trimWorkload},
+		Cache: cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
 		}},
 	})
 	if err != nil {
@@ -82,10 +81,16 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	return mgr, mgr.AddReadyzCheck("caches", cachesAreSynced(mgr.GetCache()))
 }
 
-// trimWorkload reduces the size of the cached workloads.
-func trimWorkload(obj any) (any, error) {
-	if wl, ok := obj.(*kueue.Workload); ok {
-		kueuestate.Trim(wl)
+// trim reduces the size of the cached objects. AddOnPlacementScores keep their managedFields,
+// which state who wrote a score and when. Writes of other kinds that need managedFields read
+// the object from the API server.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *kueue.Workload:
+		kueuestate.Trim(o)
+	case *clusterv1alpha1.AddOnPlacementScore:
+	case metav1.Object:
+		o.SetManagedFields(nil)
 	}
 	return obj, nil
 }
