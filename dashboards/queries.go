@@ -85,7 +85,7 @@ type variable struct {
 		// Value is a list if several can be selected.
 		Value any `json:"value"`
 	} `json:"current"`
-	Definition string     `json:"definition"`
+	Definition string `json:"definition"`
 }
 
 // Queries of all dashboards, panels before variables. The error names the file.
