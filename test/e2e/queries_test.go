@@ -50,7 +50,7 @@ func TestDashboardQueriesReturnSeries(t *testing.T) {
 	if len(queries) == 0 {
 		t.Fatal("there are no dashboards")
 	}
-	waited := testContext(t, time.Minute) // for all queries together: most are answered at once
+	waited := testContext(t, time.Minute) // for all queries together: most respond at once
 	for _, q := range queries {
 		if panelsWithoutSeries[q.Dashboard] == "" && panelsWithoutSeries[q.Dashboard+"/"+q.Panel] == "" {
 			t.Run(q.Dashboard+"/"+q.Panel, func(t *testing.T) { awaitSeries(waited, t, q.Expr) })
