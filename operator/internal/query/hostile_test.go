@@ -129,6 +129,9 @@ func tinySeries(w io.Writer, n int) {
 // TestMemoryOfHostileResponses sends four responses of 64 MiB at once. All memory that
 // their decoding allocates, garbage included, is below 96 MiB.
 func TestMemoryOfHostileResponses(t *testing.T) {
+	if raceDetector {
+		t.Skip("too slow with the race detector")
+	}
 	huge := strings.Repeat("x", 1<<20)
 	for name, tc := range map[string]struct {
 		write  func(w io.Writer)
@@ -183,6 +186,9 @@ func writeRepeated(w io.Writer, prefix, text string, n int) {
 }
 
 func TestGzipBomb(t *testing.T) {
+	if raceDetector {
+		t.Skip("too slow with the race detector")
+	}
 	c := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
 			t.Errorf("Accept-Encoding %q", r.Header.Get("Accept-Encoding"))
@@ -222,6 +228,9 @@ func TestCompressedResponses(t *testing.T) {
 // TestOneByteASecond delays a hostile source to its timeout. A query of another source
 // succeeds meanwhile.
 func TestOneByteASecond(t *testing.T) {
+	if raceDetector {
+		t.Skip("too slow with the race detector")
+	}
 	slow := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, b := range vectorOf(1000) {
 			_, _ = w.Write([]byte{b})

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,11 +137,14 @@ func newFaultSimulation(t *testing.T, f fault) *faultSimulation {
 // recordWriteTimes adds the times of the writes to the objects, by the clock of the
 // simulation: the fake API server uses the real one.
 func recordWriteTimes(hub client.WithWatch, clock *time.Time) client.Client {
+	var mu sync.Mutex // writes run in parallel
 	written := map[string]metav1.Time{}
 	return interceptor.NewClient(hub, interceptor.Funcs{
 		SubResourceApply: func(ctx context.Context, c client.Client, subResource string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			if object, ok := obj.(interface{ GetNamespace() string }); ok {
+				mu.Lock()
 				written[object.GetNamespace()] = metav1.NewTime(*clock)
+				mu.Unlock()
 			}
 			return c.SubResource(subResource).Apply(ctx, obj, opts...)
 		},
