@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -76,7 +77,7 @@ func NewPrometheus(o PrometheusOptions) (*Prometheus, error) {
 		Logger: o.Logger, MaxSamples: 1_000_000, Timeout: 10 * time.Second,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return scrapeInterval.Milliseconds() }, Parser: parser.NewParser(parser.Options{}),
 	})
-	return &Prometheus{db: db, engine: engine, rules: promengine.NewRecorder(engine, db, rules), targets: o.Targets, logger: o.Logger}, nil
+	return &Prometheus{db: db, engine: engine, rules: promengine.NewRecorder(engine, tsdbStorage{db}, rules), targets: o.Targets, logger: o.Logger}, nil
 }
 
 // Run scrapes the targets and evaluates the rules each second until ctx ends, and then
@@ -150,10 +151,29 @@ func appendSamples(app storage.AppenderV2, body []byte, cluster string, at time.
 		metrics.Labels(&series)
 		_, _, value := metrics.Series()
 		series = labels.NewBuilder(series).Set(clusterLabel, cluster).Labels()
-		if err := promengine.Append(app, series, at, value); err != nil {
+		if err := appendSample(app, series, at, value); err != nil {
 			return err
 		}
 	}
+}
+
+func appendSample(app storage.AppenderV2, series labels.Labels, at time.Time, value float64) error {
+	_, err := app.Append(0, series, 0, timestamp.FromTime(at), value, nil, nil, storage.AOptions{})
+	return err
+}
+
+// tsdbStorage stores the samples of recording rules in a TSDB.
+type tsdbStorage struct{ *tsdb.DB }
+
+// Store implements promengine.Storage. It stores all samples or none.
+func (s tsdbStorage) Store(ctx context.Context, at time.Time, samples []promengine.Sample) error {
+	app := s.AppenderV2(ctx)
+	for _, sample := range samples {
+		if err := appendSample(app, sample.Series, at, sample.Value); err != nil {
+			return errors.Join(err, app.Rollback())
+		}
+	}
+	return app.Commit()
 }
 
 // Query evaluates an instant query. It is a Source.

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
 
 // fakePrometheus serves the series of a file in the notation of promqltest. They start one
@@ -90,7 +92,7 @@ func (p *fakePrometheus) queryRange(req *http.Request) (any, int, error) {
 }
 
 func (p *fakePrometheus) queryInstant(req *http.Request) (any, error) {
-	samples, err := instantQuery(context.Background(), p.QueryEngine(), p.Queryable(), req.FormValue("query"), timeParameter(req, "time"))
+	samples, err := promengine.Query(context.Background(), p.QueryEngine(), p.Queryable(), req.FormValue("query"), timeParameter(req, "time"))
 	result := []any{}
 	for _, s := range samples.Samples {
 		result = append(result, map[string]any{"metric": s.Labels, "value": []any{now.Unix(), strconv.FormatFloat(s.Value, 'f', -1, 64)}})

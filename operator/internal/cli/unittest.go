@@ -16,6 +16,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/promengine"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
@@ -51,7 +52,7 @@ type inputSeries struct {
 type testSuite struct {
 	tests  []unitTest
 	policy *v1alpha1.ScoringPolicy
-	rules  []recordingRule
+	rules  []promengine.Rule
 }
 
 func newUnitTest(a *app) *cobra.Command {
@@ -150,7 +151,7 @@ func (a *app) readTestFile(file string) (*testSuite, error) {
 		if err != nil {
 			return nil, err
 		}
-		rules, err := decodeRules(path, content)
+		rules, err := promengine.DecodeRules(path, content)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +176,7 @@ func relativeTo(file, path string) string {
 
 // run evaluates the policy and returns the differences from the expected scores. An error
 // means that the test can't be evaluated.
-func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, rules []recordingRule, label string) (differences []string, err error) {
+func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, rules []promengine.Rule, label string) (differences []string, err error) {
 	series, err := loadSeries(ctx, t, rules)
 	if err != nil {
 		return nil, err

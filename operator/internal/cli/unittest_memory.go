@@ -9,11 +9,14 @@ import (
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
 
 // memorySeries is a storage.Queryable over a few series in memory. Prometheus's own test
@@ -55,6 +58,14 @@ func (m *memorySeries) append(set labels.Labels, s memorySample) {
 		m.series[key] = &oneSeries{labels: set}
 	}
 	m.series[key].samples = append(m.series[key].samples, s)
+}
+
+// Store implements promengine.Storage.
+func (m *memorySeries) Store(_ context.Context, at time.Time, samples []promengine.Sample) error {
+	for _, s := range samples {
+		m.append(s.Series, memorySample{at: timestamp.FromTime(at), value: s.Value})
+	}
+	return nil
 }
 
 // Querier implements storage.Queryable.

@@ -2,14 +2,12 @@ package promengine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
@@ -48,13 +46,20 @@ func DecodeRules(file string, content []byte) ([]Rule, error) {
 	return rules, nil
 }
 
+// Sample is one sample of a series.
+type Sample struct {
+	Series labels.Labels
+	Value  float64
+}
+
 // Storage holds series.
 type Storage interface {
 	storage.Queryable
-	storage.AppendableV2
+	// Store adds samples, all with the same time.
+	Store(ctx context.Context, at time.Time, samples []Sample) error
 }
 
-// Recorder evaluates recording rules and appends their samples to a storage.
+// Recorder evaluates recording rules and adds their samples to a storage.
 type Recorder struct {
 	engine  *promql.Engine
 	storage Storage
@@ -79,14 +84,14 @@ func (r *Recorder) Evaluate(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// record evaluates a rule and appends its samples. previous holds the series of the
+// record evaluates a rule and stores its samples. previous holds the series of the
 // preceding evaluation; a series that is now missing gets a stale marker.
 func (r *Recorder) record(ctx context.Context, rule Rule, at time.Time, previous map[string]labels.Labels) (map[string]labels.Labels, error) {
 	result, err := Query(ctx, r.engine, r.storage, rule.Expr, at)
 	if err != nil {
 		return nil, err
 	}
-	app := r.storage.AppenderV2(ctx)
+	var samples []Sample
 	current := map[string]labels.Labels{}
 	for _, sample := range result.Samples {
 		b := labels.NewBuilder(labels.FromMap(sample.Labels)).Set(model.MetricNameLabel, rule.Record)
@@ -94,24 +99,16 @@ func (r *Recorder) record(ctx context.Context, rule Rule, at time.Time, previous
 			b.Set(name, v)
 		}
 		set := b.Labels()
-		current[set.String()] = set
-		if err := Append(app, set, at, sample.Value); err != nil {
-			return nil, errors.Join(err, app.Rollback())
+		if _, twice := current[set.String()]; twice {
+			return nil, fmt.Errorf("two results have the labels %s", set)
 		}
+		current[set.String()] = set
+		samples = append(samples, Sample{set, sample.Value})
 	}
 	for key, set := range previous {
-		if _, exists := current[key]; exists {
-			continue
-		}
-		if err := Append(app, set, at, math.Float64frombits(value.StaleNaN)); err != nil {
-			return nil, errors.Join(err, app.Rollback())
+		if _, exists := current[key]; !exists {
+			samples = append(samples, Sample{set, math.Float64frombits(value.StaleNaN)})
 		}
 	}
-	return current, app.Commit()
-}
-
-// Append appends one sample.
-func Append(app storage.AppenderV2, series labels.Labels, at time.Time, v float64) error {
-	_, err := app.Append(0, series, 0, timestamp.FromTime(at), v, nil, nil, storage.AOptions{})
-	return err
+	return current, r.storage.Store(ctx, at, samples)
 }
