@@ -77,6 +77,7 @@ type input struct {
 func (h *Hub) gather(ctx context.Context, job *batchv1.Job) input {
 	g, wl := h.registeredGate(), workloadOf(job, metav1.NewTime(h.now()))
 	in := input{workload: wl, rules: gate.RulesOf(&g.Spec), facts: shape.FactsOf(wl, shape.OptionsOf(&g.Spec, nil))}
+	in.rules.Rank.Since = h.now() // jobs of the demo never wait long enough for a hold
 	results, fleet := h.cache.Results(ctx, g, in.facts)
 	in.fleet = fleet
 	for _, c := range g.Clusters {

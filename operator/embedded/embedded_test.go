@@ -103,6 +103,9 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 			t.Errorf("%q is missing from the explanation:\n%s", want, text)
 		}
 	}
+	if strings.Contains(text, "Holds") {
+		t.Errorf("a job that has just arrived holds a cluster:\n%s", text)
+	}
 	h.Ended(job("first", 8))
 	if d := h.Decide(ctx, job("second", 8)); d.Cluster != "c1" {
 		t.Errorf("second after first ended: %+v, want c1", d)
