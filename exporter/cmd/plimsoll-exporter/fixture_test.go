@@ -130,6 +130,17 @@ func command(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// buildExporter builds the shipped program and returns its path. The resources of the test
+// program are not those of the exporter, least of all with the race detector.
+func buildExporter(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "plimsoll-exporter")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
 var listening = regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+|\[::\]:\d+)`)
 
 // start starts the command and waits until the exporter listens.

@@ -40,7 +40,9 @@ func TestMemoryWithThousandsOfPodsOnOneDevice(t *testing.T) {
 		kubelet.Hold(fmt.Sprintf("team-a/notebook-%d/main", i), "nvidia.com/gpu", ids[i])
 	}
 	kubelet.Allocatable("nvidia.com/gpu", ids...)
-	p := start(t, command(t, "--source=sim", "-f", "all", "--pod-resources-kubelet-socket="+kubelet.Socket, "--collect-interval=200"))
+	cmd := command(t, "--source=sim", "-f", "all", "--pod-resources-kubelet-socket="+kubelet.Socket, "--collect-interval=200")
+	cmd.Path = buildExporter(t)
+	p := start(t, cmd)
 	want := fmt.Sprintf(`plimsoll_exporter_omitted_shares{node="node-1"} %d`, pods-1000)
 	for range 20 {
 		p.waitFor("/metrics", http.StatusOK, want)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -101,10 +100,7 @@ func (p *process) sample() sample {
 // default interval. 10,000 pods come and go, the kubelet restarts, the driver is reloaded,
 // MIG is reconfigured, and ten scrapers run. The resource usage must not grow.
 func TestSoakExporter(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "plimsoll-exporter")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := buildExporter(t)
 	d := newDriver(t, soakDevices)
 	k := &restartingKubelet{Kubelet: fake.Start(t), socket: filepath.Join(t.TempDir(), "kubelet.sock")}
 	var all []string
