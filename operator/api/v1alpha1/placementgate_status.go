@@ -1,0 +1,126 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Condition types of a PlacementGate, beside ConditionReady and ConditionQueriesValid. True
+// is the good state of each.
+const (
+	// ConditionPlacementFound: the Placement exists and has decisions.
+	ConditionPlacementFound = "PlacementFound"
+	// ConditionConfigured: the MultiKueueConfig is as the gate wants it.
+	ConditionConfigured = "Configured"
+	// ConditionScoresFound: every score that the gate names is published for some cluster.
+	ConditionScoresFound = "ScoresFound"
+	// ConditionQueriesSucceeding: the source returns complete results for the gate's queries.
+	// False names the failing queries and since when they fail.
+	ConditionQueriesSucceeding = "QueriesSucceeding"
+	// ConditionMultipleCandidates: the Placement decides more than one cluster. With a single
+	// candidate the gate has no choice.
+	ConditionMultipleCandidates = "MultipleCandidates"
+	// ConditionDispatcherMatches: Kueue's multiKueue.dispatcherName matches the operator's
+	// --multikueue-dispatch. True as long as the operator has no evidence of a mismatch.
+	ConditionDispatcherMatches = "DispatcherMatches"
+)
+
+// Reasons of a PlacementGate's conditions that are False.
+const (
+	// ReasonInvalidQuery of Ready and QueriesValid: a query does not parse.
+	ReasonInvalidQuery = "InvalidQuery"
+	// ReasonPlacementNotFound of Ready and PlacementFound: the Placement does not exist.
+	ReasonPlacementNotFound = "PlacementNotFound"
+	// ReasonSourceNotFound of Ready: the MetricsSource does not exist.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonNotOurs of Ready and Configured: the MultiKueueConfig that the gate names belongs
+	// to another gate, or no gate created it.
+	ReasonNotOurs = "NotOurs"
+	// ReasonNoDecisions of Ready, PlacementFound, MultipleCandidates and Configured: the
+	// Placement has decided no cluster.
+	ReasonNoDecisions = "NoDecisions"
+	// ReasonOneCluster of MultipleCandidates: the Placement decides a single cluster.
+	ReasonOneCluster = "OneCluster"
+	// ReasonQueriesFailing of QueriesSucceeding: queries fail or return partial results.
+	ReasonQueriesFailing = "QueriesFailing"
+	// ReasonClustersTruncated of Configured: more clusters are decided than a
+	// MultiKueueConfig may contain.
+	ReasonClustersTruncated = "ClustersTruncated"
+	// ReasonNoSuchScore of ScoresFound: no decided cluster has a score that the gate names.
+	ReasonNoSuchScore = "NoSuchScore"
+	// ReasonAnotherDispatcher of DispatcherMatches: another component nominates clusters, too.
+	ReasonAnotherDispatcher = "AnotherDispatcher"
+	// ReasonNoDispatcher of DispatcherMatches: no component nominates clusters.
+	ReasonNoDispatcher = "NoDispatcher"
+)
+
+// Reasons of a PlacementGate's conditions that are True.
+const (
+	// ReasonDeciding of Ready.
+	ReasonDeciding = "Deciding"
+	// ReasonValid of QueriesValid.
+	ReasonValid = "Valid"
+	// ReasonSucceeding of QueriesSucceeding.
+	ReasonSucceeding = "Succeeding"
+	// ReasonDecided of PlacementFound.
+	ReasonDecided = "Decided"
+	// ReasonSeveralClusters of MultipleCandidates.
+	ReasonSeveralClusters = "SeveralClusters"
+	// ReasonFound of ScoresFound.
+	ReasonFound = "Found"
+	// ReasonWritten of Configured: the MultiKueueConfig contains every decided cluster.
+	ReasonWritten = "Written"
+	// ReasonNotWanted of Configured: spec.multiKueue is not set.
+	ReasonNotWanted = "NotWanted"
+	// ReasonOnlyDispatcher of DispatcherMatches: only the operator nominates clusters.
+	ReasonOnlyDispatcher = "OnlyDispatcher"
+	// ReasonDispatchOff of DispatcherMatches: Kueue's built-in dispatcher nominates clusters.
+	ReasonDispatchOff = "DispatchOff"
+)
+
+// Reasons of the condition Active of an AdmissionCheck that names a PlacementGate. If a gate
+// stops its queues, the reason is the one of the gate's condition Ready.
+const (
+	// ReasonActive: the gate decides.
+	ReasonActive = "Active"
+	// ReasonBadParameters: spec.parameters of the check names no PlacementGate.
+	ReasonBadParameters = "BadParameters"
+	// ReasonGateNotFound: the PlacementGate does not exist.
+	ReasonGateNotFound = "GateNotFound"
+)
+
+// PlacementGateStatus is the observed state of a gate.
+type PlacementGateStatus struct {
+	// Conditions of the gate. Ready sums up the others.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Generation of the spec that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Number of clusters that the Placement decided.
+	// +optional
+	Candidates int32 `json:"candidates,omitempty"`
+	// Number of workloads that hold quota and wait for the gate.
+	// +optional
+	Waiting int32 `json:"waiting,omitempty"`
+	// Clusters that the gate holds for waiting workloads.
+	// +optional
+	// +listType=map
+	// +listMapKey=workload
+	Holds []HeldCluster `json:"holds,omitempty"`
+}
+
+// HeldCluster is a cluster that a gate keeps free for a waiting workload.
+type HeldCluster struct {
+	// Workload that the cluster is held for, as namespace/name.
+	Workload string `json:"workload"`
+	// Name of the held cluster.
+	Cluster string `json:"cluster"`
+	// Time at which the hold began.
+	Since metav1.Time `json:"since"`
+	// Latest start of the workload, if the durations of the workloads on the cluster are known.
+	// +optional
+	StartsBy *metav1.Time `json:"startsBy,omitempty"`
+	// True if spec.hold.mode is Shadow: the cluster is not kept free.
+	// +optional
+	Shadow bool `json:"shadow,omitempty"`
+}

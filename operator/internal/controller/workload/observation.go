@@ -1,0 +1,235 @@
+package workload
+
+import (
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+)
+
+// observation is everything that one reconciliation knows of a workload. observe fills it,
+// measure adds what a decision needs, and nothing after that reads a client or a clock.
+type observation struct {
+	key types.NamespacedName
+	// wl is nil if the Workload does not exist.
+	wl  *kueue.Workload
+	now time.Time
+	// phase that phaseOf computed.
+	phase Phase
+
+	// checks are the names of the gate's entries, sorted. More than one is a mistake.
+	checks   []string
+	gateName string
+	// gate as the registry knows it. gateKnown is false while its controller has not read it,
+	// gateExists if the API server has it.
+	gate       registry.Gate
+	gateKnown  bool
+	gateExists bool
+
+	// multiKueue is the name of MultiKueue's check; empty = none.
+	multiKueue string
+	workers    workers
+	// nominates: the operator is Kueue's dispatcher.
+	nominates bool
+
+	// lag is how long MultiKueue takes to act on a nomination.
+	lag       time.Duration
+	record    dispatch.Record
+	recordErr error
+	history   history
+
+	// flavorLabels are the nodeLabels of the assigned ResourceFlavors.
+	flavorLabels map[string]map[string]string
+	// nodeRequirements of a workload that MultiKueue does not copy.
+	nodeRequirements []nodeRequirement
+	// canPreempt: the workload's ClusterQueue may take quota from others.
+	canPreempt bool
+	// preemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
+	preemptsLowerPriority bool
+	facts                 shape.Facts
+	component             component
+
+	// totalWaiting is the number of waiting workloads at all gates.
+	totalWaiting int32
+	// conflictEvidence is what the registry knows of a conflicting dispatcher.
+	conflictEvidence string
+	// settings of the ledger.
+	ledgerTTL time.Duration
+
+	// hasTurn: the wait queue woke the workload as the next one to be decided.
+	hasTurn bool
+
+	// What measure adds.
+	queryKey querycache.Key
+	// preceding is the waiting workload that ranks before and is decided first; empty = none.
+	preceding  types.NamespacedName
+	candidates []gate.Candidate
+	fleet      gate.Fleet
+	view       ledger.View
+	// othersPending: another workload waits for the quota that this one holds.
+	othersPending bool
+}
+
+// workers are the clusters of the MultiKueueConfig that MultiKueue's check names.
+type workers struct {
+	config string
+	// connected clusters that the workload's annotation permits, in the order of the
+	// configuration, and since when.
+	connected      []string
+	connectedSince map[string]time.Time
+	// disconnected are the configuration's other clusters with the reason.
+	disconnected map[string]string
+}
+
+func (w workers) isConnected(cluster string) bool { return slices.Contains(w.connected, cluster) }
+
+// factsUnder reads the facts of the workload, or of another component of its job, as a gate's
+// settings ask for.
+func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	facts := shape.FactsOf(wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
+	facts.Remote = o.multiKueue != ""
+	facts.Preempts = facts.Remote && o.canPreempt
+	return facts
+}
+
+// mayYield reports whether the workload has held its quota for so long that it gives it up
+// for another one.
+func (o *observation) mayYield() bool {
+	rule := o.gate.Spec.WhenUnplaceable
+	return rule.Mode == v1alpha1.UnplaceableYield && o.wl.Status.Admission != nil && o.phase == PhaseWaiting &&
+		o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+}
+
+// decides reports whether the step of this phase rests on a decision of the gate.
+func (o *observation) decides() bool {
+	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, o.phase)
+	return isDeciding && o.gateKnown && o.gate.Problem == "" && len(o.checks) == 1
+}
+
+// candidatesWith pairs the gate's clusters with their query results. MultiKueue's
+// configuration and the pods' own node selectors rule clusters out.
+func (o *observation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
+	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
+	for _, c := range o.gate.Clusters {
+		result := results[c.Name]
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions}
+		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
+			candidate.Unusable = o.workers.disconnected[c.Name]
+			if candidate.Unusable == "" {
+				candidate.Unusable = "is not in MultiKueueConfig " + o.workers.config
+			}
+		}
+		if o.pinsPods() {
+			candidate.Unusable = o.contradiction(c.Name)
+		}
+		if candidate.Unusable == "" && o.component.cluster != "" && c.Name != o.component.cluster {
+			candidate.Unusable = "does not run the job's other components, which are on " + o.component.cluster
+		}
+		list = append(list, candidate)
+	}
+	return list
+}
+
+// rank is the workload's place in the gate's order. A yield does not move it to the end.
+func (o *observation) rank() order.Rank {
+	rank := order.Rank{Since: o.quotaReservedAt(), Name: o.key.String()}
+	if first := o.record.WaitsSince; !first.IsZero() && first.Before(rank.Since) {
+		rank.Since = first
+	}
+	if o.wl.Spec.Priority != nil {
+		rank.Priority = *o.wl.Spec.Priority
+	}
+	return rank
+}
+
+// waitEntry is the workload's entry in the wait queue. A workload without a decision competes
+// with no other one.
+func (o *observation) waitEntry(key querycache.Key) waitqueue.Entry {
+	e := waitqueue.Entry{Workload: o.key, Key: key, Rank: o.rank(), Aging: gate.RulesOf(&o.gate.Spec).Hold.Aging}
+	if key.Facts != "" {
+		e.PodSets = o.jobFacts().PodSets
+	}
+	return e
+}
+
+// runsFor is the longest time for which the workload runs; zero = unknown.
+func (o *observation) runsFor() time.Duration {
+	if limit := o.wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		return time.Duration(*limit) * time.Second
+	}
+	return 0
+}
+
+// check is the gate's entry.
+func (o *observation) check() *kueue.AdmissionCheckState {
+	return kueuestate.FindCheck(o.wl, o.checks[0])
+}
+
+// pendingChecks are the gate's entries that are Pending.
+func (o *observation) pendingChecks() []string {
+	return slices.DeleteFunc(slices.Clone(o.checks), func(name string) bool {
+		return kueuestate.FindCheck(o.wl, name).State != kueue.CheckStatePending
+	})
+}
+
+func (o *observation) isActive() bool { return o.wl.Spec.Active == nil || *o.wl.Spec.Active }
+
+// hasYielded reports whether the gate deactivated the workload. A workload that another
+// client deactivated has no such record and is left alone.
+func (o *observation) hasYielded() bool {
+	return o.recordErr == nil && !o.record.SleepsUntil.IsZero() && o.wl.DeletionTimestamp.IsZero()
+}
+
+// mayNominate reports whether the nomination is the gate's turn: every other check except
+// MultiKueue's is Ready, and Kueue does not follow another component of the job.
+func (o *observation) mayNominate() bool {
+	return o.nominates && o.component.cluster == "" && o.multiKueue != "" && kueuestate.WantsNomination(o.wl, o.multiKueue) &&
+		kueuestate.OtherChecksReady(o.wl, o.checks[0], o.multiKueue)
+}
+
+// readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
+// ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
+func (o *observation) readyDecidesPlacement() bool {
+	return o.multiKueue == "" || !o.nominates && !kueuestate.IsPinnedByKueue(o.wl)
+}
+
+// quotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
+func (o *observation) quotaReservedAt() time.Time {
+	if c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// waitingSince is when the workload began to wait at the gate. Kueue adds the check long
+// before it reserves quota, or to a workload that already holds quota.
+func (o *observation) waitingSince(checks ...string) time.Time {
+	since := o.quotaReservedAt()
+	check := kueuestate.FindCheck(o.wl, checks[0])
+	if since.IsZero() || check.State != kueue.CheckStatePending {
+		return o.now
+	}
+	if check.LastTransitionTime.After(since) {
+		return check.LastTransitionTime.Time
+	}
+	return since
+}
+
+// placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
+func (o *observation) placedOn() string {
+	return kueuestate.PlacedCluster(o.wl, o.checks, o.multiKueue)
+}
