@@ -44,6 +44,7 @@ func TestAdoptRemovesForeignScores(t *testing.T) {
 		Owner: Owner{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "p", UID: "1"},
 		Name:  "x", Adopt: true, Want: []Desired{*want(5)}, Valid: valid, Now: now,
 	}
+	req.Want[0].Series = map[string]int64{"q": 8}
 	p := &Publisher{Client: hub}
 	if r := p.Publish(ctx, req); r.Err != nil || r.Reasons[reasonAdopted] != 1 {
 		t.Fatalf("%+v", r)
@@ -60,5 +61,9 @@ func TestAdoptRemovesForeignScores(t *testing.T) {
 	}
 	if r := p.Publish(ctx, req); r.Written != 0 {
 		t.Errorf("written again: %+v", r)
+	}
+	seeds, err := p.Seeds(ctx, req.Owner, "x")
+	if err != nil || len(seeds) != 1 || seeds[0].Series["q"] != 8 {
+		t.Errorf("seeds %+v, %v", seeds, err)
 	}
 }

@@ -34,6 +34,9 @@ type Desired struct {
 	// Conditions are DataFresh and one condition for each score that is not Scored. A
 	// LastTransitionTime that is zero means the time at which the status changes.
 	Conditions []metav1.Condition
+	// Series are the numbers of series behind complete responses, by the key of the query.
+	// They are stored in SeriesAnnotation. If Series is empty, the annotation stays.
+	Series map[string]int64
 }
 
 // Desire returns the desired status for each cluster of a result. All scores are valid for

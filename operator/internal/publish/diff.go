@@ -20,6 +20,7 @@ const (
 	reasonAdopted   WriteReason = "adopted"   // nothing controlled the object
 	reasonScore     WriteReason = "score"     // a score changed
 	reasonCondition WriteReason = "condition" // the condition DataFresh changed
+	reasonSeries    WriteReason = "series"    // a complete response has another number of series
 	// ReasonValidity means that only the validity is renewed or shortened.
 	ReasonValidity WriteReason = "validity"
 )
@@ -33,6 +34,8 @@ func diff(object *clusterv1alpha1.AddOnPlacementScore, want *Desired, now time.T
 		return reasonScore
 	case !sameConditions(live.Conditions, want.Conditions):
 		return reasonCondition
+	case !sameSeries(object, want):
+		return reasonSeries
 	case live.ValidUntil == nil, live.ValidUntil.After(want.ValidUntil.Add(time.Second)):
 		return ReasonValidity
 	case want.ValidUntil.After(live.ValidUntil.Time) && live.ValidUntil.Sub(now) <= valid*2/3:

@@ -197,6 +197,9 @@ func (p *Publisher) write(ctx context.Context, req Request, want *Desired, live 
 			return err
 		}
 	}
+	if err := p.writeSeries(ctx, want, live); err != nil {
+		return err
+	}
 	return p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(statusPatch(req, want, live)), FieldOwner, client.ForceOwnership)
 }
 
@@ -208,6 +211,7 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 	obj := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{
 		Name: req.Name, Namespace: want.Cluster, OwnerReferences: []metav1.OwnerReference{req.Owner.reference()},
 	}}
+	setSeries(obj, want)
 	err := p.Client.Create(ctx, obj, FieldOwner)
 	if !apierrors.IsAlreadyExists(err) {
 		return obj, err

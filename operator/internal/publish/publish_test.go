@@ -58,6 +58,11 @@ func TestDiff(t *testing.T) {
 	dropped.Status.Scores = append(dropped.Status.Scores, clusterv1alpha1.AddOnPlacementScoreItem{Name: "dropped"})
 	foreign := live(5, valid)
 	foreign.Status.Conditions = append(foreign.Status.Conditions, metav1.Condition{Type: "Audited", Status: metav1.ConditionFalse})
+	counted, recounted := want(5), live(5, valid)
+	counted.Series = map[string]int64{"q": 8}
+	recounted.Annotations = map[string]string{SeriesAnnotation: `{"q":8}`}
+	damaged := live(5, valid)
+	damaged.Annotations = map[string]string{SeriesAnnotation: `{"q":`}
 	short := want(5)
 	short.ValidUntil = now.Add(10 * time.Second)
 	more := want(5)
@@ -83,6 +88,10 @@ func TestDiff(t *testing.T) {
 		{"never written", &clusterv1alpha1.AddOnPlacementScore{}, want(5), "score"},
 		{"a score of another field manager", beside, want(5), ""},
 		{"a score that the policy dropped", dropped, want(5), "score"},
+		{"counted for the first time", live(5, valid), counted, "series"},
+		{"the same count", recounted, counted, ""},
+		{"another component damaged the counts", damaged, counted, "series"},
+		{"counts of a source that is unknown now", recounted, want(5), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := diff(tc.live, tc.want, now, valid); got != tc.reason {

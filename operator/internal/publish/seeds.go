@@ -33,7 +33,7 @@ func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string) ([]scor
 // newSeed recovers the state of each score of a cluster from its condition. A score without
 // a condition was fresh when the object was last written.
 func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
-	seed := score.Seed{Cluster: s.Namespace, Scores: map[string]score.SeedScore{}}
+	seed := score.Seed{Cluster: s.Namespace, Scores: map[string]score.SeedScore{}, Series: readSeries(s)}
 	written := lastWrite(s.ManagedFields)
 	for _, item := range s.Status.Scores {
 		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}

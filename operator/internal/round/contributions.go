@@ -2,13 +2,17 @@ package round
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
 // recountInterval is how often the series behind complete responses are counted.
@@ -25,13 +29,55 @@ const recountInterval = 5 * time.Minute
 // The zero value is ready to use. Contributions is safe for concurrent use.
 type Contributions struct {
 	mu       sync.Mutex
-	complete map[string]seriesCount // by expression
+	complete map[string]seriesCount // by key of the expression
 }
 
 // seriesCount is the number of series behind a complete response.
 type seriesCount struct {
 	at        time.Time
-	byCluster map[string]float64 // by the value of the cluster label
+	byCluster map[string]int64 // by the name of the cluster
+}
+
+// RestoreContributions returns the contributions that an earlier process published. They
+// have no time, so that the next complete response replaces them.
+//
+// Without them, an operator that restarts while a store is gone could not distinguish complete
+// clusters from incomplete ones, and all scores would end with their hold.
+func RestoreContributions(seeds []score.Seed) *Contributions {
+	c := &Contributions{complete: map[string]seriesCount{}}
+	for _, seed := range seeds {
+		for key, n := range seed.Series {
+			if c.complete[key].byCluster == nil {
+				c.complete[key] = seriesCount{byCluster: map[string]int64{}}
+			}
+			c.complete[key].byCluster[seed.Cluster] = n
+		}
+	}
+	return c
+}
+
+// ByCluster returns the numbers of series behind the last complete responses to the
+// queries of a policy: by cluster, and then by key of the query.
+func (c *Contributions) ByCluster(spec *v1alpha1.ScoringPolicySpec) map[string]map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]map[string]int64{}
+	for _, expr := range Expressions(spec) {
+		key := keyOf(expr)
+		for cluster, n := range c.complete[key].byCluster {
+			if all[cluster] == nil {
+				all[cluster] = map[string]int64{}
+			}
+			all[cluster][key] = n
+		}
+	}
+	return all
+}
+
+// keyOf returns a short name of an expression.
+func keyOf(expr string) string {
+	sum := sha256.Sum256([]byte(expr))
+	return hex.EncodeToString(sum[:4])
 }
 
 // query sends one query. From a partial response it removes every cluster with fewer
@@ -61,9 +107,9 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 	}
 	label, received := req.Clusters.Label(), len(response.Samples)
 	response.Samples = slices.DeleteFunc(slices.Clone(response.Samples), func(s query.Sample) bool {
-		value := s.Label(label)
-		expected, known := last.byCluster[value]
-		return !known || series[value] < expected
+		cluster, _ := req.Clusters.Cluster(s.Label(label))
+		expected, known := last.byCluster[cluster]
+		return !known || series[cluster] < expected
 	})
 	response.Warnings = append(response.Warnings, fmt.Sprintf("partial response: %d of %d series are discarded because data of their clusters may be missing",
 		received-len(response.Samples), received))
@@ -73,7 +119,7 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 func (c *Contributions) lastComplete(expr string) (seriesCount, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	count, ok := c.complete[expr]
+	count, ok := c.complete[keyOf(expr)]
 	return count, ok
 }
 
@@ -83,12 +129,12 @@ func (c *Contributions) record(expr string, count seriesCount) {
 	if c.complete == nil {
 		c.complete = map[string]seriesCount{}
 	}
-	c.complete[expr] = count
+	c.complete[keyOf(expr)] = count
 }
 
-// countSeries returns how many series of each cluster contribute to an expression, by
-// the value of the cluster label. complete is false if a store did not respond.
-func countSeries(ctx context.Context, req Request, expr string) (series map[string]float64, complete bool, err error) {
+// countSeries returns how many series of each cluster contribute to an expression.
+// complete is false if a store did not respond.
+func countSeries(ctx context.Context, req Request, expr string) (series map[string]int64, complete bool, err error) {
 	label := req.Clusters.Label()
 	counting, problems := promql.Contribution(expr, label)
 	if problems != nil {
@@ -98,9 +144,11 @@ func countSeries(ctx context.Context, req Request, expr string) (series map[stri
 	if err != nil {
 		return nil, false, fmt.Errorf("can't count the contributing series: %w", err)
 	}
-	series = make(map[string]float64, len(response.Samples))
+	series = make(map[string]int64, len(response.Samples))
 	for _, s := range response.Samples {
-		series[s.Label(label)] = s.Value
+		if cluster, ok := req.Clusters.Cluster(s.Label(label)); ok {
+			series[cluster] = int64(s.Value)
+		}
 	}
 	return series, !response.Partial, nil
 }

@@ -178,6 +178,8 @@ type Seed struct {
 	Cluster string
 	// Scores are the published scores by name.
 	Scores map[string]SeedScore
+	// Series are the numbers of series behind complete responses, by the key of the query.
+	Series map[string]int64
 }
 
 // SeedScore is the state of one published score.

@@ -240,8 +240,7 @@ func (f fault) row(t *testing.T) string {
 	restartDuring := s.show()
 	s.round(330)
 	restartEnd := s.show()
-	// After a restart, the number of series behind a complete response is unknown.
-	if recovered != "Fresh" || restartEnd != after && !f.partial {
+	if recovered != "Fresh" || restartEnd != after {
 		t.Errorf("%s: after the fault %s, after the hold with a restart %q, without %q", f.name, recovered, restartEnd, after)
 	}
 	return "| " + strings.Join([]string{f.name, during, reason, restartDuring, after, reasonAfter, restartAfter}, " | ") + " |\n"

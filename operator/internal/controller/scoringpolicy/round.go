@@ -28,6 +28,8 @@ type roundInput struct {
 	specErr error
 	owner   publish.Owner
 	name    string // of the AddOnPlacementScores
+	// contributions of the earlier rounds, also while the source can't be partial.
+	contributions *round.Contributions
 	period  time.Duration
 	valid   time.Duration // of the scores
 	timeout time.Duration // of one query
@@ -65,7 +67,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		return in, nil
 	}
 	compiled := score.Compile(&policy.Spec)
-	previous, err := r.previousResult(ctx, policy, compiled, in)
+	previous, err := r.restore(ctx, policy, compiled, in)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		Clusters: clustermap.New(clusters, info).Select(selected),
 	}
 	if info.Partial {
-		in.request.Contributions = r.contributions(policy)
+		in.request.Contributions = in.contributions
 	}
 	return in, nil
 }
@@ -108,11 +110,12 @@ func failingQuerier(err error) query.Querier {
 	})
 }
 
-// previousResult returns the result of the last round of this process. After a restart,
-// it is reconstructed from the published scores.
-func (r *Reconciler) previousResult(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput) (*score.Result, error) {
+// restore returns the result of the last round of this process, and sets in.contributions.
+// After a restart, both are reconstructed from the published scores.
+func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput) (*score.Result, error) {
 	if state := r.stateOf(policy); state != nil {
 		last := state.last.report.Result
+		in.contributions = state.last.in.contributions
 		if state.generation != policy.Generation {
 			last = last.SkipDamping()
 		}
@@ -122,15 +125,8 @@ func (r *Reconciler) previousResult(ctx context.Context, policy *v1alpha1.Scorin
 	if err != nil {
 		return nil, err
 	}
+	in.contributions = round.RestoreContributions(seeds)
 	return score.FromSeeds(compiled, seeds, r.now()), nil
-}
-
-// contributions returns the contributions of the policy's last round, or empty ones.
-func (r *Reconciler) contributions(policy *v1alpha1.ScoringPolicy) *round.Contributions {
-	if state := r.stateOf(policy); state != nil && state.last.in.request.Contributions != nil {
-		return state.last.in.request.Contributions
-	}
-	return &round.Contributions{}
 }
 
 // run evaluates the round. It waits for slow queries for one period, or for the timeout
@@ -148,6 +144,10 @@ func (in *roundInput) publishRequest(result *score.Result) publish.Request {
 	req := publish.Request{Owner: in.owner, Name: in.name, Adopt: in.adopt, Valid: in.valid, Now: in.request.Now}
 	if !in.shadow {
 		req.Want = publish.Desire(result, in.request.Policy.HasTotal, in.valid)
+		series := in.contributions.ByCluster(in.request.Spec)
+		for i := range req.Want {
+			req.Want[i].Series = series[req.Want[i].Cluster]
+		}
 	}
 	return req
 }
