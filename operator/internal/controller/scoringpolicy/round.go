@@ -30,11 +30,11 @@ type roundInput struct {
 	name    string // of the AddOnPlacementScores
 	// contributions of the earlier rounds, also while the source can't be partial.
 	contributions *round.Contributions
-	period  time.Duration
-	valid   time.Duration // of the scores
-	timeout time.Duration // of one query
-	shadow  bool
-	adopt   bool // AddOnPlacementScores that no object controls
+	period        time.Duration
+	valid         time.Duration // of the scores
+	timeout       time.Duration // of one query
+	shadow        bool
+	adopt         bool // AddOnPlacementScores that no object controls
 }
 
 // errSourceNotRegistered is returned for a source that exists on the hub and is not
