@@ -199,7 +199,12 @@ func TestOperatorChartOptions(t *testing.T) {
 		kind, _, _ := strings.Cut(k, " ")
 		kinds[kind]++
 	}
-	if kinds["ServiceMonitor"] != 1 || kinds["PrometheusRule"] == 0 || kinds["ConfigMap"] != 4 || kinds["MutatingAdmissionPolicy"] != 1 ||
+	dashboards, err := filepath.Glob("../../dashboards/*.json")
+	if err != nil || len(dashboards) == 0 {
+		t.Fatalf("no dashboards: %v", err)
+	}
+	// The ServiceMonitors are those of the operator and of Kueue.
+	if kinds["ServiceMonitor"] != 2 || kinds["PrometheusRule"] == 0 || kinds["ConfigMap"] != len(dashboards) || kinds["MutatingAdmissionPolicy"] != 1 ||
 		kinds["ValidatingAdmissionPolicy"] != 0 || kinds["NetworkPolicy"] != 0 || kinds["CustomResourceDefinition"] != 0 {
 		t.Errorf("objects %v", kinds)
 	}
