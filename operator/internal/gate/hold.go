@@ -124,8 +124,8 @@ func (s *expectedStart) compare(other *expectedStart) int {
 	return cmp.Or(cmp.Compare(s.waste, other.waste), cmp.Compare(s.missing, other.missing), cmp.Compare(s.cluster, other.cluster))
 }
 
-// expectedStart returns nil if the cluster could not take the workload even if it were empty,
-// or if something other than room excludes it.
+// expectedStart returns nil if the cluster could not take the workload even if it were empty, if
+// the worker's queue could not, or if something other than room excludes it.
 func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *expectedStart {
 	if v.Rejection != RejectNoRoom || v.WithoutMetrics {
 		return nil
@@ -135,6 +135,9 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 		empty := c.Shapes[i].EmptyFit
 		taken := float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
 		if !empty.Known || math.Floor(empty.Value)-taken < float64(p.Pods) {
+			return nil
+		}
+		if !e.mayGetQuota(c, i, view) {
 			return nil
 		}
 		free := e.room(c, i, view).free
@@ -148,6 +151,21 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 		}
 	}
 	return s
+}
+
+// mayGetQuota reports whether the worker's queue can have enough quota for the i-th pod set once
+// the workloads that the hub sent to the cluster have ended. Quota that other workloads hold
+// there does not count: the gate cannot keep them from taking it again.
+func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
+	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
+	if e.facts.Preempts || !quota.Known {
+		return true
+	}
+	held := quota.Value - float64(ledger.SharedDevices(e.facts.PodSets[:i], p))
+	for _, r := range view.Running(c.Name) {
+		held += float64(ledger.SharedDevices(r.PodSets, p))
+	}
+	return held >= float64(p.Devices())
 }
 
 // startsBy returns the latest time at which pods of one pod set fit, from the known ends of

@@ -87,6 +87,37 @@ func TestHoldBegins(t *testing.T) {
 	}
 }
 
+// A cluster is not held if the worker's queue could not admit the workload even if everything
+// that the hub sent there had ended.
+func TestHoldRespectsTheSizeOfTheQuota(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		quota          Number
+		running        int64
+		preempts, want bool
+	}{
+		{"the quota is too small", Known(4), 0, false, false},
+		{"too small with what runs there", Known(4), 3, false, false},
+		{"enough once a running workload ends", Known(4), 4, false, true},
+		{"enough", Known(8), 0, false, true},
+		{"unknown", Number{}, 0, false, true},
+		{"the workload may preempt", Known(0), 0, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := full("cluster1", 4)
+			c.Shapes[0].Quota = tc.quota
+			l := ledger.New(0, 0)
+			l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: "cq", PodSets: job("r", 1, tc.running).PodSets})
+			f := job("a", 8, 1)
+			f.Preempts = tc.preempts
+			d := Decide(f, []Candidate{c}, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
+			if got := d.Hold != nil; got != tc.want {
+				t.Errorf("held is %t, want %t (%s)", got, tc.want, d.Message)
+			}
+		})
+	}
+}
+
 func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 	startsBy := func(in time.Duration) func(*ledger.Hold) { return func(h *ledger.Hold) { h.StartsBy = t0.Add(in) } }
 	behind := holdRules(v1alpha1.HoldEnforce, 1, time.Minute)

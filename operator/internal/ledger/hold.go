@@ -70,3 +70,15 @@ func (l *Ledger) ReleaseHold(uid string) {
 	defer l.mu.Unlock()
 	l.setHold(uid, nil)
 }
+
+// HeldFor returns the cluster that is held for a workload, given by namespace/name; empty = none.
+func (l *Ledger) HeldFor(workload string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holds {
+		if h.Workload == workload {
+			return h.Cluster
+		}
+	}
+	return ""
+}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -48,12 +49,15 @@ func (c *clock) add(d time.Duration) {
 	c.time = c.time.Add(d)
 }
 
-// fakeSource reports how many of the workload's pods fit on each cluster, with samples
-// that are always 5 seconds old.
+// fakeSource reports how many of the workload's pods fit on each cluster, and how many would if
+// the cluster were empty; by default, as many. Its samples are 5 seconds old unless age says
+// otherwise.
 type fakeSource struct {
 	clock *clock
 	mu    sync.Mutex
 	fit   map[string]float64
+	empty map[string]float64
+	age   time.Duration
 }
 
 func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
@@ -62,10 +66,13 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 	var result query.Result
 	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
 		fit, isMeasured := s.fit[cluster]
+		if s.empty != nil && strings.Contains(expr, "plimsoll_devices:placeable") {
+			fit, isMeasured = s.empty[cluster]
+		}
 		labels := map[string]string{"cluster": cluster}
 		switch {
 		case strings.Contains(expr, "sample_timestamp"):
-			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-5 * time.Second).Unix())})
+			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-cmp.Or(s.age, 5*time.Second)).Unix())})
 		case strings.Contains(expr, "floor(") && isMeasured:
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: fit})
 		}
@@ -82,12 +89,16 @@ type bench struct {
 	t        *testing.T
 	clock    *clock
 	source   *fakeSource
+	sources  query.Sources
 	gate     registry.Gate
 	hub      client.WithWatch
 	recorder *events.FakeRecorder
 	key      types.NamespacedName
-	// refreshes counts the refreshes that the wait queue requested.
+	// refreshed are the keys of the refreshes that the wait queue requested; refreshes counts them.
+	refreshed []querycache.Key
 	refreshes int
+	// woken are the workloads that the wait queue woke.
+	woken []types.NamespacedName
 }
 
 // newBench starts a gate with a spec. The ledger counts as rebuilt.
@@ -110,19 +121,36 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 		admissionCheck("budget", "example.com/budget", "example.com", "Budget"),
 		&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"cluster1", "cluster2"}}},
 	).WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: applyLikeServer}).Build()
-	sources := &query.Sources{}
-	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
+	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
 	spec.SourceRef.Name = "thanos"
 	b.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
-		cache: querycache.New(sources, reservations, nil, c.now), waiting: waitqueue.New(gates, c.now, func(querycache.Key, time.Time) { b.refreshes++ }), histories: newHistories(),
+		waiting: waitqueue.New(gates, c.now, func(key querycache.Key, _ time.Time) {
+			b.refreshes++
+			b.refreshed = append(b.refreshed, key)
+		}), histories: newHistories(),
 		metrics: newMetrics(nil, reservations, gates, nil, c.now), rebuilt: true}
+	b.cache = b.newCache()
+	b.waiting.SetEnqueuer(func(key types.NamespacedName) { b.woken = append(b.woken, key) })
+	gates.OnChange(func(name string) { b.waiting.MarkDirty(name) })
 	for _, name := range []string{"cluster1", "cluster2"} {
 		b.connect(name, noon.Add(-time.Hour))
 	}
 	return b
+}
+
+// lead makes this process the leader.
+func (b *bench) lead() {
+	elected := make(chan struct{})
+	close(elected)
+	b.elected = elected
+}
+
+// newCache returns a cache without results.
+func (b *bench) newCache() *querycache.Cache {
+	return querycache.New(&b.sources, b.ledger, nil, b.clock.now)
 }
 
 func admissionCheck(name, controller, group, kind string) *kueue.AdmissionCheck {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -27,6 +28,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if phaseOf(o) == PhaseCacheStale {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
+	defer r.wakeAfterHold(o.key, r.ledger.HeldFor(o.key.String()))
 	r.account(o)
 	o.phase = phaseOf(o)
 	if err := r.measure(ctx, o); err != nil {
@@ -39,6 +41,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, err
+}
+
+// wakeAfterHold requests a round for the workloads that a hold kept waiting, if the cluster is no
+// longer held for the workload.
+func (r *Reconciler) wakeAfterHold(workload types.NamespacedName, held string) {
+	if held != "" && r.ledger.HeldFor(workload.String()) != held {
+		r.waiting.MarkDirty(r.registry.GatesOf(held)...)
+	}
 }
 
 // reserve computes the next step and debits the ledger with what the step sends. It
