@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,15 +56,7 @@ func render(t *testing.T, name string, values map[string]any) map[string]any {
 
 func tryRender(name string, values map[string]any) (map[string]any, error) {
 	namespace := map[string]string{"plimsoll": "plimsoll-system", "plimsoll-exporter": "plimsoll-exporter"}[name]
-	c, err := loader.Load(filepath.Join(root, "config", "chart", name))
-	if err != nil {
-		return nil, err
-	}
-	rendered, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "test", Namespace: namespace, IsInstall: true}, chartutil.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(c, rendered)
+	files, err := renderChart(root, name, namespace, values)
 	if err != nil {
 		return nil, err
 	}
@@ -213,15 +202,7 @@ func TestOperatorChartOptions(t *testing.T) {
 // In another namespace, no reference to the default namespace remains.
 func TestChartsInAnotherNamespace(t *testing.T) {
 	for _, name := range []string{"plimsoll", "plimsoll-exporter"} {
-		c, err := loader.Load(filepath.Join(root, "config", "chart", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		values, err := chartutil.ToRenderValues(c, nil, chartutil.ReleaseOptions{Name: "test", Namespace: "elsewhere"}, chartutil.DefaultCapabilities)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files, err := engine.Render(c, values)
+		files, err := renderChart(root, name, "elsewhere", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

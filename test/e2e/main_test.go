@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +76,8 @@ func shortenPeriods(ctx context.Context) error {
 }
 
 // checkAudit reads the hub's audit log of all tests. It fails if the operator made a
-// forbidden write, or if a workload moved to another cluster without an eviction.
+// forbidden write, if a role or the guard refused a request of the operator, or if a
+// workload moved to another cluster without an eviction.
 func checkAudit() error {
 	file, err := os.Open(lab.AuditLog())
 	if err != nil {
@@ -90,12 +93,24 @@ func checkAudit() error {
 		return fmt.Errorf("the audit log %s contains no write of the operator", lab.AuditLog())
 	}
 	rules := audit.Rules{User: fleet.OperatorUser, IsGateCheck: isGateCheck, IsMultiKueueCheck: isMultiKueueCheck}
-	violations := append(auditLog.ForbiddenWrites(rules), auditLog.MovedWorkloads()...)
+	violations := slices.Concat(auditLog.ForbiddenWrites(rules), auditLog.MovedWorkloads(), auditLog.Denied(fleet.OperatorUser))
 	fmt.Printf("audit: %d workloads, %d writes of the operator, refused writes by status: %v, %d violations\n",
 		auditLog.WorkloadCount(), writes, refused, len(violations))
 	if len(violations) > 0 {
 		return fmt.Errorf("the audit log contains violations:\n%s", strings.Join(violations, "\n"))
 	}
+	return printUnusedPermissions(auditLog)
+}
+
+// printUnusedPermissions prints what the operator's roles grant and no test used.
+func printUnusedPermissions(auditLog *audit.Log) error {
+	rbac := filepath.Join("..", "..", "config", "rbac")
+	granted, err := audit.ReadPermissions(filepath.Join(rbac, "role.yaml"), filepath.Join(rbac, "leader_election.yaml"))
+	if err != nil {
+		return err
+	}
+	unused := auditLog.Unused(fleet.OperatorUser, granted)
+	fmt.Printf("permissions: %d of %d used, unused: %v\n", len(granted)-len(unused), len(granted), unused)
 	return nil
 }
 

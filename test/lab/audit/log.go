@@ -34,15 +34,18 @@ type event struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	Object struct {
+		APIGroup    string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
 	ResponseStatus struct {
-		Code int `json:"code"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
 	} `json:"responseStatus"`
-	ResponseObject json.RawMessage `json:"responseObject"`
+	Annotations    map[string]string `json:"annotations"`
+	ResponseObject json.RawMessage   `json:"responseObject"`
 
 	// after is the Workload that the write produced.
 	after *kueue.Workload
@@ -76,14 +79,19 @@ func (e *event) parse() (bool, error) {
 	return true, err
 }
 
-// Log holds every write of the hub's Workloads.
+// Log holds every write of the hub's Workloads, and the requests of the operator.
 type Log struct {
 	// Writes counts accepted writes by user.
 	Writes map[string]int
 	// Refused counts refused writes by user and HTTP status. 409 is a conflict.
 	Refused map[string]map[int]int
 
-	byUID map[types.UID][]event
+	// granted holds, by user, the permissions that requests used.
+	granted map[string]map[Permission]bool
+	// denied holds, by user, the messages of requests that roles or admission policies
+	// refused.
+	denied map[string][]string
+	byUID  map[types.UID][]event
 	// timeouts lists the writes with status 504 by object. Such a write may have
 	// been stored.
 	timeouts map[string][]time.Time
@@ -92,7 +100,8 @@ type Log struct {
 // Read parses an audit log with one JSON event per line. It ignores an incomplete
 // last line.
 func Read(r io.Reader) (*Log, error) {
-	l := &Log{Writes: map[string]int{}, Refused: map[string]map[int]int{}, byUID: map[types.UID][]event{}, timeouts: map[string][]time.Time{}}
+	l := &Log{Writes: map[string]int{}, Refused: map[string]map[int]int{}, granted: map[string]map[Permission]bool{},
+		denied: map[string][]string{}, byUID: map[types.UID][]event{}, timeouts: map[string][]time.Time{}}
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -118,9 +127,10 @@ func Read(r io.Reader) (*Log, error) {
 }
 
 func (l *Log) add(e event) error {
+	l.addPermission(&e)
 	user, code := e.User.Username, e.ResponseStatus.Code
 	switch {
-	case e.Object.Resource != "workloads":
+	case e.Object.Resource != "workloads" || !isWrite(e.Verb):
 		return nil
 	case code >= 300:
 		if l.Refused[user] == nil {
@@ -140,6 +150,9 @@ func (l *Log) add(e event) error {
 	l.byUID[e.after.UID] = append(l.byUID[e.after.UID], e)
 	return nil
 }
+
+// isWrite returns whether the verb changes objects.
+func isWrite(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" }
 
 // WorkloadCount returns the number of Workloads that were written.
 func (l *Log) WorkloadCount() int { return len(l.byUID) }

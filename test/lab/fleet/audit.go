@@ -8,7 +8,7 @@ import (
 
 // auditPolicy records each write of the hub's Workloads with its user and the
 // resulting object. Sorted by resourceVersion, these objects are all states of a
-// Workload.
+// Workload. Of the operator's other requests it records the metadata.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -18,6 +18,8 @@ rules:
 - level: RequestResponse
   verbs: [create, update, patch, delete, deletecollection]
   resources: [{group: kueue.x-k8s.io, resources: [workloads, workloads/status]}]
+- level: Metadata
+  users: ["` + OperatorUser + `"]
 - level: None
 `
 

@@ -97,11 +97,11 @@ func (a *authority) write(dir string, p keyPair) error {
 	return nil
 }
 
-// kubeconfig returns a kubeconfig with a client certificate.
-func (a *authority) kubeconfig(cluster, server string, p keyPair) ([]byte, error) {
+// kubeconfig returns a kubeconfig of a user.
+func (a *authority) kubeconfig(cluster, server string, user *clientcmdapi.AuthInfo) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: a.pem}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"user": {ClientCertificateData: p.cert, ClientKeyData: p.key}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"user": user},
 		Contexts:       map[string]*clientcmdapi.Context{cluster: {Cluster: cluster, AuthInfo: "user"}},
 		CurrentContext: cluster,
 	})

@@ -15,8 +15,13 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -103,7 +108,7 @@ func (c *Cluster) writeIdentities(dir string) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := f.ca.kubeconfig(c.Name, c.server, admin)
+	kubeconfig, err := f.ca.kubeconfig(c.Name, c.server, &clientcmdapi.AuthInfo{ClientCertificateData: admin.cert, ClientKeyData: admin.key})
 	if err != nil {
 		return err
 	}
@@ -197,14 +202,18 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	return err
 }
 
-// userKubeconfig writes a kubeconfig for a user without administrator rights and
+// tokenLifetime is longer than any run of the lab, so no token expires.
+const tokenLifetime = 24 * time.Hour
+
+// serviceAccountKubeconfig writes a kubeconfig with a new token of a service account and
 // returns its path.
-func (c *Cluster) userKubeconfig(file, user string, groups ...string) (string, error) {
-	p, err := c.fleet.ca.issue(user, groups)
-	if err != nil {
-		return "", err
+func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, file, namespace, name string) (string, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))}}
+	if err := c.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("token of %s/%s: %w", namespace, name, err)
 	}
-	content, err := c.fleet.ca.kubeconfig(c.Name, c.server, p)
+	content, err := c.fleet.ca.kubeconfig(c.Name, c.server, &clientcmdapi.AuthInfo{Token: request.Status.Token})
 	if err != nil {
 		return "", err
 	}

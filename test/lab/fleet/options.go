@@ -25,7 +25,8 @@ type Options struct {
 	// Dispatcher is MultiKueue's dispatcherName on the hub. Default
 	// OperatorDispatcher.
 	Dispatcher string
-	// Audit logs each write of a Workload on the hub; see Fleet.AuditLog.
+	// Audit logs each write of a Workload on the hub, and each request of the operator;
+	// see Fleet.AuditLog.
 	Audit bool
 	// Bare skips the build of Plimsoll's own programs.
 	Bare bool

@@ -51,11 +51,11 @@ func (f *Fleet) AwaitScores(ctx context.Context) error {
 	})
 }
 
-// Install applies Plimsoll's CRDs, roles and samples with kubectl, and points the
+// Install applies Plimsoll's CRDs, roles, guard and samples with kubectl, and points the
 // samples' MetricsSource to the lab's Thanos.
 func (f *Fleet) Install(ctx context.Context) error {
 	config := filepath.Join(f.opts.Root, "config")
-	for _, folder := range []string{"crd", "rbac"} {
+	for _, folder := range []string{"crd", "rbac", "guard"} {
 		if _, err := f.Hub.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, folder)); err != nil {
 			return err
 		}
@@ -98,8 +98,8 @@ func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
 // Operator is the name of the operator's program.
 const Operator = "plimsoll-operator"
 
-// StartOperator runs the operator with the permissions of its service account, and
-// waits until it is ready.
+// StartOperator runs the operator with a token of its service account, so config/rbac and
+// config/guard apply to it, and waits until it is ready.
 func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
 	return f.startOperator(ctx, Operator, f.OperatorMetrics, append([]string{"--leader-elect=false"}, args...))
 }
@@ -114,7 +114,7 @@ func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) e
 }
 
 func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []string) error {
-	kubeconfig, err := f.Hub.userKubeconfig(name+".kubeconfig", OperatorUser, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
+	kubeconfig, err := f.Hub.serviceAccountKubeconfig(ctx, name+".kubeconfig", operatorNamespace, "plimsoll-operator")
 	if err != nil {
 		return err
 	}

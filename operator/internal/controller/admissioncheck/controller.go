@@ -32,7 +32,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 }
 
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks/status,verbs=patch
 
 // Setup adds the controller to the manager.

@@ -77,10 +77,10 @@ type cachedClient struct {
 	secrets map[v1alpha1.SecretKeyReference]string
 }
 
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources/status,verbs=patch
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=plimsoll-system,resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
+// +kubebuilder:rbac:groups="",namespace=plimsoll-system,resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller to the manager.

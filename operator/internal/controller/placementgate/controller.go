@@ -59,12 +59,12 @@ type Reconciler struct {
 	histories map[string]*membership.History // by gate name
 }
 
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=list;watch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates/status,verbs=patch
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=placements;placementdecisions;addonplacementscores,verbs=get;list;watch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=placements;placementdecisions;addonplacementscores,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller to the manager.

@@ -67,10 +67,10 @@ type Reconciler struct {
 	policies map[string]*policyState // by policy name
 }
 
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies;metricssources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies;metricssources,verbs=list;watch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=addonplacementscores/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
