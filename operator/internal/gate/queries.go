@@ -3,8 +3,11 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // Names of a gate's queries. The query of a condition is named "conditions/" and the
@@ -79,4 +82,33 @@ func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
 		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
 	}
+}
+
+// maxAwaitedOwners is the number of owners up to which HolderQuery selects them by name.
+const maxAwaitedOwners = 100
+
+// Labels of HolderQuery's series, beside the cluster's.
+const (
+	LabelNamespace = "namespace"
+	LabelOwner     = "owner_name"
+)
+
+// HolderQuery returns the query for the number of devices that the pods of owners hold. With
+// many owners, it returns those of all owners.
+func HolderQuery(label string, owners []ledger.Owner) string {
+	selector := ""
+	if len(owners) <= maxAwaitedOwners {
+		var names []string
+		for _, o := range owners {
+			names = append(names, regexp.QuoteMeta(o.Name))
+		}
+		selector = fmt.Sprintf(`{%s=~%q}`, LabelOwner, strings.Join(names, "|"))
+	}
+	return fmt.Sprintf(`count by (%s, %s, %s) (device:plimsoll_holder:info%s)`, label, LabelNamespace, LabelOwner, selector)
+}
+
+// OwnersReportedQuery returns the query for the clusters whose exporters report the owners of
+// all pods that hold devices.
+func OwnersReportedQuery(label string) string {
+	return fmt.Sprintf(`min by (%s) (plimsoll_exporter_api_server_reachable) == 1`, label)
 }

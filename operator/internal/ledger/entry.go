@@ -23,6 +23,14 @@ type Entry struct {
 	ReportsPodsReady bool `json:"reportsPodsReady,omitempty"`
 	// PodsReadyAt is when all pods became ready. Zero means not yet, or not reported.
 	PodsReadyAt time.Time `json:"podsReadyAt,omitzero"`
+	// Owners are the names of the topmost controllers of the workload's pods: its job, or the pods
+	// themselves. Empty means unknown.
+	Owners []string `json:"owners,omitempty"`
+	// ReportsHolders is true if the cluster's metrics show which owners hold devices.
+	ReportsHolders bool `json:"reportsHolders,omitempty"`
+	// HeldDevices is the number of devices that the pods held at HeldAt.
+	HeldDevices int64     `json:"heldDevices,omitempty"`
+	HeldAt      time.Time `json:"heldAt,omitzero"`
 	// EndedAt is when the workload lost its quota or was deleted before samples showed its
 	// pods. The worker may still run its copy for a moment. Zero means not ended.
 	EndedAt time.Time `json:"endedAt,omitzero"`
@@ -50,9 +58,25 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 	}
 	// If the workload ended before its pods had time to start, an admission proves nothing.
 	startedBeforeEnd := e.EndedAt.IsZero() || !e.AdmittedAt.Add(startup).After(e.EndedAt)
+	// If the cluster reports holders and the workload is not among them, its pods are not
+	// scheduled, however long ago it was admitted.
+	isStarted := e.HeldDevices >= e.Devices() || !e.ReportsHolders
 	return isAfter(e.PodsReadyAt, timing.PodsReadySettle) ||
-		isAfter(e.AdmittedAt, startup) && startedBeforeEnd ||
+		isAfter(e.HeldAt, 0) && e.HeldDevices >= e.Devices() ||
+		isAfter(e.AdmittedAt, startup) && startedBeforeEnd && isStarted ||
 		isAfter(e.EndedAt, settle)
+}
+
+// unmeasured returns the part of the entry that a sample taken at sampledAt does not include.
+// It returns true if the sample includes all of it.
+func (e Entry) unmeasured(sampledAt time.Time, settle time.Duration) (Entry, bool) {
+	switch {
+	case e.isMeasured(sampledAt, settle):
+		return Entry{}, true
+	case e.HeldDevices > 0 && sampledAt.After(e.HeldAt):
+		return e.withoutHeld(), false
+	}
+	return e, false
 }
 
 // Credit records the devices that a finished workload returned. Credits improve a

@@ -41,7 +41,7 @@ func (v View) Entries(cluster string, sampledAt time.Time) []Entry {
 func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, e := range v.byCluster[cluster] {
-			if !e.isMeasured(sampledAt, v.settle) && !yield(e) {
+			if rest, isMeasured := e.unmeasured(sampledAt, v.settle); !isMeasured && !yield(rest) {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package querycache
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -46,7 +47,7 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 		}
 		return results
 	}
-	source := f.querySource(ctx)
+	source := f.cache.querySource(ctx, f.plan.key.Source, f.plan.key.ClusterLabel)
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentQueries)
 	for i := range results {
@@ -126,19 +127,20 @@ type querySource struct {
 	err error
 }
 
-func (f *planFetch) querySource(ctx context.Context) querySource {
-	querier, info, err := f.cache.sources.For(f.plan.key.Source)
+// querySource returns a source whose series carry the cluster in a label.
+func (c *Cache) querySource(ctx context.Context, name, label string) querySource {
+	querier, info, err := c.sources.For(name)
 	if err != nil {
 		return querySource{err: err}
 	}
-	source := querySource{querier: querier, label: f.plan.key.ClusterLabel}
+	source := querySource{querier: querier, label: label}
 	switch v1alpha1.ClusterMatch(info.Match) {
 	case v1alpha1.MatchLabel, v1alpha1.MatchClusterClaim:
-		clusters, err := hubstate.ManagedClusters(ctx, f.cache.hub)
+		clusters, err := hubstate.ManagedClusters(ctx, c.hub)
 		if err != nil {
 			return querySource{err: err}
 		}
-		// The queries were rendered with the label of the key. The source's may differ since.
+		// The queries were rendered with this label. The source's may differ since.
 		info.ClusterLabel = source.label
 		source.mapping = clustermap.New(clusters, info)
 	default:
@@ -148,12 +150,7 @@ func (f *planFetch) querySource(ctx context.Context) querySource {
 
 // fetch runs a query at result.queriedAt and writes the response to result.
 func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResult) error {
-	if s.err != nil {
-		return s.err
-	}
-	ctx, cancel := context.WithTimeout(ctx, timing.QueryTimeout)
-	defer cancel()
-	response, err := s.querier.Query(ctx, expr, result.queriedAt)
+	response, err := s.query(ctx, expr, result.queriedAt)
 	if err != nil {
 		return err
 	}
@@ -163,6 +160,16 @@ func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResu
 	}
 	result.setSamples(s.group(response.Samples))
 	return nil
+}
+
+// query runs a query at a time.
+func (s *querySource) query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+	if s.err != nil {
+		return query.Result{}, s.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timing.QueryTimeout)
+	defer cancel()
+	return s.querier.Query(ctx, expr, at)
 }
 
 // group groups samples by cluster. Without a mapping, each value of the label is the name

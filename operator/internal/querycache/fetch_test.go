@@ -79,8 +79,7 @@ func TestFetchMapsSeriesToClusters(t *testing.T) {
 			f.hub = hub
 			f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: string(tc.match), Key: tc.key}, f.source)
 			f.source.responses["expr"] = tc.response
-			pass := planFetch{cache: f.Cache, plan: newPlan(f.KeyOf(f.gate, f.facts), f.gate, f.facts)}
-			source, result := pass.querySource(t.Context()), &cachedResult{queriedAt: noon}
+			source, result := f.querySource(t.Context(), "thanos", "cluster"), &cachedResult{queriedAt: noon}
 			if err := source.fetch(t.Context(), "expr", result); err != nil {
 				t.Fatal(err)
 			}

@@ -50,6 +50,7 @@ func (c *Cache) Start(ctx context.Context) error {
 		}
 	})
 	defer c.stopWorkers()
+	workers.Go(func() { wait.UntilWithContext(ctx, c.refreshHolders, timing.HolderInterval) })
 	wait.UntilWithContext(ctx, func(context.Context) { c.cleanUp() }, timing.CleanupInterval)
 	return nil
 }

@@ -92,6 +92,9 @@ const (
 	UnusedResultTTL = 2 * time.Minute
 	// CleanupInterval is the interval at which unused results are dropped.
 	CleanupInterval = 10 * time.Second
+	// HolderInterval is the interval at which the holders of devices are queried, while workloads
+	// are on their way to a cluster.
+	HolderInterval = 5 * time.Second
 	// MaxClockSkew is the largest accepted lead of sample times over the operator's clock.
 	MaxClockSkew = time.Minute
 	// QueryTimeout limits one query. A MetricsSource may set a shorter timeout.

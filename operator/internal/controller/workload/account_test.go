@@ -4,11 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
@@ -159,6 +163,47 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 			b.account(o)
 			if got := len(o.history.nominatedSeen); got != tc.want {
 				t.Errorf("%d clusters remembered, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// The exporter shows devices by the topmost controller of pods: the job, or each pod of a group.
+func TestEntriesNameTheOwnersOfPods(t *testing.T) {
+	owner := func(kind, name string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(name)}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+		want   []string
+	}{
+		{"job", func(wl *kueue.Workload) { wl.OwnerReferences = []metav1.OwnerReference{owner("Job", "train")} }, []string{"train"}},
+		{"pod group", func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{owner("Pod", "a"), owner("Pod", "b")}
+		}, []string{"a", "b"}},
+		{"component of a job", func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{owner("LeaderWorkerSet", "serve")}
+			wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "0"}
+		}, nil},
+		{"MIG instances", func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{owner("Job", "train")}
+			mig := corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}
+			wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: mig}
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			wl := withMultiKueue(pendingWorkload(noon))
+			tc.change(wl)
+			b.create(wl)
+			b.reconcile()
+			entries := b.ledger.View().Entries(b.workload().Status.NominatedClusterNames[0], noon)
+			if len(entries) != 1 {
+				t.Fatalf("entries %v, want one", entries)
+			}
+			if diff := cmp.Diff(tc.want, entries[0].Owners); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
 			}
 		})
 	}

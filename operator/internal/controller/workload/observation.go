@@ -174,6 +174,21 @@ func (o *observation) runsFor() time.Duration {
 	return 0
 }
 
+// owners are the names of the topmost controllers of the workload's pods on a worker: its job, or
+// the pods of a group. nil = unknown: the components of a job share one owner, and holders of MIG
+// instances are not counted.
+func (o *observation) owners() []string {
+	isPart := func(p shape.PodSet) bool { return p.Resource != "nvidia.com/gpu" && p.Resource != "google.com/tpu" }
+	if kueuestate.IsComponent(o.wl) || slices.ContainsFunc(o.facts.PodSets, isPart) {
+		return nil
+	}
+	var names []string
+	for _, ref := range o.wl.OwnerReferences {
+		names = append(names, ref.Name)
+	}
+	return names
+}
+
 // check is the gate's entry.
 func (o *observation) check() *kueue.AdmissionCheckState {
 	return kueuestate.FindCheck(o.wl, o.checks[0])

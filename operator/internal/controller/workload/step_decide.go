@@ -195,7 +195,7 @@ func (o *observation) unplaceableAfter() time.Duration {
 
 // entry of the ledger for the workload on a cluster.
 func (o *observation) entry(cluster string, debitedAt time.Time) ledger.Entry {
-	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, PodSets: o.facts.PodSets, DebitedAt: debitedAt}
+	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, PodSets: o.facts.PodSets, DebitedAt: debitedAt, Owners: o.owners()}
 }
 
 // whenUnplaceable applies the gate's whenUnplaceable to a Pending decision, and counts the

@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// The pods of a gang hold eight devices each. What the exporter shows of them decides how much
+// of the entry counts beside a sample, before and after Kueue reports anything.
+func TestHoldersReplaceTheEntry(t *testing.T) {
+	const settle = 15 * time.Second
+	reported := func(devices int64) Holders { return Holders{"cluster1": {{"team-a", "train"}: devices}} }
+	for _, tc := range []struct {
+		name string
+		// seen are the holders that were queried 20 s after the admission; nil = never.
+		seen    Holders
+		sampled int
+		want    int64
+	}{
+		{"pods pull their image", reported(16), 21, 0},
+		{"a sample from before the query", reported(16), 20, 16},
+		{"half of the gang runs", reported(8), 21, 8},
+		{"more devices than requested", reported(32), 21, 0},
+		{"not scheduled for long", Holders{"cluster1": {}}, 300, 16},
+		{"not scheduled, and the cluster does not report owners", Holders{"cluster2": {}}, 300, 0},
+		{"never queried", nil, 61, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(settle, 10*time.Minute)
+			e := entry("a", "cluster1")
+			e.PodSets, e.Workload, e.Owners = []shape.PodSet{podSet(8, 2)}, "team-a/job-train", []string{"train"}
+			l.Debit(e)
+			l.MarkAdmitted("a", "cluster1", t0, true)
+			if tc.seen != nil {
+				l.MarkHeld(tc.seen, after(20))
+			}
+			if got := l.View().Devices("cluster1", after(tc.sampled), "other", podSet(8, 1)); got != tc.want {
+				t.Errorf("%d devices reserved beside a sample of %d s later, want %d", got, tc.sampled, tc.want)
+			}
+		})
+	}
+}
+
+// Pods of an earlier attempt may still hold devices when the next one is admitted.
+func TestHoldersOfAnEarlierAttempt(t *testing.T) {
+	l := New(15*time.Second, 10*time.Minute)
+	e := entry("a", "cluster1")
+	e.Workload, e.Owners = "team-a/job-train", []string{"train"}
+	l.Debit(e)
+	l.MarkAdmitted("a", "cluster1", t0, true)
+	l.MarkHeld(Holders{"cluster1": {{"team-a", "train"}: 8}}, after(14))
+	if got := l.View().Devices("cluster1", after(20), "other", podSet(8, 1)); got != 8 {
+		t.Errorf("%d devices reserved, want 8", got)
+	}
+}
+
+// Ready pods are proof enough, also if their owner has another name on the worker.
+func TestReadyPodsNeedNoHolder(t *testing.T) {
+	l := New(time.Minute, 10*time.Minute)
+	e := entry("a", "cluster1")
+	e.Workload, e.Owners = "team-a/job-train", []string{"train"}
+	l.Debit(e)
+	l.MarkAdmitted("a", "cluster1", t0, true)
+	l.MarkHeld(Holders{"cluster1": {}}, after(70))
+	l.MarkPodsReady("a", after(80))
+	if got := l.View().Devices("cluster1", after(82), "other", podSet(8, 1)); got != 0 {
+		t.Errorf("%d devices reserved, want 0", got)
+	}
+}
+
+// The largest pods of a started part stay reserved: the gate does not know which ones run.
+func TestHoldersOfSeveralPodSets(t *testing.T) {
+	e := Entry{PodSets: []shape.PodSet{podSet(8, 2), podSet(1, 4)}, AdmittedAt: t0, HeldDevices: 12, HeldAt: t0}
+	rest, isMeasured := e.unmeasured(after(1), time.Minute)
+	if isMeasured || rest.Devices() != 8 || rest.PodSets[0].DevicesPerPod != 8 {
+		t.Errorf("measured %t, rest %v, want one pod of eight devices", isMeasured, rest.PodSets)
+	}
+}
+
+// Entries that wait for holders are queried for; others need no query.
+func TestAwaitedHolders(t *testing.T) {
+	l := New(time.Minute, 10*time.Minute)
+	for _, uid := range []string{"nominated", "admitted", "ready", "held"} {
+		e := entry(uid, "cluster1")
+		e.Workload, e.Owners = "team-a/job-"+uid, []string{uid}
+		l.Debit(e)
+		if uid != "nominated" {
+			l.MarkAdmitted(uid, "cluster1", t0, true)
+		}
+	}
+	l.MarkPodsReady("ready", after(1))
+	l.MarkHeld(Holders{"cluster1": {{"team-a", "held"}: 8}}, after(60))
+	if got := l.AwaitedHolders(); len(got) != 1 || got[0] != (Owner{"team-a", "admitted"}) {
+		t.Errorf("awaits %v, want the admitted workload alone", got)
+	}
+}

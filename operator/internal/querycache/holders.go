@@ -1,0 +1,78 @@
+package querycache
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// sourceLabel is a source with the label of its series that carries the cluster.
+type sourceLabel struct{ source, label string }
+
+// refreshHolders reports to the ledger which devices the pods of admitted workloads hold. It
+// sends two queries to each source in use, and none if no workload is on its way. If a query
+// fails, the ledger goes by the times of admission and PodsReady.
+func (c *Cache) refreshHolders(ctx context.Context) {
+	owners := c.ledger.AwaitedHolders()
+	if len(owners) == 0 {
+		return
+	}
+	for s := range c.sourcesInUse() {
+		queriedAt := c.now()
+		holders, err := c.holdersOf(ctx, s, owners, queriedAt)
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Querying the holders of devices failed", "source", s.source, "error", err.Error())
+			continue
+		}
+		c.ledger.MarkHeld(holders, queriedAt)
+	}
+}
+
+func (c *Cache) sourcesInUse() map[sourceLabel]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sources := map[sourceLabel]bool{}
+	for key := range c.plans {
+		sources[sourceLabel{key.Source, key.ClusterLabel}] = true
+	}
+	return sources
+}
+
+// holdersOf queries one source. A cluster that an incomplete response may lack is left out.
+func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Owner, queriedAt time.Time) (ledger.Holders, error) {
+	source := c.querySource(ctx, s.source, s.label)
+	reported := &cachedResult{queriedAt: queriedAt}
+	if err := source.fetch(ctx, gate.OwnersReportedQuery(s.label), reported); err != nil || len(reported.values) == 0 {
+		return nil, err
+	}
+	response, err := source.query(ctx, gate.HolderQuery(s.label, owners), queriedAt)
+	if err != nil {
+		return nil, err
+	}
+	byOwner := map[ledger.Owner][]query.Sample{}
+	for _, sample := range response.Samples {
+		owner := ledger.Owner{Namespace: sample.Label(gate.LabelNamespace), Name: sample.Label(gate.LabelOwner)}
+		byOwner[owner] = append(byOwner[owner], sample)
+	}
+	holders := ledger.Holders{}
+	for cluster := range reported.values {
+		if _, failed := response.Failed[cluster]; !failed && !response.Partial {
+			holders[cluster] = map[ledger.Owner]int64{}
+		}
+	}
+	for owner, samples := range byOwner {
+		devices := &cachedResult{}
+		devices.setSamples(source.group(samples))
+		for cluster, n := range devices.values {
+			if holders[cluster] != nil && n.Known {
+				holders[cluster][owner] = int64(n.Value)
+			}
+		}
+	}
+	return holders, nil
+}
