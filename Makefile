@@ -34,7 +34,7 @@ build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-pli
 
 IMAGES    ?= operator,cli,exporter
 PLATFORMS ?= linux/amd64,linux/arm64
-images: ## Build images in dist/images (BASE= for the exporter, IMAGES=, PLATFORMS=, REGISTRY= pushes)
+images: ## Build images in dist/images (BASE=host or an image for the exporter, IMAGES=, PLATFORMS=, REGISTRY= pushes)
 	$(GO) -C .tools/images run . --version='$(VERSION)' --revision='$(REVISION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
 	  --images='$(IMAGES)' --platforms='$(PLATFORMS)' --base='$(BASE)' --push='$(REGISTRY)'
 

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -78,22 +78,23 @@ func (o options) buildPlatform(ctx context.Context, p program, platform v1.Platf
 	if err != nil {
 		return nil, err
 	}
-	if err := o.writeSBOM(p, platform, binary); err != nil {
-		return nil, fmt.Errorf("SBOM: %w", err)
-	}
 	licenses, err := o.licenses(ctx, binary)
 	if err != nil {
 		return nil, fmt.Errorf("licenses: %w", err)
 	}
-	layer, err := layerOf(o.time(), []file{{p.name, 0o755, content}, {"licenses/LICENSES.txt", 0o644, licenses}})
+	layer, err := layerOf(o.time(), []file{{name: p.name, mode: 0o755, content: content}, {name: "licenses/LICENSES.txt", mode: 0o644, content: licenses}})
 	if err != nil {
 		return nil, err
 	}
 	base := v1.Image(empty.Image)
+	var components []cdx.Component
 	if p.needsC {
-		if base, err = o.baseImage(ctx, platform); err != nil {
+		if base, components, err = o.baseImage(ctx, platform, binary); err != nil {
 			return nil, fmt.Errorf("base image %s: %w", o.base, err)
 		}
+	}
+	if err := o.writeSBOM(p, platform, binary, components); err != nil {
+		return nil, fmt.Errorf("SBOM: %w", err)
 	}
 	image, err := mutate.AppendLayers(mutate.MediaType(mutate.ConfigMediaType(base, types.OCIConfigJSON), types.OCIManifestSchema1), layer)
 	if err != nil {
@@ -125,49 +126,13 @@ func (o options) configure(image v1.Image, p program, platform v1.Platform) (v1.
 	return mutate.ConfigFile(image, config)
 }
 
-// baseImage reads the base image for a platform from an OCI layout or a registry.
-func (o options) baseImage(ctx context.Context, platform v1.Platform) (v1.Image, error) {
-	if _, err := os.Stat(filepath.Join(o.base, "index.json")); err == nil {
-		index, err := layout.ImageIndexFromPath(o.base)
-		if err != nil {
-			return nil, err
-		}
-		return imageFor(index, platform)
-	}
-	digest, err := name.NewDigest(o.base)
-	if err != nil {
-		return nil, fmt.Errorf("it must be the folder of an OCI layout or have a digest, so that two builds are equal: %w", err)
-	}
-	return remote.Image(digest, remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
-}
-
-// imageFor returns the image of an index for a platform. The index of a layout may hold
-// the index of the image.
-func imageFor(index v1.ImageIndex, platform v1.Platform) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range manifest.Manifests {
-		switch {
-		case entry.MediaType.IsIndex():
-			inner, err := index.ImageIndex(entry.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return imageFor(inner, platform)
-		case match.Platforms(platform)(entry):
-			return index.Image(entry.Digest)
-		}
-	}
-	return nil, fmt.Errorf("it has no image for %s", platform)
-}
-
-// file is a file of a layer.
+// file is an entry of a layer: a folder if its name ends with a slash, a symbolic link if it
+// has a target, else a regular file.
 type file struct {
 	name    string
 	mode    int64
 	content []byte
+	target  string
 }
 
 // layerOf returns a layer with the files. They belong to root, so the program can't
@@ -176,7 +141,13 @@ func layerOf(modified time.Time, files []file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: modified, Format: tar.FormatPAX}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Linkname: f.target, Mode: f.mode, Size: int64(len(f.content)), ModTime: modified, Format: tar.FormatPAX}
+		switch {
+		case strings.HasSuffix(f.name, "/"):
+			header.Typeflag = tar.TypeDir
+		case f.target != "":
+			header.Typeflag = tar.TypeSymlink
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

@@ -152,7 +152,7 @@ func TestBaseImage(t *testing.T) {
 	if _, err := o.build(t.Context(), withC); err == nil || !strings.Contains(err.Error(), "have a digest") {
 		t.Errorf("with a base image without a digest: %v", err)
 	}
-	layer, err := layerOf(o.time(), []file{{"lib/libc.so.6", 0o755, []byte("libc")}})
+	layer, err := layerOf(o.time(), []file{{name: "lib/libc.so.6", mode: 0o755, content: []byte("libc")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func main() {
 	flag.Int64Var(&o.created, "created", 0, "Unix time of the images, for example the time of the commit")
 	flag.StringVar(&o.revision, "revision", "", "commit, for the label org.opencontainers.image.revision")
 	flag.StringVar(&o.source, "source", "", "URL for the label org.opencontainers.image.source")
-	flag.StringVar(&o.base, "base", "", "base image of the exporter: NAME@sha256:DIGEST in a registry, or the folder of an OCI layout")
+	flag.StringVar(&o.base, "base", "", "base image of the exporter: host (the C library of this machine), NAME@sha256:DIGEST in a registry, or the folder of an OCI layout or of a root file system")
 	flag.StringVar(&o.registry, "push", "", "registry and path to push to, for example registry.example.com/plimsoll")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "comma-separated platforms")
 	flag.StringVar(&o.images, "images", "operator,cli,exporter", "comma-separated images")

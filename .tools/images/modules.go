@@ -32,8 +32,9 @@ func modulesOf(binary string) ([]*debug.Module, error) {
 	return modules, nil
 }
 
-// writeSBOM writes the modules of a binary as CycloneDX JSON, next to the images.
-func (o options) writeSBOM(p program, platform v1.Platform, binary string) error {
+// writeSBOM writes the modules of a binary and the components of its base image as
+// CycloneDX JSON, next to the images.
+func (o options) writeSBOM(p program, platform v1.Platform, binary string, base []cdx.Component) error {
 	modules, err := modulesOf(binary)
 	if err != nil {
 		return err
@@ -48,6 +49,7 @@ func (o options) writeSBOM(p program, platform v1.Platform, binary string) error
 		purl := "pkg:golang/" + m.Path + "@" + m.Version
 		components = append(components, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: purl})
 	}
+	components = append(components, base...)
 	bom.Components = &components
 	var text bytes.Buffer
 	if err := cdx.NewBOMEncoder(&text, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {

@@ -29,8 +29,8 @@ var programs = map[string]program{
 	"exporter": {name: "plimsoll-exporter", pkg: "./exporter/cmd/plimsoll-exporter", needsC: true, title: "Plimsoll exporter"},
 }
 
-var errNoBase = errors.New("it loads NVIDIA's library with the C library of its base image: set BASE to NAME@sha256:DIGEST, " +
-	"for example a digest of gcr.io/distroless/base-nossl-debian13, or to the folder of an OCI layout")
+var errNoBase = errors.New("it loads NVIDIA's library with the C library of its base image: set BASE to host for that of this machine, " +
+	"to NAME@sha256:DIGEST, for example a digest of gcr.io/distroless/base-nossl-debian13, or to the folder of an OCI layout or of a root file system")
 
 // compile builds the binary for a platform and returns its path.
 func (o options) compile(ctx context.Context, p program, platform v1.Platform) (string, error) {
