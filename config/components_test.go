@@ -73,7 +73,7 @@ func exporterAccess(t *testing.T, folder string) access {
 // Without the component pod-owners the exporter does not use the API server and has no
 // access. With the component it reads pod owners and has access.
 func TestPodOwnersNeedAPIServerAccess(t *testing.T) {
-	for _, folder := range []string{"exporter", "exporter-tpu"} {
+	for _, folder := range []string{"exporter", "exporter-tpu", "exporter-amd"} {
 		t.Run(folder, func(t *testing.T) {
 			a := exporterAccess(t, folder)
 			if a.roles > 0 || a.token || slices.Contains(a.args, "--kubernetes-pod-owners") || slices.Contains(a.ports, "443") {

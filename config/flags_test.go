@@ -21,6 +21,7 @@ func TestArgumentsAreKnownFlags(t *testing.T) {
 		"operator":     "../operator/cmd/plimsoll-operator",
 		"exporter":     "../exporter/cmd/plimsoll-exporter",
 		"exporter-tpu": "../exporter/cmd/plimsoll-exporter",
+		"exporter-amd": "../exporter/cmd/plimsoll-exporter",
 	} {
 		content := readSources(t, command)
 		known := map[string]bool{}
@@ -65,7 +66,7 @@ func readSources(t *testing.T, dir string) string {
 }
 
 func TestProbesReferenceNamedPorts(t *testing.T) {
-	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
+	for _, folder := range []string{"operator", "exporter", "exporter-tpu", "exporter-amd"} {
 		for _, c := range containers(t, folder) {
 			ports := map[string]bool{}
 			for _, p := range c.Ports {

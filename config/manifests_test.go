@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "addon", "default", "guard", "nomination"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination"}
 
 // buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
 func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {

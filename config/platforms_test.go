@@ -53,7 +53,7 @@ func TestOperatorSurvivesTheLossOfANode(t *testing.T) {
 }
 
 func TestPodsNameAnExistingPriorityClass(t *testing.T) {
-	for _, folder := range []string{"operator", "exporter", "exporter-tpu"} {
+	for _, folder := range []string{"operator", "exporter", "exporter-tpu", "exporter-amd"} {
 		classes := map[string]bool{}
 		for _, f := range []string{folder, "exporter"} {
 			objects, _ := buildFolder(t, f)
@@ -140,7 +140,7 @@ func TestOpenShiftConstraintAllowsTheDaemonSets(t *testing.T) {
 	if !scc.AllowHostDirVolumePlugin || !slices.Contains(scc.Users, "system:serviceaccount:plimsoll-exporter:plimsoll-exporter") {
 		t.Errorf("constraint %+v", scc)
 	}
-	for _, folder := range []string{"exporter", "exporter-tpu"} {
+	for _, folder := range []string{"exporter", "exporter-tpu", "exporter-amd"} {
 		spec := podTemplate(t, folder).Spec
 		if spec.HostPID && !scc.AllowHostPID {
 			t.Errorf("%s: hostPID", folder)
@@ -153,7 +153,7 @@ func TestOpenShiftConstraintAllowsTheDaemonSets(t *testing.T) {
 	}
 }
 
-// Both exporters are scraped, in both ways of configuring Prometheus.
+// Every exporter is scraped, in both ways of configuring Prometheus.
 func TestPrometheusScrapesEveryExporter(t *testing.T) {
 	text, err := os.ReadFile("prometheus/prometheus.yaml")
 	if err != nil {
@@ -167,7 +167,7 @@ func TestPrometheusScrapesEveryExporter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"exporter", "exporter-tpu"} {
+	for _, folder := range []string{"exporter", "exporter-tpu", "exporter-amd"} {
 		name := podTemplate(t, folder).Labels["app.kubernetes.io/name"]
 		if !regexp.MustCompile("^(?:" + string(m[1]) + ")$").MatchString(name) {
 			t.Errorf("prometheus.yaml does not scrape %s", name)

@@ -97,7 +97,7 @@ func checkSources(ctx context.Context, sources []collector.NamedSource) []findin
 
 // checkSource lists and reads every device of a source.
 func checkSource(ctx context.Context, source collector.NamedSource) []finding {
-	check := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "sim": "simulated devices"}[source.Name]
+	check := map[string]string{"nvml": "NVIDIA devices", "tpu": "TPUs", "amd": "AMD GPUs", "sim": "simulated devices"}[source.Name]
 	devices, err := source.Devices(ctx)
 	if err == nil && len(devices) == 0 {
 		err = errors.New("the driver lists no device")
@@ -107,6 +107,9 @@ func checkSource(ctx context.Context, source collector.NamedSource) []finding {
 	}
 	if devices[0].TPU != nil {
 		return checkTPUs(ctx, check, source, devices)
+	}
+	if devices[0].Vendor == device.AMD {
+		return checkAMD(ctx, check, source, devices)
 	}
 	findings := []finding{{check: check, detail: fmt.Sprintf("%d, driver version %s", len(devices), orUnknown(devices[0].Driver))}}
 	var readable []deviceReading

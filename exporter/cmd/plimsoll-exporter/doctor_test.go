@@ -20,7 +20,7 @@ import (
 )
 
 func TestDoctorReportsMissingDriverAndKubelet(t *testing.T) {
-	o, err := parse(t, "--node-name=n", "--tpu-sysfs-root="+t.TempDir(), "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
+	o, err := parse(t, "--node-name=n", "--tpu-sysfs-root="+t.TempDir(), "--amd-sysfs-root="+t.TempDir(), "--nvml-library="+filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "--pod-resources-kubelet-socket="+filepath.Join(t.TempDir(), "kubelet.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func TestDoctorReportsMissingDriverAndKubelet(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err = report(&out, "text", append(checkSources(t.Context(), source), o.checkKubelet(t.Context(), pods)))
-	if err == nil || !strings.Contains(err.Error(), "3 of 3 checks failed") {
+	if err == nil || !strings.Contains(err.Error(), "4 of 4 checks failed") {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{"failed  NVIDIA devices: load NVIDIA's driver library", "is the driver installed", "failed  TPUs: list the PCI devices", "failed  kubelet: stat ", "mount the directory of the kubelet socket into the container"} {
+	for _, want := range []string{"failed  NVIDIA devices: load NVIDIA's driver library", "is the driver installed", "failed  TPUs: list the PCI devices", "failed  AMD GPUs: list the graphics devices", "failed  kubelet: stat ", "mount the directory of the kubelet socket into the container"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -144,7 +144,7 @@ func TestDoctorTPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := report(&out, "text", checkSources(t.Context(), sources)); err == nil || !strings.Contains(err.Error(), "1 of 6 checks failed") {
+	if err := report(&out, "text", checkSources(t.Context(), sources)); err == nil || !strings.Contains(err.Error(), "1 of 7 checks failed") {
 		t.Errorf("%v", err)
 	}
 	for _, want := range []string{

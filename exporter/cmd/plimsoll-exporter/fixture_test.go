@@ -119,7 +119,7 @@ func command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	none := t.TempDir()
 	for _, arg := range []string{"--node-name=node-1", "--pod-resources-kubelet-socket=" + none + "/kubelet.sock", "--nvml-library=" + none + "/libnvidia-ml.so.1",
-		"--tpu-sysfs-root=" + none, "--collect-interval=100", "--web.listen-address=127.0.0.1:0"} {
+		"--tpu-sysfs-root=" + none, "--amd-sysfs-root=" + none, "--collect-interval=100", "--web.listen-address=127.0.0.1:0"} {
 		name, _, _ := strings.Cut(arg, "=")
 		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
 			args = append(args, arg)
@@ -315,7 +315,7 @@ func parseBareNode(t *testing.T, more ...string) (o *options, sysfs string) {
 	t.Helper()
 	sysfs = t.TempDir()
 	o, err := parse(t, append([]string{"--node-name=n", "-k=false", "--collect-interval=100", "--nvml-library=" + filepath.Join(sysfs, "none.so"),
-		"--tpu-sysfs-root=" + sysfs, "--tpu-procfs-root=" + filepath.Join(sysfs, "proc"), "--tpu-runtime-metrics=127.0.0.1:1"}, more...)...)
+		"--tpu-sysfs-root=" + sysfs, "--tpu-procfs-root=" + filepath.Join(sysfs, "proc"), "--tpu-runtime-metrics=127.0.0.1:1", "--amd-sysfs-root=" + sysfs}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type options struct {
 	source                       string
 	nvmlLibrary                  string
 	tpu                          tpuOptions
+	amdSysfs                     string
 	simScenario, simState        string
 	simSeed                      int64
 	node                         string
@@ -69,8 +70,9 @@ func newOptions(app *kingpin.Application) *options {
 }
 
 func (o *options) addSourceFlags(app *kingpin.Application) {
-	app.Flag("source", "Source of devices: auto (NVIDIA's library and TPUs, whichever are available), nvml, tpu or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "tpu", "sim")
+	app.Flag("source", "Source of devices: auto (NVIDIA's library, TPUs and AMD GPUs, whichever are available), nvml, tpu, amd or sim.").Default("auto").EnumVar(&o.source, "auto", "nvml", "tpu", "amd", "sim")
 	o.tpu.addFlags(app)
+	app.Flag("amd-sysfs-root", "Mount point of sysfs, where AMD GPUs are read.").Default("/sys").StringVar(&o.amdSysfs)
 	app.Flag("sim-scenario", "Scenario of the simulation: "+strings.Join(sim.Scenarios(), ", ")+".").Default("steady").StringVar(&o.simScenario)
 	app.Flag("sim-state", "File with the state of the simulated devices. Each collection reads the file again.").StringVar(&o.simState)
 	app.Flag("sim-seed", "Seed of the simulation.").Default("1").Int64Var(&o.simSeed)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"plimsoll.dev/plimsoll/exporter/internal/amd"
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/nvml"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -44,6 +45,7 @@ func (o *options) openSources(pods *podmap.Poller, log *slog.Logger) ([]collecto
 		driver.EnableProcesses()
 	}
 	nvidia := collector.NamedSource{Name: "nvml", Source: driver}
+	graphics := collector.NamedSource{Name: "amd", Source: amd.New(amd.Options{Node: o.node, Sysfs: o.amdSysfs, Log: log})}
 	google := collector.NamedSource{Name: "tpu", Source: o.tpu.source(o.node, pods, log)}
 	switch {
 	case o.source == "sim" && o.simState != "":
@@ -55,8 +57,10 @@ func (o *options) openSources(pods *podmap.Poller, log *slog.Logger) ([]collecto
 		return []collector.NamedSource{google}, nil
 	case o.source == "nvml":
 		return []collector.NamedSource{nvidia}, nil
+	case o.source == "amd":
+		return []collector.NamedSource{graphics}, nil
 	}
-	return []collector.NamedSource{nvidia, google}, nil
+	return []collector.NamedSource{nvidia, google, graphics}, nil
 }
 
 func closeAll(sources []collector.NamedSource) error {

@@ -67,7 +67,7 @@ func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map) {
 	if free {
 		n.free[g] = append(n.free[g], d.device)
 	}
-	if d.device.Instance != nil {
+	if d.device.Instance != nil && d.device.Vendor == device.NVIDIA {
 		n.freeMIG[migKind{Model(d.device.Model), d.device.Instance.Profile}] += boolValue(free)
 	}
 	n.hasNVLink[g] = n.hasNVLink[g] || len(d.device.Links) > 0
@@ -117,7 +117,7 @@ func (n *census) lowerFree(pods podmap.Map, listed map[string]bool) {
 			if i < 0 {
 				continue
 			}
-			if instance := free[i].Instance; instance != nil {
+			if instance := free[i].Instance; instance != nil && free[i].Vendor == device.NVIDIA {
 				n.freeMIG[migKind{Model(free[i].Model), instance.Profile}]--
 			}
 			n.free[g] = slices.Delete(free, i, i+1)
@@ -135,7 +135,7 @@ func mayBe(d device.Device, resource string, pods podmap.Map, id string, listed 
 	case requested != "" && requested != resource:
 		return false
 	case !listed[part.Device]:
-		return requested == resource || strings.HasPrefix(d.Minor, "nvidia")
+		return requested == resource || d.Vendor == vendorOfClaim(pods, id)
 	case d.Instance == nil:
 		return slices.Contains(d.Names(), part.Device)
 	}
@@ -173,17 +173,31 @@ func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
 	return "", false
 }
 
-// deviceClassOf returns the DeviceClass by which resource claims request an NVIDIA
+// deviceClassOf returns the DeviceClass by which resource claims request an NVIDIA or AMD
 // device. The kubelet reports the allocatable devices of device plugins but not of
 // claims, so every device counts as allocatable if the node uses claims.
 func deviceClassOf(pods podmap.Map, d device.Device) (class string, ok bool) {
+	driver := map[device.Vendor]string{device.NVIDIA: podmap.NVIDIADriver, device.AMD: podmap.AMDDriver}[d.Vendor]
 	switch {
-	case !pods.UsesClaims || !strings.HasPrefix(d.Minor, "nvidia"):
+	case driver == "" || !pods.ClaimDrivers[driver]:
 		return "", false
-	case d.Instance != nil:
+	case d.Vendor == device.NVIDIA && d.Instance != nil:
 		return "mig.nvidia.com", true
 	}
-	return "gpu.nvidia.com", true
+	return driver, true // the DeviceClass has the same name
+}
+
+// vendorOfClaim returns the vendor of the device that a claim allocated.
+func vendorOfClaim(pods podmap.Map, id string) device.Vendor {
+	for _, claim := range pods.Claimed[id] {
+		switch claim.Driver {
+		case podmap.GoogleDriver:
+			return device.Google
+		case podmap.AMDDriver:
+			return device.AMD
+		}
+	}
+	return device.NVIDIA
 }
 
 // isReplicated reports whether the device is allocated as replicas.

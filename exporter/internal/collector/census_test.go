@@ -125,10 +125,10 @@ func TestCensusCountsDevicesOfClaims(t *testing.T) {
 	partitioned.reading.MIG = true
 	instance := &deviceSnapshot{parent: partitioned, device: device.Device{UUID: "MIG-1", Minor: "nvidia1", Model: "NVIDIA H100",
 		Instance: &device.Instance{Parent: "GPU-1", Profile: "1g.10gb", GI: 7, Placement: "19-0"}}}
-	tpu := &deviceSnapshot{device: device.Device{UUID: "TPU-0", Minor: "tpu0", Model: "tpu-v6e-slice"}}
+	tpu := &deviceSnapshot{device: device.Device{Vendor: device.Google, UUID: "TPU-0", Minor: "tpu0", Model: "tpu-v6e-slice"}}
 	all := []*deviceSnapshot{wholeDevice("0"), partitioned, instance, wholeDevice("2"), tpu}
 	holder := podmap.Holder{Namespace: "ml", Pod: "a", Container: "main"}
-	pods := podmap.Map{UsesClaims: true, Holders: map[string][]podmap.Holder{"nvidia0": {holder}, "nvidia1/mig-19-0": {holder}},
+	pods := podmap.Map{ClaimDrivers: map[string]bool{podmap.NVIDIADriver: true}, Holders: map[string][]podmap.Holder{"nvidia0": {holder}, "nvidia1/mig-19-0": {holder}},
 		Allocated: map[string]string{"nvidia0": "", "nvidia1/mig-19-0": ""}}
 	takeCensus := func() *census {
 		n := newCensus()

@@ -50,6 +50,9 @@ var migName = regexp.MustCompile(`^(.*)/(?:gi(\d+)|(\d+)/0|mig-(\d+-\d+))$`)
 // sourceOf returns a source with the device or MIG instance of an id and a second one of
 // the same kind, and the UUIDs of both.
 func (k knownID) sourceOf() (s *nodeSource, target, spare string) {
+	if k.isAMD() {
+		return k.amdSource()
+	}
 	s = &nodeSource{devices: []device.Device{{UUID: uuid(1), Minor: "nvidia98", Model: "NVIDIA L4"}, {UUID: uuid(2), Minor: "nvidia99", Model: "NVIDIA L4"}}}
 	first := &s.devices[0]
 	name := map[bool]*string{true: &first.UUID, false: &first.Minor}
@@ -77,6 +80,29 @@ func (k knownID) sourceOf() (s *nodeSource, target, spare string) {
 	}
 	s.devices = s.devices[:1]
 	return s, of.UUID, s.instances[1].UUID
+}
+
+func (k knownID) isAMD() bool {
+	return strings.HasPrefix(k.Resource, "amd.com/") || k.Driver == podmap.AMDDriver
+}
+
+// amdSource is sourceOf for an id of AMD. The spare is the kubelet's id of the second GPU,
+// and the target that of the first if the id is unknown.
+func (k knownID) amdSource() (s *nodeSource, target, spare string) {
+	s = &nodeSource{devices: []device.Device{
+		{Vendor: device.AMD, UUID: "GPU-a1", Minor: "renderD998", KubeletID: "0000:f0:00.0", Model: "AMD Instinct MI300X"},
+		{Vendor: device.AMD, UUID: "GPU-a2", Minor: "renderD999", KubeletID: "0000:f1:00.0", Model: "AMD Instinct MI300X"},
+	}}
+	first := &s.devices[0]
+	switch {
+	case k.Device == "":
+		return s, first.KubeletID, s.devices[1].KubeletID
+	case k.Driver != "":
+		first.Minor = k.Device
+	default:
+		first.KubeletID = k.Device
+	}
+	return s, first.UUID, s.devices[1].KubeletID
 }
 
 // nodeLoad collects the series of plimsoll_node_devices of many nodes, each in a cluster of
@@ -170,6 +196,14 @@ func TestIDsOfOtherProjectsLowerFreeDevices(t *testing.T) {
 // free returns the number of free devices while a pod holds the id.
 func (k knownID) free() float64 { return boolValue(!strings.HasSuffix(k.Resource, ".shared")) }
 
+// heldSeries is the end of a series with the holder of the device.
+func (k knownID) heldSeries() string {
+	if k.isAMD() {
+		return `namespace="ml",pod="a",attribution="device"} 1.048576e+09`
+	}
+	return `namespace="ml",pod="a"} 1000`
+}
+
 // checkNode collects a node on which a pod holds the id, and returns the exposition.
 func (k knownID) checkNode(t *testing.T) string {
 	source, target, spare := k.sourceOf()
@@ -214,7 +248,7 @@ func (k knownID) checkNode(t *testing.T) string {
 	switch {
 	case k.Device == "" && (len(owners) > 0 || held > 0):
 		t.Errorf("an unknown id has the owners %v and %d series with a holder", owners, held)
-	case k.Device != "" && (len(owners) != 1 || owners[0] != target || !strings.Contains(text, `namespace="ml",pod="a"} 1000`)):
+	case k.Device != "" && (len(owners) != 1 || owners[0] != target || !strings.Contains(text, k.heldSeries())):
 		t.Errorf("the owned devices are %v, want %s:\n%s", owners, target, text)
 	}
 	return text

@@ -22,7 +22,7 @@ var (
 // Metrics of the node.
 var (
 	nodeDevices      = metric{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, unknown (the kubelet reports an id that belongs to no device of the driver, so it is not known which device is allocated), and free (allocatable, healthy, not allocated, not unknown, not shared and not in MIG mode)."}
-	largestFree      = metric{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices connected by NVLink. Absent if no device has NVLink."}
+	largestFree      = metric{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices connected by NVLink or xGMI. Absent if no device has such links."}
 	freeMIGInstances = metric{"plimsoll_node_free_mig_instances", gauge, []string{"node", "model", "profile"}, "Free MIG instances by model of the device and profile. 0 if all existing instances are allocated."}
 )
 
@@ -79,6 +79,7 @@ var plimsollMetrics = []metric{
 	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, remapPending, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
 	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
+	memoryTotal, memoryUsed, temperature, powerDraw, energyTotal,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,
 }
 
@@ -110,8 +111,12 @@ var throttleReasons = []struct {
 	{device.ThermalViolation, "thermal"},
 }
 
-// fieldName returns the name of a field in plimsoll_exporter_bogus_values_total.
-func fieldName(f device.Field) string {
+// fieldName returns the name of a field of a vendor's devices in
+// plimsoll_exporter_bogus_values_total.
+func fieldName(vendor device.Vendor, f device.Field) string {
+	if name := sensorName(f); vendor == device.AMD && name != "" {
+		return name
+	}
 	for _, row := range dcgmFields {
 		if row.field == f {
 			return row.name

@@ -68,6 +68,7 @@ func render(node string, labels Labels, s *snapshot) []*family {
 		r.renderDevice(d)
 		r.renderPodUsage(d)
 		r.renderTPU(d)
+		r.renderSensors(d)
 	}
 	r.renderCalls()
 	r.renderAcceleratorRequests()
@@ -85,7 +86,7 @@ func render(node string, labels Labels, s *snapshot) []*family {
 // quantity has a single series, so that sums count it once.
 func (r *renderer) renderDCGM(d *deviceSnapshot) {
 	parts, isFirst := d.gpuInstance()
-	if !isFirst || !r.labels.Devices.includes(d.device) {
+	if !isFirst || d.device.Vendor != device.NVIDIA || !r.labels.Devices.includes(d.device) {
 		return
 	}
 	selected := r.snapshot.selection
@@ -240,7 +241,7 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 		}
 	}
 	for _, n := range d.implausible {
-		r.families.addOfDevice(bogusValues, n.count, id, fieldName(n.field))
+		r.families.addOfDevice(bogusValues, n.count, id, fieldName(d.device.Vendor, n.field))
 	}
 	for _, n := range d.xids {
 		r.families.addOfDevice(xidTotal, n.count, id, strconv.FormatUint(n.xid, 10), severity(n.xid))

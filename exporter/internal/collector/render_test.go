@@ -90,7 +90,7 @@ func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
 
 func TestEveryFieldHasAName(t *testing.T) {
 	for f := range device.NumFields {
-		if fieldName(f) == "" {
+		if fieldName(device.NVIDIA, f) == "" {
 			t.Errorf("field %d has no name", f)
 		}
 	}

@@ -236,13 +236,16 @@ func (d *deviceSnapshot) wholeDevice() *deviceSnapshot {
 
 // modelLabel returns the model of a device as labeled by GPU feature discovery. For a MIG
 // instance it contains the profile without characters that labels exclude: 1g.10gb+me
-// becomes -MIG-1g.10gbme.
+// becomes -MIG-1g.10gbme. For a partition of an AMD GPU it contains the partition mode.
 func modelLabel(d device.Device) string {
 	name := Model(d.Model)
-	if d.Instance != nil {
-		name += "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
+	switch {
+	case d.Instance == nil:
+		return name
+	case d.Vendor == device.AMD:
+		return name + "-" + d.Instance.Profile
 	}
-	return name
+	return name + "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
 }
 
 // Model returns a product name in the form of GPU feature discovery's labels, with

@@ -36,7 +36,7 @@ const tpuResource = "google.com/tpu"
 // Plimsoll's metrics of TPUs.
 var (
 	stalledFor     = metric{"plimsoll_device_stalled_seconds", gauge, deviceLabels, "Time for which programs have been queued on the chip without progress of a program counter, in seconds. Without program counters: time without computation. 0 if there is progress or the queue is empty."}
-	busyRatio      = metric{"plimsoll_device_busy_ratio", gauge, deviceLabels, "Ratio of time in which the chip computed. 0 while no workload runs on the chip. TPUs only."}
+	busyRatio      = metric{"plimsoll_device_busy_ratio", gauge, deviceLabels, "Ratio of time in which the device computed. 0 while no workload runs on a TPU. TPUs and AMD GPUs only: NVIDIA GPUs have dcgm-exporter's metrics."}
 	idleFor        = metric{"plimsoll_device_idle_seconds", gauge, deviceLabels, "Time since the last computation of the chip, in seconds."}
 	queuedPrograms = metric{"plimsoll_device_queued_programs", gauge, deviceLabels, "Programs that wait for execution on the chip."}
 	workloadUp     = metric{"plimsoll_device_workload_up", gauge, deviceLabels, "1 if the runtime of a workload reports the chip, otherwise 0."}

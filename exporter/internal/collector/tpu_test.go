@@ -23,7 +23,7 @@ func (c *fakeTPUs) Devices(context.Context) ([]device.Device, error) {
 	var out []device.Device
 	for i := range c.readings {
 		n := string(rune('0' + i))
-		out = append(out, device.Device{UUID: "TPU-0000:00:0" + n + ".0", Index: i, Minor: "tpu" + n, Model: "tpu-v6e-slice", TPU: &device.TPU{Topology: "2x2"}})
+		out = append(out, device.Device{Vendor: device.Google, UUID: "TPU-0000:00:0" + n + ".0", Index: i, Minor: "tpu" + n, Model: "tpu-v6e-slice", TPU: &device.TPU{Topology: "2x2"}})
 	}
 	return out, nil
 }

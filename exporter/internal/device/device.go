@@ -8,17 +8,29 @@ import (
 	"time"
 )
 
+// Vendor is the manufacturer of a device.
+type Vendor int
+
+// Vendors.
+const (
+	NVIDIA Vendor = iota
+	Google
+	AMD
+)
+
 // Device holds the properties of a device that do not change while the node runs.
 type Device struct {
+	Vendor      Vendor
 	UUID        string // GPU-…
 	Index       int    // number in the vendor's tools
-	Minor       string // nvidia0
+	Minor       string // name of the device node: nvidia0, tpu0 or renderD128
+	KubeletID   string // id in the vendor's device plugin, if it is neither UUID nor Minor
 	PCIBusID    string // 00000000:1B:00.0
 	Model       string // product name from the vendor's library
 	MemoryMiB   int64
 	ReportsXIDs bool      // the source watches the events of the device
 	Driver      string    // version of the driver; empty if there is none
-	Links       []string  // remote end of each NVLink: a PCI bus id, or NVSwitch
+	Links       []string  // remote end of each NVLink or xGMI link: a PCI bus id, or NVSwitch
 	Instance    *Instance // nil for a whole device
 	Facts       Facts
 	TPU         *TPU // nil for a device of another kind
@@ -141,9 +153,11 @@ type Reading struct {
 	// Processes that use the device. Nil if the source does not read them or the device
 	// does not report them.
 	Processes *Processes
-	// MIG is true if the device is in MIG mode. Only its instances can be allocated then.
+	// MIG is true if the device is in MIG mode, or in a partition mode of AMD. Only its
+	// instances can be allocated then.
 	MIG bool
-	// Instances are the current MIG instances. The collector reads each as a device of its own.
+	// Instances are the current MIG instances or partitions. The collector reads each as a
+	// device of its own.
 	Instances []Device
 
 	values      [NumFields]float64

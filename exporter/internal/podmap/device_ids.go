@@ -44,6 +44,9 @@ var (
 	claimedMIG  = regexp.MustCompile(`^gpu-(\d+)-mig-(\d+)-(\d+)-\d+$`)
 	claimedMIG2 = regexp.MustCompile(`^gpu-(\d+)-mig-(\d+(?:c\d+)?g[0-9a-z-]*)-(\d+)-(\d+)$`)
 	claimedHAMi = regexp.MustCompile(`^hami-gpu-(\d+)$`)
+	amdDevice   = regexp.MustCompile(`^(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d+)$`)
+	claimedAMD  = regexp.MustCompile(`^gpu-\d+-(\d+)$`)
+	amdResource = regexp.MustCompile(`^amd\.com/(?:gpu|[sdtqc]px_nps\d)$`)
 )
 
 // parseNVIDIA parses an id of a device plugin for NVIDIA devices.
@@ -132,14 +135,36 @@ func parseHAMiClaim(raw string) (id deviceID, ok bool) {
 	return deviceID{}, false
 }
 
-// nvidiaDriver is the name of NVIDIA's DRA driver.
-const nvidiaDriver = "gpu.nvidia.com"
+// parseAMD parses an id of AMD's device plugin.
+//
+//	0000:19:00.0              a GPU, or its first partition: the PCI address
+//	amdgpu_xcp_3              another partition: the name of its platform device
+func parseAMD(raw string) (id deviceID, ok bool) {
+	return deviceID{name: raw}, amdDevice.MatchString(raw)
+}
 
-// claimDrivers are the DRA drivers whose devices a source can list.
+// parseAMDClaim parses a device of AMD's DRA driver, gpu-<card>-<render node>: gpu-1-129 is
+// the GPU or partition of the device node renderD129.
+func parseAMDClaim(raw string) (id deviceID, ok bool) {
+	if m := claimedAMD.FindStringSubmatch(raw); m != nil {
+		return deviceID{name: "renderD" + m[1]}, true
+	}
+	return deviceID{}, false
+}
+
+// DRA drivers whose devices a source lists.
+const (
+	NVIDIADriver = "gpu.nvidia.com"
+	HAMiDriver   = "hami-core-gpu.project-hami.io"
+	GoogleDriver = "tpu.google.com"
+	AMDDriver    = "gpu.amd.com"
+)
+
 var claimDrivers = map[string]func(raw string) (deviceID, bool){
-	nvidiaDriver:                    parseNVIDIAClaim,
-	"hami-core-gpu.project-hami.io": parseHAMiClaim,
-	"tpu.google.com":                parseTPU,
+	NVIDIADriver: parseNVIDIAClaim,
+	HAMiDriver:   parseHAMiClaim,
+	GoogleDriver: parseTPU,
+	AMDDriver:    parseAMDClaim,
 }
 
 const tpuResource = "google.com/tpu"
@@ -154,8 +179,11 @@ func isNVIDIAResource(name string) bool {
 // that it counts, behind its resource, so that it equals no name of a device.
 func (m *Map) parsePlugin(resource, raw string) deviceID {
 	parse := parseNVIDIA
-	if resource == tpuResource {
+	switch {
+	case resource == tpuResource:
 		parse = parseTPU
+	case amdResource.MatchString(resource):
+		parse = parseAMD
 	}
 	id, ok := parse(raw)
 	if !ok {
@@ -172,7 +200,7 @@ func (m *Map) parseClaim(r *podresources.ClaimResource) (id deviceID, ok bool) {
 	if parse == nil {
 		return deviceID{}, false
 	}
-	m.UsesClaims = m.UsesClaims || r.DriverName == nvidiaDriver
+	m.ClaimDrivers[r.DriverName] = true
 	id, known := parse(r.DeviceName)
 	if !known {
 		return m.unknownFormat(r.DriverName, r.DeviceName), true

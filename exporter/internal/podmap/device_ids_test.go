@@ -141,7 +141,7 @@ func TestPollMapsTPUs(t *testing.T) {
 			t.Errorf("%s is allocated: %t", name, !want)
 		}
 	}
-	if m.UsesClaims {
+	if m.ClaimDrivers[NVIDIADriver] {
 		t.Error("a claim on a TPU makes NVIDIA devices allocatable")
 	}
 }

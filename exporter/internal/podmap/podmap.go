@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -70,8 +71,9 @@ type Map struct {
 	ReplicaCounts map[string]ReplicaCount
 	// Claimed is the claim through which a container holds a device.
 	Claimed map[string]map[Holder]Claim
-	// UsesClaims is true if resource claims allocate the devices that no device plugin lists.
-	UsesClaims bool
+	// ClaimDrivers are the DRA drivers whose claims exist, existed in an earlier Poll, or are
+	// expected. They allocate the devices that no device plugin lists.
+	ClaimDrivers map[string]bool
 	// Parts is the whole device of each device that is a part of another one, if the id
 	// contains it.
 	Parts map[string]Part
@@ -81,7 +83,7 @@ type Map struct {
 
 func newMap() Map {
 	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
-		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}}
+		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
 // IsAllocated reports whether a device is allocated under any of its names.
@@ -95,10 +97,10 @@ type Poller struct {
 	conn      *grpc.ClientConn
 	resources func(name string) bool
 
-	mu         sync.RWMutex
-	usesClaims bool // claims are expected, or were seen in an earlier Poll
-	last       Map
-	err        error
+	mu           sync.RWMutex
+	claimDrivers []string // whose claims are expected, or were seen in an earlier Poll
+	last         Map
+	err          error
 }
 
 // ErrUnknown is the error of Last before the first Poll.
@@ -110,15 +112,15 @@ var ErrDisabled = fmt.Errorf("the kubelet is not queried: %w", ErrUnknown)
 // New returns a Poller for the kubelet's socket. The socket may appear later, since
 // each Poll connects again. With an empty socket every Poll returns ErrDisabled.
 //
-// Resource names of NVIDIA's device plugin and google.com/tpu count as devices, and so do
-// the names in extra.
+// Resource names of NVIDIA's and AMD's device plugins and google.com/tpu count as devices,
+// and so do the names in extra.
 func New(socket string, extra []string) (*Poller, error) {
 	counted := map[string]bool{}
 	for _, n := range extra {
 		counted[strings.TrimSpace(n)] = true
 	}
 	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
-		return counted[name] || isNVIDIAResource(name) || name == tpuResource
+		return counted[name] || isNVIDIAResource(name) || amdResource.MatchString(name) || name == tpuResource
 	}}
 	if socket == "" {
 		p.err = ErrDisabled
@@ -145,8 +147,12 @@ func (p *Poller) Poll(ctx context.Context) error {
 	m, err := p.query(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.usesClaims = p.usesClaims || m.UsesClaims
-	m.UsesClaims = p.usesClaims
+	if err == nil {
+		for _, driver := range p.claimDrivers {
+			m.ClaimDrivers[driver] = true
+		}
+		p.claimDrivers = slices.Collect(maps.Keys(m.ClaimDrivers))
+	}
 	p.last, p.err = m, err
 	return err
 }
@@ -272,7 +278,7 @@ func (m *Map) record(id deviceID) {
 // ExpectClaims declares that resource claims allocate devices, even before the first
 // claim exists. The kubelet reports only claims in use, not the devices that claims
 // could allocate.
-func (p *Poller) ExpectClaims() { p.usesClaims = true }
+func (p *Poller) ExpectClaims() { p.claimDrivers = []string{NVIDIADriver, AMDDriver} }
 
 // Last returns the map of the last Poll, or its error.
 func (p *Poller) Last() (Map, error) {

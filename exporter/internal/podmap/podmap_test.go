@@ -135,7 +135,7 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 			"nvidia4":          {held("share")[0]: of("gpu-4")},
 			odd:                {held("claims")[0]: of("odd")},
 		},
-		UsesClaims:    true,
+		ClaimDrivers:  map[string]bool{NVIDIADriver: true},
 		Parts:         map[string]Part{"nvidia2/mig-19-0": {Device: "nvidia2"}},
 		UnknownFormat: map[string]bool{odd: true},
 	}
@@ -143,8 +143,8 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		t.Error(diff)
 	}
 	k.hold()
-	if !poll(t, p).UsesClaims {
-		t.Error("UsesClaims is false after the last claim was deleted")
+	if !poll(t, p).ClaimDrivers[NVIDIADriver] {
+		t.Error("the driver is forgotten after the last claim was deleted")
 	}
 }
 

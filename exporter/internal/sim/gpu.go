@@ -24,7 +24,9 @@ type product struct {
 var products = map[string]product{
 	"L4":   {idleWatts: 16, minWatts: 40, maxWatts: 72, minSMClock: 210, maxSMClock: 2040, memoryClock: 6251, pcie: 4e9},
 	"A100": {idleWatts: 55, minWatts: 100, maxWatts: 400, minSMClock: 210, maxSMClock: 1410, memoryClock: 1593, pcie: 8e9, nvlink: 120e9},
-	"H100": {idleWatts: 70, minWatts: 200, maxWatts: 700, minSMClock: 345, maxSMClock: 1980, memoryClock: 2619, pcie: 12e9, nvlink: 180e9},
+	// AMD reports no minimum of the power limit, and its links are not counted.
+	"MI300X": {idleWatts: 140, maxWatts: 750, minSMClock: 132, maxSMClock: 2100, memoryClock: 1300},
+	"H100":   {idleWatts: 70, minWatts: 200, maxWatts: 700, minSMClock: 345, maxSMClock: 1980, memoryClock: 2619, pcie: 12e9, nvlink: 180e9},
 }
 
 var hopperOrNewer = regexp.MustCompile(`\bG?[HB]\d{3}`)
@@ -53,41 +55,56 @@ const (
 
 // readGPU advances a whole GPU to now and returns its values.
 func (s *Source) readGPU(d device.Device, state DeviceState, now time.Time) device.Reading {
-	l := s.liveStateOf(d.UUID, now)
-	target := s.gpuTarget(d, state)
-	if target > 0 {
-		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
-	}
-	dt := l.advance(target, now)
-	l.temperature = approach(l.temperature, idleTemperature+42*l.utilization, dt, 8)
 	p := productOf(d.Model)
-	power := p.idleWatts + 0.97*(p.maxWatts-p.idleWatts)*l.utilization
-	clock := p.minSMClock + (p.maxSMClock-p.minSMClock)*math.Min(1, 2*l.utilization)
-	temperature := math.Min(maxTemperature, l.temperature+state.Heat)
-	if temperature >= throttleTemperature {
-		l.throttledNS += dt * 1e9
-		clock, power = clock/2, power/2
-	}
-	l.energyMJ += power * dt * 1000
-
+	l, dt, load := s.advanceGPU(d, state, p, now)
 	r := device.Reading{Time: now}
 	if !state.MIG { // MIG mode has no utilization of the whole device
 		l.setUtilization(&r)
 		l.setActivity(&r, p)
 		l.setTraffic(&r, p, dt, len(d.Links) > 0)
 	}
-	r.Set(device.SMClock, math.Round(clock))
-	r.Set(device.MemClock, p.memoryClock)
-	r.Set(device.GPUTemp, math.Round(temperature))
-	r.Set(device.MemoryTemp, math.Round(temperature+8))
-	r.Set(device.PowerUsage, math.Round(power*1000)/1000)
-	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
+	load.set(&r, l, p)
 	setMemory(&r, l.utilization, float64(d.MemoryMiB))
 	setErrorCounters(&r)
-	l.setLimits(&r, p, temperature)
+	l.setLimits(&r, p, load.temperature)
 	r.MIG, r.Instances = state.MIG, state.instances(d)
 	state.setProcesses(&r)
 	return r
+}
+
+// gpuLoad is the effect of the utilization on a GPU.
+type gpuLoad struct{ clock, power, temperature float64 }
+
+// advanceGPU advances a whole GPU to now. dt is the number of seconds since the last reading.
+func (s *Source) advanceGPU(d device.Device, state DeviceState, p product, now time.Time) (l *liveState, dt float64, load gpuLoad) {
+	l = s.liveStateOf(d.UUID, now)
+	target := s.gpuTarget(d, state)
+	if target > 0 {
+		target = math.Min(1, math.Max(0, target+0.02*s.noise(d.UUID, now)))
+	}
+	dt = l.advance(target, now)
+	l.temperature = approach(l.temperature, idleTemperature+42*l.utilization, dt, 8)
+	load = gpuLoad{
+		power:       p.idleWatts + 0.97*(p.maxWatts-p.idleWatts)*l.utilization,
+		clock:       p.minSMClock + (p.maxSMClock-p.minSMClock)*math.Min(1, 2*l.utilization),
+		temperature: math.Min(maxTemperature, l.temperature+state.Heat),
+	}
+	if load.temperature >= throttleTemperature {
+		l.throttledNS += dt * 1e9
+		load.clock, load.power = load.clock/2, load.power/2
+	}
+	l.energyMJ += load.power * dt * 1000
+	return l, dt, load
+}
+
+// set sets the clocks, temperatures, power and energy of a GPU.
+func (g gpuLoad) set(r *device.Reading, l *liveState, p product) {
+	r.Set(device.SMClock, math.Round(g.clock))
+	r.Set(device.MemClock, p.memoryClock)
+	r.Set(device.GPUTemp, math.Round(g.temperature))
+	r.Set(device.MemoryTemp, math.Round(g.temperature+8))
+	r.Set(device.PowerUsage, math.Round(g.power*1000)/1000)
+	r.Set(device.TotalEnergy, math.Round(l.energyMJ))
 }
 
 // gpuTarget returns the target utilization of a whole GPU: of its processes, of its MIG

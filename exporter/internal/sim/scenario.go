@@ -70,6 +70,7 @@ var scenarios = map[string]scenario{
 		return nil
 	},
 	"tpu-slice": tpuSlice,
+	"amd-node":  amdNode,
 	// Time slicing: four processes share each of two devices. The first computes, two serve
 	// occasional requests and the last only holds memory. The first exits after 30 s.
 	"time-slice": func(s *State, since time.Duration) []device.XID {

@@ -85,8 +85,13 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 func (d DeviceState) device(index int) device.Device {
 	out := device.Device{UUID: d.UUID, Index: index, Minor: fmt.Sprintf("nvidia%d", index),
 		PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x10+index), Model: d.Model, MemoryMiB: d.MemoryMiB, ReportsXIDs: true}
-	if d.Topology != "" {
-		out.Minor, out.ReportsXIDs, out.TPU = fmt.Sprintf("tpu%d", index), false, &device.TPU{Topology: d.Topology}
+	switch {
+	case d.Topology != "":
+		out.Vendor, out.Minor, out.ReportsXIDs, out.TPU = device.Google, fmt.Sprintf("tpu%d", index), false, &device.TPU{Topology: d.Topology}
+	case d.isAMD():
+		out.Vendor, out.Minor, out.ReportsXIDs = device.AMD, fmt.Sprintf("renderD%d", 128+index), false
+		out.PCIBusID = fmt.Sprintf("0000:%02x:00.0", 0x10+index)
+		out.KubeletID = out.PCIBusID
 	}
 	if d.NVSwitch {
 		out.Links = []string{device.NVSwitch}
@@ -116,6 +121,8 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 		return s.readInstance(d, state, now)
 	case d.TPU != nil:
 		return s.readTPU(d, state, now), nil
+	case d.Vendor == device.AMD:
+		return s.readAMD(d, state, now), nil
 	default:
 		return s.readGPU(d, state, now), nil
 	}

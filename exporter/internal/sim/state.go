@@ -20,7 +20,8 @@ type State struct {
 
 // DeviceState is the state of a device.
 type DeviceState struct {
-	UUID      string `json:"uuid"`
+	UUID string `json:"uuid"`
+	// Model is the product name. A device whose model begins with "AMD " is an AMD GPU.
 	Model     string `json:"model"`
 	MemoryMiB int64  `json:"memoryMiB"`
 	// State is ok, lost or hung.
@@ -29,7 +30,8 @@ type DeviceState struct {
 	Background float64 `json:"background"`
 	// Heat is the temperature in °C added by a failing cooler.
 	Heat float64 `json:"heat,omitempty"`
-	// NVSwitch connects the device with the other devices of the node.
+	// NVSwitch connects the device with the other devices of the node, as do the xGMI links of
+	// an AMD GPU.
 	NVSwitch bool `json:"nvswitch,omitempty"`
 	// Topology of the slice of a TPU chip, such as 2x4. Empty for a GPU.
 	Topology string `json:"topology,omitempty"`

@@ -96,6 +96,7 @@ func (s *Source) addChip(c chip) {
 	s.chips = append(s.chips, c)
 	s.stalls = append(s.stalls, stallDetector{})
 	s.devices = append(s.devices, device.Device{
+		Vendor:    device.Google,
 		UUID:      "TPU-" + s.options.Node + "-" + c.address,
 		Index:     len(s.devices),
 		Minor:     c.minor(),
