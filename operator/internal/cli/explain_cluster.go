@@ -36,8 +36,8 @@ type scoreReport struct {
 	ValidUntil *time.Time `json:"validUntil,omitempty"`
 }
 
-// rawNotShown is the note if scores come from the hub's objects.
-const rawNotShown = "raw values, points and sample ages: only the operator has them (set --operator-url; see --help)"
+// rawNotShown introduces the reason why scores come from the hub's objects.
+const rawNotShown = "raw values, points and sample ages: "
 
 func newExplainCluster(a *app) *cobra.Command {
 	var out outputFlag
@@ -52,13 +52,13 @@ func newExplainCluster(a *app) *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			list, err := explainCluster(cmd.Context(), a, &operator, args[0])
+			list, notShown, err := explainCluster(cmd.Context(), a, &operator, args[0])
 			if err != nil {
 				return err
 			}
 			return out.print(a.Out, list, func(w io.Writer) {
-				if operator.url == "" {
-					writeRow(w, "Not shown:", rawNotShown)
+				if notShown != "" {
+					writeRow(w, "Not shown:", notShown)
 				}
 				writeScores(w, list, true, a.now())
 			})
@@ -69,19 +69,22 @@ func newExplainCluster(a *app) *cobra.Command {
 	return cmd
 }
 
-func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name string) (list []clusterReport, err error) {
-	if operator.url != "" {
-		return list, operator.get(ctx, "/explain/cluster/"+name, &list)
+// explainCluster returns the scores of a cluster. notShown is the information that is missing,
+// with the reason.
+func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name string) (list []clusterReport, notShown string, err error) {
+	failure := operator.get(ctx, a, "/explain/cluster/"+name, &list)
+	if failure == nil || operator.isRequired() {
+		return list, "", failure
 	}
 	c, _, err := a.connect()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	list, err = listPublishedScores(ctx, c, func(s *clusterv1alpha1.AddOnPlacementScore) bool { return s.Namespace == name })
 	if err == nil && len(list) == 0 {
-		return nil, fmt.Errorf("cluster %s has no published score: check that the ManagedCluster exists and that a ScoringPolicy selects it", name)
+		return nil, "", fmt.Errorf("cluster %s has no published score: check that the ManagedCluster exists and that a ScoringPolicy selects it", name)
 	}
-	return list, err
+	return list, rawNotShown + failure.Error(), err
 }
 
 // listPublishedScores returns the AddOnPlacementScores accepted by keep, sorted by cluster

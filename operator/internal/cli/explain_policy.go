@@ -91,15 +91,11 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 	for _, s := range policy.Status.Conditions {
 		report.Conditions = append(report.Conditions, conditionReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
 	}
-	if operator.url != "" {
-		err := operator.get(ctx, "/explain/policy/"+name, report)
-		if !errors.Is(err, errUnknownToOperator) {
-			return report, err
-		}
-		report.NotShown = append(report.NotShown, "the last round: "+err.Error())
-	} else {
-		report.NotShown = append(report.NotShown, rawNotShown)
+	err = operator.get(ctx, a, "/explain/policy/"+name, report)
+	if err == nil || operator.isRequired() && !errors.Is(err, errUnknownToOperator) {
+		return report, err
 	}
+	report.NotShown = append(report.NotShown, rawNotShown+err.Error())
 	return report, report.readObjects(ctx, c, policy)
 }
 

@@ -44,10 +44,8 @@ func newExplainWorkload(a *app) *cobra.Command {
 		Short: "Show where a workload is placed and why, or what the workload waits for",
 		Long: `Show where a workload is placed and why, or what the workload waits for.
 
-With --operator-url, the operator evaluates the gate again, without writing anything, and
-returns the room, the scores and the reservations of each candidate cluster. Without
---operator-url, the explanation comes from the objects on the hub, and the output lists
-what these objects do not contain.
+The operator evaluates the gate again, without writing anything, and returns the room, the
+scores and the reservations of each candidate cluster.
 
 ` + operatorHelp,
 		Example: "  kubectl plimsoll explain workload job/train-1 -n team-a",
@@ -83,18 +81,19 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 	if err := hub.readChecks(ctx, wl); err != nil {
 		return nil, err
 	}
-	if operator.url != "" {
-		report.From = fromOperator
-		if err := operator.get(ctx, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation); err != nil {
-			return nil, err
-		}
+	err = operator.get(ctx, a, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
+	switch {
+	case err != nil && operator.isRequired():
+		return nil, err
+	case err != nil:
+		hub.explain(ctx, wl, a.now(), err.Error())
+	case report.Follower:
 		// Only the leader has decisions. A follower says so in Problem.
-		if report.Follower {
-			report.From, report.NotShown, report.Problem = fromObjects, []string{report.Problem}, ""
-		}
-	}
-	if report.From == fromObjects {
-		hub.explain(ctx, wl, a.now())
+		reason := report.Problem
+		report.Problem = ""
+		hub.explain(ctx, wl, a.now(), reason)
+	default:
+		report.From = fromOperator
 	}
 	report.Waiting = isWaiting(wl, report.Cluster)
 	return report, nil

@@ -33,12 +33,12 @@ import (
 // startServers starts the hub, the operator and the Prometheus of a script, and sets their
 // addresses in its environment.
 func startServers(env *testscript.Env) error {
-	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub")}
-	api := httptest.NewServer(hub)
 	operator := httptest.NewTLSServer(http.HandlerFunc(serveOperator))
+	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub"), operator: operator.Listener.Addr().String()}
+	api, secureAPI := httptest.NewServer(hub), httptest.NewTLSServer(hub)
 	prometheus := httptest.NewServer(prometheusHandler(env.WorkDir))
 	secure := newSecureServer(prometheus.Config.Handler)
-	for _, s := range []*httptest.Server{api, operator, prometheus, secure} {
+	for _, s := range []*httptest.Server{api, secureAPI, operator, prometheus, secure} {
 		env.Defer(s.Close)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(operator.TLS.Certificates[0].PrivateKey)
@@ -50,8 +50,12 @@ func startServers(env *testscript.Env) error {
 clusters: [{name: hub, cluster: {server: %q}}],
 contexts: [{name: hub, context: {cluster: hub, user: me, namespace: team-a}}],
 users: [{name: me, user: {}}]}`, api.URL)
+	withToken := func(token string) string { // client-go sends tokens only over TLS
+		return strings.NewReplacer(fmt.Sprintf("server: %q", api.URL), fmt.Sprintf("insecure-skip-tls-verify: true, server: %q", secureAPI.URL), "user: {}", "user: {token: "+token+"}").Replace(kubeconfig)
+	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: operator.Certificate().Raw})
-	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "key.pem": string(key), "token": "right\n", "wrong-token": "wrong\n", "password": "open-sesame\n"} {
+	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "key.pem": string(key), "token": "right\n", "wrong-token": "wrong\n", "password": "open-sesame\n",
+		"kubeconfig-token": withToken("right"), "kubeconfig-denied": withToken("wrong")} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(content), 0o600); err != nil {
 			return err
 		}
@@ -93,8 +97,9 @@ func newSecureServer(next http.Handler) *httptest.Server {
 // fakeHub is an API server with the objects of a folder. It rejects requests for the
 // resources in the file "forbidden", and does not serve those in the file "absent".
 type fakeHub struct {
-	dir     string
-	mu      sync.Mutex
+	dir      string
+	operator string // address of the operator's listener, to which ports are forwarded
+	mu       sync.Mutex
 	objects map[string]*unstructured.Unstructured // by plural/namespace/name
 }
 
@@ -128,6 +133,10 @@ func plural(u *unstructured.Unstructured) string {
 }
 
 func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if parts := strings.Split(req.URL.Path, "/"); len(parts) == 8 && parts[2] == "v1" { // /api/v1/namespaces/NS/RESOURCE/NAME/SUBRESOURCE
+		h.serveSubresource(w, req, parts[6], parts[7])
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.load(); err != nil {

@@ -85,8 +85,9 @@ func (h *hubExplainer) readMultiKueue(ctx context.Context) {
 	}
 }
 
-// explain fills in the report's explanation as far as the hub's objects allow.
-func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time) {
+// explain fills in the report's explanation as far as the hub's objects allow. reason is why
+// the operator does not explain the workload.
+func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time, reason string) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
 	e.Cluster = kueuestate.PlacedCluster(wl, h.stand.Own, h.stand.MultiKueue)
@@ -103,7 +104,7 @@ func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time
 		h.explainClusters(ctx, wl, g, scores, now)
 	}
 	if e.Cluster == "" && !kueuestate.IsFinished(wl) {
-		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: the operator knows them (--operator-url; see --help)")
+		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: "+reason)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
@@ -31,7 +33,7 @@ var (
 
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme,
-		appsv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
+		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
@@ -40,6 +42,8 @@ func init() {
 		appsv1.SchemeGroupVersion.WithKind("Deployment"):                                  meta.RESTScopeNamespace,
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                               meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                   meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Pod"):                                         meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                              meta.RESTScopeNamespace,
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):            meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                 meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                               meta.RESTScopeRoot,
@@ -59,17 +63,25 @@ func init() {
 // defaultHost is the API server that client-go assumes without any configuration.
 const defaultHost = "localhost:8080"
 
-// connect returns a client of the hub and the namespace of the command line or kubeconfig.
-func (a *app) connect() (client.Client, string, error) {
+// restConfig returns the configuration of the hub from the command line and the kubeconfig.
+func (a *app) restConfig() (*rest.Config, error) {
 	config, err := a.flags.ToRESTConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("can't find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
+		return nil, fmt.Errorf("can't find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
 	}
-	loader := a.flags.ToRawKubeConfigLoader()
-	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, defaultHost) {
-		return nil, "", errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
+	if raw, err := a.flags.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.Contains(config.Host, defaultHost) {
+		return nil, errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
 	}
-	namespace, _, err := loader.Namespace()
+	return config, nil
+}
+
+// connect returns a client of the hub and the namespace of the command line or kubeconfig.
+func (a *app) connect() (client.Client, string, error) {
+	config, err := a.restConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err := a.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,23 +17,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// operatorHelp explains how to reach the operator. The service proxy of the API server is
+// operatorHelp explains how the operator is reached. The service proxy of the API server is
 // no alternative: it removes the credentials from each request, and the listener requires
 // authentication.
-const operatorHelp = `The operator serves explanations on its metrics listener. To query the operator:
+const operatorHelp = `The details come from the operator. The command reaches it through the API server, as
+kubectl port-forward does, and with your own token. That needs, in the operator's namespace,
+the Role plimsoll-explainer, and for kubeconfigs with a client certificate also
+plimsoll-explainer-token. If the operator can't be reached, the output says why, and comes
+from the objects on the hub.`
 
-  kubectl -n plimsoll-system port-forward svc/plimsoll-operator-metrics 8443 &
-  kubectl create token SERVICEACCOUNT > token   # bound to ClusterRole plimsoll-explainer
-  … --operator-url https://localhost:8443 --token-file token --operator-insecure`
+// operatorTimeout is the limit for a request to the operator.
+const operatorTimeout = 15 * time.Second
 
 // operatorFlags configure the connection to the metrics listener of the operator.
 type operatorFlags struct {
+	namespace              string
 	url, tokenFile, caFile string
 	insecure               bool
 }
 
 func (o *operatorFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&o.url, "operator-url", "", "base URL of the operator's metrics listener")
+	flags.StringVar(&o.namespace, "operator-namespace", "plimsoll-system", "namespace of the operator's pods")
+	flags.StringVar(&o.url, "operator-url", "", "base URL of the operator's metrics listener, if it does not run as a pod of the hub")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token for --operator-url")
 	flags.StringVar(&o.caFile, "operator-ca-file", "", "file with the CA of the listener's certificate")
 	flags.BoolVar(&o.insecure, "operator-insecure", false, "accept any certificate of the listener, such as a self-signed one")
@@ -41,10 +47,15 @@ func (o *operatorFlags) add(flags *pflag.FlagSet) {
 // errUnknownToOperator means that the operator has no explanation for an object.
 var errUnknownToOperator = errors.New("unknown to the operator")
 
+// isRequired reports whether a failure to reach the operator fails the command: the user has
+// named the operator's address.
+func (o *operatorFlags) isRequired() bool { return o.url != "" }
+
 // get decodes the JSON document at path into v. The error is errUnknownToOperator if the
 // operator has no such document.
-func (o *operatorFlags) get(ctx context.Context, path string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(o.url, "/")+path, nil)
+func (o *operatorFlags) get(ctx context.Context, a *app, path string, v any) error {
+	base := cmp.Or(strings.TrimSuffix(o.url, "/"), "https://"+operatorName)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
 		return usagef("--operator-url: %w", err)
 	}
@@ -55,11 +66,18 @@ func (o *operatorFlags) get(ctx context.Context, path string, v any) error {
 		}
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
-	c, err := o.httpClient()
+	open := o.httpClient
+	if o.url == "" {
+		open = func() (*http.Client, error) { return o.tunnelClient(ctx, a) }
+	}
+	c, err := open()
 	if err != nil {
 		return err
 	}
 	resp, err := c.Do(req)
+	if err != nil && o.url == "" {
+		return errors.Unwrap(err) // without the URL, which names no host
+	}
 	if err != nil {
 		var unverified *tls.CertificateVerificationError
 		if errors.As(err, &unverified) {
@@ -86,7 +104,7 @@ func checkStatus(resp *http.Response) error {
 	text := strings.TrimSpace(string(body))
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:
-		return errors.New("the operator rejected the token: set a valid one with --token-file")
+		return errors.New("the operator rejected the token: log in again, or set a valid one with --token-file")
 	case http.StatusForbidden:
 		return errors.New("the token's user may not read the explained object: bind the user to the ClusterRole plimsoll-explainer")
 	case http.StatusNotFound:
@@ -108,5 +126,5 @@ func (o *operatorFlags) httpClient() (*http.Client, error) {
 		}
 	}
 	transport := &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}
-	return &http.Client{Timeout: 15 * time.Second, Transport: transport}, nil
+	return &http.Client{Timeout: operatorTimeout, Transport: transport}, nil
 }
