@@ -100,7 +100,7 @@ type fakeHub struct {
 	dir      string
 	operator string // address of the operator's listener, to which ports are forwarded
 	mu       sync.Mutex
-	objects map[string]*unstructured.Unstructured // by plural/namespace/name
+	objects  map[string]*unstructured.Unstructured // by plural/namespace/name
 }
 
 func (h *fakeHub) load() error {
