@@ -38,6 +38,10 @@ images: ## Build images in dist/images (BASE=host or an image for the exporter, 
 	$(GO) -C .tools/images run . --version='$(VERSION)' --revision='$(REVISION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
 	  --images='$(IMAGES)' --platforms='$(PLATFORMS)' --base='$(BASE)' --push='$(REGISTRY)'
 
+release: images ## Write the files of a release to dist/release/VERSION (VERSION=v1.2.3, and as for images; SIGNING_KEY=, DOWNLOADS=)
+	$(GO) -C .tools/charts run ./release --version='$(VERSION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
+	  --downloads='$(DOWNLOADS)' --key='$(if $(SIGNING_KEY),$(abspath $(SIGNING_KEY)))'
+
 demo: ## Show how metrics decide placement, in one process and then on a fleet (QUICK=1 ends before the fleet, KEEP=1 keeps it running)
 	$(GO) run ./test/demo $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 
@@ -107,7 +111,7 @@ manifests: ## Generate the CRDs and the operator's role
 charts: ## Generate the Helm charts in config/chart from the kustomize folders
 	$(GO) -C .tools/charts run .
 
-test-tools: ## Test the builder of images and the charts: each chart must equal its kustomize build
+test-tools: ## Test the builders of images, charts and releases: each chart must equal its kustomize build
 	$(GO) -C .tools/charts test ./...
 	$(GO) -C .tools/images test ./...
 
