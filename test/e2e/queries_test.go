@@ -94,6 +94,8 @@ var rulesWithoutSeries = map[string]string{
 	"cluster_queue:kueue_late_starts:ratio6h":                     "the group runs every 4 minutes",
 	"cluster_queue:kueue_late_starts:ratio3d":                     "the group runs every 4 minutes",
 	"cluster_queue:kueue_cohort_unreserved_quota:max":             "the queues have no cohort",
+	"cluster_queue:kueue_nominal_unreserved_quota:max":            "the queues have no cohort",
+	"cluster_queue:kueue_cohort_borrowed_quota:max":               "the queues have no cohort",
 	"resource_model:plimsoll_waiting_devices:sum":                 "no workload waits at a gate",
 }
 

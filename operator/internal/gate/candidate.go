@@ -27,6 +27,12 @@ type ShapeMetrics struct {
 	Queued Number `json:"queued"`
 	// Quota is the number of devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
+	// NominalQuota is the number of devices that the worker's queue may still reserve without
+	// borrowing. It is queried for workloads that may reclaim quota.
+	NominalQuota Number `json:"nominalQuota,omitzero"`
+	// Borrowed is the number of devices for which other queues of the cohort borrow quota on the
+	// worker. It is queried for workloads that may reclaim quota.
+	Borrowed Number `json:"borrowed,omitzero"`
 	// QuotaFailed is true if the quota query has no valid result.
 	QuotaFailed bool `json:"quotaFailed,omitempty"`
 	// QueueMissing is true if Kueue on the worker exports quotas, but none for a queue of

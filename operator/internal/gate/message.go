@@ -65,7 +65,10 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string
 	default:
 		text = chosen.Cluster + " is eligible"
 	}
-	if chosen.Preempts {
+	switch {
+	case chosen.Reclaims:
+		text += " after preemption of lower priorities or of borrowers in the cohort"
+	case chosen.Preempts:
 		text += " after preemption of lower priorities"
 	}
 	if chosen.QuotaUnknown {

@@ -95,3 +95,73 @@ func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {
 		})
 	}
 }
+
+// A workload whose ClusterQueue reclaims quota finds room where other queues of the cohort
+// borrowed it, up to its own queue's nominal quota.
+func TestReclaimCountsBorrowers(t *testing.T) {
+	type victim struct {
+		queue    string
+		priority int32
+		devices  int64
+		pods     int64
+	}
+	lowerOnly := Reclaim{Queues: []string{"lender", "friend"}}
+	anyPriority := Reclaim{Queues: []string{"lender", "friend"}, AnyPriority: true}
+	borrowed := func(nominal, borrowed float64) ShapeMetrics {
+		return ShapeMetrics{NominalQuota: Known(nominal), Borrowed: Known(borrowed)}
+	}
+	for _, tc := range []struct {
+		name    string
+		reclaim Reclaim
+		quota   ShapeMetrics
+		victims []victim
+		free    float64
+		pods    int64
+		want    State
+	}{
+		{"a borrower of the cohort", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Ready},
+		{"several small borrowers", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 1, 5}, {"lender", 5, 1, 3}}, 0, 1, Ready},
+		{"beside free devices", anyPriority, borrowed(16, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Ready},
+		{"nothing is borrowed", anyPriority, borrowed(8, 0), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"less is borrowed than needed", anyPriority, borrowed(8, 4), []victim{{"friend", 5, 1, 8}}, 0, 1, Pending},
+		{"the borrowers hold less than was borrowed", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 1, 7}}, 0, 1, Pending},
+		{"beyond the own nominal quota", anyPriority, borrowed(7, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"beyond it with all pods", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Pending},
+		{"another cohort", anyPriority, borrowed(8, 8), []victim{{"outsider", 5, 8, 1}}, 0, 1, Pending},
+		{"lower priorities only, lower", lowerOnly, borrowed(8, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Ready},
+		{"lower priorities only, equal", lowerOnly, borrowed(8, 8), []victim{{"friend", 2, 8, 1}}, 0, 1, Pending},
+		{"the worker exports no quota", anyPriority, ShapeMetrics{}, []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"the queue never reclaims", Reclaim{}, borrowed(8, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Pending},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := ledger.New(0, 0)
+			for i, v := range tc.victims {
+				uid := string(rune('p' + i))
+				l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: v.queue, Priority: v.priority, PodSets: job(uid, v.devices, v.pods).PodSets})
+			}
+			r := rules()
+			r.Rank.Priority, r.Reclaim = 2, tc.reclaim
+			c := cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64)
+			c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = tc.quota.NominalQuota, tc.quota.Borrowed
+			d := Decide(preempting(job("a", 8, tc.pods)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+			if d.State != tc.want {
+				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+			}
+		})
+	}
+}
+
+// Lower priorities of the own queue and borrowers add up.
+func TestReclaimBesidePreemptionWithinTheQueue(t *testing.T) {
+	l := ledger.New(0, 0)
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", ClusterQueue: "friend", Priority: 5, PodSets: job("q", 8, 1).PodSets})
+	r := rules()
+	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
+	c := cluster("cluster1", 0, 0, 0, 64)
+	c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), Known(8)
+	d := Decide(preempting(job("a", 8, 2)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+	if want := "cluster1 has room for 2 such pods after preemption of lower priorities or of borrowers in the cohort"; d.Message != want {
+		t.Errorf("%s %q, want %q", d.State, d.Message, want)
+	}
+}

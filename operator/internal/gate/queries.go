@@ -22,6 +22,8 @@ const (
 	QuerySampleTime   = "sampleTime"
 	QueryQuota        = "quota"
 	QueryKueueMetrics = "kueue"
+	QueryNominalQuota = "nominalQuota"
+	QueryBorrowed     = "borrowed"
 )
 
 // Query is one PromQL query of a gate.
@@ -35,6 +37,8 @@ type Query struct {
 	PerShape bool
 	// Remote queries run only for workloads that MultiKueue copies.
 	Remote bool
+	// Reclaims queries run only for workloads that may reclaim quota.
+	Reclaims bool
 }
 
 // Queries returns the queries of a gate. Fields that the gate leaves empty default to the
@@ -56,6 +60,9 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 			`sum by (%s) (floor(node_resource_model:plimsoll_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))})
 	}
 	list = append(list, quotaQueries(spec, label)...)
+	list = append(list,
+		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
+		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_cohort_borrowed_quota:max", label)})
 	if spec.Queries.Queued != "" {
 		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
 	}
@@ -76,12 +83,17 @@ func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	if spec.Queries.Quota != "" {
 		return []Query{{Name: QueryQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}
 	}
-	const queue = `cluster_queue:kueue_unreserved_quota:max{cluster_queue="$cluster_queue",resource="$resource"`
 	return []Query{
-		{Name: QueryQuota, PerShape: true, Remote: true, Expr: fmt.Sprintf(
-			`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label, queue)},
+		{Name: QueryQuota, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_unreserved_quota:max", label)},
 		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
 	}
+}
+
+// ofQueue returns the query for a recording rule about the worker queue that has the hub queue's
+// name, in the flavor with the hub flavor's name if the worker has one.
+func ofQueue(rule, label string) string {
+	return fmt.Sprintf(`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label,
+		rule+`{cluster_queue="$cluster_queue",resource="$resource"`)
 }
 
 // maxAwaitedOwners is the number of owners up to which HolderQuery selects them by name.

@@ -21,17 +21,20 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 			return v.reject(BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue})
 		}
 		r := e.room(c, i, view)
-		tooSmall := r.free+r.preemptible < float64(p.Pods) && v.Rejection == RejectNone
+		preemptible := r.lower + r.borrowed
+		tooSmall := r.free+preemptible < float64(p.Pods) && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
-			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+r.preemptible, 0)), c.Shapes[i].Largest, r.quota
+			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
 		}
 		v.Preempts = v.Preempts || r.free < float64(p.Pods)
+		v.Reclaims = v.Reclaims || r.free+r.lower < float64(p.Pods)
 		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.facts.Preempts && !c.Shapes[i].Quota.Known
 	}
 	v.Preempts = v.Preempts && v.Rejection == RejectNone
+	v.Reclaims = v.Reclaims && v.Preempts
 	if v.Rejection == RejectNone && e.isQuotaFailing(c) {
 		v = v.reject(BrokenRule{RejectQuotaFailing, ""})
 	}
@@ -46,8 +49,9 @@ type podRoom struct {
 	// fit is the room before the ledger is subtracted, free the room after that. free may be
 	// negative.
 	fit, free float64
-	// preemptible is the room that the workload would gain if it preempted others.
-	preemptible float64
+	// lower and borrowed are the room that the workload would gain if it preempted lower
+	// priorities of its ClusterQueue, and borrowers in the cohort.
+	lower, borrowed float64
 	// quota is fit, if the worker's quota and not its nodes limit it.
 	quota Number
 }
@@ -65,7 +69,7 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
 	r := podRoom{fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
 	if e.facts.Preempts {
-		r.preemptible = e.preemptible(c.Name, p, view)
+		r.lower, r.borrowed = e.lowerPriorities(c.Name, p, view), e.borrowers(c, i, view)
 		return r
 	}
 	if metrics.Quota.Known {
@@ -78,31 +82,6 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 		r.free = min(r.free, math.Floor((quota-promised)/perPod))
 	}
 	return r
-}
-
-// preemptible returns how many pods could start on devices that running workloads of the
-// same ClusterQueue with a lower priority hold. Kueue on the worker preempts by quota, not
-// by node, so devices of several small pods count as if they were on one node.
-func (e *evaluation) preemptible(cluster string, p shape.PodSet, view ledger.View) float64 {
-	if !e.rules.PreemptsLowerPriority {
-		return 0
-	}
-	var pods, small int64
-	for _, r := range view.Running(cluster) {
-		if r.UID == e.facts.UID || r.ClusterQueue != e.facts.ClusterQueue || r.Priority >= e.rules.Rank.Priority {
-			continue
-		}
-		for _, held := range r.PodSets {
-			switch {
-			case !ledger.MayShareDevices(held, p):
-			case held.DevicesPerPod >= p.DevicesPerPod:
-				pods += held.Pods * (held.DevicesPerPod / p.DevicesPerPod)
-			default:
-				small += held.Devices()
-			}
-		}
-	}
-	return float64(pods + small/p.DevicesPerPod)
 }
 
 // isQuotaFailing reports whether the quota query has no valid result and the decision has

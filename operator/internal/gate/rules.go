@@ -41,9 +41,19 @@ type Rules struct {
 	// PreemptsLowerPriority is true if the workload may preempt workloads of its ClusterQueue
 	// with a lower priority.
 	PreemptsLowerPriority bool
+	// Reclaim states from whom the workload may take back quota that its ClusterQueue lent.
+	Reclaim Reclaim
 	// Incumbents are clusters that the workload is sent to already, or is about to be. If one
 	// has room, the decision keeps it, because any other cluster would get one more copy.
 	Incumbents []string
+}
+
+// Reclaim is a ClusterQueue's policy reclaimWithinCohort. The zero value never reclaims.
+type Reclaim struct {
+	// Queues are the other ClusterQueues of the cohort.
+	Queues []string
+	// AnyPriority is true if priorities do not matter. Otherwise only lower ones are preempted.
+	AnyPriority bool
 }
 
 // RulesOf returns the parameters of a gate, with defaults for unset fields.

@@ -25,6 +25,8 @@ type Verdict struct {
 	// Preempts is true if Room includes devices of workloads with a lower priority, which the
 	// worker has to preempt.
 	Preempts bool `json:"preempts,omitempty"`
+	// Reclaims is true if these include borrowers in the cohort.
+	Reclaims bool `json:"reclaims,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Score is the mean of the preferred scores.

@@ -71,6 +71,10 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Capacity = n
 	case gate.QueryQueued:
 		c.Shapes[q.podSet].Queued = n
+	case gate.QueryNominalQuota:
+		c.Shapes[q.podSet].NominalQuota = n
+	case gate.QueryBorrowed:
+		c.Shapes[q.podSet].Borrowed = n
 	case gate.QueryQuota:
 		shape := &c.Shapes[q.podSet]
 		shape.Quota, shape.QuotaFailed = n, q.result.values == nil

@@ -107,7 +107,7 @@ func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		switch {
-		case q.Remote && !f.Remote:
+		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
 		case q.Condition != nil || !q.PerShape:
 			p.queries = append(p.queries, p.render(q, f, 0))
 		default:

@@ -49,6 +49,8 @@ type Facts struct {
 	// Preempts is true if the queue may preempt other workloads. Quota that others hold is then
 	// no limit.
 	Preempts bool `json:"preempts,omitempty"`
+	// Reclaims is true if the queue may take back quota that other queues of its cohort borrow.
+	Reclaims bool `json:"reclaims,omitempty"`
 	// PodSets are the pod sets that request devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
 	// Unmeasured are the names of other extended resources and of resource claims that pods
@@ -135,7 +137,7 @@ func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string
 
 // FactsOf returns a workload's facts from its pod sets and the flavors that Kueue assigned.
 // Pod sets without devices are omitted, because they fit on every cluster. The caller sets
-// Remote and Preempts.
+// Remote, Preempts and Reclaims.
 func FactsOf(wl *kueue.Workload, opts Options) Facts {
 	facts := Facts{UID: string(wl.UID), Namespace: wl.Namespace, Name: wl.Name, Queue: string(wl.Spec.QueueName)}
 	if wl.Status.Admission != nil {

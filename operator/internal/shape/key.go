@@ -7,13 +7,13 @@ import (
 )
 
 // EquivalenceKey returns the same key for workloads whose queries are the same: equal Vars
-// for all pod sets, and equal Remote.
+// for all pod sets, and equal Remote and Reclaims.
 func (f Facts) EquivalenceKey() string {
 	key := make([]byte, 0, 256)
 	for _, s := range []string{f.Namespace, f.Queue, f.ClusterQueue} {
 		key = strconv.AppendQuote(key, s)
 	}
-	key = strconv.AppendBool(key, f.Remote)
+	key = strconv.AppendBool(strconv.AppendBool(key, f.Remote), f.Reclaims)
 	for _, p := range f.PodSets {
 		key = append(key, '/')
 		for _, s := range []string{p.Flavor, p.Resource, p.Model} {

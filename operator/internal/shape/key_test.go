@@ -22,6 +22,7 @@ func TestEquivalenceKey(t *testing.T) {
 		{"queue", func(f *Facts) { f.Queue = "x" }},
 		{"cluster queue", func(f *Facts) { f.ClusterQueue = "x" }},
 		{"remote", func(f *Facts) { f.Remote = true }},
+		{"reclaims", func(f *Facts) { f.Reclaims = true }},
 		{"flavor", func(f *Facts) { f.PodSets[0].Flavor = "x" }},
 		{"resource", func(f *Facts) { f.PodSets[0].Resource = "x" }},
 		{"model", func(f *Facts) { f.PodSets[0].Model = "x" }},

@@ -60,8 +60,10 @@ type observation struct {
 	canPreempt bool
 	// preemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
 	preemptsLowerPriority bool
-	facts                 shape.Facts
-	component             component
+	// reclaim states from whom the workload's ClusterQueue may take back quota.
+	reclaim   gate.Reclaim
+	facts     shape.Facts
+	component component
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32
@@ -103,6 +105,7 @@ func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGat
 	facts := shape.FactsOf(wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
 	facts.Remote = o.multiKueue != ""
 	facts.Preempts = facts.Remote && o.canPreempt
+	facts.Reclaims = facts.Remote && len(o.reclaim.Queues) > 0
 	return facts
 }
 

@@ -106,29 +106,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
 		}
 		o.flavorLabels[name] = flavor.Spec.NodeLabels
 	}
-	queue := &kueue.ClusterQueue{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	o.canPreempt = canPreempt(queue)
-	if p := queue.Spec.Preemption; p != nil {
-		o.preemptsLowerPriority = p.WithinClusterQueue != "" && p.WithinClusterQueue != kueue.PreemptionPolicyNever
-	}
-	return nil
-}
-
-// canPreempt reports whether a ClusterQueue may take quota from others. The queues of the
-// same name on the workers are assumed to have the same policy.
-func canPreempt(queue *kueue.ClusterQueue) bool {
-	if queue.Spec.Preemption == nil {
-		return false
-	}
-	for _, policy := range []kueue.PreemptionPolicy{queue.Spec.Preemption.WithinClusterQueue, queue.Spec.Preemption.ReclaimWithinCohort} {
-		if policy != "" && policy != kueue.PreemptionPolicyNever {
-			return true
-		}
-	}
-	return false
+	return r.observePreemption(ctx, o)
 }
 
 func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {

@@ -92,7 +92,10 @@ func (o *observation) rules() gate.Rules {
 		rules.Incumbents = append(rules.Incumbents, o.component.cluster)
 	}
 	rules.Hold.Gate = o.gateName
-	rules.Rank, rules.RunsFor, rules.PreemptsLowerPriority = o.rank(), o.runsFor(), o.preemptsLowerPriority && o.facts.Remote
+	rules.Rank, rules.RunsFor = o.rank(), o.runsFor()
+	if o.facts.Remote {
+		rules.PreemptsLowerPriority, rules.Reclaim = o.preemptsLowerPriority, o.reclaim
+	}
 	return rules
 }
 
