@@ -28,19 +28,30 @@ const (
 	maxCounterFileSize = 1 << 20
 )
 
-// builtInCounterFiles are the counter files in dcgm-exporter's image. The Helm chart
-// refers to one of them. Both select the same metrics, and the exporter selects these if
-// the files do not exist.
-var builtInCounterFiles = []string{"", defaultCounterFile, "/etc/dcgm-exporter/dcp-metrics-included.csv"}
+// version1CounterFile is the counter file in dcgm-exporter's image with the names of its
+// first version.
+const version1CounterFile = "/etc/dcgm-exporter/1.x-compatibility-metrics.csv"
 
-// selectCounters selects the metrics of the ConfigMap or the counter file.
+// builtInCounterFiles are the counter files in dcgm-exporter's image. The exporter selects
+// the same metrics if the files do not exist. All but the last select the default metrics.
+var builtInCounterFiles = []string{"", defaultCounterFile, "/etc/dcgm-exporter/dcp-metrics-included.csv", version1CounterFile}
+
+// selectCounters selects the metrics of the configuration file, the ConfigMap or the
+// counter file.
 func (o *options) selectCounters(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
+	if o.inlineCounters != nil {
+		setCounters(c, o.inlineCounters, log)
+		return nil
+	}
 	origin, text, err := o.readCounters(ctx, log)
 	switch {
 	case err != nil:
 		return err
 	case origin == "" && o.counterFile == allCounters:
 		c.SetEverything()
+		return nil
+	case origin == "" && o.counterFile == version1CounterFile:
+		setCounters(c, collector.Version1Counters(), log)
 		return nil
 	case origin == "":
 		c.SetDefaults()
@@ -50,10 +61,14 @@ func (o *options) selectCounters(ctx context.Context, c *collector.Collector, lo
 	if err != nil {
 		return fmt.Errorf("%s: %w", origin, err)
 	}
+	setCounters(c, counters, log)
+	return nil
+}
+
+func setCounters(c *collector.Collector, counters []collector.Counter, log *slog.Logger) {
 	if unsupported := c.SetCounters(counters); len(unsupported) > 0 {
 		log.Warn("the counter file contains unsupported fields; see plimsoll_exporter_unsupported_field", "fields", unsupported)
 	}
-	return nil
 }
 
 // readCounters reads the ConfigMap, or the counter file if the ConfigMap is not set or
@@ -94,7 +109,7 @@ func (o *options) readConfigMap(ctx context.Context) (string, error) {
 // counterFileChanged reports whether the content of the counter file differs from the
 // last read. An unreadable file counts as empty, and selectCounters returns the error.
 func (o *options) counterFileChanged() bool {
-	if o.counterFile == allCounters {
+	if o.counterFile == allCounters || o.inlineCounters != nil {
 		return false
 	}
 	text, _ := readRegularFile(o.counterFile, maxCounterFileSize)

@@ -18,25 +18,58 @@ import (
 type ignoredFlag struct {
 	name, env string
 	short     rune
-	isBool    bool
+	parse     func(*kingpin.FlagClause) // sets the type of the value
 	reason    string
 }
 
+// Types of the ignored flags.
+func isBool(f *kingpin.FlagClause)     { f.Bool() }
+func isText(f *kingpin.FlagClause)     { f.String() }
+func isInt(f *kingpin.FlagClause)      { f.Int64() }
+func isDuration(f *kingpin.FlagClause) { f.Duration() }
+func isLogLevel(f *kingpin.FlagClause) {
+	f.Enum("NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
+}
+
 var ignoredFlags = []ignoredFlag{
-	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', false, "there is no host engine: devices are read through NVIDIA's driver library"},
-	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', false, "there are no metrics of NVSwitches"},
-	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', false, "there are no metrics of CPUs"},
-	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, true, "use --source=sim"},
-	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, true, "DCGM is not used"},
-	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, false, "DCGM is not used"},
-	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, false, "both types of ids are recognized"},
-	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, true, "use --once"},
-	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, false, "use --once"},
-	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, false, "use --once"},
-	{"dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", 0, true, "use --once"},
-	{"disable-startup-validate", "DISABLE_STARTUP_VALIDATE", 0, true, "a node without devices is an error only with --strict"},
-	{"enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", 0, true, "each collection lists the devices"},
-	{"gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", 0, false, "each collection lists the devices"},
+	{"remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO", 'r', isText, "there is no host engine: devices are read through NVIDIA's driver library"},
+	{"switch-devices", "DCGM_EXPORTER_OTHER_DEVICES_STR", 's', isText, "there are no metrics of NVSwitches"},
+	{"cpu-devices", "DCGM_EXPORTER_CPU_DEVICES_STR", 'p', isText, "there are no metrics of CPUs"},
+	{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", 0, isBool, "use --source=sim"},
+	{"enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", 0, isBool, "DCGM is not used"},
+	{"dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", 0, isLogLevel, "DCGM is not used"},
+	{"kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", 0, isText, "both types of ids are recognized"},
+	{"watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", 0, isDuration, "DCGM is not used"},
+	{"watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", 0, isInt, "DCGM is not used"},
+	{"container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", 0, isBool, "only containers of Kubernetes are known"},
+	{"container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", 0, isText, "only containers of Kubernetes are known"},
+	{"dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", 0, isBool, "use --once"},
+	{"dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", 0, isText, "use --once"},
+	{"dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", 0, isInt, "use --once"},
+	{"dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", 0, isBool, "use --once"},
+	{"disable-startup-validate", "DISABLE_STARTUP_VALIDATE", 0, isBool, "a node without devices is an error only with --strict"},
+	{"enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", 0, isBool, "each collection lists the devices"},
+	{"gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", 0, isText, "each collection lists the devices"},
+}
+
+// serviceVariable matches the variables that Kubernetes sets for a Service named
+// dcgm-exporter.
+var serviceVariable = regexp.MustCompile(`^DCGM_EXPORTER_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_.*)?)$`)
+
+// unknownVariables returns the variables of the environment that start like those of
+// dcgm-exporter and set no flag. They may be misspelled.
+func unknownVariables(app *kingpin.Application, environ []string) (unknown []string) {
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "DCGM_EXPORTER_") || serviceVariable.MatchString(name) ||
+			slices.ContainsFunc(app.Model().Flags, func(f *kingpin.FlagModel) bool { return f.Envar == name }) ||
+			slices.ContainsFunc(ignoredFlags, func(f ignoredFlag) bool { return f.env == name }) {
+			continue
+		}
+		unknown = append(unknown, name)
+	}
+	slices.Sort(unknown)
+	return unknown
 }
 
 // ignoredFlagSet reports which ignored flags the user has set.
@@ -51,11 +84,7 @@ func addIgnoredFlags(app *kingpin.Application) ignoredFlagSet {
 		if f.short != 0 {
 			clause = clause.Short(f.short)
 		}
-		if f.isBool {
-			clause.Bool()
-		} else {
-			clause.String()
-		}
+		f.parse(clause)
 		set = append(set, func() (ignoredFlag, bool) {
 			_, inEnvironment := os.LookupEnv(f.env)
 			return f, *onCommandLine || inEnvironment
@@ -147,7 +176,7 @@ func normalizeArg(app *kingpin.Application, arg string) string {
 	case hasValue && flag.IsBoolFlag():
 		set, err := strconv.ParseBool(value)
 		if err != nil {
-			return arg // kingpin reports the invalid value
+			return "--" + flag.Name + "=" + value // kingpin reports the invalid value
 		}
 		if set {
 			return "--" + flag.Name
@@ -161,10 +190,13 @@ func normalizeArg(app *kingpin.Application, arg string) string {
 	return arg
 }
 
+// otherFlagNames are further names of dcgm-exporter's flags.
+var otherFlagNames = map[string]string{"rbmn": "replace-blanks-in-model-name", "interval": "collect-interval"}
+
 // findFlag returns the flag with a long or short name, or nil.
 func findFlag(app *kingpin.Application, name string) *kingpin.FlagModel {
-	if name == "rbmn" { // dcgm-exporter's abbreviation
-		name = "replace-blanks-in-model-name"
+	if other, ok := otherFlagNames[name]; ok {
+		name = other
 	}
 	for _, flag := range app.Model().Flags {
 		if flag.Name == name || len(name) == 1 && string(flag.Short) == name {

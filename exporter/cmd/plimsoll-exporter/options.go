@@ -43,19 +43,28 @@ type options struct {
 
 	labels          collector.Labels
 	deviceFilter    string
+	configFile      string
 	counterFile     string
 	configMap       string
-	lastCounterText string // content of the counter file at the last read
+	inlineCounters  []collector.Counter // of the configuration file
+	lastCounterText string              // content of the counter file at the last read
+
+	// Flags that take precedence over the configuration file.
+	counterFileFlag, configMapFlag, intervalFlag, scrapesFlag, exporterMetricsFlag userFlag
 
 	once, strict, debug bool
 	logFormat           string
 	output              string // of doctor: text or json
 	ignored             ignoredFlagSet
+	unknownVariables    []string // of dcgm-exporter in the environment
 
-	pprof                  bool
-	address, webConfigFile string
-	systemdSocket          bool
-	web                    *web.FlagConfig
+	pprof, exporterMetrics    bool
+	requireDevices            bool
+	address, webConfigFile    string
+	readTimeout, writeTimeout string // durations
+	maxScrapes                int
+	systemdSocket             bool
+	web                       *web.FlagConfig
 }
 
 func newOptions(app *kingpin.Application) *options {
@@ -64,8 +73,10 @@ func newOptions(app *kingpin.Application) *options {
 	o.addKubernetesFlags(app)
 	o.addMetricFlags(app)
 	o.addProcessFlags(app)
+	o.addWebFlags(app)
 	o.ignored = addIgnoredFlags(app)
 	o.web = kingpinflag.AddFlags(app, ":9400")
+	o.unknownVariables = unknownVariables(app, os.Environ())
 	return o
 }
 
@@ -79,7 +90,7 @@ func (o *options) addSourceFlags(app *kingpin.Application) {
 	app.Flag("nvml-library", "Path of libnvidia-ml.so.1. Default: the dynamic loader finds the library.").StringVar(&o.nvmlLibrary)
 	hostname, _ := os.Hostname() // prepare rejects an empty name
 	app.Flag("node-name", "Kubernetes name of the node.").Envar("NODE_NAME").Default(hostname).StringVar(&o.node)
-	app.Flag("collect-interval", "Time between collections in milliseconds.").Short('c').Envar("DCGM_EXPORTER_INTERVAL").Default("30000").IntVar(&o.interval)
+	o.intervalFlag.track(app.Flag("collect-interval", "Time between collections in milliseconds.").Short('c'), "DCGM_EXPORTER_INTERVAL").Default("30000").IntVar(&o.interval)
 }
 
 func (o *options) addKubernetesFlags(app *kingpin.Application) {
@@ -101,17 +112,19 @@ func (o *options) addKubernetesFlags(app *kingpin.Application) {
 }
 
 func (o *options) addMetricFlags(app *kingpin.Application) {
-	app.Flag("collectors", "Counter file in dcgm-exporter's format. The file selects dcgm-exporter's metrics with their types and help texts. It is read again on SIGHUP and after a change. \"all\" selects every metric. If the default file does not exist, dcgm-exporter's default metrics are selected.").
-		Short('f').Envar("DCGM_EXPORTER_COLLECTORS").Default(defaultCounterFile).StringVar(&o.counterFile)
-	app.Flag("configmap-data", "ConfigMap as NAMESPACE:NAME whose key metrics contains the counter file. If the ConfigMap cannot be read, --collectors applies. Requires the permission get. It is read again on SIGHUP.").
-		Short('m').Envar("DCGM_EXPORTER_CONFIGMAP_DATA").Default(noConfigMap).StringVar(&o.configMap)
-	app.Flag("devices", "Devices with dcgm-exporter's metrics: f (MIG instances, and whole devices for metrics that instances do not have), g[:NUMBERS] (whole devices) or i[:NUMBERS] (MIG instances by GPU_I_ID), for example g:0,2-4.").
+	app.Flag("config-file", "Configuration file in dcgm-exporter's format (version 1 or 2), for the metrics and the interval. Flags and environment variables take precedence.").Envar("DCGM_EXPORTER_CONFIG_FILE").StringVar(&o.configFile)
+	o.counterFileFlag.track(app.Flag("collectors", "Counter file in dcgm-exporter's format. The file selects dcgm-exporter's metrics with their types and help texts. It is read again on SIGHUP and after a change. \"all\" selects every metric. If the default file does not exist, dcgm-exporter's default metrics are selected.").
+		Short('f'), "DCGM_EXPORTER_COLLECTORS").Default(defaultCounterFile).StringVar(&o.counterFile)
+	o.configMapFlag.track(app.Flag("configmap-data", "ConfigMap as NAMESPACE:NAME whose key metrics contains the counter file. If the ConfigMap cannot be read, --collectors applies. Requires the permission get. It is read again on SIGHUP.").
+		Short('m'), "DCGM_EXPORTER_CONFIGMAP_DATA").Default(noConfigMap).StringVar(&o.configMap)
+	app.Flag("devices", "Devices with dcgm-exporter's metrics: f (MIG instances, and whole devices for metrics that instances do not have), g[:NUMBERS] (whole devices), i[:NUMBERS] (MIG instances by GPU_I_ID) or both, for example g:0,2-4+i.").
 		Short('d').Envar("DCGM_EXPORTER_DEVICES_STR").Default("f").StringVar(&o.deviceFilter)
 	app.Flag("xid-count-window-size", "Window of DCGM_EXP_XID_ERRORS_COUNT in milliseconds.").
 		Short('x').Envar("DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE").Default("300000").IntVar(&o.xidWindow)
 	app.Flag("clock-events-count-window-size", "Window of DCGM_EXP_CLOCK_EVENTS_COUNT in milliseconds.").
 		Envar("DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE").Default("300000").IntVar(&o.clockEventsWindow)
-	app.Flag("compat", "Labels of dcgm-exporter's metrics: legacy (Hostname) or 4.8 (hostname).").Default("legacy").EnumVar(&o.labels.Dialect, "legacy", "4.8")
+	app.Flag("compat", "Version of dcgm-exporter whose names, units and labels the metrics have: legacy (up to 4.8.2, label Hostname), 4.8 (since 4.8.3, label hostname) or 4.9 (names and units of DCGM 4.7). A counter file determines its own names.").
+		Default(collector.DialectLegacy).EnumVar(&o.labels.Dialect, collector.DialectLegacy, collector.Dialect48, collector.Dialect49)
 	app.Flag("no-hostname", "Omit the hostname label of dcgm-exporter's metrics.").Short('n').Envar("DCGM_EXPORTER_NO_HOSTNAME").BoolVar(&o.labels.NoHostname)
 	app.Flag("use-old-namespace", "Use the labels pod_name, pod_namespace and container_name for holders.").Short('o').Envar("DCGM_EXPORTER_USE_OLD_NAMESPACE").BoolVar(&o.labels.OldNamespace)
 	app.Flag("replace-blanks-in-model-name", "Replace blanks in the label modelName with -.").Envar("DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME").BoolVar(&o.labels.ReplaceBlanks)
@@ -122,10 +135,40 @@ func (o *options) addProcessFlags(app *kingpin.Application) {
 	app.Flag("strict", "Exit if the first collection fails or the kubelet does not respond to it.").BoolVar(&o.strict)
 	app.Flag("debug", "Enable debug logs.").Envar("DCGM_EXPORTER_DEBUG").BoolVar(&o.debug)
 	app.Flag("log-format", "Log format: text or json.").Envar("DCGM_EXPORTER_LOG_FORMAT").Default("text").EnumVar(&o.logFormat, "text", "json")
-	app.Flag("enable-pprof", "Serve profiles at /debug/pprof.").Envar("DCGM_EXPORTER_ENABLE_PPROF").BoolVar(&o.pprof)
+	app.Flag("health-require-gpus", "Report /health as unhealthy while no device is listed.").Envar("DCGM_EXPORTER_HEALTH_REQUIRE_GPUS").BoolVar(&o.requireDevices)
+	o.exporterMetricsFlag.track(app.Flag("enable-exporter-metrics", "Export the metrics go_*, process_* and promhttp_* of the exporter process."), "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS").BoolVar(&o.exporterMetrics)
+}
+
+func (o *options) addWebFlags(app *kingpin.Application) {
+	app.Flag("enable-pprof", "Serve profiles at /debug/pprof. Requires --web-config-file, so that they are protected.").Envar("DCGM_EXPORTER_ENABLE_PPROF").BoolVar(&o.pprof)
+	app.Flag("web-read-timeout", "Time in which a client must send its request.").Envar("DCGM_EXPORTER_WEB_READ_TIMEOUT").Default(defaultReadTimeout.String()).StringVar(&o.readTimeout)
+	app.Flag("web-write-timeout", "Time in which a client must read the response.").Envar("DCGM_EXPORTER_WEB_WRITE_TIMEOUT").Default(defaultWriteTimeout.String()).StringVar(&o.writeTimeout)
+	o.scrapesFlag.track(app.Flag("max-concurrent-scrapes", "Number of scrapes at the same time. Others get status 503."), "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES").Default("16").IntVar(&o.maxScrapes)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("web-config-file", "Same as --web.config.file.").Envar("DCGM_EXPORTER_WEB_CONFIG_FILE").StringVar(&o.webConfigFile)
 	app.Flag("web-systemd-socket", "Same as --web.systemd-socket.").Envar("DCGM_EXPORTER_SYSTEMD_SOCKET").BoolVar(&o.systemdSocket)
+}
+
+// track records whether the user sets the flag, and sets its environment variable.
+func (f *userFlag) track(clause *kingpin.FlagClause, env string) *kingpin.FlagClause {
+	f.env = env
+	return clause.Envar(env).IsSetByUser(&f.onCommandLine)
+}
+
+// Limits of dcgm-exporter for a request and its response.
+const (
+	defaultReadTimeout  = 10 * time.Second
+	defaultWriteTimeout = 30 * time.Second
+)
+
+// timeout parses a limit. Like dcgm-exporter, it uses the default for an invalid one.
+func timeout(flag, text string, byDefault time.Duration, log *slog.Logger) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		log.Warn("ignoring a flag that is not a duration such as 30s", "flag", flag, "value", text, "using", byDefault)
+		return byDefault
+	}
+	return d
 }
 
 // validate checks the flags that kingpin does not check, and parses the device filter.
@@ -140,6 +183,12 @@ func (o *options) validate() error {
 		if flag.ms < flag.minimum {
 			return fmt.Errorf("--%s must be at least %d milliseconds, not %d", flag.name, flag.minimum, flag.ms)
 		}
+	}
+	if o.maxScrapes < 1 {
+		return fmt.Errorf("--max-concurrent-scrapes must be at least 1, not %d", o.maxScrapes)
+	}
+	if o.pprof && o.webConfigFile == "" && *o.web.WebConfigFile == "" {
+		return errors.New("--enable-pprof requires --web-config-file, because profiles must be protected by TLS or a password")
 	}
 	for _, file := range []struct{ flag, path string }{{"kubeconfig", o.pods.kubeconfig}, {"web.config.file", *o.web.WebConfigFile}, {"web-config-file", o.webConfigFile}, {"sim-state", o.simState}} {
 		if file.path == "" {
@@ -158,7 +207,7 @@ func (o *options) validate() error {
 
 // prepare validates the flags and opens the kubelet and the sources.
 func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.NamedSource, error) {
-	if err := o.validate(); err != nil {
+	if err := errors.Join(o.applyConfigFile(log), o.validate()); err != nil {
 		return nil, nil, err
 	}
 	socket := o.kubeletSocket
@@ -179,9 +228,12 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.NamedSo
 // collectorConfig returns the configuration of the collector.
 func (o *options) collectorConfig(log *slog.Logger) collector.Config {
 	own := prometheus.NewRegistry()
-	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		versioncollector.NewCollector("plimsoll", versioncollector.WithExtraConstLabels(prometheus.Labels{"component": "exporter"})))
-	config := collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Own: own, Interval: milliseconds(o.interval),
+	own.MustRegister(versioncollector.NewCollector("plimsoll", versioncollector.WithExtraConstLabels(prometheus.Labels{"component": "exporter"})))
+	if o.exporterMetrics {
+		own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	config := collector.Config{Node: o.node, Attribution: collector.Attribution(o.attribution), Labels: o.labels, Log: log, Own: own, CountScrapes: o.exporterMetrics,
+		MaxScrapes: o.maxScrapes, RequireDevices: o.requireDevices, Interval: milliseconds(o.interval),
 		XIDWindow: milliseconds(o.xidWindow), ClockEventsWindow: milliseconds(o.clockEventsWindow)}
 	if o.jobDirectory != "" {
 		config.Jobs = (&jobMap{directory: o.jobDirectory, deadline: time.Second, log: log}).jobsOf

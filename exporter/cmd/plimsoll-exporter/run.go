@@ -24,6 +24,9 @@ import (
 func (o *options) run(ctx context.Context) error {
 	log := o.logger()
 	o.ignored.warn(log)
+	for _, name := range o.unknownVariables {
+		log.Warn("ignoring an environment variable that dcgm-exporter does not have", "variable", name)
+	}
 	pods, sources, err := o.prepare(log)
 	if err != nil {
 		return err
@@ -126,7 +129,8 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	if o.pprof {
 		handler = withPprof(handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadTimeout: timeout("--web-read-timeout", o.readTimeout, defaultReadTimeout, log),
+		WriteTimeout: timeout("--web-write-timeout", o.writeTimeout, defaultWriteTimeout, log)}
 	go func() {
 		<-ctx.Done()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

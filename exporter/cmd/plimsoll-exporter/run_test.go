@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -158,7 +160,7 @@ func TestJSONLogIsValid(t *testing.T) {
 
 func TestPprofFlag(t *testing.T) {
 	without := start(t, command(t, "--source=sim"))
-	with := start(t, command(t, "--source=sim", "--enable-pprof"))
+	with := start(t, command(t, "--source=sim", "--enable-pprof", "--web-config-file="+writeFile(t, "http_server_config: {http2: false}\n")))
 	for path, want := range map[string]string{
 		"/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "--enable-pprof", "/debug/pprof/symbol": "num_symbols",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/heap?debug=1": "heap profile",
@@ -170,4 +172,44 @@ func TestPprofFlag(t *testing.T) {
 			t.Errorf("%s without --enable-pprof: %d", path, status)
 		}
 	}
+}
+
+// Profiles show the memory of the process, so they must be protected.
+func TestPprofRequiresWebConfig(t *testing.T) {
+	o, err := parse(t, "--node-name=n", "--enable-pprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.prepare(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--enable-pprof requires --web-config-file") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A wrong timeout is logged and replaced, as by dcgm-exporter.
+func TestWebTimeouts(t *testing.T) {
+	p := start(t, command(t, "--source=sim", "--web-read-timeout=300ms", "--web-write-timeout=x"))
+	p.waitForLog(regexp.MustCompile(`--web-write-timeout.*using=30s`))
+	connection, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := connection.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n")); err != nil { // the end is missing
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(connection); err != nil {
+		t.Errorf("the connection of a client that sends no whole request stays open: %v", err)
+	}
+}
+
+// Without devices /health fails on request.
+func TestHealthRequiresGPUs(t *testing.T) {
+	d := newDriver(t, 0)
+	p := start(t, d.command("--health-require-gpus"))
+	p.waitFor("/health", http.StatusServiceUnavailable, "no device is listed")
+	p = start(t, d.command())
+	p.waitFor("/health", http.StatusOK, "OK")
 }

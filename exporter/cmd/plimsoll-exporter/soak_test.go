@@ -113,7 +113,7 @@ func TestSoakExporter(t *testing.T) {
 	k.Allocatable("nvidia.com/mig-1g.10gb", all...)
 	k.start(t)
 	defer func() { k.server.Stop() }()
-	cmd := d.command("--pod-resources-kubelet-socket=" + k.socket)
+	cmd := d.command("--pod-resources-kubelet-socket="+k.socket, "--enable-exporter-metrics")
 	cmd.Path = binary
 	p := start(t, cmd)
 	p.waitFor("/metrics", http.StatusOK, "DCGM_FI_DEV_FB_USED{")

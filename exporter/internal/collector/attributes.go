@@ -78,8 +78,8 @@ func (r *renderer) addPodAttributes(values map[string]string, h podmap.Holder) {
 // isReservedLabel reports whether some series has a label of this name already.
 // Prometheus rejects a scrape in which a series has a label twice.
 func isReservedLabel(name string) bool {
-	return slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
-		slices.ContainsFunc(labelFields, func(l labelField) bool { return l.name == name }) ||
+	_, isField := findLabel(name)
+	return isField || slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
 		slices.ContainsFunc(countedEvents, func(e countedEvent) bool { return e.label == name })
 }
 

@@ -1,8 +1,10 @@
 package collector
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +39,7 @@ func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the exporter's table by `make generate`.\n\n")
 	writeDCGMCatalog(&b)
+	writeRenamedCatalog(&b)
 	writeGKECatalog(&b)
 	b.WriteString("\n## Plimsoll's metrics\n\n`model` is the device's product name with blanks replaced by `-`, as in the node labels of GPU feature discovery.\n\n| metric | type | labels | description |\n|---|---|---|---|\n")
 	for _, m := range plimsollMetrics {
@@ -46,15 +49,28 @@ func WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-func writeDCGMCatalog(b *strings.Builder) {
-	var optional []string
-	for _, l := range labelFields[1:] {
-		optional = append(optional, l.name)
+// writeLabels writes the labels of dcgm-exporter's metrics in a dialect. Readers of the
+// catalog expect the labels of a table in one line above it.
+func writeLabels(b *strings.Builder, dialect string) {
+	var names []string
+	for _, l := range labelFields {
+		name := l.name
+		if dialect == Dialect49 {
+			name = currentNames[name].name
+		}
+		names = append(names, name)
 	}
-	b.WriteString("## dcgm-exporter's metrics\n\n")
-	// Readers of the catalog expect the labels of the table in one line.
+	device := slices.Clone(dcgmLabelNames)
+	if dialect == Dialect49 {
+		device[len(device)-1] = "hostname"
+	}
 	fmt.Fprintf(b, "Labels: `%s`; `GPU_I_PROFILE` and `GPU_I_ID` for a MIG instance; the driver version as `%s`; `container` `namespace` `pod` if a container holds the device, and `dra_*` if a resource claim allocated it; with options `pod_uid`, `vgpu`, `hpc_job` and the labels of the pod; with a counter file also `%s`.\n\n",
-		strings.Join(dcgmLabelNames, "` `"), labelFields[0].name, strings.Join(optional, "` `"))
+		strings.Join(device, "` `"), names[0], strings.Join(names[1:], "` `"))
+}
+
+func writeDCGMCatalog(b *strings.Builder) {
+	b.WriteString("## dcgm-exporter's metrics\n\n")
+	writeLabels(b, DialectLegacy)
 	b.WriteString("The labels of the counter file, which include the driver version, precede those of the holder. Each of the two groups is sorted. A metric is absent if the device does not report the value.\n\n")
 	b.WriteString(sharingNotes)
 	b.WriteString("| metric | type | unit | shared | description | NVML source |\n|---|---|---|---|---|---|\n")
@@ -65,6 +81,19 @@ func writeDCGMCatalog(b *strings.Builder) {
 	fmt.Fprintf(b, "| `%s` | gauge | %s | each | %s Labels `err_code` and `err_msg`, sorted among those of the holder. | %s |\n", x.name, x.unit, x.help, x.route)
 	for _, e := range countedEvents {
 		fmt.Fprintf(b, "| `%s` | %s | %s | each | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
+	}
+}
+
+// writeRenamedCatalog writes the names and units with --compat=4.9.
+func writeRenamedCatalog(b *strings.Builder) {
+	b.WriteString("\n## Names with --compat=4.9\n\n")
+	writeLabels(b, Dialect49)
+	b.WriteString("A counter file can use these names with every value of `--compat`. Metrics that are not listed keep their name and unit.\n\n")
+	b.WriteString("| metric | unit | older name |\n|---|---|---|\n")
+	for _, f := range append(slices.Clone(dcgmFields), lastXIDField) {
+		if to, ok := currentNames[f.name]; ok {
+			fmt.Fprintf(b, "| `%s` | %s | `%s` |\n", to.name, cmp.Or(to.unit, f.unit), f.name)
+		}
 	}
 }
 

@@ -47,7 +47,12 @@ type Config struct {
 	Attribution Attribution
 	Log         *slog.Logger
 	Own         *prometheus.Registry // metrics of the exporter process; default none
-	Now         func() time.Time     // default time.Now
+	// CountScrapes adds the metrics of the HTTP handler to Own.
+	CountScrapes bool
+	MaxScrapes   int // at the same time; default 16
+	// RequireDevices makes Healthy fail while no device is listed.
+	RequireDevices bool
+	Now            func() time.Time // default time.Now
 
 	// XIDWindow and ClockEventsWindow are the windows of dcgm-exporter's event counts.
 	// Default 5 minutes.
@@ -56,7 +61,7 @@ type Config struct {
 
 // Labels configures the labels of dcgm-exporter's metrics.
 type Labels struct {
-	Dialect       string // legacy (Hostname) or 4.8 (hostname); default legacy
+	Dialect       string // names, units and labels; default DialectLegacy
 	ReplaceBlanks bool   // replace blanks in modelName with -
 	NoHostname    bool
 	OldNamespace  bool                  // use container_name, pod_namespace and pod_name
@@ -92,6 +97,7 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 	cfg.XIDWindow = cmp.Or(cfg.XIDWindow, 5*time.Minute)
 	cfg.ClockEventsWindow = cmp.Or(cfg.ClockEventsWindow, 5*time.Minute)
 	cfg.Attribution = cmp.Or(cfg.Attribution, BySplit)
+	cfg.MaxScrapes = cmp.Or(cfg.MaxScrapes, 16)
 	if cfg.Own == nil {
 		cfg.Own = prometheus.NewRegistry()
 	}
@@ -102,7 +108,7 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 	for _, s := range sources {
 		c.vendors = append(c.vendors, &vendor{NamedSource: s})
 	}
-	c.selected.Store(selectEverything())
+	c.selected.Store(selectEverything(cfg.Labels.Dialect))
 	c.store(time.Time{}, nil)
 	return c
 }
@@ -190,13 +196,15 @@ func (c *Collector) describeServed() string {
 
 // Healthy returns an error if a driver is stalled, if no collection has succeeded yet, or
 // if the last collection of a vendor is older than three intervals (at least ten
-// seconds). A vendor without any collection is ignored if another vendor has one.
+// seconds). A vendor without any collection is ignored if another vendor has one. With
+// RequireDevices it also returns an error while no device is listed.
 func (c *Collector) Healthy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit, now := max(3*c.cfg.Interval, 10*time.Second), c.cfg.Now()
-	collected := false
+	collected, devices := false, 0
 	for _, v := range c.vendors {
+		devices += len(v.devices)
 		collected = collected || !v.at.IsZero()
 		switch age := now.Sub(v.at); {
 		case v.stalled.Load():
@@ -207,6 +215,9 @@ func (c *Collector) Healthy() error {
 	}
 	if !collected {
 		return errors.New("no collection has succeeded yet; see the log for the reason")
+	}
+	if devices == 0 && c.cfg.RequireDevices {
+		return errors.New("no device is listed (--health-require-gpus)")
 	}
 	return nil
 }

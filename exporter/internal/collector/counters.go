@@ -41,19 +41,38 @@ func ParseCounters(text string) ([]Counter, error) {
 			return nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, excerpt(strings.Join(record, ",")))
 		}
 		c := Counter{strings.TrimSpace(record[0]), strings.TrimSpace(record[1]), strings.TrimSpace(strings.Join(record[2:], ", "))}
-		switch {
-		case c.Name == "":
-			return nil, fmt.Errorf("line %d has no field name", line)
-		case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
-			return nil, fmt.Errorf("line %d: the type of %s must be gauge, counter or label, not %q", line, excerpt(c.Name), excerpt(c.Type))
-		case seen[c.Name]:
-			return nil, fmt.Errorf("line %d: duplicate field %s", line, excerpt(c.Name))
-		case len(out) == maxCounters:
-			return nil, fmt.Errorf("line %d: a counter file must select at most %d fields", line, maxCounters)
+		if err := c.check(seen); err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
-		seen[c.Name] = true
 		out = append(out, c)
 	}
+}
+
+// CheckCounters checks counters that do not come from a counter file.
+func CheckCounters(counters []Counter) error {
+	seen := map[string]bool{}
+	for i, c := range counters {
+		if err := c.check(seen); err != nil {
+			return fmt.Errorf("entry %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// check checks a counter and adds its name to those that were seen before.
+func (c Counter) check(seen map[string]bool) error {
+	switch {
+	case c.Name == "":
+		return errors.New("the name of the field is missing")
+	case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
+		return fmt.Errorf("the type of %s must be gauge, counter or label, not %q", excerpt(c.Name), excerpt(c.Type))
+	case seen[c.Name]:
+		return fmt.Errorf("duplicate field %s", excerpt(c.Name))
+	case len(seen) == maxCounters:
+		return fmt.Errorf("a counter file must select at most %d fields", maxCounters)
+	}
+	seen[c.Name] = true
+	return nil
 }
 
 // excerpt shortens a text for an error message.
@@ -79,15 +98,15 @@ func printable(text string) string {
 // selection is the set of dcgm-exporter's metrics to export.
 type selection struct {
 	fields      []dcgmField
-	xid         *dcgmField // nil if the last XID is not selected
+	xids        []dcgmField // names of the last XID
 	events      []countedEvent
 	labels      []labelField
 	unsupported []string
 }
 
-// selectEverything selects every supported metric.
-func selectEverything() *selection {
-	return &selection{fields: dcgmFields, xid: &lastXIDField, events: countedEvents, labels: labelFields[:1]}
+// selectEverything selects every supported metric in a dialect.
+func selectEverything(dialect string) *selection {
+	return selectFields(dialect, func(dcgmField) bool { return true }, countedEvents)
 }
 
 // defaultFields are the fields of dcgm-exporter's default counter file. The file also
@@ -96,38 +115,60 @@ var defaultFields = []string{
 	"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP",
 	"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
 	"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL",
-	"DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+	"DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED", nvlinkBandwidth, "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
 	"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE",
 	"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
 }
 
-func selectDefaults() *selection {
-	s := selectEverything()
-	s.events = nil
-	s.fields = slices.DeleteFunc(slices.Clone(dcgmFields), func(f dcgmField) bool { return !slices.Contains(defaultFields, f.name) })
+// defaultSince49 is in dcgm-exporter's default counter file since version 4.9.
+const defaultSince49 = "DCGM_FI_DEV_FB_TOTAL"
+
+// selectDefaults selects the metrics of dcgm-exporter's default counter file in a dialect.
+func selectDefaults(dialect string) *selection {
+	return selectFields(dialect, func(f dcgmField) bool {
+		return slices.Contains(defaultFields, f.name) || dialect == Dialect49 && f.name == defaultSince49
+	}, nil)
+}
+
+// selectFields selects fields, the last XID and the driver version in a dialect. Fields
+// with the same name in the dialect are selected once.
+func selectFields(dialect string, isSelected func(dcgmField) bool, events []countedEvent) *selection {
+	s := &selection{events: events}
+	names := map[string]bool{}
+	for _, f := range dcgmFields {
+		if exported := f.inDialect(dialect); isSelected(f) && !names[exported.name] {
+			names[exported.name] = true
+			s.fields = append(s.fields, exported)
+		}
+	}
+	s.xids = []dcgmField{lastXIDField.inDialect(dialect)}
+	driver := labelFields[0]
+	if dialect == Dialect49 {
+		driver.name = currentNames[driver.name].name
+	}
+	s.labels = []labelField{driver}
 	return s
 }
 
 func selectCounters(counters []Counter) *selection {
 	s := &selection{}
 	for _, c := range counters {
-		i := slices.IndexFunc(dcgmFields, func(f dcgmField) bool { return f.name == c.Name })
+		field, isField := findField(c.Name)
 		event := slices.IndexFunc(countedEvents, func(e countedEvent) bool { return e.name == c.Name })
-		labelIndex := slices.IndexFunc(labelFields, func(l labelField) bool { return l.name == c.Name })
+		label, isLabel := findLabel(c.Name)
 		switch {
-		case c.Type == "label" && labelIndex >= 0:
-			s.labels = append(s.labels, labelFields[labelIndex])
+		case c.Type == "label" && isLabel:
+			s.labels = append(s.labels, label)
 		case c.Type != "label" && event >= 0:
 			e := countedEvents[event]
 			e.dcgmField = c.applyTo(e.dcgmField)
 			s.events = append(s.events, e)
-		case c.Type == "label", i < 0 && c.Name != lastXIDField.name:
+		case c.Type == "label" || !isField:
 			s.unsupported = append(s.unsupported, c.Name)
-		case i < 0:
-			f := c.applyTo(lastXIDField)
-			s.xid = &f
+		case field.route == lastXIDField.route:
+			s.xids = append(s.xids, c.applyTo(field))
 		default:
-			s.fields = append(s.fields, c.applyTo(dcgmFields[i]))
+			s.fields = append(s.fields, c.applyTo(field))
 		}
 	}
 	slices.SortFunc(s.labels, func(a, b labelField) int { return strings.Compare(a.name, b.name) })
@@ -136,7 +177,7 @@ func selectCounters(counters []Counter) *selection {
 
 // applyTo returns the field with the type and help text of the counter file.
 func (c Counter) applyTo(f dcgmField) dcgmField {
-	f.help, f.kind = c.Help, gauge
+	f.help, f.kind = printable(c.Help), gauge
 	if c.Type == "counter" {
 		f.kind = counter
 	}
@@ -152,11 +193,11 @@ func (c *Collector) SetCounters(counters []Counter) (unsupported []string) {
 }
 
 // SetDefaults selects dcgm-exporter's default metrics from the next collection on.
-func (c *Collector) SetDefaults() { c.selected.Store(selectDefaults()) }
+func (c *Collector) SetDefaults() { c.selected.Store(selectDefaults(c.cfg.Labels.Dialect)) }
 
 // SetEverything selects every supported metric from the next collection on. This is the
 // selection of a new Collector.
-func (c *Collector) SetEverything() { c.selected.Store(selectEverything()) }
+func (c *Collector) SetEverything() { c.selected.Store(selectEverything(c.cfg.Labels.Dialect)) }
 
 // Coverage returns how many of dcgm-exporter's metrics a reading provides, and the names
 // of those that it lacks.

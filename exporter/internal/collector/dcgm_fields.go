@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"math"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
@@ -13,72 +14,100 @@ type dcgmField struct {
 	field device.Field
 	name  string
 	kind  dto.MetricType
-	unit  string
+	unit  string // of the device field
 	help  string
 	route string // NVML function or field id that provides the value
+
+	// Conversion to the unit of the metric, if it is not that of the device field.
+	factor       float64 // 0 for no conversion
+	whole        bool    // truncate to a whole number
+	exportedUnit string
+}
+
+// export converts a value of the device field to the unit of the metric. DCGM reports
+// memory and NVLink's bandwidth in whole numbers.
+func (f dcgmField) export(v float64) float64 {
+	switch {
+	case f.factor == 0 && (f.unit == "MiB" || f.unit == "MB/s"):
+		return math.Floor(v)
+	case f.factor == 0:
+		return v
+	case f.whole:
+		return math.Floor(v * f.factor)
+	case f.factor < 1: // a division by the whole number gives the nearest value
+		return v / math.Round(1/f.factor)
+	}
+	return v * f.factor
 }
 
 const gauge, counter = dto.MetricType_GAUGE, dto.MetricType_COUNTER
 
+// nvlinkBandwidth is the metric whose type dcgm-exporter corrected in version 4.8.3.
+const nvlinkBandwidth = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+
+func newField(field device.Field, name string, kind dto.MetricType, unit, help, route string) dcgmField {
+	return dcgmField{field: field, name: name, kind: kind, unit: unit, help: help, route: route}
+}
+
 // dcgmFields are the metrics of dcgm-exporter that are values of a device field.
 var dcgmFields = []dcgmField{
-	{device.SMClock, "DCGM_FI_DEV_SM_CLOCK", gauge, "MHz", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
-	{device.MemClock, "DCGM_FI_DEV_MEM_CLOCK", gauge, "MHz", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo"},
-	{device.MemoryTemp, "DCGM_FI_DEV_MEMORY_TEMP", gauge, "C", "Memory temperature (in C).", "field 82"},
-	{device.GPUTemp, "DCGM_FI_DEV_GPU_TEMP", gauge, "C", "GPU temperature (in C).", "nvmlDeviceGetTemperature"},
-	{device.PowerUsage, "DCGM_FI_DEV_POWER_USAGE", gauge, "W", "Power draw (in W).", "nvmlDeviceGetPowerUsage"},
-	{device.TotalEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", counter, "mJ", "Total energy consumption since boot (in mJ).", "nvmlDeviceGetTotalEnergyConsumption"},
-	{device.PCIeReplay, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", counter, "1", "Total number of PCIe retries.", "nvmlDeviceGetPcieReplayCounter"},
-	{device.GPUUtil, "DCGM_FI_DEV_GPU_UTIL", gauge, "%", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates"},
-	{device.MemCopyUtil, "DCGM_FI_DEV_MEM_COPY_UTIL", gauge, "%", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates"},
-	{device.EncUtil, "DCGM_FI_DEV_ENC_UTIL", gauge, "%", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization"},
-	{device.DecUtil, "DCGM_FI_DEV_DEC_UTIL", gauge, "%", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization"},
-	{device.FBFree, "DCGM_FI_DEV_FB_FREE", gauge, "MiB", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.FBUsed, "DCGM_FI_DEV_FB_USED", gauge, "MiB", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.FBReserved, "DCGM_FI_DEV_FB_RESERVED", gauge, "MiB", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.PowerManagementLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Configured power limit (in W).", "nvmlDeviceGetPowerManagementLimit"},
-	{device.PowerMin, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", gauge, "W", "Minimum power limit that can be set (in W).", "field 187"},
-	{device.PowerMax, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", gauge, "W", "Maximum power limit that can be set (in W).", "field 188"},
-	{device.PowerDefault, "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", gauge, "W", "Default power limit (in W).", "field 189"},
-	{device.PowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", gauge, "W", "Power limit that the driver enforces from all limiters (in W).", "nvmlDeviceGetEnforcedPowerLimit"},
-	{device.SlowdownTemp, "DCGM_FI_DEV_SLOWDOWN_TEMP", gauge, "C", "Temperature at which the hardware slows down (in C).", "nvmlDeviceGetTemperatureThreshold"},
-	{device.ThermalMargin, "DCGM_FI_DEV_GPU_TEMP_LIMIT", gauge, "C", "Margin to the nearest slowdown temperature (in C).", "nvmlDeviceGetMarginTemperature, or slowdown temperature minus GPU temperature"},
-	{device.ClockEvents, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask.", "nvmlDeviceGetCurrentClocksEventReasons"},
-	{device.ClockEvents, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask (older name).", "nvmlDeviceGetCurrentClocksEventReasons"},
-	{device.NVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", counter, "MB/s", "Bandwidth of all NVLinks in both directions (in MB/s, although the type is counter as in dcgm-exporter).", "fields 138 and 139, differenced"},
-	{device.NVLinkFlitErrors, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink flow-control CRC errors.", "field 38"},
-	{device.NVLinkDataErrors, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink data CRC errors.", "field 45"},
-	{device.NVLinkReplays, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink retries.", "field 52"},
-	{device.NVLinkRecoveries, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink recoveries.", "field 59"},
-	{device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU is licensed.", "nvmlDeviceGetGridLicensableFeatures_v4"},
-	{device.EngineActive, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gauge, "0..1", "Ratio of time in which the graphics or compute engine is active.", "GPM 1"},
-	{device.SMActive, "DCGM_FI_PROF_SM_ACTIVE", gauge, "0..1", "Ratio of cycles in which an SM has a resident warp, averaged over all SMs.", "GPM 2"},
-	{device.SMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", gauge, "0..1", "Ratio of resident warps to the maximum number of warps.", "GPM 3"},
-	{device.TensorActive, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", gauge, "0..1", "Ratio of cycles in which the tensor pipes are active.", "GPM 5"},
-	{device.DRAMActive, "DCGM_FI_PROF_DRAM_ACTIVE", gauge, "0..1", "Ratio of cycles in which the memory interface transfers data.", "GPM 10"},
-	{device.FP64Active, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP64 pipes are active.", "GPM 11"},
-	{device.FP32Active, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP32 pipes are active.", "GPM 12"},
-	{device.FP16Active, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP16 pipes are active.", "GPM 13"},
-	{device.PCIeTx, "DCGM_FI_PROF_PCIE_TX_BYTES", gauge, "B/s", "PCIe transmit rate (in bytes per second).", "GPM 20, or field 197 differenced"},
-	{device.PCIeRx, "DCGM_FI_PROF_PCIE_RX_BYTES", gauge, "B/s", "PCIe receive rate (in bytes per second).", "GPM 21, or field 198 differenced"},
-	{device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"},
-	{device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"},
-	{device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.FBUsedRatio, "DCGM_FI_DEV_FB_USED_PERCENT", gauge, "0..1", "Ratio of used to unreserved framebuffer memory (0..1).", "nvmlDeviceGetMemoryInfo_v2"},
-	{device.ECCSingleVolatile, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", counter, "1", "Total number of single-bit volatile ECC errors.", "field 3"},
-	{device.ECCDoubleVolatile, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", counter, "1", "Total number of double-bit volatile ECC errors.", "field 4"},
-	{device.ECCSingleAggregate, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", counter, "1", "Total number of single-bit persistent ECC errors.", "field 5"},
-	{device.ECCDoubleAggregate, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", counter, "1", "Total number of double-bit persistent ECC errors.", "field 6"},
-	{device.RetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", counter, "1", "Total number of retired pages due to single-bit errors.", "field 29"},
-	{device.RetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", counter, "1", "Total number of retired pages due to double-bit errors.", "field 30"},
-	{device.RetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", gauge, "1", "Whether page retirements are pending until a reboot.", "field 31"},
-	{device.PowerViolation, "DCGM_FI_DEV_POWER_VIOLATION", counter, "ns", "Throttling duration due to power constraints (in ns).", "field 74"},
-	{device.ThermalViolation, "DCGM_FI_DEV_THERMAL_VIOLATION", counter, "ns", "Throttling duration due to thermal constraints (in ns).", "field 75"},
-	{device.SyncBoostViolation, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", counter, "ns", "Throttling duration due to sync-boost constraints (in ns).", "field 76"},
-	{device.BoardLimitViolation, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", counter, "ns", "Throttling duration due to board limit constraints (in ns).", "field 77"},
-	{device.LowUtilViolation, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", counter, "ns", "Throttling duration due to low utilization (in ns).", "field 78"},
-	{device.ReliabilityViolation, "DCGM_FI_DEV_RELIABILITY_VIOLATION", counter, "ns", "Throttling duration due to reliability constraints (in ns).", "field 79"},
-	{device.RowRemapFailure, "DCGM_FI_DEV_ROW_REMAP_FAILURE", gauge, "1", "Whether remapping of rows has failed.", "nvmlDeviceGetRemappedRows"},
+	newField(device.SMClock, "DCGM_FI_DEV_SM_CLOCK", gauge, "MHz", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo"),
+	newField(device.MemClock, "DCGM_FI_DEV_MEM_CLOCK", gauge, "MHz", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo"),
+	newField(device.MemoryTemp, "DCGM_FI_DEV_MEMORY_TEMP", gauge, "C", "Memory temperature (in C).", "field 82"),
+	newField(device.GPUTemp, "DCGM_FI_DEV_GPU_TEMP", gauge, "C", "GPU temperature (in C).", "nvmlDeviceGetTemperature"),
+	newField(device.PowerUsage, "DCGM_FI_DEV_POWER_USAGE", gauge, "W", "Power draw (in W).", "nvmlDeviceGetPowerUsage"),
+	newField(device.TotalEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", counter, "mJ", "Total energy consumption since boot (in mJ).", "nvmlDeviceGetTotalEnergyConsumption"),
+	newField(device.PCIeReplay, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", counter, "1", "Total number of PCIe retries.", "nvmlDeviceGetPcieReplayCounter"),
+	newField(device.GPUUtil, "DCGM_FI_DEV_GPU_UTIL", gauge, "%", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates"),
+	newField(device.MemCopyUtil, "DCGM_FI_DEV_MEM_COPY_UTIL", gauge, "%", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates"),
+	newField(device.EncUtil, "DCGM_FI_DEV_ENC_UTIL", gauge, "%", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization"),
+	newField(device.DecUtil, "DCGM_FI_DEV_DEC_UTIL", gauge, "%", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization"),
+	newField(device.FBFree, "DCGM_FI_DEV_FB_FREE", gauge, "MiB", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2"),
+	newField(device.FBUsed, "DCGM_FI_DEV_FB_USED", gauge, "MiB", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2"),
+	newField(device.FBReserved, "DCGM_FI_DEV_FB_RESERVED", gauge, "MiB", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2"),
+	newField(device.PowerManagementLimit, "DCGM_FI_DEV_POWER_MGMT_LIMIT", gauge, "W", "Configured power limit (in W).", "nvmlDeviceGetPowerManagementLimit"),
+	newField(device.PowerMin, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", gauge, "W", "Minimum power limit that can be set (in W).", "field 187"),
+	newField(device.PowerMax, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", gauge, "W", "Maximum power limit that can be set (in W).", "field 188"),
+	newField(device.PowerDefault, "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", gauge, "W", "Default power limit (in W).", "field 189"),
+	newField(device.PowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", gauge, "W", "Power limit that the driver enforces from all limiters (in W).", "nvmlDeviceGetEnforcedPowerLimit"),
+	newField(device.SlowdownTemp, "DCGM_FI_DEV_SLOWDOWN_TEMP", gauge, "C", "Temperature at which the hardware slows down (in C).", "nvmlDeviceGetTemperatureThreshold"),
+	newField(device.ThermalMargin, "DCGM_FI_DEV_GPU_TEMP_LIMIT", gauge, "C", "Margin to the nearest slowdown temperature (in C).", "nvmlDeviceGetMarginTemperature, or slowdown temperature minus GPU temperature"),
+	newField(device.ClockEvents, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask.", "nvmlDeviceGetCurrentClocksEventReasons"),
+	newField(device.ClockEvents, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", gauge, "bits", "Reasons for reduced clocks, as a bitmask (older name).", "nvmlDeviceGetCurrentClocksEventReasons"),
+	newField(device.NVLinkBandwidth, nvlinkBandwidth, counter, "MB/s", "Bandwidth of all NVLinks in both directions (in 1000 KiB/s, as DCGM calculates it).", "fields 138 and 139, differenced"),
+	newField(device.NVLinkFlitErrors, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink flow-control CRC errors.", "field 38"),
+	newField(device.NVLinkDataErrors, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink data CRC errors.", "field 45"),
+	newField(device.NVLinkReplays, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink retries.", "field 52"),
+	newField(device.NVLinkRecoveries, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", counter, "1", "Total number of NVLink recoveries.", "field 59"),
+	newField(device.VGPULicensed, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", gauge, "1", "Whether the vGPU is licensed.", "nvmlDeviceGetGridLicensableFeatures_v4"),
+	newField(device.EngineActive, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", gauge, "0..1", "Ratio of time in which the graphics or compute engine is active.", "GPM 1"),
+	newField(device.SMActive, "DCGM_FI_PROF_SM_ACTIVE", gauge, "0..1", "Ratio of cycles in which an SM has a resident warp, averaged over all SMs.", "GPM 2"),
+	newField(device.SMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", gauge, "0..1", "Ratio of resident warps to the maximum number of warps.", "GPM 3"),
+	newField(device.TensorActive, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", gauge, "0..1", "Ratio of cycles in which the tensor pipes are active.", "GPM 5"),
+	newField(device.DRAMActive, "DCGM_FI_PROF_DRAM_ACTIVE", gauge, "0..1", "Ratio of cycles in which the memory interface transfers data.", "GPM 10"),
+	newField(device.FP64Active, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP64 pipes are active.", "GPM 11"),
+	newField(device.FP32Active, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP32 pipes are active.", "GPM 12"),
+	newField(device.FP16Active, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP16 pipes are active.", "GPM 13"),
+	newField(device.PCIeTx, "DCGM_FI_PROF_PCIE_TX_BYTES", gauge, "B/s", "PCIe transmit rate (in bytes per second).", "GPM 20, or field 197 differenced"),
+	newField(device.PCIeRx, "DCGM_FI_PROF_PCIE_RX_BYTES", gauge, "B/s", "PCIe receive rate (in bytes per second).", "GPM 21, or field 198 differenced"),
+	newField(device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"),
+	newField(device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"),
+	newField(device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"),
+	newField(device.FBUsedRatio, "DCGM_FI_DEV_FB_USED_PERCENT", gauge, "0..1", "Ratio of used to unreserved framebuffer memory (0..1).", "nvmlDeviceGetMemoryInfo_v2"),
+	newField(device.ECCSingleVolatile, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", counter, "1", "Total number of single-bit volatile ECC errors.", "field 3"),
+	newField(device.ECCDoubleVolatile, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", counter, "1", "Total number of double-bit volatile ECC errors.", "field 4"),
+	newField(device.ECCSingleAggregate, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", counter, "1", "Total number of single-bit persistent ECC errors.", "field 5"),
+	newField(device.ECCDoubleAggregate, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", counter, "1", "Total number of double-bit persistent ECC errors.", "field 6"),
+	newField(device.RetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", counter, "1", "Total number of retired pages due to single-bit errors.", "field 29"),
+	newField(device.RetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", counter, "1", "Total number of retired pages due to double-bit errors.", "field 30"),
+	newField(device.RetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", gauge, "1", "Whether page retirements are pending until a reboot.", "field 31"),
+	newField(device.PowerViolation, "DCGM_FI_DEV_POWER_VIOLATION", counter, "ns", "Throttling duration due to power constraints (in ns).", "field 74"),
+	newField(device.ThermalViolation, "DCGM_FI_DEV_THERMAL_VIOLATION", counter, "ns", "Throttling duration due to thermal constraints (in ns).", "field 75"),
+	newField(device.SyncBoostViolation, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", counter, "ns", "Throttling duration due to sync-boost constraints (in ns).", "field 76"),
+	newField(device.BoardLimitViolation, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", counter, "ns", "Throttling duration due to board limit constraints (in ns).", "field 77"),
+	newField(device.LowUtilViolation, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", counter, "ns", "Throttling duration due to low utilization (in ns).", "field 78"),
+	newField(device.ReliabilityViolation, "DCGM_FI_DEV_RELIABILITY_VIOLATION", counter, "ns", "Throttling duration due to reliability constraints (in ns).", "field 79"),
+	newField(device.RowRemapFailure, "DCGM_FI_DEV_ROW_REMAP_FAILURE", gauge, "1", "Whether remapping of rows has failed.", "nvmlDeviceGetRemappedRows"),
 }
 
 // lastXIDField is the code of the last XID of a device, which comes from events.

@@ -13,40 +13,61 @@ import (
 // DeviceFilter selects the devices for dcgm-exporter's metrics. Plimsoll's own metrics
 // cover every device. The zero value selects every MIG instance, and every device for
 // the metrics that its instances do not have.
-type DeviceFilter struct {
-	kind    string // g for whole devices, i for MIG instances, empty for the default
-	numbers []int  // of devices or GPU instances; empty for all
+type DeviceFilter struct{ devices, instances *numberSet }
+
+// numberSet is a set of device numbers or ids of GPU instances. An empty set has all.
+type numberSet struct{ numbers []int }
+
+func (s *numberSet) has(n int) bool {
+	return s != nil && (len(s.numbers) == 0 || slices.Contains(s.numbers, n))
 }
 
-// ParseDeviceFilter parses the value of dcgm-exporter's --devices: f, g, g:0,2-4, i or
-// i:0,1. Numbers after g are device numbers, and numbers after i are values of GPU_I_ID.
+// ParseDeviceFilter parses the value of dcgm-exporter's --devices: f, or g (whole devices)
+// and i (MIG instances), each with an optional list of numbers, such as g:0,2-4 or g+i:0.
+// Numbers after g are device numbers, and numbers after i are values of GPU_I_ID.
 func ParseDeviceFilter(text string) (DeviceFilter, error) {
-	kind, list, numbered := strings.Cut(strings.TrimSpace(text), ":")
-	switch {
-	case kind == "f" && !numbered:
-		return DeviceFilter{}, nil
-	case kind != "g" && kind != "i":
-		return DeviceFilter{}, fmt.Errorf("must be f, g[:NUMBERS] or i[:NUMBERS], such as g:0,2-4, not %q", text)
+	f := DeviceFilter{}
+	if strings.TrimSpace(text) == "f" {
+		return f, nil
 	}
-	f := DeviceFilter{kind: kind}
-	for _, item := range strings.Split(list, ",") {
-		if !numbered {
-			break
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "+") {
+		kind, list, isNumbered := strings.Cut(part, ":")
+		set := map[string]**numberSet{"g": &f.devices, "i": &f.instances}[kind]
+		if set == nil || *set != nil {
+			return DeviceFilter{}, fmt.Errorf("must be f, g[:NUMBERS], i[:NUMBERS] or g[:NUMBERS]+i[:NUMBERS], such as g:0,2-4, not %q", text)
 		}
+		*set = &numberSet{}
+		if !isNumbered {
+			continue
+		}
+		var err error
+		if (*set).numbers, err = parseNumbers(list); err != nil {
+			return DeviceFilter{}, err
+		}
+	}
+	return f, nil
+}
+
+// maxDeviceNumber limits the numbers of a filter.
+const maxDeviceNumber = 1 << 10
+
+// parseNumbers parses numbers and ranges such as 0,2-4.
+func parseNumbers(list string) (numbers []int, err error) {
+	for item := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(item), "-")
 		if !isRange {
 			last = first
 		}
 		from, err := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || from < 0 || to < from || to > 1<<10 {
-			return DeviceFilter{}, fmt.Errorf("%q must be a device number or a range such as 2-4", item)
+		if err != nil || err2 != nil || from < 0 || to < from || to > maxDeviceNumber {
+			return nil, fmt.Errorf("%q must be a device number or a range such as 2-4", item)
 		}
 		for n := from; n <= to; n++ {
-			f.numbers = append(f.numbers, n)
+			numbers = append(numbers, n)
 		}
 	}
-	return f, nil
+	return numbers, nil
 }
 
 // CheckDevices returns an error if the filter selects device numbers that the node does
@@ -54,7 +75,8 @@ func ParseDeviceFilter(text string) (DeviceFilter, error) {
 // devices may appear later. Ids of GPU instances are not checked, because they change with
 // the partitioning.
 func (c *Collector) CheckDevices(ctx context.Context) error {
-	if f := c.cfg.Labels.Devices; f.kind != "g" || len(f.numbers) == 0 {
+	selected := c.cfg.Labels.Devices.devices
+	if selected == nil || len(selected.numbers) == 0 {
 		return nil
 	}
 	if err := c.Collect(ctx); err != nil {
@@ -67,7 +89,7 @@ func (c *Collector) CheckDevices(ctx context.Context) error {
 	for _, v := range c.vendors {
 		count += len(v.devices) + v.undescribed
 	}
-	for _, n := range c.cfg.Labels.Devices.numbers {
+	for _, n := range selected.numbers {
 		if n >= count {
 			return fmt.Errorf("--devices selects device %d, but this node has %d devices, numbered from 0", n, count)
 		}
@@ -75,20 +97,19 @@ func (c *Collector) CheckDevices(ctx context.Context) error {
 	return nil
 }
 
+// isDefault reports whether the filter selects instances instead of their devices.
+func (f DeviceFilter) isDefault() bool { return f.devices == nil && f.instances == nil }
+
 // includes reports whether the filter selects the device.
 func (f DeviceFilter) includes(d device.Device) bool {
-	number := d.Index
-	if d.Instance != nil && f.kind == "i" {
-		number = d.Instance.GI
+	if d.Instance != nil {
+		return f.isDefault() || f.instances.has(d.Instance.GI)
 	}
-	if f.kind != "" && (f.kind == "i") != (d.Instance != nil) {
-		return false
-	}
-	return len(f.numbers) == 0 || slices.Contains(f.numbers, number)
+	return f.isDefault() || f.devices.has(d.Index)
 }
 
 // prefersInstances reports whether the MIG instances of a device replace the device in
 // the metrics that they have.
 func (f DeviceFilter) prefersInstances(d *deviceSnapshot) bool {
-	return f.kind != "g" && len(d.instances) > 0
+	return f.isDefault() && len(d.instances) > 0
 }

@@ -11,7 +11,8 @@ import (
 func TestDeviceFilterSelectsDevices(t *testing.T) {
 	f := setup(t)
 	f.source.instances = []device.Instance{{Profile: "1g.10gb", GI: 1}, {Profile: "1g.10gb", GI: 2}}
-	for filter, want := range map[string]string{"f": "1 2 3 4 5 6 7 i1 i2", "g": "0 1 2 3 4 5 6 7", "g:0,2-4": "0 2 3 4", "i": "i1 i2", "i:2": "i2", "i:0,1": "i1", "g:9": ""} {
+	for filter, want := range map[string]string{"f": "1 2 3 4 5 6 7 i1 i2", "g": "0 1 2 3 4 5 6 7", "g:0,2-4": "0 2 3 4", "i": "i1 i2", "i:2": "i2", "i:0,1": "i1", "g:9": "",
+		"g+i": "0 1 2 3 4 5 6 7 i1 i2", "g:0,1+i": "0 1 i1 i2", "g:0+i:2": "0 i2", "i:1+g:3-4": "3 4 i1"} {
 		t.Run(filter, func(t *testing.T) {
 			var err error
 			if f.cfg.Labels.Devices, err = ParseDeviceFilter(filter); err != nil {
@@ -33,7 +34,7 @@ func TestDeviceFilterSelectsDevices(t *testing.T) {
 			}
 		})
 	}
-	for _, invalid := range []string{"", "x", "f:1", "g:", "g:a", "g:3-1", "g:-1", "i:0,", "g:0-9999999"} {
+	for _, invalid := range []string{"", "x", "f:1", "g:", "g:a", "g:3-1", "g:-1", "i:0,", "g:0-9999999", "g+", "+i", "g+g", "i:1+i:2", "f+g", "g:0:1", "g+x"} {
 		if _, err := ParseDeviceFilter(invalid); err == nil {
 			t.Errorf("%q is accepted", invalid)
 		}

@@ -5,24 +5,19 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 )
 
-const (
-	// maxInFlight is the maximum number of concurrent scrapes.
-	maxInFlight = 40
-	// writeTimeout is the time in which a scraper must read the response. It ends
-	// connections of scrapers that hang.
-	writeTimeout = 30 * time.Second
-)
-
 // Handler returns a handler for /metrics, /health and a page with links to both.
 func (c *Collector) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.InstrumentMetricHandler(c.cfg.Own, c.limitScrapes()))
+	metrics := http.Handler(c.limitScrapes())
+	if c.cfg.CountScrapes {
+		metrics = promhttp.InstrumentMetricHandler(c.cfg.Own, metrics)
+	}
+	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := c.Healthy(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -37,16 +32,16 @@ func (c *Collector) Handler() http.Handler {
 	return mux
 }
 
-// limitScrapes serves at most maxInFlight scrapes at a time and rejects others.
+// limitScrapes serves at most MaxScrapes scrapes at a time and rejects others.
 func (c *Collector) limitScrapes() http.HandlerFunc {
-	slots := make(chan struct{}, maxInFlight)
+	slots := make(chan struct{}, c.cfg.MaxScrapes)
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 			c.serveMetrics(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("%d scrapes are in progress; try again later", maxInFlight), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d scrapes are in progress; try again later", c.cfg.MaxScrapes), http.StatusServiceUnavailable)
 		}
 	}
 }
@@ -63,8 +58,7 @@ func (c *Collector) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if gzipped {
 		h.Set("Content-Encoding", "gzip")
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter supports deadlines
-	_, _ = w.Write(body)                                                             // fails if the scraper disconnects
+	_, _ = w.Write(body) // fails if the scraper disconnects
 }
 
 // negotiateFormat returns OpenMetrics if the scraper requests it, otherwise the plain

@@ -50,6 +50,7 @@ func TestHandlerNegotiatesFormatAndEncoding(t *testing.T) {
 // Some clients read only the first member of a gzip stream, so there must be exactly one.
 func TestHandlerGzipIsOneStream(t *testing.T) {
 	f := setup(t)
+	f.cfg.CountScrapes = true
 	f.collect(t)
 	for _, accept := range []string{"text/plain", "application/openmetrics-text;version=1.0.0"} {
 		compressed := f.get(accept, "gzip").Body
@@ -143,15 +144,15 @@ func TestHandlerLimitsScrapesInFlight(t *testing.T) {
 	f := setup(t)
 	f.collect(t)
 	handler := f.Handler()
-	writing, read := make(chan bool, 3*maxInFlight), make(chan struct{})
+	writing, read := make(chan bool, 3*f.cfg.MaxScrapes), make(chan struct{})
 	var scrapers sync.WaitGroup
 	scrape := func(w http.ResponseWriter) {
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	}
-	for range maxInFlight {
+	for range f.cfg.MaxScrapes {
 		scrapers.Go(func() { scrape(blockedWriter{httptest.NewRecorder(), writing, read}) })
 	}
-	for range maxInFlight {
+	for range f.cfg.MaxScrapes {
 		<-writing
 	}
 	more := httptest.NewRecorder()

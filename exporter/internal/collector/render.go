@@ -113,16 +113,18 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 			sets = once
 		}
 		for _, labels := range sets {
-			r.families.addSeries(f.name, f.kind, f.help, labels, v)
+			r.families.addSeries(f.name, f.kind, f.help, labels, f.export(v))
 		}
 	}
 	if replaced {
 		return // the instances have the event metrics
 	}
-	if selected.xid != nil && d.device.ReportsXIDs {
+	if len(selected.xids) > 0 && d.device.ReportsXIDs {
 		last := d.wholeDevice().lastXID
 		for _, labels := range labelSets(shares, nil, xidLabels(last)) {
-			r.families.addSeries(selected.xid.name, selected.xid.kind, selected.xid.help, labels, float64(last))
+			for _, f := range selected.xids {
+				r.families.addSeries(f.name, f.kind, f.help, labels, float64(last))
+			}
 		}
 	}
 	for _, e := range selected.events {
@@ -185,7 +187,7 @@ func (r *renderer) dcgmLabels(d device.Device, extra, attributes []label) []labe
 	switch {
 	case r.labels.NoHostname:
 		labels = labels[:host]
-	case r.labels.Dialect == "4.8":
+	case isSince483(r.labels.Dialect):
 		labels[host].name = "hostname"
 	}
 	for _, l := range r.snapshot.selection.labels {

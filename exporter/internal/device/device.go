@@ -97,7 +97,7 @@ const (
 	ReliabilityViolation                   // ns
 	NVLinkTx                               // bytes of data since the driver was loaded
 	NVLinkRx                               // bytes of data since the driver was loaded
-	NVLinkBandwidth                        // MB/s, both directions
+	NVLinkBandwidth                        // 1000 KiB/s, both directions
 	NVLinkFlitErrors                       // count of flow-control CRC errors since the driver was loaded
 	NVLinkDataErrors                       // count of data CRC errors
 	NVLinkReplays                          // count

@@ -67,15 +67,12 @@ func readThermalMargin(h *deviceHandle, r *device.Reading) nvml.Return {
 	return ret
 }
 
-// readLicense sets the license state of a vGPU. The field is absent for a device without
-// license requirement.
+// readLicense sets the license state of a vGPU. It is 0 for a device without license
+// requirement, as in DCGM.
 func readLicense(h *deviceHandle, r *device.Reading) nvml.Return {
 	features, ret := h.GetGridLicensableFeatures()
 	if ret != nvml.SUCCESS {
 		return ret
-	}
-	if features.IsGridLicenseSupported == 0 {
-		return nvml.ERROR_NOT_SUPPORTED
 	}
 	licensed := 0.0
 	for _, feature := range features.GridLicensableFeatures[:min(int(features.LicensableFeaturesCount), len(features.GridLicensableFeatures))] {
@@ -112,30 +109,39 @@ func readDecoder(h *deviceHandle, r *device.Reading) nvml.Return {
 	return ret
 }
 
+// readMemory sets the memory fields. Some drivers export the newer call but return an error
+// from it, so an error other than a lost device leads to the older call.
 func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo_v2()
-	if ret == nvml.SUCCESS {
-		r.Set(device.FBFree, float64(m.Free>>20))
-		r.Set(device.FBUsed, float64(m.Used>>20))
-		r.Set(device.FBReserved, float64(m.Reserved>>20))
-		r.Set(device.FBTotal, float64(m.Total>>20))
+	switch {
+	case ret == nvml.SUCCESS:
+		r.Set(device.FBFree, mebibytes(m.Free))
+		r.Set(device.FBUsed, mebibytes(m.Used))
+		r.Set(device.FBReserved, mebibytes(m.Reserved))
+		r.Set(device.FBTotal, mebibytes(m.Total))
 		if usable := m.Total - m.Reserved; m.Total > m.Reserved {
 			r.Set(device.FBUsedRatio, float64(m.Used)/float64(usable))
 		}
+	case ret != nvml.ERROR_GPU_IS_LOST && !isUnloaded(ret):
+		return readMemoryV1(h, r)
 	}
 	return ret
 }
 
-// readMemoryV1 is the fallback for drivers before 510. Their used memory includes the
-// reserved memory.
+// readMemoryV1 is the fallback for drivers before 510. The used memory includes the reserved
+// memory.
 func readMemoryV1(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
-		r.Set(device.FBFree, float64(m.Free>>20))
-		r.Set(device.FBUsed, float64(m.Used>>20))
+		r.Set(device.FBFree, mebibytes(m.Free))
+		r.Set(device.FBUsed, mebibytes(m.Used))
+		r.Set(device.FBTotal, mebibytes(m.Total))
 	}
 	return ret
 }
+
+// mebibytes converts bytes to MiB without a loss.
+func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
 func readRemappedRows(h *deviceHandle, r *device.Reading) nvml.Return {
 	correctable, uncorrectable, pending, failed, ret := h.GetRemappedRows()

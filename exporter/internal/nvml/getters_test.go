@@ -40,7 +40,7 @@ func TestReadSetsEveryFieldWithItsUnit(t *testing.T) {
 		device.PowerViolation: 74e9 + 2, device.ThermalViolation: 75e9 + 2, device.SyncBoostViolation: 76e9 + 2,
 		device.BoardLimitViolation: 77e9 + 2, device.LowUtilViolation: 78e9 + 2, device.ReliabilityViolation: 79e9 + 2,
 		device.SWThermalSlowdown: 251e9 + 2, device.HWThermalSlowdown: 252e9 + 2, device.HWPowerBrake: 253e9 + 2,
-		device.NVLinkTx: 1024 * 3138, device.NVLinkRx: 1024 * 3139, device.NVLinkBandwidth: 2.048,
+		device.NVLinkTx: 1024 * 3138, device.NVLinkRx: 1024 * 3139, device.NVLinkBandwidth: 2,
 		device.PCIeTxBytes: 5e9 + 197, device.PCIeRxBytes: 5e9 + 198, device.PCIeTx: 20 << 20, device.PCIeRx: 21 << 20,
 		device.EngineActive: 0.41, device.SMActive: 0.42, device.SMOccupancy: 0.43, device.TensorActive: 0.45, device.DRAMActive: 0.5,
 		device.FP64Active: 0.51, device.FP32Active: 0.52, device.FP16Active: 0.53,
@@ -114,8 +114,27 @@ func TestReadLicense(t *testing.T) {
 	f.setDevice(1, devLicensed, 1)
 	s := f.open()
 	devices := listDevices(t, s)
-	expectAbsent(t, readDevice(t, s, devices[0]), device.VGPULicensed)
+	expectValue(t, readDevice(t, s, devices[0]), device.VGPULicensed, 0) // as DCGM
 	expectValue(t, readDevice(t, s, devices[1]), device.VGPULicensed, 0)
+}
+
+// A driver may have the newer memory call and return an error from it.
+func TestMemoryFallsBackToOlderCall(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(0, devFailing, 1<<9)
+	f.setDevice(0, devFailure, 25) // argument version mismatch
+	f.setDevice(1, devUnsupported, 1<<9)
+	s := f.open()
+	for _, d := range listDevices(t, s)[:2] {
+		r := readDevice(t, s, d)
+		expectValue(t, r, device.FBUsed, 1559) // includes the reserved memory
+		expectValue(t, r, device.FBFree, 80000)
+		expectValue(t, r, device.FBTotal, 81559)
+		expectAbsent(t, r, device.FBReserved)
+	}
 }
 
 func TestFailedCallOmitsOnlyItsOwnFields(t *testing.T) {

@@ -73,7 +73,7 @@ func (h *deviceHandle) derive(r *device.Reading) {
 	rx, hasRx := r.Get(device.NVLinkRx)
 	if hasTx && hasRx {
 		if bytesPerSecond, ok := h.nvlinkRate.observe(tx+rx, r.Time); ok {
-			r.Set(device.NVLinkBandwidth, bytesPerSecond/1e6)
+			r.Set(device.NVLinkBandwidth, bytesPerSecond/1024/1000)
 		}
 	}
 	h.pcieTxRate.set(r, device.PCIeTx, device.PCIeTxBytes)

@@ -165,7 +165,7 @@ func (l *liveState) setTraffic(r *device.Reading, p product, dt float64, hasLink
 	if !hasLinks {
 		return
 	}
-	r.Set(device.NVLinkBandwidth, math.Round(2*nvlink/1e6))
+	r.Set(device.NVLinkBandwidth, math.Round(2*nvlink/1024/1000))
 	r.Set(device.NVLinkTx, math.Round(l.traffic.nvlink))
 	r.Set(device.NVLinkRx, math.Round(l.traffic.nvlink))
 	for _, field := range []device.Field{device.NVLinkFlitErrors, device.NVLinkDataErrors, device.NVLinkReplays, device.NVLinkRecoveries} {
@@ -174,7 +174,7 @@ func (l *liveState) setTraffic(r *device.Reading, p product, dt float64, hasLink
 }
 
 func setErrorCounters(r *device.Reading) {
-	for _, field := range []device.Field{device.PCIeReplay, device.ECCSingleVolatile, device.ECCDoubleVolatile,
+	for _, field := range []device.Field{device.PCIeReplay, device.VGPULicensed, device.ECCSingleVolatile, device.ECCDoubleVolatile,
 		device.CorrectableRemappedRows, device.UncorrectableRemappedRows, device.RowRemapFailure, device.RowRemapPending} {
 		r.Set(field, 0)
 	}
