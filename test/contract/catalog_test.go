@@ -64,7 +64,7 @@ var (
 		"kube_pod_container_resource_requests":           {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
 		"kube_pod_status_phase":                          {"namespace", "pod", "uid", "phase"},
 		"kube_pod_owner":                                 {"namespace", "pod", "uid", "owner_kind", "owner_name", "owner_is_controller"},
-		"kube_node_labels":                               {"node", "label_nvidia_com_gpu_product", "label_cloud_google_com_gke_tpu_accelerator"},
+		"kube_node_labels":                               {"node", "label_nvidia_com_gpu_product", "label_amd_com_gpu_product_name", "label_cloud_google_com_gke_tpu_accelerator"},
 		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
 	}
 	kueueMetrics = map[string][]string{

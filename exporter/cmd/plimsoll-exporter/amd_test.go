@@ -45,8 +45,8 @@ func TestServesAMDGPUs(t *testing.T) {
 	_, _, p := startAMDNode(t)
 	text := p.waitFor("/metrics", http.StatusOK, "plimsoll_device_busy_ratio")
 	const (
-		group  = `node="node-1",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM"`
-		device = `node="node-1",uuid="GPU-a1b2c3d400000000",gpu="0",model="AMD-Instinct-MI300X-OAM"`
+		group  = `node="node-1",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM"`
+		device = `node="node-1",uuid="GPU-a1b2c3d400000000",gpu="0",model="AMD_Instinct_MI300X_OAM"`
 	)
 	expectLines(t, text,
 		`plimsoll_node_devices{`+group+`,state="allocatable"} 3`, `plimsoll_node_devices{`+group+`,state="allocated"} 1`, `plimsoll_node_devices{`+group+`,state="free"} 2`,
@@ -75,14 +75,14 @@ func TestServesAMDGPUs(t *testing.T) {
 // takes one device off the free ones.
 func TestAMDGPUsThatAreNotFree(t *testing.T) {
 	sysfs, kubelet, p := startAMDNode(t)
-	const group = `node="node-1",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM"`
+	const group = `node="node-1",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM"`
 	p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 2`)
 	sysfs.Remove(amdGPU1)
 	expectLines(t, p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 1`),
-		`plimsoll_node_devices{`+group+`,state="unhealthy"} 1`, `plimsoll_device_lost{node="node-1",uuid="GPU-a1b2c3d400000001",gpu="1",model="AMD-Instinct-MI300X-OAM"} 1`)
+		`plimsoll_node_devices{`+group+`,state="unhealthy"} 1`, `plimsoll_device_lost{node="node-1",uuid="GPU-a1b2c3d400000001",gpu="1",model="AMD_Instinct_MI300X_OAM"} 1`)
 	sysfs.Unbind(amdGPU2)
 	expectLines(t, p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 0`),
-		`plimsoll_device_failed{node="node-1",uuid="GPU-a1b2c3d400000002",gpu="2",model="AMD-Instinct-MI300X-OAM"} 1`)
+		`plimsoll_device_failed{node="node-1",uuid="GPU-a1b2c3d400000002",gpu="2",model="AMD_Instinct_MI300X_OAM"} 1`)
 	sysfs.Bind(amdGPU2, 2)
 	p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 1`)
 	kubelet.Hold("team-b/other/main", "amd.com/gpu", "amdgpu_xcp_77")
@@ -95,9 +95,9 @@ func TestAMDGPUsOfResourceClaims(t *testing.T) {
 	kubelet.Allocatable("amd.com/gpu")
 	kubelet.Release("team-a/train-0/main")
 	kubelet.Hold("team-a/train-1/main", "claim:gpu.amd.com", "gpu-1-129")
-	const group = `node="node-1",resource="gpu.amd.com",model="AMD-Instinct-MI300X-OAM"`
+	const group = `node="node-1",resource="gpu.amd.com",model="AMD_Instinct_MI300X_OAM"`
 	expectLines(t, p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 2`), `plimsoll_node_devices{`+group+`,state="allocated"} 1`,
-		`plimsoll_device_owner_info{node="node-1",uuid="GPU-a1b2c3d400000001",gpu="1",model="AMD-Instinct-MI300X-OAM",namespace="team-a",pod="train-1",container="main"} 1`)
+		`plimsoll_device_owner_info{node="node-1",uuid="GPU-a1b2c3d400000001",gpu="1",model="AMD_Instinct_MI300X_OAM",namespace="team-a",pod="train-1",container="main"} 1`)
 }
 
 // In a partition mode only the partitions can be allocated.
@@ -108,10 +108,10 @@ func TestAMDPartitions(t *testing.T) {
 	kubelet.Allocatable("amd.com/cpx_nps4", amdGPU0, "amdgpu_xcp_8", "amdgpu_xcp_9", "amdgpu_xcp_10")
 	kubelet.Release("team-a/train-0/main")
 	kubelet.Hold("team-a/train-1/main", "amd.com/cpx_nps4", "amdgpu_xcp_9")
-	const group = `node="node-1",resource="amd.com/cpx_nps4",model="AMD-Instinct-MI300X-OAM-CPX-NPS4"`
+	const group = `node="node-1",resource="amd.com/cpx_nps4",model="AMD_Instinct_MI300X_OAM-CPX-NPS4"`
 	text := p.waitFor("/metrics", http.StatusOK, `plimsoll_node_devices{`+group+`,state="free"} 3`)
-	expectLines(t, text, `plimsoll_node_devices{`+group+`,state="allocatable"} 4`, `plimsoll_node_devices{node="node-1",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM",state="free"} 2`,
-		`plimsoll_device_owner_info{node="node-1",uuid="GPU-a1b2c3d400000000-xcp2",gpu="0",model="AMD-Instinct-MI300X-OAM-CPX-NPS4",namespace="team-a",pod="train-1",container="main"} 1`)
+	expectLines(t, text, `plimsoll_node_devices{`+group+`,state="allocatable"} 4`, `plimsoll_node_devices{node="node-1",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM",state="free"} 2`,
+		`plimsoll_device_owner_info{node="node-1",uuid="GPU-a1b2c3d400000000-xcp2",gpu="0",model="AMD_Instinct_MI300X_OAM-CPX-NPS4",namespace="team-a",pod="train-1",container="main"} 1`)
 	if strings.Contains(text, "plimsoll_node_free_mig_instances") || strings.Contains(text, "plimsoll_exporter_unmapped_devices") {
 		t.Error("a partition is a MIG instance or is not mapped")
 	}

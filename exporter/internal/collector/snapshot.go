@@ -234,19 +234,24 @@ func (d *deviceSnapshot) wholeDevice() *deviceSnapshot {
 	return d
 }
 
-// modelLabel returns the model of a device as labeled by GPU feature discovery. For a MIG
-// instance it contains the profile without characters that labels exclude: 1g.10gb+me
-// becomes -MIG-1g.10gbme. For a partition of an AMD GPU it contains the partition mode.
+// modelLabel returns the model of a device as the node labels of its vendor have it: of GPU
+// feature discovery for NVIDIA, and of AMD's node labeller. For a MIG instance it contains
+// the profile without characters that labels exclude: 1g.10gb+me becomes -MIG-1g.10gbme. For
+// a partition of an AMD GPU it contains the partition mode.
 func modelLabel(d device.Device) string {
-	name := Model(d.Model)
 	switch {
-	case d.Instance == nil:
-		return name
+	case d.Vendor == device.AMD && d.Instance != nil:
+		return amdModel.Replace(d.Model) + "-" + d.Instance.Profile
 	case d.Vendor == device.AMD:
-		return name + "-" + d.Instance.Profile
+		return amdModel.Replace(d.Model)
+	case d.Instance != nil:
+		return Model(d.Model) + "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
 	}
-	return name + "-MIG-" + strings.ReplaceAll(d.Instance.Profile, "+", "")
+	return Model(d.Model)
 }
+
+// amdModel converts a product name to the form of the node label amd.com/gpu.product-name.
+var amdModel = strings.NewReplacer(" ", "_", "(", "", ")", "")
 
 // Model returns a product name in the form of GPU feature discovery's labels, with
 // blanks replaced by -.

@@ -13,12 +13,12 @@ func TestScenarioAMDNode(t *testing.T) {
 	n.kubelet.Hold("team-a/train-0/main", "amd.com/gpu", ids[:4]...)
 	n.scrapeAt(0)
 	text := n.scrapeAt(60 * time.Second)
-	const gpu5 = `node="n",uuid="GPU-5a641a61ea673890",gpu="5",model="AMD-Instinct-MI300X-OAM"`
+	const gpu5 = `node="n",uuid="GPU-5a641a61ea673890",gpu="5",model="AMD_Instinct_MI300X_OAM"`
 	expectSeries(t, text,
-		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM",state="allocatable"} 8`,
-		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM",state="allocated"} 4`,
-		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM",state="free"} 4`,
-		`plimsoll_node_largest_free_group{node="n",resource="amd.com/gpu",model="AMD-Instinct-MI300X-OAM"} 4`,
+		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM",state="allocatable"} 8`,
+		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM",state="allocated"} 4`,
+		`plimsoll_node_devices{node="n",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM",state="free"} 4`,
+		`plimsoll_node_largest_free_group{node="n",resource="amd.com/gpu",model="AMD_Instinct_MI300X_OAM"} 4`,
 		`plimsoll_device_memory_total_bytes{`+gpu5+`} 2.06158430208e+11`,
 	)
 	if n := strings.Count(text, "plimsoll_device_busy_ratio{"); n != 8 {

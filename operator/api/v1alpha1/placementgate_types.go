@@ -50,7 +50,7 @@ type PlacementGateSpec struct {
 	// Keys of the node labels that name a device model, in order of precedence. The gate
 	// looks for them in the pods' node selector, in their required node affinity, and in
 	// the nodeLabels of the assigned ResourceFlavor.
-	// +kubebuilder:default={"nvidia.com/gpu.product","cloud.google.com/gke-accelerator","cloud.google.com/gke-tpu-accelerator"}
+	// +kubebuilder:default={"nvidia.com/gpu.product","cloud.google.com/gke-accelerator","cloud.google.com/gke-tpu-accelerator","amd.com/gpu.product-name"}
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=317

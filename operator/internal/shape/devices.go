@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,9 @@ func isDevice(name corev1.ResourceName) bool {
 	switch domain {
 	case "nvidia.com":
 		return kind == "gpu" || kind == "gpu.shared" || strings.HasPrefix(kind, "mig-")
-	case "amd.com", "cloud.google.com":
+	case "amd.com":
+		return isAMD(kind)
+	case "cloud.google.com":
 		return kind == "gpu"
 	case "google.com":
 		return kind == "tpu"
@@ -36,10 +39,20 @@ func isDevice(name corev1.ResourceName) bool {
 	return false
 }
 
+// isAMD reports whether AMD's device plugin counts GPUs or partitions of GPUs by this kind of
+// resource, such as gpu and cpx_nps4.
+func isAMD(kind string) bool {
+	mode, _, partitioned := strings.Cut(kind, "_nps")
+	return kind == "gpu" || partitioned && slices.Contains([]string{"spx", "dpx", "tpx", "qpx", "cpx"}, mode)
+}
+
 // isMeasured reports whether the exporter measures how many devices of a resource are free.
 // The exporter does not report free time-shared devices.
 func isMeasured(name corev1.ResourceName) bool {
 	s := string(name)
+	if kind, ok := strings.CutPrefix(s, "amd.com/"); ok {
+		return isAMD(kind)
+	}
 	return s == "nvidia.com/gpu" || s == "google.com/tpu" || strings.HasPrefix(s, migResourcePrefix) && !strings.HasSuffix(s, sharedResourceSuffix)
 }
 

@@ -23,10 +23,14 @@ func modelOf(spec *corev1.PodSpec, flavorLabels map[string]string, opts Options)
 	return ""
 }
 
-// withMIGProfile appends the MIG profile to a model if the resource is a MIG instance. Nodes
-// are labeled with the model of the whole device, whereas metrics include the profile. The
-// resource mig-1g.10gb.me has the profile 1g.10gbme in metrics.
+// withMIGProfile appends the MIG profile to a model if the resource is a MIG instance, or the
+// partition mode if it is a partition of an AMD GPU. Nodes are labeled with the model of the
+// whole device, whereas metrics include the profile. The resource mig-1g.10gb.me has the
+// profile 1g.10gbme in metrics, and the resource cpx_nps4 the mode CPX-NPS4.
 func withMIGProfile(model, resource string) string {
+	if mode, ok := strings.CutPrefix(resource, "amd.com/"); ok && mode != "gpu" && isAMD(mode) && model != "" {
+		return model + "-" + strings.ToUpper(strings.ReplaceAll(mode, "_", "-"))
+	}
 	profile, ok := strings.CutPrefix(strings.TrimSuffix(resource, sharedResourceSuffix), migResourcePrefix)
 	if !ok || model == "" || strings.Contains(model, "-MIG-") {
 		return model
