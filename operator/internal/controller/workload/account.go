@@ -37,11 +37,11 @@ func (r *Reconciler) account(o *observation) {
 		o.history = r.endAttempt(uid, o, how)
 		return
 	}
-	if reserved := o.quotaReservedAt(); !o.history.reservedAt.Equal(reserved) {
+	if o.isNewQuota() {
 		if !o.history.reservedAt.IsZero() { // Kueue released and reserved the quota between two looks
 			o.history = r.endAttempt(uid, o, endedUnseen)
 		}
-		o.history = o.history.withQuota(reserved, o.now)
+		o.history = o.history.withQuota(o.wl, o.quotaReservedAt(), o.now)
 	}
 	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.wl) {
 		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
@@ -53,6 +53,13 @@ func (r *Reconciler) account(o *observation) {
 		r.accountAdmission(o, cluster)
 	}
 	r.histories.put(uid, o.history)
+}
+
+// isNewQuota reports whether the quota was reserved since the last look. If it was released and
+// reserved within one second, only the number of evictions has changed.
+func (o *observation) isNewQuota() bool {
+	hasEnded := !kueuestate.IsEvicted(o.wl) && o.history.evictions != kueuestate.CountEvictions(o.wl)
+	return !o.history.reservedAt.Equal(o.quotaReservedAt()) || hasEnded
 }
 
 // ending is how an attempt ended.

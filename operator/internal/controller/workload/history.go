@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -19,6 +21,8 @@ import (
 type history struct {
 	// reservedAt is the transition time of QuotaReserved; zero = no quota was seen.
 	reservedAt time.Time
+	// evictions is the number of the workload's evictions before this quota.
+	evictions int
 	// quotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	quotaSeenAt time.Time
@@ -69,8 +73,8 @@ func (h history) mayWriteMessage(kind string, interval time.Duration, now time.T
 }
 
 // withQuota begins a new reservation of quota.
-func (h history) withQuota(reservedAt, now time.Time) history {
-	h.reservedAt, h.quotaSeenAt = reservedAt, latestPossible(reservedAt, now)
+func (h history) withQuota(wl *kueue.Workload, reservedAt, now time.Time) history {
+	h.reservedAt, h.quotaSeenAt, h.evictions = reservedAt, latestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
 	return h
 }
 

@@ -46,7 +46,7 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error 
 		return nil
 	}
 	r.histories.rename(o.key, wl.UID)
-	o.history = o.history.withQuota(o.quotaReservedAt(), o.now)
+	o.history = o.history.withQuota(wl, o.quotaReservedAt(), o.now)
 	if stage, _ := o.record.Stage(o.pace(), o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
 		o.history.lateAttempt = o.record.Attempt // the process before counted it
 	}
