@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // Ledger holds reservations and credits in memory. It is safe for concurrent use. After a
@@ -98,11 +100,15 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 	return devices
 }
 
-// ClustersOf returns the clusters on which a workload has current reservations.
-func (l *Ledger) ClustersOf(uid string) []string {
+// Reserved returns the clusters on which a workload has current reservations, and its pod sets.
+func (l *Ledger) Reserved(uid string) ([]string, []shape.PodSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.current[uid]))
+	var podSets []shape.PodSet
+	for _, e := range l.current[uid] {
+		podSets = e.PodSets
+	}
+	return slices.Sorted(maps.Keys(l.current[uid])), podSets
 }
 
 // OldestByCluster returns the time of the oldest reservation per cluster.

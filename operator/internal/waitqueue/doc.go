@@ -2,9 +2,10 @@
 // decides them.
 //
 // A waiting workload has no timer of its own. The queue runs one round for each gate per
-// period, and an early round if something changed. The time between two rounds of a gate is
+// period, and an early round if something changed. An early round consists of the lines that might
+// use the changed devices. The time between two rounds of a gate is
 //
-//	timing.MinRoundGap        after MarkDirty
+//	timing.MinRoundGap        after MarkDirty and MarkFreed
 //	timing.SettlingRoundGap   after ExpectChanges, unless the period is shorter
 //	periodSeconds             otherwise
 //

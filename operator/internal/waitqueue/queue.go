@@ -11,6 +11,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -24,17 +25,25 @@ type Queue struct {
 	enqueue   func(types.NamespacedName)
 	workloads map[types.NamespacedName]*Entry
 	gates     map[string]*gateQueue
-	// dirty gates get a round as soon as timing.MinRoundGap permits.
-	dirty map[string]bool
-	// settlingUntil is, by gate, the end of the time in which rounds follow each other quickly.
-	settlingUntil map[string]time.Time
+	// dirty are, by gate, the devices that changed. Their lines get a round as soon as
+	// timing.MinRoundGap permits.
+	dirty map[string]devices
+	// settling are, by gate, the devices for which rounds follow each other quickly.
+	settling map[string]settling
+}
+
+// settling are devices that the samples are about to show as taken or free.
+type settling struct {
+	devices devices
+	until   time.Time
 }
 
 // gateQueue holds the waiting workloads of one gate.
 type gateQueue struct {
-	summary   registry.WaitSummary
-	lines     map[querycache.Key]*line
-	lastRound time.Time
+	summary registry.WaitSummary
+	lines   map[querycache.Key]*line
+	// lastRound of all lines, and last round of any.
+	lastRound, lastEarly time.Time
 	// turn is the workload that was woken and is not decided yet, or noTurn.
 	turn types.NamespacedName
 }
@@ -45,8 +54,8 @@ type gateQueue struct {
 func New(gates *registry.Registry, now func() time.Time, refresh func(key querycache.Key, newerThan time.Time)) *Queue {
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
-		workloads: map[types.NamespacedName]*Entry{}, gates: map[string]*gateQueue{}, dirty: map[string]bool{},
-		settlingUntil: map[string]time.Time{},
+		workloads: map[types.NamespacedName]*Entry{}, gates: map[string]*gateQueue{}, dirty: map[string]devices{},
+		settling: map[string]settling{},
 	}
 }
 
@@ -66,7 +75,7 @@ func (q *Queue) Add(e Entry) {
 	old := q.workloads[e.Workload]
 	if old != nil && old.Key == e.Key && old.Rank == e.Rank && old.Aging == e.Aging {
 		if e.HasRoom {
-			q.dirty[e.Key.Gate] = true
+			q.markDirty(e.Key.Gate, e.PodSets)
 		}
 		return
 	}
@@ -75,7 +84,7 @@ func (q *Queue) Add(e Entry) {
 	l := q.insert(&e)
 	switch {
 	case first != nil || e.HasRoom:
-		q.dirty[e.Key.Gate] = true
+		q.markDirty(e.Key.Gate, e.PodSets)
 	case old == nil || old.Key != e.Key:
 		l.markDue(q.now().Add(-timing.FreshResult))
 		q.refresh(e.Key, l.wakeBefore)
@@ -85,7 +94,7 @@ func (q *Queue) Add(e Entry) {
 func (q *Queue) insert(e *Entry) *line {
 	g := q.gates[e.Key.Gate]
 	if g == nil {
-		g = &gateQueue{lines: map[querycache.Key]*line{}, lastRound: q.now()}
+		g = &gateQueue{lines: map[querycache.Key]*line{}, lastRound: q.now(), lastEarly: q.now()}
 		q.gates[e.Key.Gate] = g
 	}
 	l := g.lines[e.Key]
@@ -153,25 +162,38 @@ func (q *Queue) remove(workload types.NamespacedName) {
 	}
 }
 
-// MarkDirty requests an early round of gates because something changed.
-func (q *Queue) MarkDirty(gateNames ...string) {
+// MarkDirty requests an early round of gates because something changed that concerns all
+// workloads.
+func (q *Queue) MarkDirty(gateNames ...string) { q.MarkFreed(nil, gateNames...) }
+
+// MarkFreed requests an early round for the workloads that might use devices which became free.
+// nil stands for all devices.
+func (q *Queue) MarkFreed(freed []shape.PodSet, gateNames ...string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, name := range gateNames {
-		q.dirty[name] = true
+		q.markDirty(name, freed)
 	}
 }
 
-// ExpectChanges requests rounds of gates in quick succession for a duration, within which the
-// samples will show workloads that have just started or ended.
-func (q *Queue) ExpectChanges(d time.Duration, gateNames ...string) {
+func (q *Queue) markDirty(gateName string, changed []shape.PodSet) {
+	q.dirty[gateName] = q.dirty[gateName].with(changed)
+}
+
+// ExpectChanges requests rounds in quick succession for a duration, within which the samples
+// will show workloads that have just started or ended. They concern the workloads that might use
+// the same devices; nil stands for all.
+func (q *Queue) ExpectChanges(d time.Duration, changing []shape.PodSet, gateNames ...string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	end := q.now().Add(d)
 	for _, name := range gateNames {
-		if end.After(q.settlingUntil[name]) {
-			q.settlingUntil[name] = end
+		s := q.settling[name]
+		if end.After(s.until) {
+			s.until = end
 		}
+		s.devices = s.devices.with(changing)
+		q.settling[name] = s
 	}
 }
 
@@ -182,41 +204,59 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// StartRounds starts a round of each due gate: the gate's lines become due and their results
-// are refreshed. It also updates the wait summaries of all gates.
+// StartRounds starts a round of each due gate: its lines become due and their results are
+// refreshed. An early round is one of the lines that a change concerns. StartRounds also updates
+// the wait summaries of all gates.
 func (q *Queue) StartRounds() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	maps.DeleteFunc(q.settlingUntil, func(name string, end time.Time) bool { return q.gates[name] == nil && end.Before(now) })
+	maps.DeleteFunc(q.settling, func(name string, s settling) bool {
+		return s.until.Before(now) && (q.gates[name] == nil || !q.gates[name].lastEarly.Before(s.until))
+	})
+	maps.DeleteFunc(q.dirty, func(name string, _ devices) bool { return q.gates[name] == nil })
 	for name, g := range q.gates {
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
-		if now.Sub(g.lastRound) < q.roundGap(name, g) {
+		due := q.dueDevices(name, g, now)
+		if due.isEmpty() {
 			continue
 		}
-		g.lastRound = now
+		g.lastEarly = now
 		delete(q.dirty, name)
+		isFull := true
 		for key, l := range g.lines {
+			if !due.concern(l) {
+				isFull = false
+				continue
+			}
 			l.markDue(now)
 			q.refresh(key, now)
+		}
+		if isFull {
+			g.lastRound = now
 		}
 	}
 }
 
-// roundGap returns the time between the last round of a gate and the next.
-func (q *Queue) roundGap(gateName string, g *gateQueue) time.Duration {
+// dueDevices returns the devices whose lines get a round now.
+func (q *Queue) dueDevices(gateName string, g *gateQueue, now time.Time) devices {
 	period := timing.DefaultPeriod
 	if known, ok := q.registry.Get(gateName); ok {
 		period = timing.Seconds(known.Spec.PeriodSeconds, period)
 	}
-	switch {
-	case q.dirty[gateName]:
-		return timing.MinRoundGap
-	case g.lastRound.Before(q.settlingUntil[gateName]):
-		return min(period, timing.SettlingRoundGap)
+	if now.Sub(g.lastRound) >= period {
+		return devices{all: true}
 	}
-	return period
+	var due devices
+	gap := now.Sub(g.lastEarly)
+	if changed, isDirty := q.dirty[gateName]; isDirty && gap >= timing.MinRoundGap {
+		due = due.and(changed)
+	}
+	if s, ok := q.settling[gateName]; ok && gap >= timing.SettlingRoundGap && g.lastEarly.Before(s.until) {
+		due = due.and(s.devices)
+	}
+	return due
 }
 
 func (g *gateQueue) oldestWait() time.Time {

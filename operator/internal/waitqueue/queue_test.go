@@ -2,6 +2,7 @@ package waitqueue
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
@@ -37,11 +39,11 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 		{name: "the round follows later", wait: 500 * time.Millisecond, want: []string{"b", "c"}},
 		{name: "a change of several gates", change: func() { f.MarkDirty("other", "gpu"); f.Remove(workload("b")) }, wait: time.Second, want: []string{"a", "c"}},
 		{name: "a change of another gate", change: func() { f.MarkDirty("other") }, wait: 2 * time.Second},
-		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3*time.Second, "gpu") }, wait: 2 * time.Second, want: []string{"a", "c"}},
+		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3*time.Second, nil, "gpu") }, wait: 2 * time.Second, want: []string{"a", "c"}},
 		{name: "no round within the settling gap", wait: time.Second},
 		{name: "the last early round", wait: time.Second, want: []string{"a", "c"}},
 		{name: "no early round after that", wait: 2 * time.Second},
-		{name: "no early round while changes of another gate are expected", change: func() { f.ExpectChanges(time.Minute, "other") }, wait: 2 * time.Second},
+		{name: "no early round while changes of another gate are expected", change: func() { f.ExpectChanges(time.Minute, nil, "other") }, wait: 2 * time.Second},
 		{name: "no workload waits", change: func() { f.Remove(workload("a")); f.Remove(workload("c")) }, wait: time.Minute},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -64,6 +66,52 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 	}
 	if got := f.gates.Waiting("gpu"); got != 0 {
 		t.Errorf("the registry counts %d waiting workloads at the end, want 0", got)
+	}
+}
+
+// Devices that become free concern the workloads that might use them. The others cost no query
+// until the period is over, and early rounds do not delay that.
+func TestFreedDevicesConcernTheirLines(t *testing.T) {
+	freed := func(model string) []shape.PodSet {
+		return []shape.PodSet{{Resource: "nvidia.com/gpu", Model: model, DevicesPerPod: 8, Pods: 1}}
+	}
+	f := newFixture(10)
+	f.add("h100", "a", 0, time.Second)
+	f.addFor("NVIDIA-L4", "l4", "b", 0, time.Second)
+	f.addFor("", "any model", "c", 0, time.Second)
+	f.addFor("NVIDIA-A100", "a100", "d", 0, time.Second)
+	f.now = f.now.Add(time.Second)
+	f.MarkDirty("gpu")
+	f.StartRounds()
+	f.run()
+	for _, step := range []struct {
+		name   string
+		change func()
+		wait   time.Duration
+		want   []string
+	}{
+		{"one model", func() { f.MarkFreed(freed(h100), "gpu") }, time.Second, []string{"a", "c"}},
+		{"two models", func() { f.MarkFreed(freed(h100), "gpu"); f.MarkFreed(freed("NVIDIA-L4"), "gpu") }, time.Second, []string{"a", "b", "c"}},
+		{"another gate", func() { f.MarkFreed(freed(h100), "other") }, time.Second, nil},
+		{"while the samples settle", func() { f.ExpectChanges(3*time.Second, freed("NVIDIA-L4"), "gpu") }, 2 * time.Second, []string{"b", "c"}},
+		{"while they settle and another model is freed", func() { f.MarkFreed(freed(h100), "gpu") }, 2 * time.Second, []string{"a", "b", "c"}},
+		{"the period of the others is over", nil, 3 * time.Second, []string{"a", "b", "c", "d"}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if step.change != nil {
+				step.change()
+			}
+			f.now, f.decided = f.now.Add(step.wait), nil
+			f.StartRounds()
+			if n := len(f.refreshes); n != len(step.want) {
+				t.Errorf("%d refreshes, want %d", n, len(step.want))
+			}
+			f.run()
+			slices.Sort(f.decided)
+			if diff := cmp.Diff(step.want, f.decided); diff != "" {
+				t.Errorf("decided (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -240,7 +288,7 @@ func TestExpectChangesKeepsAShorterPeriod(t *testing.T) {
 	f := newFixture(1)
 	f.add("", "a", 0, 0)
 	f.refreshes = nil
-	f.ExpectChanges(time.Minute, "gpu")
+	f.ExpectChanges(time.Minute, nil, "gpu")
 	for range 4 {
 		f.now = f.now.Add(time.Second)
 		f.StartRounds()

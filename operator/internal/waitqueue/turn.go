@@ -18,6 +18,16 @@ func (q *Queue) HasTurn(workload types.NamespacedName) bool {
 	return e != nil && q.gates[e.Key.Gate].turn == workload
 }
 
+// GateOf returns the gate at which a workload waits; empty = it does not wait.
+func (q *Queue) GateOf(workload types.NamespacedName) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.workloads[workload]; e != nil {
+		return e.Key.Gate
+	}
+	return ""
+}
+
 // Preceding returns the waiting workload that is decided first among those that rank before e
 // and might use the same devices, or the empty name. e need not be in the queue.
 func (q *Queue) Preceding(e Entry) types.NamespacedName {

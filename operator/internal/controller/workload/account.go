@@ -81,7 +81,7 @@ const (
 func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) history {
 	h := r.histories.get(uid)
 	r.waiting.Remove(o.key)
-	clusters := r.ledger.ClustersOf(string(uid))
+	clusters, podSets := r.ledger.Reserved(string(uid))
 	var held bool
 	if how == endedFinished {
 		held = r.ledger.Release(string(uid))
@@ -89,14 +89,14 @@ func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) histo
 		held = r.ledger.MarkEnded(string(uid), o.now)
 	}
 	if e := h.running; e != nil {
-		clusters = append(clusters, e.Cluster)
+		clusters, podSets = append(clusters, e.Cluster), e.PodSets
 		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: o.now})
 		held = true
 	}
 	if held {
 		gates := r.registry.GatesOf(clusters...)
-		r.waiting.MarkDirty(gates...)
-		r.waiting.ExpectChanges(2*r.ledger.Settle, gates...)
+		r.waiting.MarkFreed(podSets, gates...)
+		r.waiting.ExpectChanges(2*r.ledger.Settle, podSets, gates...)
 	}
 	if h.running != nil || len(h.nominatedSeen) > 0 {
 		h = h.withoutQuota(how == endedByWorker, o.now)
@@ -118,13 +118,13 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 		if o.record.IsCurrent(o.quotaReservedAt()) && o.record.WidenedAt.IsZero() && o.recordErr == nil {
 			r.lag.Observe(o.record.NominatedAt, latestPossible(e.DebitedAt, o.now))
 		}
-		clusters := append(r.ledger.ClustersOf(e.UID), cluster)
+		clusters, _ := r.ledger.Reserved(e.UID)
 		if r.holdAdmitted(o, e) {
-			r.waiting.MarkDirty(r.registry.GatesOf(clusters...)...)
+			r.waiting.MarkFreed(e.PodSets, r.registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
 	if since, ok := podsReadySince(o.wl, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
-		r.waiting.ExpectChanges(r.ledger.Settle, r.registry.GatesOf(cluster)...)
+		r.waiting.ExpectChanges(r.ledger.Settle, e.PodSets, r.registry.GatesOf(cluster)...)
 	}
 }
 

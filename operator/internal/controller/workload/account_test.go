@@ -14,6 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
@@ -85,9 +86,9 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
 			b.clock.add(time.Minute)
-			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}})
-			b.refreshes = 0
 			set := b.look().facts.PodSets[0]
+			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
+			b.refreshes = 0
 			b.update(tc.end)
 			b.account(b.look())
 			view := b.ledger.View()

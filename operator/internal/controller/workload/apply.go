@@ -106,7 +106,7 @@ func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *u
 // remember stores the observation's history.
 func (r *Reconciler) remember(o *observation) { r.histories.put(o.wl.UID, o.history) }
 
-func (r *Reconciler) record(o *observation, e event) {
+func (r *Reconciler) record(o *observation, e notice) {
 	kind := "Normal"
 	if e.warning {
 		kind = "Warning"
@@ -119,7 +119,7 @@ func (r *Reconciler) record(o *observation, e event) {
 // and logs the transition then.
 func logStep(ctx context.Context, o *observation, s step) {
 	logger := log.FromContext(ctx).WithValues("gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
-	events := make([]event, 0, len(s.writes)+1)
+	events := make([]notice, 0, len(s.writes)+1)
 	if s.event != nil {
 		events = append(events, *s.event)
 	}

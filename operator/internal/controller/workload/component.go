@@ -209,7 +209,7 @@ func (o *observation) stepAwaitPrimary() step {
 	s.decision = &d
 	s.writes = []write{{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
-		event: &event{reason: d.Reason, message: message},
+		event: &notice{reason: d.Reason, message: message},
 	}}
 	return s
 }

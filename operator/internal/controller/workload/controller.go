@@ -132,9 +132,9 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	}
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").
-		For(&kueue.Workload{}).
+		For(&kueue.Workload{}, builder.WithPredicates(concernsGate)).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(r.otherComponents), builder.WithPredicates(isPlacedComponent)).
-		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
+		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads), builder.WithPredicates(isConnectionChange)).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })

@@ -42,7 +42,7 @@ func (o *observation) stepIdle() step {
 		s.requeueAfter = timing.PodsReadyLimit - waited
 	default:
 		s.podsLate = &lateAdmission{gate: o.gateName, cluster: o.placedOn()}
-		s.event = &event{warning: true, reason: "PodsNotReady", message: gate.Truncate(fmt.Sprintf(
+		s.event = &notice{warning: true, reason: "PodsNotReady", message: gate.Truncate(fmt.Sprintf(
 			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.placedOn(), waited.Round(time.Second)))}
 	}
 	return s

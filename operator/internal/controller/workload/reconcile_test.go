@@ -204,7 +204,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
-	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, event{}, conflict{}),
+	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, notice{}, conflict{}),
 	cmp.Comparer(func(a, b querycache.Key) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
@@ -224,7 +224,7 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 	if record != nil {
 		writes = append(writes, write{record: &recordWrite{record: *record}})
 	}
-	return append(writes, write{nomination: &nominationWrite{clusters: clusters, reason: reason}, event: &event{reason: reason, message: message}})
+	return append(writes, write{nomination: &nominationWrite{clusters: clusters, reason: reason}, event: &notice{reason: reason, message: message}})
 }
 
 // waitsWith is the wait queue's entry of the workload team-a/job.
@@ -242,7 +242,7 @@ func TestNext(t *testing.T) {
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
 	readyWrite := write{check: &checkWrite{names: own, decision: placeable, messageKind: gate.ReasonPlaceable, rememberReason: true},
-		event: &event{reason: gate.ReasonPlaceable, message: room}}
+		event: &notice{reason: gate.ReasonPlaceable, message: room}}
 	first := recordOf(noon, "cluster1")
 	first.Reason = room
 	yieldingGate := func(o *observation) {
@@ -296,30 +296,30 @@ func TestNext(t *testing.T) {
 		}, PhaseUngated},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{} }, PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
-			return step{writes: []write{{record: &recordWrite{}, event: &event{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
+			return step{writes: []write{{record: &recordWrite{}, event: &notice{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},
 		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*observation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
 			return step{decision: &d, wait: waitsWith(gateKey, nil),
-				writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
+				writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseAwaitingPrimary},
 		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *observation) step {
 			inactive := false
 			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
-				event: &event{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
+				event: &notice{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
 			message := gate.TooManyChecksMessage(o.checks)
-			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &notice{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: o.checks, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*observation) step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
-			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
+			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
 		{"gate does not exist", noGate, PhaseGateUnknown, func(*observation) step {
 			const message = "PlacementGate gpu does not exist"
-			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &event{warning: true, reason: gate.ReasonGateNotReady, message: message},
+			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &notice{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
 		{"gate not read yet", inOrder(noGate, func(o *observation) { o.gateExists = true }), PhaseGateUnknown,
@@ -340,18 +340,18 @@ func TestNext(t *testing.T) {
 		}, PhaseReady},
 		{"waiting, no room", noRoom, PhaseWaiting, func(*observation) step {
 			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
-				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
+				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &notice{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, gate has a problem", func(o *observation) { o.gate.Problem = "no Placement" }, PhaseWaiting, func(*observation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
 			return step{wait: waitsWith(gateKey, nil), decision: &d, writes: []write{{
-				check: &checkWrite{names: own, decision: d, messageKind: d.Message, rememberReason: true}, event: &event{reason: d.Reason, message: d.Message}}}}
+				check: &checkWrite{names: own, decision: d, messageKind: d.Message, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *observation) step {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
 			return step{decision: &d, reservation: &reservation{}, writes: []write{{
-				record: &recordWrite{record: dispatch.Record{}.Yielded(noon, o.now), active: &active, reason: gate.ReasonYield}, event: &event{reason: gate.ReasonYield, message: d.Message}}}}
+				record: &recordWrite{record: dispatch.Record{}.Yielded(noon, o.now), active: &active, reason: gate.ReasonYield}, event: &notice{reason: gate.ReasonYield, message: d.Message}}}}
 		}, PhaseYielded},
 		{"waiting, no room, given up", inOrder(noRoom, func(o *observation) {
 			after := int32(60)
@@ -361,7 +361,7 @@ func TestNext(t *testing.T) {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
 			return step{decision: &d, reservation: &reservation{}, writes: []write{{
-				check: &checkWrite{names: own, decision: d, messageKind: gate.ReasonGaveUp, rememberReason: true}, event: &event{warning: true, reason: gate.ReasonGaveUp, message: d.Message}}}}
+				check: &checkWrite{names: own, decision: d, messageKind: gate.ReasonGaveUp, rememberReason: true}, event: &notice{warning: true, reason: gate.ReasonGaveUp, message: d.Message}}}}
 		}, PhaseIdle},
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
 			func(*observation) step { return step{requeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
@@ -378,7 +378,7 @@ func TestNext(t *testing.T) {
 		}, PhaseNominated},
 		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*observation) step {
 			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
-				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &event{reason: gate.ReasonNoRoom, message: full.Message}}}}
+				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &notice{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseNominating},
 		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*observation) step { return step{requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
 		{"nominated, late", inOrder(sentTo(noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *observation) step {

@@ -20,7 +20,7 @@ type step struct {
 	// wait is the workload's entry in the wait queue; nil = the workload leaves the queue.
 	wait *waitqueue.Entry
 	// event without a write.
-	event *event
+	event *notice
 	// conflict is evidence that Kueue uses another dispatcher than the operator assumes.
 	conflict *conflict
 	// decision to count in the metrics; nil = the gate decided nothing.
@@ -52,7 +52,7 @@ type write struct {
 	record     *recordWrite
 	nomination *nominationWrite
 	// event that follows the write.
-	event *event
+	event *notice
 }
 
 // checkWrite sets the state of the gate's entries in status.admissionChecks.
@@ -85,8 +85,8 @@ type nominationWrite struct {
 	reason   string
 }
 
-// event about the workload.
-type event struct {
+// notice is an event about the workload.
+type notice struct {
 	warning bool
 	reason  string
 	message string
@@ -106,7 +106,7 @@ func (o *observation) nominate(clusters []string, record *dispatch.Record, reaso
 		writes = append(writes, write{record: &recordWrite{record: *record}})
 	}
 	return append(writes, write{nomination: &nominationWrite{clusters: clusters, reason: reason},
-		event: &event{reason: reason, message: nominationMessage(clusters, message)}})
+		event: &notice{reason: reason, message: nominationMessage(clusters, message)}})
 }
 
 // leadsTo is the phase that a workload is in once the step is carried out and no other

@@ -42,7 +42,7 @@ func (o *observation) stepResetRecord() step {
 	}
 	return step{writes: []write{{
 		record: &recordWrite{record: record},
-		event:  &event{warning: true, reason: reason, message: gate.Truncate(o.recordErr.Error() + "; the annotation was reset")},
+		event:  &notice{warning: true, reason: reason, message: gate.Truncate(o.recordErr.Error() + "; the annotation was reset")},
 	}}}
 }
 
@@ -88,7 +88,7 @@ func (o *observation) block(checks []string, message string) []write {
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
 	return append(writes, write{
 		check: &checkWrite{names: checks, decision: d, rememberReason: true},
-		event: &event{warning: true, reason: d.Reason, message: message},
+		event: &notice{warning: true, reason: d.Reason, message: message},
 	})
 }
 
@@ -114,7 +114,7 @@ func (o *observation) stepWatchBuiltinDispatcher() step {
 	s.conflict = &conflict{evidence: evidence, at: o.now}
 	if attempt := 1 + kueuestate.CountEvictions(o.wl); o.history.lateAttempt < attempt {
 		s.lateAttempt = attempt
-		s.event = &event{warning: true, reason: "NotNominated", message: "no dispatcher has nominated a cluster since " + at +
+		s.event = &notice{warning: true, reason: "NotNominated", message: "no dispatcher has nominated a cluster since " + at +
 			"; check that multiKueue.dispatcherName in Kueue's configuration names one of Kueue's own dispatchers"}
 	}
 	return s

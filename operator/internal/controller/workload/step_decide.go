@@ -172,7 +172,7 @@ func (o *observation) reserve(clusters, withRoom []string) *reservation {
 }
 
 // holdEvent is the event of a hold that begins; nil = none does.
-func (o *observation) holdEvent(d gate.Decision) *event {
+func (o *observation) holdEvent(d gate.Decision) *notice {
 	if d.Hold == nil || slices.ContainsFunc(o.view.Holds(), func(h ledger.Hold) bool { return h.UID == d.Hold.UID && h.Cluster == d.Hold.Cluster }) {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (o *observation) holdEvent(d gate.Decision) *event {
 	if d.Hold.Shadow {
 		text = "would hold " + d.Hold.Cluster + " for this workload, which fits nowhere: spec.hold.mode is Shadow"
 	}
-	return &event{reason: "ClusterHeld", message: "the gate " + text}
+	return &notice{reason: "ClusterHeld", message: "the gate " + text}
 }
 
 // unplaceableAfter is the time until whenUnplaceable may apply to the workload; zero = never.
@@ -247,7 +247,7 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 	}
 	w := write{check: &checkWrite{names: o.checks, decision: d, podSetUpdates: o.podSetUpdates(d), messageKind: kind, rememberReason: true}}
 	if isTransition {
-		w.event = &event{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message}
+		w.event = &notice{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message}
 	}
 	return append(writes, w)
 }
@@ -259,7 +259,7 @@ func (o *observation) writeYield(d gate.Decision, record dispatch.Record) write 
 	inactive := false
 	return write{
 		record: &recordWrite{record: record.Yielded(o.waitingSince(o.checks...), o.now), active: &inactive, reason: d.Reason},
-		event:  &event{reason: d.Reason, message: d.Message},
+		event:  &notice{reason: d.Reason, message: d.Message},
 	}
 }
 
@@ -290,7 +290,7 @@ func (o *observation) stepFollowKueue() step {
 	d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on " + *o.wl.Status.ClusterName + ", where the job already runs"}
 	return step{decision: &d, writes: []write{{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
-		event: &event{reason: d.Reason, message: d.Message},
+		event: &notice{reason: d.Reason, message: d.Message},
 	}}}
 }
 

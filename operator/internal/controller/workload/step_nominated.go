@@ -66,7 +66,7 @@ func (o *observation) stepWiden() step {
 		strings.Join(nominated, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
 	if len(widened) == len(nominated) {
 		if isNews {
-			s.event = &event{warning: true, reason: "NotAdmitted", message: gate.Truncate(message + "; no other cluster is known to have room")}
+			s.event = &notice{warning: true, reason: "NotAdmitted", message: gate.Truncate(message + "; no other cluster is known to have room")}
 		}
 		return s
 	}
@@ -110,7 +110,7 @@ func (o *observation) stepRequeue() step {
 		strings.Join(o.wl.Status.NominatedClusterNames, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second)))
 	return step{requeued: true, writes: []write{{
 		record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
-		event:  &event{warning: true, reason: "Requeued", message: message},
+		event:  &notice{warning: true, reason: "Requeued", message: message},
 	}}}
 }
 

@@ -3,10 +3,15 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -30,7 +35,7 @@ func unplacedChecks(obj client.Object) []string {
 }
 
 // unplacedWorkloads are the workloads that a change of a MultiKueueConfig or of one of its
-// clusters concerns.
+// clusters concerns. Those that wait at a gate are decided by an early round instead.
 func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Object) []reconcile.Request {
 	requests, err := r.listUnplaced(ctx, changed)
 	if err != nil {
@@ -49,6 +54,8 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 		return nil, fmt.Errorf("list AdmissionChecks: %w", err)
 	}
 	var requests []reconcile.Request
+	gates := map[string]bool{}
+	defer func() { r.waiting.MarkDirty(slices.Collect(maps.Keys(gates))...) }()
 	for i := range checks.Items {
 		config, ok := kueuestate.MultiKueueConfigOf(&checks.Items[i])
 		if !ok || !slices.Contains(configs, config) {
@@ -59,7 +66,12 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 			return nil, fmt.Errorf("list Workloads with AdmissionCheck %s: %w", checks.Items[i].Name, err)
 		}
 		for j := range workloads.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&workloads.Items[j])})
+			key := client.ObjectKeyFromObject(&workloads.Items[j])
+			if gate := r.waiting.GateOf(key); gate != "" {
+				gates[gate] = true
+				continue
+			}
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 	}
 	return requests, nil
@@ -83,3 +95,16 @@ func (r *Reconciler) configsWith(ctx context.Context, changed client.Object) ([]
 	}
 	return names, nil
 }
+
+// isConnectionChange selects changes of a MultiKueueCluster that a decision depends on. Kueue
+// updates the status for other reasons as well.
+var isConnectionChange = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	old, isCluster := e.ObjectOld.(*kueue.MultiKueueCluster)
+	changed, ok := e.ObjectNew.(*kueue.MultiKueueCluster)
+	if !isCluster || !ok {
+		return true
+	}
+	before := apimeta.FindStatusCondition(old.Status.Conditions, kueue.MultiKueueClusterActive)
+	after := apimeta.FindStatusCondition(changed.Status.Conditions, kueue.MultiKueueClusterActive)
+	return !equality.Semantic.DeepEqual(before, after)
+}}

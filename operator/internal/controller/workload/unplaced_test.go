@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
@@ -45,6 +46,24 @@ func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
 				t.Errorf("woke %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// Workloads that wait at a gate are decided in its order, by an early round: 10,000 of them cost no
+// more than the first of each line.
+func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(nil)
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	b.round()
+	if requests := b.unplacedWorkloads(t.Context(), &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster2"}}); len(requests) > 0 {
+		t.Errorf("woke %v outside of a round", requests)
+	}
+	b.clock.add(timing.MinRoundGap)
+	b.refreshes = 0
+	if b.waiting.StartRounds(); b.refreshes != 1 {
+		t.Errorf("%d refreshes, want one for the line", b.refreshes)
 	}
 }
 
