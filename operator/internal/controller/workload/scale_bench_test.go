@@ -172,7 +172,7 @@ func (w countingWriter) Apply(context.Context, k8sruntime.ApplyConfiguration, ..
 	return nil
 }
 
-// scaleSource answers each query for all clusters: none has room.
+// scaleSource returns a value for every cluster: none has room.
 type scaleSource struct {
 	now     func() time.Time
 	queries atomic.Int64
