@@ -34,8 +34,8 @@ var (
 	lastSample      = metric{"plimsoll_device_last_sample_timestamp_seconds", gauge, deviceLabels, "Unix time of the last successful reading of the device."}
 	idleAllocated   = metric{"plimsoll_device_idle_allocated_seconds", gauge, deviceLabels, "Time for which the device has been allocated with less than 1% utilization, in seconds."}
 	ownerInfo       = metric{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
-	shareCapacity   = metric{"plimsoll_device_share_capacity", gauge, append(deviceLabels, "provider", "dimension"), "Shares of a device that a device plugin offers several times. dimension is shares (replicas). provider is nvidia (time-slicing or MPS), gke (the same) or hami. Absent for a device that is not shared, and if the kubelet does not report the shares."}
-	shareAllocated  = metric{"plimsoll_device_share_allocated", gauge, append(deviceLabels, "provider", "dimension"), "Shares of a device that are allocated to containers. Labels as for plimsoll_device_share_capacity."}
+	shareCapacity   = metric{"plimsoll_device_share_capacity", gauge, append(deviceLabels, "provider", "dimension"), "What a shared device offers, by dimension: shares (replicas), memory (bytes) and cores (1 for all). provider is nvidia (time-slicing), mps (NVIDIA or GKE with MPS), gke (time-sharing) or hami. Time-slicing has only shares. Absent for a device that is not shared, and if the kubelet does not report the shares."}
+	shareAllocated  = metric{"plimsoll_device_share_allocated", gauge, append(deviceLabels, "provider", "dimension"), "The part of plimsoll_device_share_capacity that is allocated to containers. HAMi's memory and cores require the API server (--kubernetes-pod-owners) and are absent while the assignment of a pod is unknown. A container of HAMi without a limit of cores counts 0 cores."}
 	xidTotal        = metric{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started. severity is critical, warning, application or info."}
 	throttled       = metric{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Time with reduced clocks since the driver was loaded, by reason, in seconds."}
 	linkBytes       = metric{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all NVLinks of the device since the driver was loaded."}
@@ -132,8 +132,11 @@ func fieldName(vendor device.Vendor, f device.Field) string {
 			return row.metric.name + "_" + row.direction
 		}
 	}
-	if f == device.RowRemapPending {
+	switch f {
+	case device.RowRemapPending:
 		return remapPending.name
+	case device.ComputeMode:
+		return "compute_mode"
 	}
 	return tpuFieldName(f)
 }

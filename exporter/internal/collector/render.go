@@ -212,9 +212,6 @@ func (r *renderer) deviceLabelValues(d *deviceSnapshot) []string {
 	return []string{r.node, d.device.UUID, strconv.Itoa(d.device.Index), modelLabel(d.device)}
 }
 
-// sharesDimension is the unit of shares whose memory and cores are unknown: replicas.
-const sharesDimension = "shares"
-
 // renderDevice writes Plimsoll's metrics of a device.
 func (r *renderer) renderDevice(d *deviceSnapshot) {
 	id := formatLabels(pairs(deviceLabels, r.deviceLabelValues(d)))
@@ -236,12 +233,7 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 	for _, h := range d.holders {
 		r.families.addOfDevice(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)
 	}
-	for _, name := range d.device.Names() {
-		if n := r.snapshot.pods.ReplicaCounts[name]; n.Allocatable > 0 {
-			r.families.addOfDevice(shareCapacity, float64(n.Allocatable), id, n.Provider, sharesDimension)
-			r.families.addOfDevice(shareAllocated, float64(n.Allocated), id, n.Provider, sharesDimension)
-		}
-	}
+	r.renderShares(d, id)
 	for _, n := range d.implausible {
 		r.families.addOfDevice(bogusValues, n.count, id, fieldName(d.device.Vendor, n.field))
 	}

@@ -140,3 +140,94 @@ func TestDeviceShares(t *testing.T) {
 		})
 	}
 }
+
+// With MPS each replica has an equal part of the memory and of the threads. Devices of MPS
+// are in exclusive-process mode.
+func TestSharesOfMPS(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id       func(replica int) string
+		mode     float64
+		provider string
+		amounts  int
+	}{
+		"MPS":          {func(i int) string { return fmt.Sprintf("%s::%d", uuid(0), i) }, device.ExclusiveProcess, "mps", 3},
+		"MPS of GKE":   {func(i int) string { return fmt.Sprintf("nvidia0/vgpu%d", i) }, device.ExclusiveProcess, "mps", 3},
+		"time-slicing": {func(i int) string { return fmt.Sprintf("%s::%d", uuid(0), i) }, 0, "nvidia", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			f.source.override = func(_ device.Device, r *device.Reading) {
+				r.Set(device.ComputeMode, tc.mode)
+				r.Set(device.FBTotal, 81559)
+			}
+			f.kubelet.noDevices = true
+			for i := range 3 {
+				f.kubelet.ids = append(f.kubelet.ids, tc.id(i))
+			}
+			f.kubelet.holdings["ml/a/main"] = []string{tc.id(0), tc.id(1)}
+			families, _ := f.collect(t)
+			if n := len(families["plimsoll_device_share_capacity"].Metric); n != tc.amounts {
+				t.Fatalf("%d dimensions, want %d", n, tc.amounts)
+			}
+			if tc.amounts == 1 {
+				return
+			}
+			for dimension, want := range map[string][2]float64{"shares": {3, 2}, "memory": {81559 << 20, 2 * 27186 << 20}, "cores": {1, 0.66}} {
+				for i, metric := range []string{"plimsoll_device_share_capacity", "plimsoll_device_share_allocated"} {
+					if got := value(t, families, metric, "uuid", uuid(0), "provider", tc.provider, "dimension", dimension); got != want[i] {
+						t.Errorf("%s of %s is %g, want %g", metric, dimension, got, want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// HAMi writes the sizes, and the devices that a pod really gets, to an annotation of the pod.
+func TestSharesOfHAMi(t *testing.T) {
+	f := setup(t)
+	f.source.override = func(_ device.Device, r *device.Reading) { r.Set(device.FBTotal, 81559) }
+	f.kubelet.noDevices = true
+	for d := range 2 {
+		for i := range 10 {
+			f.kubelet.ids = append(f.kubelet.ids, fmt.Sprintf("%s-%d", uuid(d), i))
+		}
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "-0"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "-1"}
+	families, _ := f.collect(t)
+	if n := len(families["plimsoll_device_share_capacity"].Metric); n != 2 {
+		t.Errorf("%d series without the API server, want the shares of 2 devices", n)
+	}
+	pods := metaPods{"a": {HAMi: []podmap.Assignment{{Device: uuid(1), Memory: 3000 << 20, Cores: 0.3}}}, "b": {HAMi: []podmap.Assignment{{Device: uuid(1), Memory: 5000 << 20}}}}
+	f.cfg.Pods = pods
+	families, text := f.collect(t)
+	for _, want := range []struct {
+		device    int
+		dimension string
+		amounts   [2]float64
+	}{{0, "shares", [2]float64{10, 0}}, {0, "memory", [2]float64{81559 << 20, 0}}, {1, "shares", [2]float64{10, 2}}, {1, "memory", [2]float64{81559 << 20, 8000 << 20}}, {1, "cores", [2]float64{1, 0.3}}} {
+		for i, metric := range []string{"plimsoll_device_share_capacity", "plimsoll_device_share_allocated"} {
+			if got := value(t, families, metric, "uuid", uuid(want.device), "provider", "hami", "dimension", want.dimension); got != want.amounts[i] {
+				t.Errorf("%s of %s of device %d is %g, want %g", metric, want.dimension, want.device, got, want.amounts[i])
+			}
+		}
+	}
+	for _, pod := range []string{"a", "b"} {
+		if !strings.Contains(text, fmt.Sprintf(`plimsoll_device_owner_info{node="node-1",uuid=%q,gpu="1",model="NVIDIA-H100-80GB-HBM3",namespace="ml",pod=%q`, uuid(1), pod)) {
+			t.Errorf("pod %s does not own the device that HAMi assigned", pod)
+		}
+	}
+	pods["b"] = podmap.Meta{} // the annotation is not known yet
+	families, _ = f.collect(t)
+	if n := len(families["plimsoll_device_share_capacity"].Metric); n != 4 {
+		t.Errorf("%d series, want the shares of both devices and the sizes of device 1", n)
+	}
+}
+
+// metaPods is the metadata of the pods of the namespace ml.
+type metaPods map[string]podmap.Meta
+
+func (m metaPods) Pod(_, name string) (podmap.Meta, bool) { meta, ok := m[name]; return meta, ok }
+
+func (m metaPods) Reachable() bool { return true }

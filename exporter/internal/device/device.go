@@ -125,6 +125,7 @@ const (
 	SWThermalSlowdown                      // ns in which the driver reduced clocks because of heat
 	HWThermalSlowdown                      // ns in which the hardware halved clocks because of heat
 	HWPowerBrake                           // ns in which the hardware halved clocks on an external signal
+	ComputeMode                            // ExclusiveProcess, or another mode of NVML
 
 	// Fields of TPUs. Those of NVIDIA devices are above.
 
@@ -141,6 +142,10 @@ const (
 	Workload               // 1 if the runtime of a workload responds for the device, otherwise 0
 	NumFields
 )
+
+// ExclusiveProcess is the ComputeMode in which a single process may use the device. If pods
+// share the device, this process is the server of MPS.
+const ExclusiveProcess = 3
 
 // FirstTPUField is the first field that NVIDIA devices do not have.
 const FirstTPUField = DutyCycle

@@ -13,7 +13,7 @@ var limits = map[Field][2]float64{
 	FBFree: {0, 1 << 24}, FBUsed: {0, 1 << 24}, FBReserved: {0, 1 << 24}, FBTotal: {1, 1 << 24}, FBUsedRatio: ratio,
 	EngineActive: ratio, SMActive: ratio, SMOccupancy: ratio, TensorActive: ratio, DRAMActive: ratio,
 	FP64Active: ratio, FP32Active: ratio, FP16Active: ratio,
-	RowRemapFailure: {0, 1}, RowRemapPending: {0, 1}, VGPULicensed: {0, 1},
+	RowRemapFailure: {0, 1}, RowRemapPending: {0, 1}, VGPULicensed: {0, 1}, ComputeMode: {0, 3},
 	DutyCycle: {0, 100}, MemoryBandwidthUtil: {0, 100}, TensorCoreUtil: {0, 100}, AcceleratorMemoryTotal: {1, 1 << 50},
 	PCIeTx: {0, 1e12}, PCIeRx: {0, 1e12}, NVLinkBandwidth: {0, 1e8},
 }

@@ -1,11 +1,12 @@
-// Package kube watches the metadata of a node's pods: UIDs, labels and owners. It never
-// requests specs or statuses.
+// Package kube watches the metadata of a node's pods: UIDs, labels, owners and the devices
+// that HAMi assigned. It never requests specs or statuses.
 package kube
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,7 +112,8 @@ func (w *Watcher) logWatchError(_ context.Context, _ *cache.Reflector, err error
 // dropUnusedMetadata removes metadata that the exporter does not use.
 func dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields, m.Annotations = nil, nil
+		m.ManagedFields = nil
+		maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != podmap.HAMiAnnotation })
 	}
 	return object, nil
 }
@@ -143,6 +145,9 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	}
 	m := object.(*metav1.PartialObjectMetadata)
 	meta = podmap.Meta{UID: string(m.UID), Labels: m.Labels}
+	if meta.HAMi, err = podmap.ParseHAMi(m.Annotations[podmap.HAMiAnnotation]); err != nil {
+		w.log.Debug("cannot read the devices of a pod", "namespace", namespace, "pod", name, "err", err)
+	}
 	if w.owners != nil {
 		if top, known := w.owners.ownerOf(m); known {
 			meta.OwnerKind, meta.OwnerName = top.Kind, top.Name

@@ -35,7 +35,7 @@ const (
 	devSwitchless, devFailing, devFailure                     = 24, 25, 26
 	devSlowdown, devMargin, devPowerSet, devEvents            = 27, 28, 29, 30
 	devLicensed, devNarrow, devNVLink, devPCIe, devGPM        = 31, 32, 33, 34, 35
-	devReplaced                                               = 36
+	devReplaced, devComputeMode                               = 36, 37
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 

@@ -37,6 +37,7 @@ var allDeviceGetters = []getter{
 	{symbol: "nvmlDeviceGetEncoderUtilization", read: readEncoder},
 	{symbol: "nvmlDeviceGetDecoderUtilization", read: readDecoder},
 	memoryGetter,
+	{symbol: "nvmlDeviceGetComputeMode", read: readComputeMode},
 	{symbol: "nvmlDeviceGetRemappedRows", read: readRemappedRows},
 	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", read: readLicense},
 	{symbol: "nvmlDeviceGetFieldValues", read: readFieldValues},
@@ -57,6 +58,14 @@ func readNumber[N uint32 | uint64 | int](f device.Field, call func(*deviceHandle
 		}
 		return ret
 	}
+}
+
+func readComputeMode(h *deviceHandle, r *device.Reading) nvml.Return {
+	mode, ret := h.GetComputeMode()
+	if ret == nvml.SUCCESS {
+		r.Set(device.ComputeMode, float64(mode))
+	}
+	return ret
 }
 
 func readThermalMargin(h *deviceHandle, r *device.Reading) nvml.Return {

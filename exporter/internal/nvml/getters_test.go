@@ -172,3 +172,17 @@ func TestReadUsesFallbacksOfOldDriver(t *testing.T) {
 		expectAbsent(t, r, field)
 	}
 }
+
+func TestReadComputeMode(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(0, devComputeMode, 3)
+	s := f.open()
+	r, err := s.Read(context.Background(), listDevices(t, s)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectValue(t, r, device.ComputeMode, device.ExclusiveProcess)
+}

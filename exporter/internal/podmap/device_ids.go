@@ -26,7 +26,8 @@ type deviceID struct {
 const (
 	providerNVIDIA = "nvidia" // time-slicing and MPS
 	providerGKE    = "gke"    // time-slicing and MPS
-	providerHAMi   = "hami"
+	// ProviderHAMi is HAMi's device plugin.
+	ProviderHAMi = "hami"
 )
 
 const uuidPattern = `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`
@@ -60,7 +61,7 @@ var (
 func parseNVIDIA(raw string) (id deviceID, ok bool) {
 	if m := wholeUUID.FindStringSubmatch(raw); m != nil {
 		if m[3] != "" {
-			return replicaOf(deviceID{name: m[1]}, m[3], providerHAMi), true
+			return replicaOf(deviceID{name: m[1]}, m[3], ProviderHAMi), true
 		}
 		return replicaOf(deviceID{name: m[1]}, m[2], providerNVIDIA), true
 	}

@@ -45,6 +45,9 @@ type Meta struct {
 	// JobSet, RayJob or PyTorchJob. A pod without a controller is its own owner. Both are
 	// empty until the owner has been looked up.
 	OwnerKind, OwnerName string
+	// HAMi are the parts of devices that HAMi assigned to the containers of the pod. Nil if
+	// the pod has none.
+	HAMi []Assignment
 }
 
 // Map is the state of the kubelet at one time. Its keys are names of devices as in
