@@ -19,21 +19,25 @@ type testCase struct {
 	name string
 	// file is the content of the test file without tests and rule files, content the test.
 	file, content map[string]any
-	// rules are the indexes of the rules that this test can notice: those of its rule files
-	// that have input series and on which an expectation depends.
-	rules []int
+	// rules are the indexes of the rules that this test needs: those of its rule files that can
+	// have a result and on which an expectation depends. covered are those of them that read
+	// a series of the test.
+	rules, covered []int
 	// cost is the time that the test takes with unchanged rules.
 	cost time.Duration
 }
 
-// readCases returns the tests of all test files.
-func readCases(dir string, rules []rule) ([]testCase, error) {
+// readCases returns the tests of the test files with a matching name.
+func readCases(dir string, named *regexp.Regexp, rules []rule) ([]testCase, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "tests", "*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	var cases []testCase
 	for _, path := range paths {
+		if !named.MatchString(filepath.Base(path)) {
+			continue
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -75,11 +79,11 @@ func (c *testCase) selectRules(rules []rule, loaded []int) error {
 	for _, s := range asList(c.content["input_series"]) {
 		input[seriesName.FindString(fmt.Sprint(s.(map[string]any)["series"]))] = true
 	}
-	live, err := liveRules(rules, loaded, input)
+	live, has, err := liveRules(rules, loaded, input)
 	if err != nil {
 		return err
 	}
-	observed, err := c.observations()
+	observed, err := c.observations(rules)
 	if err != nil {
 		return err
 	}
@@ -103,16 +107,23 @@ func (c *testCase) selectRules(rules []rule, loaded []int) error {
 		need(name)
 	}
 	for _, i := range live {
-		if needed[i] {
-			c.rules = append(c.rules, i)
+		if !needed[i] {
+			continue
+		}
+		c.rules = append(c.rules, i)
+		expr, _ := parse(rules[i].content.Expr)
+		found := selectors(expr)
+		if len(found) == 0 || slices.ContainsFunc(found, func(s *parser.VectorSelector) bool { return has[s.Name] }) {
+			c.covered = append(c.covered, i)
 		}
 	}
 	return nil
 }
 
 // liveRules returns the rules that can have a result: those whose expression needs no
-// series, or has a selector for an input series or for another live rule.
-func liveRules(rules []rule, loaded []int, input map[string]bool) ([]int, error) {
+// series, or has a selector for an input series or for another live rule. It also returns
+// the names of all these series.
+func liveRules(rules []rule, loaded []int, input map[string]bool) ([]int, map[string]bool, error) {
 	has := map[string]bool{}
 	for name := range input {
 		has[name] = true
@@ -126,7 +137,7 @@ func liveRules(rules []rule, loaded []int, input map[string]bool) ([]int, error)
 			}
 			expr, err := parse(rules[i].content.Expr)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			found := selectors(expr)
 			if len(found) == 0 || strings.Contains(rules[i].content.Expr, "absent") ||
@@ -136,11 +147,11 @@ func liveRules(rules []rule, loaded []int, input map[string]bool) ([]int, error)
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(loaded), func(i int) bool { return !live[i] }), nil
+	return slices.DeleteFunc(slices.Clone(loaded), func(i int) bool { return !live[i] }), has, nil
 }
 
 // observations returns the rules that the expectations name.
-func (c *testCase) observations() ([]string, error) {
+func (c *testCase) observations(rules []rule) ([]string, error) {
 	var names []string
 	for _, v := range asList(c.content["alert_rule_test"]) {
 		names = append(names, fmt.Sprint(v.(map[string]any)["alertname"]))
@@ -151,23 +162,29 @@ func (c *testCase) observations() ([]string, error) {
 			return nil, err
 		}
 		for _, s := range selectors(expr) {
-			names = append(names, selectedName(s))
+			names = append(names, selectedNames(rules, s)...)
 		}
 	}
 	return names, nil
 }
 
-// selectedName returns the name of the rule whose series a selector selects, ALERTS for any
+// selectedNames returns the names of the rules whose series a selector selects, ALERTS for any
 // alert.
-func selectedName(s *parser.VectorSelector) string {
-	if s.Name == "ALERTS" {
-		for _, m := range s.LabelMatchers {
-			if m.Name == "alertname" && m.Type == labels.MatchEqual {
-				return m.Value
+func selectedNames(rules []rule, s *parser.VectorSelector) []string {
+	names := []string{s.Name}
+	for _, m := range s.LabelMatchers {
+		switch {
+		case s.Name == "ALERTS" && m.Name == "alertname" && m.Type == labels.MatchEqual:
+			return []string{m.Value}
+		case s.Name == "" && m.Name == labels.MetricName:
+			for _, r := range rules {
+				if m.Matches(r.name()) {
+					names = append(names, r.name())
+				}
 			}
 		}
 	}
-	return s.Name
+	return names
 }
 
 func selectors(expr parser.Expr) []*parser.VectorSelector {

@@ -2,7 +2,7 @@
 // test of rules/tests fails. It prints each change that no test notices (a survivor), and then ends
 // with exit code 1.
 //
-//	go run ./test/mutants -promtool PATH [-file REGEXP] [-run REGEXP] [-list]
+//	go run ./test/mutants -promtool PATH [-file REGEXP] [-run REGEXP] [-tests REGEXP] [-list]
 package main
 
 import (
@@ -14,15 +14,29 @@ import (
 	"regexp"
 )
 
+// options select rules and tests.
+type options struct {
+	promtool          string
+	file, rule, tests *regexp.Regexp
+	list              bool
+}
+
 func main() {
-	promtool := flag.String("promtool", "promtool", "path of promtool")
-	file := flag.String("file", "", "only rule files whose name matches this regular expression")
-	run := flag.String("run", "", "only rules whose name matches this regular expression")
-	list := flag.Bool("list", false, "list the mutants and do not test them")
+	var o options
+	flag.StringVar(&o.promtool, "promtool", "promtool", "path of promtool")
+	flag.BoolVar(&o.list, "list", false, "list the mutants and do not test them")
+	pattern := func(name, help string) *regexp.Regexp {
+		value := &regexp.Regexp{}
+		flag.TextVar(value, name, regexp.MustCompile(""), help)
+		return value
+	}
+	o.file = pattern("file", "only rule files whose name matches this regular expression")
+	o.rule = pattern("run", "only rules whose name matches this regular expression")
+	o.tests = pattern("tests", "only test files whose name matches this regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survivors, err := check(ctx, *promtool, *file, *run, *list)
+	survivors, err := o.check(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -33,20 +47,12 @@ func main() {
 }
 
 // check returns the number of mutants that no test notices.
-func check(ctx context.Context, promtool, file, run string, list bool) (int, error) {
-	inFile, err := regexp.Compile(file)
-	if err != nil {
-		return 0, err
-	}
-	named, err := regexp.Compile(run)
-	if err != nil {
-		return 0, err
-	}
+func (o options) check(ctx context.Context) (int, error) {
 	rules, err := readRules("rules")
 	if err != nil {
 		return 0, err
 	}
-	cases, err := readCases("rules", rules)
+	cases, err := readCases("rules", o.tests, rules)
 	if err != nil {
 		return 0, err
 	}
@@ -57,12 +63,12 @@ func check(ctx context.Context, promtool, file, run string, list bool) (int, err
 	defer os.RemoveAll(dir)
 	var selected []int
 	for i, r := range rules {
-		if inFile.MatchString(r.file) && named.MatchString(r.name()) {
+		if o.file.MatchString(r.file) && o.rule.MatchString(r.name()) {
 			selected = append(selected, i)
 		}
 	}
-	r := runner{promtool: promtool, dir: dir, rules: rules, cases: cases}
-	if !list {
+	r := runner{promtool: o.promtool, dir: dir, rules: rules, cases: cases}
+	if !o.list {
 		if err := r.prepare(ctx, selected); err != nil {
 			return 0, err
 		}
@@ -71,7 +77,7 @@ func check(ctx context.Context, promtool, file, run string, list bool) (int, err
 	for _, i := range selected {
 		mutants := mutantsOf(rules[i])
 		total += len(mutants)
-		if !list {
+		if !o.list {
 			if mutants, err = r.survivors(ctx, i, mutants); err != nil {
 				return survivors, err
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -96,11 +97,10 @@ func changesOf(at *parser.Expr) []change {
 		}
 		found = append(found, changesOf(&e.Expr)...)
 	case *parser.AggregateExpr:
-		counted, isAggregate := unwrap(e.Expr).(*parser.AggregateExpr)
-		countsGroups := e.Op == parser.COUNT && isAggregate && counted.Op == parser.GROUP
+		countsOnes := e.Op == parser.COUNT && isOne(unwrap(e.Expr))
 		for _, op := range otherAggregations[e.Op] {
-			if countsGroups && op == parser.SUM {
-				continue // The value of each group is 1.
+			if countsOnes && op == parser.SUM || dropsFixedLabel(e) {
+				continue // The sum of ones is their number, and one series has one value.
 			}
 			add(fmt.Sprintf("%s -> %s in %s", e.Op, op, brief(e)), func() { e.Op = op })
 		}
@@ -126,6 +126,26 @@ func changesOf(at *parser.Expr) []change {
 		found = append(found, changesOf(&e.Expr)...)
 	}
 	return found
+}
+
+// isOne reports whether all values of an expression are 1.
+func isOne(e parser.Expr) bool {
+	switch e := e.(type) {
+	case *parser.AggregateExpr:
+		return e.Op == parser.GROUP
+	case *parser.VectorSelector:
+		return strings.HasSuffix(e.Name, ":info")
+	}
+	return false
+}
+
+// dropsFixedLabel reports whether an aggregation only drops a label for which its selector
+// has a single value, as in max without (state) (x{state="free"}).
+func dropsFixedLabel(e *parser.AggregateExpr) bool {
+	s, isSelector := unwrap(e.Expr).(*parser.VectorSelector)
+	return isSelector && e.Without && len(e.Grouping) == 1 && slices.ContainsFunc(s.LabelMatchers, func(m *labels.Matcher) bool {
+		return m.Name == e.Grouping[0] && m.Type == labels.MatchEqual
+	})
 }
 
 // unwrap returns an expression without the parentheses around it.
@@ -183,7 +203,11 @@ var otherOperators = map[parser.ItemType][]parser.ItemType{
 // operand of a set operator.
 func binaryChanges(at *parser.Expr, e *parser.BinaryExpr) []change {
 	var found []change
+	isJoin := e.VectorMatching != nil && (e.VectorMatching.Card == parser.CardManyToOne || e.VectorMatching.Card == parser.CardOneToMany)
 	for _, op := range otherOperators[e.Op] {
+		if isJoin && op == parser.DIV {
+			continue // A join multiplies by 1.
+		}
 		found = append(found, change{fmt.Sprintf("%s -> %s in %s", e.Op, op, brief(e)), func() { e.Op = op }})
 	}
 	if e.Op.IsSetOperator() {

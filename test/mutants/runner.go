@@ -27,7 +27,7 @@ type runner struct {
 // cost. Each must succeed with unchanged rules.
 func (r *runner) prepare(ctx context.Context, selected []int) error {
 	r.cases = slices.DeleteFunc(r.cases, func(c testCase) bool {
-		return !slices.ContainsFunc(selected, func(i int) bool { return slices.Contains(c.rules, i) })
+		return !slices.ContainsFunc(selected, func(i int) bool { return slices.Contains(c.covered, i) })
 	})
 	for i := range r.cases {
 		c := &r.cases[i]
@@ -61,7 +61,7 @@ func (r *runner) rulesOf(c testCase, index int, changed rule) []rule {
 // survivors returns the mutants of the rule at the index that no test notices.
 func (r *runner) survivors(ctx context.Context, index int, mutants []mutant) ([]mutant, error) {
 	for _, c := range r.cases {
-		if !slices.Contains(c.rules, index) {
+		if !slices.Contains(c.covered, index) {
 			continue
 		}
 		var unnoticed []mutant
@@ -81,6 +81,9 @@ func (r *runner) survivors(ctx context.Context, index int, mutants []mutant) ([]
 			}
 		}
 		mutants = unnoticed
+		if len(mutants) == 0 {
+			break
+		}
 	}
 	return mutants, nil
 }
