@@ -65,6 +65,17 @@ status:
 		[]string{"Name", "Placement", "Ready", "Reason", "Candidates", "Waiting", "Age"},
 		[]string{"gpu", "gpus", "False", "NoDecision", "4", "7", "<age>"},
 	},
+	{
+		"capacitypolicies", "cpol", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: CapacityPolicy
+metadata: {name: gpus}
+spec: {sourceRef: {name: thanos}, cohortName: fleet, quotas: [{flavor: h100, resource: nvidia.com/gpu, query: usable}]}
+status:
+  conditions: [{type: Ready, status: "True", reason: QuotaFollows, message: "", lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Cohort", "Mode", "Ready", "Reason", "Age"},
+		[]string{"gpus", "fleet", "Shadow", "True", "QuotaFollows", "<age>"},
+	},
 }
 
 func TestPrinterColumns(t *testing.T) {

@@ -220,6 +220,7 @@ const (
 	score      = `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: %s}}`
 	config     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, spec: {clusters: [a]}`
 	cluster    = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
+	cohort     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort`
 	ours       = `labels: {plimsoll.dev/gate: gpu}`
 )
 
@@ -239,6 +240,12 @@ var forgeries = []forgery{
 	{name: "another Secret for a foreign cluster", want: "with the label plimsoll.dev/gate",
 		before: `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: a, locationType: Secret}}}}`,
 		after:  `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: b, locationType: Secret}}}}`},
+	{name: "own Cohort", after: `{` + cohort + `, metadata: {name: own, labels: {plimsoll.dev/capacity-policy: gpus}}}`},
+	{name: "Cohort without the label", after: `{` + cohort + `, metadata: {name: foreign}}`, want: "with the label plimsoll.dev/capacity-policy"},
+	{name: "adoption of a Cohort", before: `{` + cohort + `, metadata: {name: adopted}}`, want: "with the label plimsoll.dev/capacity-policy",
+		after: `{` + cohort + `, metadata: {name: adopted, labels: {plimsoll.dev/capacity-policy: gpus}}}`},
+	{name: "Cohort of another policy", before: `{` + cohort + `, metadata: {name: other, labels: {plimsoll.dev/capacity-policy: tpus}}}`, want: "with the label plimsoll.dev/capacity-policy",
+		after: `{` + cohort + `, metadata: {name: other, labels: {plimsoll.dev/capacity-policy: gpus}}}`},
 	{name: "status of another's check", status: true, want: "belongs to example.com/budget",
 		before: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}}`,
 		after:  `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}, status: {conditions: [{type: Active, status: "True", reason: x, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`},

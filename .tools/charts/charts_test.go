@@ -165,7 +165,7 @@ func TestCRDsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if found != 3 {
+	if found != 4 {
 		t.Errorf("%d CRDs", found)
 	}
 }

@@ -15,6 +15,7 @@ type queue struct {
 	hub, worker int      // quota in GPUs
 	checks      []string // admission checks on the hub
 	preempt     bool     // preempts lower priorities, on hub and workers
+	cohort      string   // on the hub; empty = none
 }
 
 const queueYAML = `
@@ -46,6 +47,9 @@ func (q queue) create(ctx context.Context, t *testing.T) {
 		}
 	}
 	checks := "  admissionChecksStrategy: {admissionChecks: [{name: " + strings.Join(q.checks, "}, {name: ") + "}]}\n"
+	if q.cohort != "" {
+		checks += "  cohortName: " + q.cohort + "\n"
+	}
 	if err := lab.Hub.Apply(ctx, fmt.Sprintf(queueYAML, q.name, q.hub, preemption, checks)); err != nil {
 		t.Fatal(err)
 	}

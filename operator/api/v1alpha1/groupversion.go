@@ -1,7 +1,7 @@
 // Package v1alpha1 is the API of Plimsoll. A MetricsSource describes a Prometheus,
 // Thanos or Mimir server. A ScoringPolicy queries the server and turns the results
 // into scores of clusters. A PlacementGate admits workloads only to clusters that
-// have room for them.
+// have room for them. A CapacityPolicy turns measured devices into the quota of a Cohort.
 //
 // +kubebuilder:object:generate=true
 // +groupName=plimsoll.dev
@@ -27,6 +27,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&MetricsSource{}, &MetricsSourceList{},
 		&ScoringPolicy{}, &ScoringPolicyList{},
 		&PlacementGate{}, &PlacementGateList{},
+		&CapacityPolicy{}, &CapacityPolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

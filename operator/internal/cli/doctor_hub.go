@@ -19,6 +19,7 @@ type hubObjects struct {
 	sources    v1alpha1.MetricsSourceList
 	policies   v1alpha1.ScoringPolicyList
 	gates      v1alpha1.PlacementGateList
+	capacity   v1alpha1.CapacityPolicyList
 	checks     kueue.AdmissionCheckList
 	queues     kueue.ClusterQueueList
 	configs    kueue.MultiKueueConfigList
@@ -39,6 +40,7 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 		{"MetricsSources", &h.sources, installCRDs},
 		{"ScoringPolicies", &h.policies, installCRDs},
 		{"PlacementGates", &h.gates, installCRDs},
+		{"CapacityPolicies", &h.capacity, installCRDs},
 		{"AdmissionChecks", &h.checks, installKueue},
 		{"ClusterQueues", &h.queues, installKueue},
 		{"MultiKueueConfigs", &h.configs, installKueue},

@@ -52,6 +52,8 @@ func init() {
 		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("CapacityPolicy"):                                  meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("Cohort"):                                       meta.RESTScopeRoot,
 		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,
 		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,

@@ -89,7 +89,7 @@ func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, managed, d.placementStep(), d.policyStep(),
+	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(),
 		removalStep{Step: "operator", Command: "kubectl delete -k config/guard -k config/default, or helm uninstall"},
 		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
 }
@@ -205,6 +205,16 @@ func (d *doctor) policyStep() removalStep {
 		objects = append(objects, "ScoringPolicy "+d.hub.policies.Items[i].Name)
 	}
 	return step("policies, and with them their scores", "kubectl delete scoringpolicy NAME", objects)
+}
+
+// capacityStep finds the CapacityPolicies. Their Cohorts stay.
+func (d *doctor) capacityStep() removalStep {
+	var objects []string
+	for i := range d.hub.capacity.Items {
+		p := &d.hub.capacity.Items[i]
+		objects = append(objects, "CapacityPolicy "+p.Name+", whose Cohort "+p.Spec.CohortName+" keeps its last quota")
+	}
+	return step("capacity policies", "kubectl delete capacitypolicy NAME", objects)
 }
 
 // writeSteps writes the steps as a list.

@@ -1,0 +1,259 @@
+package capacity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// defaults are the defaults of the API.
+var defaults = Rules{Hold: 600 * time.Second, LowerAfter: 300 * time.Second, RaiseAfter: 2}
+
+// measured returns the reading of clusters a, b, ... with the given devices. A negative
+// number is unknown.
+func measured(devices ...float64) Reading {
+	r := Reading{}
+	for i, n := range devices {
+		c := ClusterReading{Name: string(rune('a' + i)), Devices: n}
+		if n < 0 {
+			c.Devices, c.Reason = 0, "NoSample"
+		}
+		r.Clusters = append(r.Clusters, c)
+	}
+	return r
+}
+
+func withUnhealthy(n int64, r Reading) Reading {
+	r.Unhealthy = &n
+	return r
+}
+
+var failed = Reading{Failed: true}
+
+// TestNext runs rounds a minute apart and compares the quota after each.
+func TestNext(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		spec   v1alpha1.MeasuredQuota
+		rules  func(*Rules)
+		use    Use
+		rounds []Reading
+		want   []int64 // -1: no quota
+	}{
+		{
+			name: "first round", rounds: []Reading{measured(8, 16)}, want: []int64{24},
+		},
+		{
+			name: "a raise needs two rounds", rounds: []Reading{measured(8), measured(16), measured(16)}, want: []int64{8, 8, 16},
+		},
+		{
+			name: "the smaller of two rounds applies", rounds: []Reading{measured(8), measured(32), measured(16), measured(32), measured(32)},
+			want: []int64{8, 8, 16, 16, 32},
+		},
+		{
+			name: "a raise of one round is noise", rounds: []Reading{measured(8), measured(16), measured(8), measured(16), measured(8)},
+			want: []int64{8, 8, 8, 8, 8},
+		},
+		{
+			name: "a source that fails interrupts a raise", rounds: []Reading{measured(8), measured(16), failed, measured(16), measured(16)},
+			want: []int64{8, 8, 8, 8, 16},
+		},
+		{
+			name: "a decrease takes five minutes", rounds: []Reading{measured(16), measured(8), measured(8), measured(8), measured(8), measured(8), measured(8)},
+			want: []int64{16, 16, 16, 16, 16, 16, 8},
+		},
+		{
+			name: "the larger of five minutes applies", rounds: []Reading{measured(16), measured(4), measured(12), measured(4), measured(4), measured(4), measured(4)},
+			want: []int64{16, 16, 16, 16, 16, 16, 12},
+		},
+		{
+			name: "a recovery ends a decrease", rounds: []Reading{measured(16), measured(8), measured(8), measured(16), measured(8), measured(8), measured(8), measured(8)},
+			want: []int64{16, 16, 16, 16, 16, 16, 16, 16},
+		},
+		{
+			name: "a source that fails keeps the quota", rounds: []Reading{measured(16), failed, failed, failed, failed, failed, failed, failed},
+			want: []int64{16, 16, 16, 16, 16, 16, 16, 16},
+		},
+		{
+			name: "a source that failed from the start has no quota", rounds: []Reading{failed, measured(8)}, want: []int64{-1, 8},
+		},
+		{
+			name: "broken devices lower at once", rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(2, measured(14))}, want: []int64{16, 14},
+		},
+		{
+			name: "one broken device takes its node", spec: v1alpha1.MeasuredQuota{RoundTo: 8},
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(1, measured(15))}, want: []int64{16, 8},
+		},
+		{
+			name:   "broken devices explain only their part of a decrease",
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(2, measured(8))}, want: []int64{16, 14},
+		},
+		{
+			name:   "devices that stay broken lower once",
+			rounds: []Reading{withUnhealthy(2, measured(16)), withUnhealthy(2, measured(12))}, want: []int64{16, 16},
+		},
+		{
+			name:   "broken devices beside new ones lower nothing",
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(2, measured(16))}, want: []int64{16, 16},
+		},
+		{
+			name: "rounded per cluster", spec: v1alpha1.MeasuredQuota{RoundTo: 8}, rounds: []Reading{measured(7, 15, 24.9)}, want: []int64{32},
+		},
+		{
+			name: "minimum and maximum", spec: v1alpha1.MeasuredQuota{Minimum: 4, Maximum: new(int64(10))},
+			rounds: []Reading{measured(2), measured(64), measured(64)}, want: []int64{4, 4, 10},
+		},
+		{
+			name: "deadband", spec: v1alpha1.MeasuredQuota{Deadband: 4}, rounds: []Reading{measured(16), measured(19), measured(19), measured(20), measured(20)},
+			want: []int64{16, 16, 16, 16, 20},
+		},
+		{
+			name: "not below what is reserved", rules: func(r *Rules) { r.LowerAfter = 0 }, use: Use{Reserved: 12},
+			rounds: []Reading{measured(16), measured(8)}, want: []int64{16, 12},
+		},
+		{
+			name: "below what is reserved if the user says so", rules: func(r *Rules) { r.LowerAfter, r.BelowReserved = 0, true }, use: Use{Reserved: 12},
+			rounds: []Reading{measured(16), measured(8)}, want: []int64{16, 8},
+		},
+		{
+			name: "what is reserved raises nothing", rules: func(r *Rules) { r.LowerAfter = 0 }, use: Use{Reserved: 20, CohortQuota: new(int64(16))},
+			rounds: []Reading{measured(8)}, want: []int64{16},
+		},
+		{
+			name: "continues from the Cohort", use: Use{CohortQuota: new(int64(24)), QueueQuota: 8}, rounds: []Reading{measured(16)}, want: []int64{32},
+		},
+		{
+			name: "a silent cluster counts for ten minutes", rules: func(r *Rules) { r.LowerAfter = 0 },
+			rounds: append([]Reading{measured(8, 8)}, repeat(measured(8, -1), 11)...), want: []int64{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 8},
+		},
+		{
+			name: "a cluster that never reported counts 0", rules: func(r *Rules) { r.LowerAfter = 0 },
+			rounds: []Reading{measured(8, -1), measured(8, -1)}, want: []int64{8, 8},
+		},
+		{
+			name: "a cluster that left", rules: func(r *Rules) { r.LowerAfter = 0 }, rounds: []Reading{measured(8, 8), measured(8)}, want: []int64{16, 8},
+		},
+		{
+			name: "numbers that no fleet has", rounds: []Reading{measured(1e300, 1e300)}, want: []int64{2 * (1<<31 - 1)},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rules := defaults
+			if tc.rules != nil {
+				tc.rules(&rules)
+			}
+			state, got := v1alpha1.QuotaStatus{}, []int64{}
+			for i, reading := range tc.rounds {
+				state = Next(&tc.spec, rules, state, reading, tc.use, start.Add(time.Duration(i)*time.Minute))
+				if state.Quota == nil {
+					got = append(got, -1)
+				} else {
+					got = append(got, *state.Quota)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("quota after each round (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func repeat(r Reading, n int) []Reading {
+	var all []Reading
+	for range n {
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestNextReportsClusters(t *testing.T) {
+	state := Next(&v1alpha1.MeasuredQuota{}, defaults, v1alpha1.QuotaStatus{}, measured(8, 4, -1), Use{}, start)
+	for minute := range 11 {
+		state = Next(&v1alpha1.MeasuredQuota{}, defaults, state, measured(8, -1, -1), Use{}, start.Add(time.Duration(minute+1)*time.Minute))
+		want := []v1alpha1.ClusterCapacity{
+			{Name: "a", Devices: 8, State: v1alpha1.CapacityFresh},
+			{Name: "b", Devices: 4, State: v1alpha1.CapacityHeld, Reason: "NoSample"},
+			{Name: "c", State: v1alpha1.CapacityMissing, Reason: "NoSample"},
+		}
+		if minute == 10 {
+			want[1].Devices, want[1].State = 0, v1alpha1.CapacityMissing
+		}
+		if diff := cmp.Diff(want, state.Clusters, cmpopts.IgnoreFields(v1alpha1.ClusterCapacity{}, "Since")); diff != "" {
+			t.Errorf("minute %d (-want +got):\n%s", minute+1, diff)
+		}
+		if since := state.Clusters[1].Since; !since.Time.Equal(start.Add(time.Minute)) {
+			t.Errorf("minute %d: b is unknown since %v", minute+1, since)
+		}
+	}
+	state = Next(&v1alpha1.MeasuredQuota{}, defaults, state, measured(8, 4, 2), Use{}, start.Add(time.Hour))
+	for _, c := range state.Clusters {
+		if c.State != v1alpha1.CapacityFresh || c.Since != nil || c.Reason != "" {
+			t.Errorf("after the recovery: %+v", c)
+		}
+	}
+}
+
+func TestResourceGroups(t *testing.T) {
+	quota := func(flavor, resource string, total, queues int64) v1alpha1.QuotaStatus {
+		return v1alpha1.QuotaStatus{Flavor: flavor, Resource: resource, Quota: &total, QueueQuota: queues}
+	}
+	for _, tc := range []struct {
+		name   string
+		quotas []v1alpha1.QuotaStatus
+		want   []string
+	}{
+		{"one", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 0)}, []string{"nvidia.com/gpu: h100=16"}},
+		{"less the queues' own", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 6)}, []string{"nvidia.com/gpu: h100=10"}},
+		{"queues have more", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 20)}, []string{"nvidia.com/gpu: h100=0"}},
+		{
+			"two flavors of one resource", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 0), quota("a100", "nvidia.com/gpu", 8, 0)},
+			[]string{"nvidia.com/gpu: h100=16 a100=8"},
+		},
+		{
+			"unrelated", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 0), quota("v5e", "google.com/tpu", 8, 0)},
+			[]string{"nvidia.com/gpu: h100=16", "google.com/tpu: v5e=8"},
+		},
+		{
+			"a chain of shared names", []v1alpha1.QuotaStatus{
+				quota("h100", "nvidia.com/gpu", 16, 0), quota("v5e", "google.com/tpu", 8, 0), quota("h100", "nic", 4, 0), quota("a100", "nic", 2, 0),
+			},
+			[]string{"nvidia.com/gpu,nic: h100=16,4 a100=0,2", "google.com/tpu: v5e=8"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, group := range ResourceGroups(tc.quotas) {
+				text := ""
+				for i, name := range group.CoveredResources {
+					if i > 0 {
+						text += ","
+					}
+					text += string(name)
+				}
+				text += ":"
+				for _, flavor := range group.Flavors {
+					text += " " + string(flavor.Name) + "="
+					for i, q := range flavor.Resources {
+						if i > 0 {
+							text += ","
+						}
+						text += q.NominalQuota.String()
+						if q.Name != group.CoveredResources[i] {
+							t.Errorf("resource %s of %s at the place of %s", q.Name, flavor.Name, group.CoveredResources[i])
+						}
+					}
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+// Package capacitypolicy reconciles CapacityPolicies. Each reconciliation is one round: it
+// measures the devices of the clusters, computes the quotas, writes the Cohort, and reports
+// the round in the status, from which the next one continues.
+package capacitypolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/capacity"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// sourceRetryInterval is the wait for a source that exists but is not registered yet, as
+// right after the start of the operator.
+const sourceRetryInterval = 100 * time.Millisecond
+
+// Options of the controller.
+type Options struct {
+	// Sources is the registry of query clients.
+	Sources *query.Sources
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Reconciler reconciles CapacityPolicies.
+type Reconciler struct {
+	client   client.Client
+	recorder events.EventRecorder
+	sources  *query.Sources
+	now      func() time.Time
+}
+
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=capacitypolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=capacitypolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=clusterqueues,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=cohorts,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Setup adds the controller to the manager. The hub must have Kueue's CRDs.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-capacity"), sources: opts.Sources, now: opts.Now}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("capacitypolicy").
+		For(&v1alpha1.CapacityPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "capacitypolicy", "policy")}).
+		Complete(r)
+}
+
+// Reconcile runs one round of a policy: measure, compute, write the Cohort, report. A
+// deleted policy leaves its Cohort, because the quota of every queue depends on it.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	policy := &v1alpha1.CapacityPolicy{}
+	found, err := hubstate.Find(ctx, r.client, req.NamespacedName, policy)
+	if err != nil || !found || policy.DeletionTimestamp != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.now()
+	measured, err := r.measure(ctx, policy, now)
+	switch {
+	case errors.Is(err, errSourceNotRegistered):
+		return reconcile.Result{RequeueAfter: sourceRetryInterval}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("measure the clusters of CapacityPolicy %s: %w", policy.Name, err)
+	case ctx.Err() != nil:
+		// The process stops. Canceled queries must not count as failures of the source.
+		return reconcile.Result{}, nil
+	}
+	cohort, err := r.readCohort(ctx, policy)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read Cohort %s of CapacityPolicy %s: %w", policy.Spec.CohortName, policy.Name, err)
+	}
+	before := policy.DeepCopy()
+	policy.Status.Quotas = computeQuotas(policy, measured, cohort, now)
+	applied, err := r.applyCohort(ctx, policy, cohort)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("write Cohort %s of CapacityPolicy %s: %w", policy.Spec.CohortName, policy.Name, err)
+	}
+	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, nil
+}
+
+// computeQuotas returns the state of each quota of the spec after this round.
+func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohort *cohortState, now time.Time) []v1alpha1.QuotaStatus {
+	spec := &policy.Spec
+	rules := capacity.Rules{
+		Hold: pointedSeconds(spec.HoldSeconds, 600), LowerAfter: pointedSeconds(spec.LowerAfterSeconds, 300),
+		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
+	}
+	last := map[quotaKey]v1alpha1.QuotaStatus{}
+	for _, q := range policy.Status.Quotas {
+		last[quotaKey{q.Flavor, q.Resource}] = q
+	}
+	var quotas []v1alpha1.QuotaStatus
+	for i := range spec.Quotas {
+		q := &spec.Quotas[i]
+		key := quotaKey{q.Flavor, q.Resource}
+		quotas = append(quotas, capacity.Next(q, rules, last[key], measured.readings[i], cohort.use(key), now))
+	}
+	return quotas
+}
+
+// quotaKey identifies a quota within a Cohort.
+type quotaKey struct{ flavor, resource string }
+
+func seconds(n int32, otherwise int32) time.Duration {
+	return time.Duration(cmp.Or(n, otherwise)) * time.Second
+}
+
+// pointedSeconds is seconds for a field in which 0 is a value.
+func pointedSeconds(n *int32, otherwise int32) time.Duration {
+	if n == nil {
+		n = &otherwise
+	}
+	return time.Duration(*n) * time.Second
+}

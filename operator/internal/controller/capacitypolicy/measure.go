@@ -1,0 +1,220 @@
+package capacitypolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/capacity"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// maxClusters is the number of clusters that the status can hold.
+const maxClusters = 500
+
+// Reasons why the number of a cluster is unknown. ClusterCapacity.reason has these values.
+const (
+	reasonDisconnected   = "Disconnected"
+	reasonNoSample       = "NoSample"
+	reasonStale          = "Stale"
+	reasonSharedLabel    = "SharedLabel"
+	reasonSeveralSamples = "SeveralSamples"
+	reasonNotANumber     = "NotANumber"
+)
+
+// errSourceNotRegistered is returned for a source that exists on the hub and is not
+// registered yet.
+var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
+
+// measurement is what one round measured.
+type measurement struct {
+	// readings are in the order of spec.quotas.
+	readings []capacity.Reading
+	// failures are the reasons why whole readings are unusable.
+	failures []string
+	// invalid are the parse errors of the queries.
+	invalid []string
+	// tooMany is the number of selected clusters if it is above maxClusters, else 0.
+	tooMany int
+}
+
+// measurer sends the queries of one round.
+type measurer struct {
+	querier  query.Querier
+	clusters *clustermap.Mapping
+	// unusable maps clusters to the reason why their numbers don't count.
+	unusable map[string]string
+	now      time.Time
+	result   *measurement
+}
+
+// measure queries the source. A failure of the source is part of the measurement, an error
+// is a failure of the hub.
+func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.CapacityPolicy, now time.Time) (*measurement, error) {
+	m := &measurer{now: now, result: &measurement{readings: make([]capacity.Reading, len(policy.Spec.Quotas))}}
+	for i := range m.result.readings {
+		m.result.readings[i].Failed = true
+	}
+	var info query.SourceInfo
+	var err error
+	m.querier, info, err = r.sources.For(policy.Spec.SourceRef.Name)
+	if errors.Is(err, query.ErrNoSource) {
+		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: policy.Spec.SourceRef.Name}, &v1alpha1.MetricsSource{})
+		if findErr != nil || exists {
+			return nil, cmp.Or(findErr, errSourceNotRegistered)
+		}
+	}
+	if err != nil {
+		m.result.failures = []string{err.Error()}
+		return m.result, nil
+	}
+	if err := m.selectClusters(ctx, r.client, policy, info); err != nil || m.result.tooMany > 0 {
+		return m.result, err
+	}
+	ctx, cancel := context.WithTimeout(query.ForClusters(ctx, m.clusters.Names()), seconds(policy.Spec.PeriodSeconds, 60))
+	defer cancel()
+	if !m.readFreshness(ctx, policy.Spec.Freshness) {
+		return m.result, nil
+	}
+	for i := range policy.Spec.Quotas {
+		m.result.readings[i] = m.readQuota(ctx, &policy.Spec.Quotas[i])
+	}
+	return m.result, nil
+}
+
+// selectClusters sets the clusters of the policy, and marks those that are disconnected.
+func (m *measurer) selectClusters(ctx context.Context, hub client.Reader, policy *v1alpha1.CapacityPolicy, info query.SourceInfo) error {
+	members, err := hubstate.ManagedClusters(ctx, hub)
+	if err != nil {
+		return err
+	}
+	selected, err := hubstate.SelectNames(members, policy.Spec.ClusterSelector)
+	if err != nil {
+		m.result.failures = []string{"clusterSelector: " + err.Error()}
+		selected = nil
+	}
+	if len(selected) > maxClusters {
+		m.result.tooMany = len(selected)
+	}
+	m.clusters, m.unusable = clustermap.New(members, info).Select(selected), map[string]string{}
+	for i := range members {
+		if !meta.IsStatusConditionTrue(members[i].Status.Conditions, clusterv1.ManagedClusterConditionAvailable) {
+			m.unusable[members[i].Name] = reasonDisconnected
+		}
+	}
+	return nil
+}
+
+// readFreshness marks the clusters whose samples are too old. It returns false if the ages
+// are unknown.
+func (m *measurer) readFreshness(ctx context.Context, freshness *v1alpha1.Freshness) bool {
+	if freshness == nil {
+		return true
+	}
+	ages, ok := m.query(ctx, "freshness.query", freshness.Query)
+	if !ok {
+		return false
+	}
+	maxAge := seconds(freshness.MaxAgeSeconds, 120).Seconds()
+	for _, name := range m.clusters.Names() {
+		if age := ages[name]; m.unusable[name] == "" && (age.Outcome != clustermap.Found || age.Value > maxAge) {
+			m.unusable[name] = reasonStale
+		}
+	}
+	return true
+}
+
+// readQuota measures one quota. A response that has a number for no cluster counts as
+// failed: a wrong query must not take the quota from every queue.
+func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota) capacity.Reading {
+	field := fmt.Sprintf("quotas[%s, %s].", quota.Flavor, quota.Resource)
+	values, ok := m.query(ctx, field+"query", quota.Query)
+	if !ok {
+		return capacity.Reading{Failed: true}
+	}
+	reading, known := capacity.Reading{}, false
+	for _, name := range m.clusters.Names() {
+		cluster := capacity.ClusterReading{Name: name, Devices: values[name].Value, Reason: cmp.Or(m.unusable[name], reasonOf(values[name]))}
+		known = known || cluster.Reason == ""
+		reading.Clusters = append(reading.Clusters, cluster)
+	}
+	if !known {
+		m.fail(field+"query", "the response has a usable number for no connected cluster")
+		return capacity.Reading{Failed: true}
+	}
+	reading.Unhealthy = m.readUnhealthy(ctx, field+"unhealthyQuery", quota.UnhealthyQuery)
+	return reading
+}
+
+// readUnhealthy returns the sum over the clusters that are usable. It is nil if there is no
+// query, or no response. A cluster without a sample has no broken device.
+func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) *int64 {
+	if expr == "" {
+		return nil
+	}
+	values, ok := m.query(ctx, field, expr)
+	if !ok {
+		return nil
+	}
+	var sum int64
+	for name, v := range values {
+		if v.Outcome == clustermap.Found && m.unusable[name] == "" {
+			sum += int64(min(max(v.Value, 0), math.MaxInt32))
+		}
+	}
+	return &sum
+}
+
+// query returns the value of each cluster that has one. It returns false, and records the
+// reason, if there is no complete response.
+func (m *measurer) query(ctx context.Context, field, expr string) (map[string]clustermap.Value, bool) {
+	if problems := promql.Check(expr); problems != nil {
+		m.result.invalid = append(m.result.invalid, field+": "+promql.Strings(problems))
+		return nil, false
+	}
+	response, err := m.querier.Query(ctx, expr, m.now)
+	switch {
+	case err != nil:
+		m.fail(field, err.Error())
+		return nil, false
+	case response.Partial:
+		m.fail(field, "some stores of the source did not respond: "+strings.Join(response.Warnings, "; "))
+		return nil, false
+	}
+	return m.clusters.Group(response.Samples).ByCluster(), true
+}
+
+func (m *measurer) fail(field, reason string) {
+	m.result.failures = append(m.result.failures, field+": "+reason)
+}
+
+// reasonOf returns why a value is no number of devices. It is empty if it is one.
+func reasonOf(v clustermap.Value) string {
+	switch v.Outcome {
+	case clustermap.Found:
+		if v.Value < 0 {
+			return reasonNotANumber
+		}
+		return ""
+	case clustermap.NaN, clustermap.Infinite:
+		return reasonNotANumber
+	case clustermap.Duplicate:
+		return reasonSeveralSamples
+	case clustermap.Ambiguous:
+		return reasonSharedLabel
+	default:
+		return reasonNoSample
+	}
+}
