@@ -135,6 +135,8 @@ func isOne(e parser.Expr) bool {
 		return e.Op == parser.GROUP
 	case *parser.VectorSelector:
 		return strings.HasSuffix(e.Name, ":info")
+	case *parser.BinaryExpr:
+		return (e.Op == parser.LAND || e.Op == parser.LUNLESS) && isOne(unwrap(e.LHS))
 	}
 	return false
 }
@@ -205,8 +207,8 @@ func binaryChanges(at *parser.Expr, e *parser.BinaryExpr) []change {
 	var found []change
 	isJoin := e.VectorMatching != nil && (e.VectorMatching.Card == parser.CardManyToOne || e.VectorMatching.Card == parser.CardOneToMany)
 	for _, op := range otherOperators[e.Op] {
-		if isJoin && op == parser.DIV {
-			continue // A join multiplies by 1.
+		if zero, isNumber := e.LHS.(*parser.NumberLiteral); op == parser.DIV && (isJoin || isNumber && zero.Val == 0) {
+			continue // A join multiplies by 1. And 0/x is 0*x.
 		}
 		found = append(found, change{fmt.Sprintf("%s -> %s in %s", e.Op, op, brief(e)), func() { e.Op = op }})
 	}
