@@ -46,6 +46,9 @@ type Candidate struct {
 	// Unusable states why no workload can be sent to the cluster, as a predicate that follows
 	// its name. Empty means usable.
 	Unusable string
+	// Outside is true if the cluster is usable only once the MultiKueueConfig, which has no place
+	// for all clusters, contains it.
+	Outside bool
 	// Scores by ScoreKey.
 	Scores map[string]Score
 	// SampledAt is the time of the oldest trusted sample. Zero means unknown.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
@@ -26,6 +27,8 @@ const (
 	ReasonNoDecisions = "NoDecisions"
 	// ReasonNoRoom is set if a measured cluster has no room, or no such devices.
 	ReasonNoRoom = "NoRoom"
+	// ReasonJoining is set if only clusters have room that the MultiKueueConfig does not contain.
+	ReasonJoining = "Joining"
 	// ReasonHeld is set if the clusters with room are held for workloads that rank before.
 	ReasonHeld = "Held"
 	// ReasonQueued is set if a cluster has room, but workloads that rank before are decided
@@ -65,6 +68,9 @@ type Decision struct {
 	NoRoomAnywhere bool `json:"noRoomAnywhere,omitempty"`
 	// Order of nomination: the chosen cluster, then all others that can take the workload.
 	Order []string `json:"order,omitempty"`
+	// Join is the cluster that the MultiKueueConfig should contain, because none of its members can
+	// take the workload. Empty means none.
+	Join string `json:"join,omitempty"`
 	// Hold is the cluster that the gate holds for the workload; nil = none.
 	Hold *ledger.Hold `json:"hold,omitempty"`
 	// Verdicts on the candidates, in their order.
@@ -100,9 +106,25 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 			d.State, d.Reason = Ready, ReasonPlaceable
 		} else {
 			d.Reason, d.NoRoomAnywhere = pendingReason(d.Verdicts, fleet), noRoomAnywhere(d.Verdicts, fleet)
+			d.Join = e.bestOutside(d.Verdicts, attempt)
 		}
 	}
 	d.Hold = e.hold(d, candidates, view)
 	d.Message = decisionMessage(e.facts, d, fleet, conditions, e.rules)
 	return d
+}
+
+// bestOutside returns the cluster that would be chosen if the MultiKueueConfig contained all
+// clusters. Empty means that none has room.
+func (e *evaluation) bestOutside(verdicts []Verdict, attempt int) string {
+	verdicts = slices.Clone(verdicts)
+	for i := range verdicts {
+		if verdicts[i].Rejection == RejectOutside {
+			verdicts[i].Rejection = RejectNone
+		}
+	}
+	if best := rank(e.facts.UID, verdicts, e.rules, attempt); len(best) > 0 {
+		return best[0]
+	}
+	return ""
 }

@@ -66,7 +66,7 @@ func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
 // gate holds the cluster where the workload is expected to fit soonest.
 func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) *ledger.Hold {
 	rules := e.rules.Hold
-	if d.State != Pending || d.Reason != ReasonNoRoom || d.Incomplete || rules.Mode == v1alpha1.HoldOff || e.now.Sub(e.rules.Rank.Since) < rules.After {
+	if d.State != Pending || d.Reason != ReasonNoRoom && d.Reason != ReasonJoining || d.Incomplete || rules.Mode == v1alpha1.HoldOff || e.now.Sub(e.rules.Rank.Since) < rules.After {
 		return nil
 	}
 	h := ledger.Hold{Gate: rules.Gate, UID: e.facts.UID, Workload: e.facts.Key(), PodSets: e.facts.PodSets, Rank: e.rules.Rank,
@@ -127,7 +127,7 @@ func (s *expectedStart) compare(other *expectedStart) int {
 // expectedStart returns nil if the cluster could not take the workload even if it were empty, if
 // the worker's queue could not, or if something other than room excludes it.
 func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *expectedStart {
-	if v.Rejection != RejectNoRoom || v.WithoutMetrics {
+	if v.Rejection != RejectNoRoom || v.WithoutMetrics || c.Outside {
 		return nil
 	}
 	s := &expectedStart{cluster: c.Name}

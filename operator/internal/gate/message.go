@@ -31,6 +31,8 @@ func decisionMessage(f shape.Facts, d Decision, fleet Fleet, conditions conditio
 		text = "fleet " + notMet(conditions[conditionUnmet])
 	case ReasonNoRoom:
 		text = noRoomMessage(f, d.Verdicts) + excludedClusters(d.Verdicts)
+	case ReasonJoining:
+		text = d.Join + " has room and joins the MultiKueueConfig as soon as that has a free place; no member can take the workload"
 	default:
 		text = "no cluster is eligible" + excludedClusters(d.Verdicts)
 		if failing := conditions[conditionFailing]; len(failing) > 0 {

@@ -38,6 +38,9 @@ const (
 	RejectNoRoom Rejection = "NoRoom"
 	// RejectHeld applies if the cluster has room but is held for a workload that ranks before.
 	RejectHeld Rejection = "Held"
+	// RejectOutside applies if the cluster could take the workload, but the MultiKueueConfig does
+	// not contain it.
+	RejectOutside Rejection = "NotConfigured"
 	// RejectQuotaFailing applies if the cluster has room, but the quota query has no valid
 	// result.
 	RejectQuotaFailing Rejection = "QuotaFailing"
@@ -99,11 +102,12 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
 	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
+	{rejection: RejectOutside, reason: ReasonJoining, message: fixedMessage("has room and is not in the MultiKueueConfig yet")},
 	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue"), roomUnknown: true},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
-var pendingReasons = []string{ReasonNoRoom, ReasonHeld, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
+var pendingReasons = []string{ReasonJoining, ReasonNoRoom, ReasonHeld, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
 
 // row returns the rejection's row. A rejection that is not in the table has an empty row.
 func (r Rejection) row() rejectionRow {

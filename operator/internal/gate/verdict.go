@@ -61,12 +61,15 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 	}
 	switch {
 	case len(e.facts.PodSets) == 0:
-		return v
 	case e.ignoreMissing:
 		v.WithoutMetrics = true
-		return v
+	default:
+		v = e.evaluateRoom(v, c, view)
 	}
-	return e.evaluateRoom(v, c, view)
+	if c.Outside && v.Rejection == RejectNone {
+		v = v.reject(BrokenRule{RejectOutside, ""})
+	}
+	return v
 }
 
 func (v Verdict) reject(b BrokenRule) Verdict {

@@ -32,6 +32,7 @@ type Ranked struct {
 // History is the memory of one configuration between rounds. The zero value is ready to use.
 type History struct {
 	undecidedSince map[string]time.Time
+	leavingSince   map[string]time.Time
 	order          []string // wanted, but not yet for SteadyRounds
 	orderSince     time.Time
 }
@@ -44,6 +45,8 @@ type Settings struct {
 	// the order of the list. Other lists are sorted by name when a cluster joins or leaves,
 	// and do not change otherwise.
 	Ranked bool
+	// Requested are decided clusters that jobs need, because none of the members has room.
+	Requested []string
 }
 
 // Result is the planned configuration.
@@ -51,12 +54,18 @@ type Result struct {
 	Clusters []string
 	// Truncated are decided clusters beyond MaxClusters.
 	Truncated []string
+	// Leaving are members that make room for a requested cluster if no job is sent to them
+	// within SteadyRounds periods. From now on none may be.
+	Leaving []string
 	// Pending is true if a change may be due in the next round, without any new event.
 	Pending bool
 }
 
 // Plan returns the clusters of a MultiKueueConfig for this round:
-//   - A decided cluster joins if the list has a free slot, the best points first.
+//   - A decided cluster joins if the list has a free slot: requested ones first, then the best
+//     points.
+//   - If there is no free slot for a requested cluster, the member with the lowest points that is
+//     neither in use nor requested leaves after SteadyRounds periods.
 //   - A cluster leaves after SteadyRounds periods in which it was neither decided nor in use.
 //     An earlier exit would make Kueue evict what runs there.
 //   - The last cluster never leaves.
@@ -74,7 +83,8 @@ func Plan(current []string, decided []Ranked, inUse map[string]bool, history *Hi
 	if len(result.Clusters) == 0 && len(decided) == 0 {
 		return Result{Clusters: slices.Clone(current)}
 	}
-	result.join(decided)
+	history.makeRoom(&result, decided, inUse, settings, now)
+	result.join(decided, settings.Requested)
 	if settings.Ranked {
 		history.reorder(&result, points, steady, now)
 	} else if !slices.Equal(result.Clusters, current) {
@@ -106,10 +116,62 @@ func (h *History) stay(current []string, points map[string]gate.Number, inUse ma
 	return result
 }
 
-// join adds decided clusters, the best points first, up to MaxClusters.
-func (r *Result) join(decided []Ranked) {
+// makeRoom removes members for requested clusters, and announces this SteadyRounds periods before.
+func (h *History) makeRoom(r *Result, decided []Ranked, inUse map[string]bool, settings Settings, now time.Time) {
+	isDecided := func(name string) bool {
+		return slices.ContainsFunc(decided, func(d Ranked) bool { return d.Name == name })
+	}
+	missing := len(r.Clusters) - MaxClusters
+	for _, name := range settings.Requested {
+		if isDecided(name) && !slices.Contains(r.Clusters, name) {
+			missing++
+		}
+	}
+	unused := slices.DeleteFunc(slices.Clone(decided), func(d Ranked) bool {
+		return inUse[d.Name] || slices.Contains(settings.Requested, d.Name) || !slices.Contains(r.Clusters, d.Name)
+	})
+	slices.SortFunc(unused, func(a, b Ranked) int {
+		return cmp.Or(cmp.Compare(lead(a.Points, b.Points), 0), cmp.Compare(b.Name, a.Name))
+	})
+	unused = unused[:min(max(missing, 0), len(unused))]
+	maps.DeleteFunc(h.leavingSince, func(name string, _ time.Time) bool {
+		return !slices.ContainsFunc(unused, func(d Ranked) bool { return d.Name == name })
+	})
+	for _, member := range unused {
+		since, isLeaving := h.leavingSince[member.Name]
+		switch {
+		case !isLeaving:
+			if h.leavingSince == nil {
+				h.leavingSince = map[string]time.Time{}
+			}
+			h.leavingSince[member.Name] = now
+			r.Leaving = append(r.Leaving, member.Name)
+		case now.Sub(since) < SteadyRounds*settings.Period:
+			r.Leaving = append(r.Leaving, member.Name)
+		default:
+			delete(h.leavingSince, member.Name)
+			r.Clusters = slices.DeleteFunc(r.Clusters, func(name string) bool { return name == member.Name })
+		}
+	}
+	r.Pending = r.Pending || len(r.Leaving) > 0
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// join adds decided clusters up to MaxClusters: the requested ones, then the best points.
+func (r *Result) join(decided []Ranked, requested []string) {
 	joining := slices.Clone(decided)
-	slices.SortStableFunc(joining, func(a, b Ranked) int { return cmp.Compare(lead(b.Points, a.Points), 0) })
+	slices.SortStableFunc(joining, func(a, b Ranked) int {
+		return cmp.Or(compareBool(slices.Contains(requested, b.Name), slices.Contains(requested, a.Name)), cmp.Compare(lead(b.Points, a.Points), 0))
+	})
 	for _, cluster := range joining {
 		switch {
 		case slices.Contains(r.Clusters, cluster.Name):

@@ -21,11 +21,14 @@ type Registry struct {
 	conflicts map[string]dispatcherConflict
 	// failingQueries is a message for each gate with failing or incomplete queries.
 	failingQueries map[string]string
+	// requests are, by gate and cluster, when a workload last needed the cluster.
+	requests map[string]map[string]time.Time
 }
 
 // New returns an empty registry.
 func New() *Registry {
-	return &Registry{gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{}}
+	return &Registry{gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{},
+		requests: map[string]map[string]time.Time{}}
 }
 
 // Gate is a PlacementGate with the clusters that its Placement decided.
@@ -45,6 +48,9 @@ type Cluster struct {
 	Name string
 	// Scores of the cluster by gate.ScoreKey.
 	Scores map[string]gate.Score
+	// Leaving is true if the cluster is about to leave the MultiKueueConfig. No workload may be
+	// sent there.
+	Leaving bool
 }
 
 // OnChange registers a function that is called after a gate was added, changed or deleted.
@@ -76,7 +82,7 @@ func (r *Registry) Put(g Gate) {
 func withoutScoreTimes(g Gate) Gate {
 	clusters := make([]Cluster, len(g.Clusters))
 	for i, c := range g.Clusters {
-		clusters[i] = Cluster{Name: c.Name, Scores: map[string]gate.Score{}}
+		clusters[i] = Cluster{Name: c.Name, Scores: map[string]gate.Score{}, Leaving: c.Leaving}
 		for key, s := range c.Scores {
 			clusters[i].Scores[key] = gate.Score{Value: s.Value}
 		}
@@ -190,6 +196,26 @@ func (r *Registry) FailingQueries(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failingQueries[name]
+}
+
+// RequestCluster records that a workload needs a cluster that the gate's MultiKueueConfig does not
+// contain.
+func (r *Registry) RequestCluster(gateName, cluster string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.requests[gateName] == nil {
+		r.requests[gateName] = map[string]time.Time{}
+	}
+	r.requests[gateName][cluster] = now
+}
+
+// RequestedClusters returns the clusters that workloads needed in the last
+// timing.ClusterRequestTTL, sorted.
+func (r *Registry) RequestedClusters(gateName string, now time.Time) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.requests[gateName], func(_ string, at time.Time) bool { return now.Sub(at) > timing.ClusterRequestTTL })
+	return slices.Sorted(maps.Keys(r.requests[gateName]))
 }
 
 // dispatcherConflict is the latest evidence of a conflict.

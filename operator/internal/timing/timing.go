@@ -68,6 +68,9 @@ const (
 	// MaxCopyWait is the longest time for which a workload waits for an unreachable cluster
 	// that may hold its copy.
 	MaxCopyWait = time.Minute
+	// ClusterRequestTTL is the time for which a workload's need of a cluster outside of the
+	// MultiKueueConfig counts. Waiting workloads renew it in each round.
+	ClusterRequestTTL = 3 * time.Minute
 	// ConflictTTL is the time for which evidence of a conflicting dispatcher counts. Conflicts
 	// leave traces on single workloads, with pauses in between.
 	ConflictTTL = 10 * time.Minute

@@ -39,7 +39,8 @@ func clusterUses(obj client.Object) []string {
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
-// runs on or is nominated to. It skips decided clusters, which stay members in any case.
+// runs on or is nominated to. Decided clusters stay members in any case, unless another cluster is
+// requested.
 func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[string]bool, error) {
 	inUse := map[string]bool{}
 	if in.config == nil {
@@ -50,7 +51,7 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		return nil, err
 	}
 	for _, member := range in.config.Spec.Clusters {
-		if slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
+		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
 			continue
 		}
 		for _, check := range checks {

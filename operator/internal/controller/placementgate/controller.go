@@ -107,8 +107,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gather the state of PlacementGate %s: %w", g.Name, err)
 	}
-	r.opts.Registry.Put(in.registryEntry())
 	want := decideConfiguration(in, r.history(g.Name), r.opts.Now())
+	r.opts.Registry.Put(in.registryEntry(want.leaving))
 	if err := r.applyConfiguration(ctx, in, want); err != nil {
 		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for PlacementGate %s: %w", g.Name, err)
 	}

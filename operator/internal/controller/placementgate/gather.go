@@ -2,6 +2,7 @@ package placementgate
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
@@ -31,8 +32,11 @@ type input struct {
 	config *kueue.MultiKueueConfig
 	// mkClusters are all MultiKueueClusters of the hub, by name.
 	mkClusters map[string]*kueue.MultiKueueCluster
-	// inUse are the members of config that are not decided and have workloads, by name.
+	// inUse are the members of config that have workloads, by name. Decided members are included
+	// only if they may have to leave.
 	inUse map[string]bool
+	// requested are the clusters that waiting workloads need.
+	requested []string
 
 	// nominate is true if the operator nominates clusters.
 	nominate bool
@@ -54,6 +58,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		conflict:       r.opts.Registry.Conflict(g.Name, r.opts.Now()),
 		waiting:        r.opts.Registry.Waiting(g.Name),
 		failingQueries: r.opts.Registry.FailingQueries(g.Name),
+		requested:      r.opts.Registry.RequestedClusters(g.Name, r.opts.Now()),
 		holds:          r.opts.Ledger.View().HoldsOf(g.Name),
 	}
 	var err error
@@ -125,9 +130,13 @@ func describeInvalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 	return strings.Join(descriptions, "; ")
 }
 
-// registryEntry returns the state of the gate for the workload controller.
-func (in *input) registryEntry() registry.Gate {
-	entry := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: in.clusters, Generation: in.gate.Generation}
+// registryEntry returns the state of the gate for the workload controller. leaving are the
+// members to which no workload may be sent any more.
+func (in *input) registryEntry(leaving []string) registry.Gate {
+	entry := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: slices.Clone(in.clusters), Generation: in.gate.Generation}
+	for i := range entry.Clusters {
+		entry.Clusters[i].Leaving = slices.Contains(leaving, entry.Clusters[i].Name)
+	}
 	if f := findFault(in); f != nil {
 		entry.Problem = f.Message
 	}

@@ -28,6 +28,8 @@ type configuration struct {
 	members []string
 	// truncated clusters are decided, but the MultiKueueConfig has no free place for them.
 	truncated []string
+	// leaving are members to which no workload may be sent any more.
+	leaving []string
 	// create and change are the MultiKueueClusters to write, by name.
 	create []*kueue.MultiKueueCluster
 	change []clusterChange
@@ -47,12 +49,15 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 		current = in.config.Spec.Clusters
 	}
 	settings := membership.Settings{Period: period(&in.gate.Spec), Ranked: !in.nominate}
+	if in.nominate {
+		settings.Requested = in.requested
+	}
 	plan := membership.Plan(current, rankClusters(in, now), in.inUse, history, settings, now)
 	if len(plan.Clusters) == 0 {
 		return configuration{configured: condition.False(v1alpha1.ReasonNoDecisions,
 			noDecisionsMessage(in)+"; a MultiKueueConfig must contain at least one cluster, so the gate creates none")}
 	}
-	want := configuration{members: plan.Clusters, truncated: plan.Truncated, configured: decideConfigured(in, plan)}
+	want := configuration{members: plan.Clusters, truncated: plan.Truncated, leaving: plan.Leaving, configured: decideConfigured(in, plan)}
 	want.create, want.change = decideClusters(in, plan.Clusters)
 	return want
 }
@@ -96,8 +101,8 @@ func decideConfigured(in *input, plan membership.Result) condition.Decision {
 	d := condition.True(v1alpha1.ReasonWritten, fmt.Sprintf("MultiKueueConfig %s contains %s", name, strings.Join(plan.Clusters, ", ")))
 	if len(plan.Truncated) > 0 {
 		d = condition.False(v1alpha1.ReasonClustersTruncated, fmt.Sprintf(
-			"MultiKueueConfig %s contains the maximum of %d clusters; let the Placement select fewer clusters; left out: %s",
-			name, membership.MaxClusters, strings.Join(plan.Truncated, ", ")))
+			"MultiKueueConfig %s contains the maximum of %d clusters; %s; left out: %s",
+			name, membership.MaxClusters, truncationAdvice(in), strings.Join(plan.Truncated, ", ")))
 	}
 	if foreign := foreignClusters(in, plan.Clusters); len(foreign) > 0 {
 		d.Message += "; this gate did not create these MultiKueueClusters and does not change them: " + strings.Join(foreign, ", ")
@@ -107,6 +112,13 @@ func decideConfigured(in *input, plan membership.Result) condition.Decision {
 			strings.Join(unused, ", "), in.gate.Name)
 	}
 	return d
+}
+
+func truncationAdvice(in *input) string {
+	if in.nominate {
+		return "another cluster takes the place of an unused one once a workload fits nowhere else"
+	}
+	return "let the Placement select fewer clusters"
 }
 
 // applyConfiguration writes the MultiKueueClusters and then the MultiKueueConfig that names

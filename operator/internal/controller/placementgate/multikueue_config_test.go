@@ -25,7 +25,7 @@ func TestDecideConfigured(t *testing.T) {
 		message string
 	}{
 		{"more clusters than a configuration may contain", nil, membership.Result{Clusters: clusters[:20], Truncated: clusters[20:]}, "ClustersTruncated",
-			"MultiKueueConfig plimsoll-gpu contains the maximum of 20 clusters; let the Placement select fewer clusters; left out: c20, c21, c22, c23, c24"},
+			"MultiKueueConfig plimsoll-gpu contains the maximum of 20 clusters; another cluster takes the place of an unused one once a workload fits nowhere else; left out: c20, c21, c22, c23, c24"},
 		{"connections that the configuration no longer contains", map[string]string{"c0": "gpu", "c3": "gpu", "c2": "gpu", "c4": "other"},
 			membership.Result{Clusters: []string{"c0"}}, "Written",
 			"MultiKueueConfig plimsoll-gpu contains c0; Kueue stays connected to c2, c3, which the configuration no longer contains, until \"kubectl plimsoll release gpu --unused\""},
@@ -80,7 +80,7 @@ func TestForeignConfigStopsTheGate(t *testing.T) {
 			if want != "" {
 				want += ", so gate gpu neither changes it nor admits workloads; set spec.multiKueue.configName to another name"
 			}
-			if got := in.registryEntry().Problem; got != want {
+			if got := in.registryEntry(nil).Problem; got != want {
 				t.Errorf("the registry entry has the problem %q, want %q", got, want)
 			}
 		})

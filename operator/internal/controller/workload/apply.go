@@ -29,6 +29,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 	if s.conflict != nil {
 		r.registry.ReportConflict(o.gateName, s.conflict.evidence, s.conflict.at)
 	}
+	if s.decision != nil && s.decision.Join != "" {
+		r.registry.RequestCluster(o.gateName, s.decision.Join, o.now)
+	}
 	if s.decision != nil {
 		r.metrics.decided(o.gateName, *s.decision)
 	}

@@ -132,9 +132,15 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions}
 		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
 			candidate.Unusable = o.workers.disconnected[c.Name]
-			if candidate.Unusable == "" {
+			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {
+				candidate.Outside = true
+			} else if !isMember {
 				candidate.Unusable = "is not in MultiKueueConfig " + o.workers.config
 			}
+		}
+		candidate.Outside = candidate.Outside || c.Leaving && !slices.Contains(o.wl.Status.NominatedClusterNames, c.Name)
+		if candidate.Outside && !kueuestate.AllowsCluster(o.wl, c.Name) {
+			candidate.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 		}
 		if o.pinsPods() {
 			candidate.Unusable = o.contradiction(c.Name)
@@ -145,6 +151,12 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 		list = append(list, candidate)
 	}
 	return list
+}
+
+// mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
+// Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
+func (o *observation) mayRequestClusters() bool {
+	return o.nominates && o.gate.Spec.MultiKueue != nil
 }
 
 // rank is the workload's place in the gate's order. A yield does not move it to the end.
