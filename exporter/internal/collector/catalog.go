@@ -55,8 +55,8 @@ func writeLabels(b *strings.Builder, dialect string) {
 	var names []string
 	for _, l := range labelFields {
 		name := l.name
-		if dialect == Dialect49 {
-			name = currentNames[name].name
+		if current, ok := currentNames[name]; ok && dialect == Dialect49 {
+			name = current.name
 		}
 		names = append(names, name)
 	}
@@ -79,6 +79,9 @@ func writeDCGMCatalog(b *strings.Builder) {
 	}
 	x := lastXIDField
 	fmt.Fprintf(b, "| `%s` | gauge | %s | each | %s Labels `err_code` and `err_msg`, sorted among those of the holder. | %s |\n", x.name, x.unit, x.help, x.route)
+	for _, e := range totalEvents {
+		fmt.Fprintf(b, "| `%s` | %s | %s | each | %s Label `%s`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
+	}
 	for _, e := range countedEvents {
 		fmt.Fprintf(b, "| `%s` | %s | %s | each | %s Labels `%s` and `window_size_in_ms`. | %s |\n", e.name, strings.ToLower(e.kind.String()), e.unit, e.help, e.label, e.route)
 	}

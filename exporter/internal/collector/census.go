@@ -65,12 +65,14 @@ func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map) {
 	n.count(g, "allocatable", true)
 	free := !d.allocated && d.isHealthy() && !mig && !isReplicated(pods, d.device)
 	if free {
-		n.free[g] = append(n.free[g], d.device)
+		connected := d.device
+		connected.Links = linkEnds(d.device, d.reading)
+		n.free[g] = append(n.free[g], connected)
 	}
 	if d.device.Instance != nil && d.device.Vendor == device.NVIDIA {
 		n.freeMIG[migKind{Model(d.device.Model), d.device.Instance.Profile}] += boolValue(free)
 	}
-	n.hasNVLink[g] = n.hasNVLink[g] || len(d.device.Links) > 0
+	n.hasNVLink[g] = n.hasNVLink[g] || len(linkEnds(d.device, d.reading)) > 0
 }
 
 // count adds a device to the count of a state if it is in the state.

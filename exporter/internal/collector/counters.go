@@ -100,13 +100,16 @@ type selection struct {
 	fields      []dcgmField
 	xids        []dcgmField // names of the last XID
 	events      []countedEvent
+	totals      []totalEvent
 	labels      []labelField
 	unsupported []string
 }
 
 // selectEverything selects every supported metric in a dialect.
 func selectEverything(dialect string) *selection {
-	return selectFields(dialect, func(dcgmField) bool { return true }, countedEvents)
+	s := selectFields(dialect, func(dcgmField) bool { return true })
+	s.events, s.totals = countedEvents, totalEvents
+	return s
 }
 
 // defaultFields are the fields of dcgm-exporter's default counter file. The file also
@@ -127,13 +130,13 @@ const defaultSince49 = "DCGM_FI_DEV_FB_TOTAL"
 func selectDefaults(dialect string) *selection {
 	return selectFields(dialect, func(f dcgmField) bool {
 		return slices.Contains(defaultFields, f.name) || dialect == Dialect49 && f.name == defaultSince49
-	}, nil)
+	})
 }
 
 // selectFields selects fields, the last XID and the driver version in a dialect. Fields
 // with the same name in the dialect are selected once.
-func selectFields(dialect string, isSelected func(dcgmField) bool, events []countedEvent) *selection {
-	s := &selection{events: events}
+func selectFields(dialect string, isSelected func(dcgmField) bool) *selection {
+	s := &selection{}
 	names := map[string]bool{}
 	for _, f := range dcgmFields {
 		if exported := f.inDialect(dialect); isSelected(f) && !names[exported.name] {
@@ -155,6 +158,7 @@ func selectCounters(counters []Counter) *selection {
 	for _, c := range counters {
 		field, isField := findField(c.Name)
 		event := slices.IndexFunc(countedEvents, func(e countedEvent) bool { return e.name == c.Name })
+		total := slices.IndexFunc(totalEvents, func(e totalEvent) bool { return e.name == c.Name })
 		label, isLabel := findLabel(c.Name)
 		switch {
 		case c.Type == "label" && isLabel:
@@ -163,6 +167,10 @@ func selectCounters(counters []Counter) *selection {
 			e := countedEvents[event]
 			e.dcgmField = c.applyTo(e.dcgmField)
 			s.events = append(s.events, e)
+		case c.Type != "label" && total >= 0:
+			e := totalEvents[total]
+			e.dcgmField = c.applyTo(e.dcgmField)
+			s.totals = append(s.totals, e)
 		case c.Type == "label" || !isField:
 			s.unsupported = append(s.unsupported, c.Name)
 		case field.route == lastXIDField.route:

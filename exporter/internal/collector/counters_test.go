@@ -20,20 +20,20 @@ DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
   DCGM_FI_DEV_POWER_USAGE, counter, Power draw.
 # DCGM_FI_DEV_SM_CLOCK,    gauge, Not wanted.
 DCGM_FI_DRIVER_VERSION,    label, Driver Version
-DCGM_FI_DEV_BRAND,         label, Device Brand
-DCGM_FI_DEV_FAN_SPEED, gauge, Fan.
+DCGM_FI_DEV_NAME,          label, Device Name
+DCGM_FI_DEV_C2C_LINK_COUNT, gauge, Links.
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := setup(t)
-	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND", "DCGM_FI_DEV_FAN_SPEED"}, f.SetCounters(counters)); diff != "" {
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_NAME", "DCGM_FI_DEV_C2C_LINK_COUNT"}, f.SetCounters(counters)); diff != "" {
 		t.Errorf("unsupported: %s", diff)
 	}
 	families, text := f.collect(t)
 	for _, want := range []string{
 		"# HELP DCGM_FI_DEV_GPU_UTIL How busy, in %.", "# TYPE DCGM_FI_DEV_POWER_USAGE counter", `DCGM_FI_DRIVER_VERSION="580.1"`,
-		`plimsoll_exporter_unsupported_field{node="node-1",field="DCGM_FI_DEV_FAN_SPEED"} 1`,
+		`plimsoll_exporter_unsupported_field{node="node-1",field="DCGM_FI_DEV_C2C_LINK_COUNT"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing: %s\n%s", want, text)
@@ -53,8 +53,8 @@ func TestCounterFileAddsLabelsToEveryMetric(t *testing.T) {
 	f := setup(t)
 	f.source.facts = device.Facts{Serial: "1652", VBIOS: "96.00"}
 	unsupported := f.SetCounters([]Counter{{"DCGM_FI_DEV_VBIOS_VERSION", "label", ""}, {"DCGM_FI_DEV_GPU_UTIL", "gauge", "Busy."}, {"DCGM_FI_DEV_SERIAL", "label", ""},
-		{"DCGM_FI_NVML_VERSION", "label", ""}, {"DCGM_FI_DEV_BRAND", "label", ""}})
-	if diff := cmp.Diff([]string{"DCGM_FI_DEV_BRAND"}, unsupported); diff != "" {
+		{"DCGM_FI_NVML_VERSION", "label", ""}, {"DCGM_FI_DEV_NAME", "label", ""}})
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_NAME"}, unsupported); diff != "" {
 		t.Error(diff)
 	}
 	_, text := f.collect(t)

@@ -90,6 +90,28 @@ var dcgmFields = []dcgmField{
 	newField(device.FP16Active, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", gauge, "0..1", "Ratio of cycles in which the FP16 pipes are active.", "GPM 13"),
 	newField(device.PCIeTx, "DCGM_FI_PROF_PCIE_TX_BYTES", gauge, "B/s", "PCIe transmit rate (in bytes per second).", "GPM 20, or field 197 differenced"),
 	newField(device.PCIeRx, "DCGM_FI_PROF_PCIE_RX_BYTES", gauge, "B/s", "PCIe receive rate (in bytes per second).", "GPM 21, or field 198 differenced"),
+	newField(device.NVLinkTxRate, "DCGM_FI_PROF_NVLINK_TX_BYTES", gauge, "B/s", "NVLink transmit rate (in bytes per second).", "GPM 61, or field 138 differenced"),
+	newField(device.NVLinkRxRate, "DCGM_FI_PROF_NVLINK_RX_BYTES", gauge, "B/s", "NVLink receive rate (in bytes per second).", "GPM 60, or field 139 differenced"),
+	newField(device.NVLinkCRCErrors, "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", counter, "1", "Total number of NVLink CRC errors (Hopper and newer).", "field 163"),
+	newField(device.NVLinkHopperReplays, "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", counter, "1", "Total number of NVLink replays (Hopper and newer).", "field 161"),
+	newField(device.NVLinkHopperRecoveries, "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", counter, "1", "Total number of NVLink recoveries (Hopper and newer).", "field 162"),
+	newField(device.NVLinkRecoveriesSucceeded, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS", counter, "1", "Total number of successful NVLink recoveries (Blackwell and newer).", "field 213"),
+	newField(device.NVLinkRecoveriesFailed, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", counter, "1", "Total number of failed NVLink recoveries (Blackwell and newer).", "field 214"),
+	newField(device.NVLinkRecoveryEvents, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", counter, "1", "Total number of NVLink recoveries (Blackwell and newer).", "field 215"),
+	newField(device.NVLinkSymbolErrors, "DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", counter, "1", "Total number of NVLink symbol errors (Blackwell and newer).", "field 221"),
+	newField(device.NVLinkEffectiveErrors, "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", counter, "1", "Total number of NVLink errors after correction (Blackwell and newer).", "field 219"),
+	newField(device.NVLinkMalformedPackets, "DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", counter, "1", "Total number of malformed NVLink packets (Blackwell and newer).", "field 206"),
+	newField(device.NVLinkReceiveErrors, "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", counter, "1", "Total number of received NVLink packets with errors (Blackwell and newer).", "field 208"),
+	newField(device.PCIeLinkGeneration, "DCGM_FI_DEV_PCIE_LINK_GEN", gauge, "1", "Current PCIe link generation.", "nvmlDeviceGetCurrPcieLinkGeneration"),
+	newField(device.PCIeLinkWidth, "DCGM_FI_DEV_PCIE_LINK_WIDTH", gauge, "1", "Current PCIe link width (in lanes).", "nvmlDeviceGetCurrPcieLinkWidth"),
+	newField(device.PCIeMaxLinkGeneration, "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", gauge, "1", "Maximum PCIe link generation.", "nvmlDeviceGetMaxPcieLinkGeneration"),
+	newField(device.PCIeMaxLinkWidth, "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", gauge, "1", "Maximum PCIe link width (in lanes).", "nvmlDeviceGetMaxPcieLinkWidth"),
+	newField(device.FanSpeed, "DCGM_FI_DEV_FAN_SPEED", gauge, "percent", "Fan speed (in % of the maximum).", "nvmlDeviceGetFanSpeed"),
+	newField(device.PerformanceState, "DCGM_FI_DEV_PSTATE", gauge, "1", "Performance state, 0 (fastest) to 15.", "nvmlDeviceGetPerformanceState"),
+	newField(device.FabricStatus, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", gauge, "1", "State of the NVLink fabric: 0 not supported, 1 not started, 2 in progress, 3 completed, 4 failed.", "nvmlDeviceGetGpuFabricInfoV"),
+	newField(device.FabricClique, "DCGM_FI_DEV_FABRIC_CLIQUE_ID", gauge, "1", "Id of the clique in the NVLink fabric.", "nvmlDeviceGetGpuFabricInfoV"),
+	newField(device.FabricHealthMask, "DCGM_FI_DEV_FABRIC_HEALTH_MASK", gauge, "bits", "Health of the NVLink fabric, as a bitmask.", "nvmlDeviceGetGpuFabricInfoV"),
+	newField(device.FabricHealth, "DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", gauge, "1", "Health of the NVLink fabric: 0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity.", "nvmlDeviceGetGpuFabricInfoV"),
 	newField(device.CorrectableRemappedRows, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for correctable errors.", "nvmlDeviceGetRemappedRows"),
 	newField(device.UncorrectableRemappedRows, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", counter, "1", "Number of remapped rows for uncorrectable errors.", "nvmlDeviceGetRemappedRows"),
 	newField(device.FBTotal, "DCGM_FI_DEV_FB_TOTAL", gauge, "MiB", "Framebuffer memory total (in MiB).", "nvmlDeviceGetMemoryInfo_v2"),
@@ -116,20 +138,22 @@ var lastXIDField = dcgmField{name: "DCGM_FI_DEV_XID_ERRORS", kind: gauge, unit: 
 // labelField is a field that a counter file can add as a label to every DCGM metric.
 type labelField struct {
 	name  string
-	value func(device.Device) string // empty if the device does not report the field
+	value func(*deviceSnapshot) string // empty if the device does not report the field
 }
 
 // labelFields are the supported label fields. The first is in dcgm-exporter's default
 // counter file.
 var labelFields = []labelField{
-	{"DCGM_FI_DRIVER_VERSION", func(d device.Device) string { return d.Driver }},
-	{"DCGM_FI_NVML_VERSION", func(d device.Device) string { return d.Facts.Library }},
-	{"DCGM_FI_DEV_SERIAL", func(d device.Device) string { return d.Facts.Serial }},
-	{"DCGM_FI_DEV_VBIOS_VERSION", func(d device.Device) string { return d.Facts.VBIOS }},
-	{"DCGM_FI_DEV_INFOROM_IMAGE_VER", func(d device.Device) string { return d.Facts.InfoROM }},
-	{"DCGM_FI_DEV_OEM_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMOEM }},
-	{"DCGM_FI_DEV_ECC_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMECC }},
-	{"DCGM_FI_DEV_POWER_INFOROM_VER", func(d device.Device) string { return d.Facts.InfoROMPower }},
+	{"DCGM_FI_DRIVER_VERSION", func(d *deviceSnapshot) string { return d.device.Driver }},
+	{"DCGM_FI_NVML_VERSION", func(d *deviceSnapshot) string { return d.device.Facts.Library }},
+	{"DCGM_FI_DEV_BRAND", func(d *deviceSnapshot) string { return d.device.Facts.Brand }},
+	{"DCGM_FI_DEV_SERIAL", func(d *deviceSnapshot) string { return d.device.Facts.Serial }},
+	{"DCGM_FI_DEV_VBIOS_VERSION", func(d *deviceSnapshot) string { return d.device.Facts.VBIOS }},
+	{"DCGM_FI_DEV_INFOROM_IMAGE_VER", func(d *deviceSnapshot) string { return d.device.Facts.InfoROM }},
+	{"DCGM_FI_DEV_OEM_INFOROM_VER", func(d *deviceSnapshot) string { return d.device.Facts.InfoROMOEM }},
+	{"DCGM_FI_DEV_ECC_INFOROM_VER", func(d *deviceSnapshot) string { return d.device.Facts.InfoROMECC }},
+	{"DCGM_FI_DEV_POWER_INFOROM_VER", func(d *deviceSnapshot) string { return d.device.Facts.InfoROMPower }},
+	{"DCGM_FI_DEV_FABRIC_CLUSTER_UUID", func(d *deviceSnapshot) string { return d.wholeDevice().reading.FabricCluster }},
 }
 
 // dcgmLabelNames are the first labels of every DCGM metric, in this order. The fields of

@@ -100,52 +100,69 @@ func (r *renderer) renderCountedEvent(e countedEvent, d *deviceSnapshot, labelSe
 	}
 }
 
-// xidMessages describe the common XIDs of NVIDIA's catalog.
-var xidMessages = map[uint64]string{
-	0:  "No Error",
-	8:  "GPU stopped processing",
-	13: "Graphics engine exception",
-	31: "GPU memory page fault",
-	32: "Corrupted push buffer",
-	38: "Driver firmware error",
-	43: "GPU stopped processing for a program",
-	44: "Graphics engine fault in a context switch",
-	45: "Preemptive cleanup after earlier errors",
-	48: "Double-bit ECC error",
-	61: "Internal micro-controller breakpoint",
-	62: "Internal micro-controller halt",
-	63: "Row remapping or page retirement recorded",
-	64: "Row remapping or page retirement failed",
-	68: "Video processor exception",
-	69: "Graphics engine class error",
-	74: "NVLink error",
-	79: "GPU fell off the bus",
-	92: "High rate of single-bit ECC errors",
-	94: "Contained ECC error",
-	95: "Uncontained ECC error",
-
-	119: "GSP RPC timeout",
-	120: "GSP error",
+// totalEvent is a metric of dcgm-exporter that counts events since the exporter started, by
+// kind. A kind has no series before its first event.
+type totalEvent struct {
+	dcgmField
+	label  string // of the kind of event
+	totals func(*deviceSnapshot) []eventTotal
 }
 
-// xidLabels returns the labels that describe the last XID.
-func xidLabels(xid uint64) []label {
-	message, ok := xidMessages[xid]
-	if !ok {
-		message = "Unknown Error"
-	}
-	return []label{{"err_code", strconv.FormatUint(xid, 10)}, {"err_msg", message}}
+// eventTotal is the number of events of a kind since the exporter started.
+type eventTotal struct {
+	kind  string
+	count float64
 }
 
-// severity classifies an XID according to NVIDIA's catalog.
-func severity(xid uint64) string {
-	switch xid {
-	case 48, 62, 64, 74, 79, 95, 119, 120:
-		return "critical"
-	case 94:
-		return "warning"
-	case 13, 31, 43:
-		return "application"
+var totalEvents = []totalEvent{
+	{
+		dcgmField: dcgmField{name: "DCGM_EXP_XID_ERRORS_TOTAL", kind: counter, unit: "1", help: "XID events since the exporter started, by code.", route: "event set"},
+		label:     "xid",
+		totals: func(d *deviceSnapshot) (totals []eventTotal) {
+			for _, x := range d.xids {
+				totals = append(totals, eventTotal{strconv.FormatUint(x.xid, 10), x.count})
+			}
+			return totals
+		},
+	},
+	{
+		dcgmField: dcgmField{name: "DCGM_EXP_CLOCK_EVENTS_TOTAL", kind: counter, unit: "1", help: "Times at which a reason for reduced clocks became active since the exporter started, by reason.", route: "nvmlDeviceGetCurrentClocksEventReasons"},
+		label:     "clock_event",
+		totals:    func(d *deviceSnapshot) []eventTotal { return d.clockEventTotals },
+	},
+}
+
+// clockEventCounter counts the times at which each reason for reduced clocks became active.
+type clockEventCounter struct {
+	last   uint64
+	seen   bool // last is set; a reason that is active from the start does not count
+	counts map[string]float64
+}
+
+func (c *clockEventCounter) observe(bits uint64) {
+	if c.counts == nil {
+		c.counts = map[string]float64{}
 	}
-	return "info"
+	if c.seen {
+		for _, reason := range clockEventReasons(bits &^ c.last) {
+			c.counts[reason]++
+		}
+	}
+	c.last, c.seen = bits, true
+}
+
+func (c *clockEventCounter) totals() (totals []eventTotal) {
+	for _, reason := range sortedKeys(c.counts) {
+		totals = append(totals, eventTotal{reason, c.counts[reason]})
+	}
+	return totals
+}
+
+// renderTotalEvent writes the number of events of each kind since the exporter started.
+func (r *renderer) renderTotalEvent(e totalEvent, d *deviceSnapshot, labelSets func(extra []label) []labelText) {
+	for _, total := range e.totals(d) {
+		for _, labels := range labelSets([]label{{e.label, total.kind}}) {
+			r.families.addSeries(e.name, e.kind, e.help, labels, total.count)
+		}
+	}
 }

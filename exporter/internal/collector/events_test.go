@@ -118,3 +118,59 @@ func TestEventLabelsAreInDCGMExporterOrder(t *testing.T) {
 	_, text = f.collect(t)
 	requireLines(t, "unknown XID", lines(text, "DCGM_FI_DEV_XID_ERRORS"), `,container="main",err_code="4711",err_msg="Unknown Error",namespace="team-a",pod="train"} 4711`)
 }
+
+func TestTotalsOfEventsSinceStart(t *testing.T) {
+	f := setup(t)
+	clockEvents := 1.0 // active from the start, which is not an event
+	f.source.clockEvents = &clockEvents
+	_, text := f.collect(t)
+	requireLines(t, "no XID", lines(text, "DCGM_EXP_XID_ERRORS_TOTAL"))
+	requireLines(t, "no clock event", lines(text, "DCGM_EXP_CLOCK_EVENTS_TOTAL"))
+	f.source.xids = []device.XID{{UUID: uuid(2), Code: 79}, {UUID: uuid(2), Code: 13}, {UUID: uuid(2), Code: 79}}
+	for _, clockEvents = range []float64{0b101, 0b101, 0b001, 0b100, 0b101} {
+		_, text = f.collect(t)
+	}
+	requireLines(t, "XIDs", lines(text, "DCGM_EXP_XID_ERRORS_TOTAL"), `,xid="13"} 1`, `,xid="79"} 2`)
+	requireLines(t, "clock events", lines(text, "DCGM_EXP_CLOCK_EVENTS_TOTAL"), `,clock_event="gpu_idle"} 1`, `,clock_event="power_cap"} 2`)
+	if unsupported := f.SetCounters([]Counter{{"DCGM_EXP_XID_ERRORS_TOTAL", "counter", "XIDs."}}); len(unsupported) > 0 {
+		t.Errorf("unsupported: %v", unsupported)
+	}
+	if _, text = f.collect(t); !strings.Contains(text, "# HELP DCGM_EXP_XID_ERRORS_TOTAL XIDs.\n# TYPE DCGM_EXP_XID_ERRORS_TOTAL counter\n") || strings.Contains(text, "DCGM_EXP_CLOCK") {
+		t.Errorf("%.500s", text)
+	}
+}
+
+func TestXIDSeverities(t *testing.T) {
+	for code, want := range map[uint64]string{79: "critical", 48: "critical", 140: "critical", 94: "warning", 144: "warning", 31: "application", 43: "application", 63: "info", 0: "unknown", 61: "unknown", 173: "unknown", 4711: "unknown"} {
+		if got := severity(code); got != want {
+			t.Errorf("XID %d is %s, want %s", code, got, want)
+		}
+	}
+}
+
+// The sum of the reasons counts the time of heat once.
+func TestThermalThrottlingIsCountedOnce(t *testing.T) {
+	for name, divided := range map[string]bool{"newer driver": true, "older driver": false} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			f.source.override = func(_ device.Device, r *device.Reading) {
+				r.Set(device.ThermalViolation, 3e9)
+				if divided {
+					r.Set(device.SWThermalSlowdown, 1e9)
+					r.Set(device.HWThermalSlowdown, 2e9)
+				}
+			}
+			families, _ := f.collect(t)
+			sum := 0.0
+			for _, m := range families["plimsoll_device_throttled_seconds_total"].Metric {
+				sum += m.GetCounter().GetValue() / 8 // devices
+			}
+			if sum != 3 {
+				t.Errorf("%g s, want 3", sum)
+			}
+			if got := value(t, families, "DCGM_FI_DEV_THERMAL_VIOLATION", "gpu", "0"); got != 3e9 {
+				t.Errorf("dcgm-exporter's metric is %g", got)
+			}
+		})
+	}
+}

@@ -36,13 +36,14 @@ var (
 	ownerInfo       = metric{"plimsoll_device_owner_info", gauge, append(deviceLabels, "namespace", "pod", "container"), "1 for each container that holds the device."}
 	shareCapacity   = metric{"plimsoll_device_share_capacity", gauge, append(deviceLabels, "provider", "dimension"), "What a shared device offers, by dimension: shares (replicas), memory (bytes) and cores (1 for all). provider is nvidia (time-slicing), mps (NVIDIA or GKE with MPS), gke (time-sharing) or hami. Time-slicing has only shares. Absent for a device that is not shared, and if the kubelet does not report the shares."}
 	shareAllocated  = metric{"plimsoll_device_share_allocated", gauge, append(deviceLabels, "provider", "dimension"), "The part of plimsoll_device_share_capacity that is allocated to containers. HAMi's memory and cores require the API server (--kubernetes-pod-owners) and are absent while the assignment of a pod is unknown. A container of HAMi without a limit of cores counts 0 cores."}
-	xidTotal        = metric{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started. severity is critical, warning, application or info."}
-	throttled       = metric{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Time with reduced clocks since the driver was loaded, by reason, in seconds."}
+	xidTotal        = metric{"plimsoll_xid_total", counter, append(deviceLabels, "xid", "severity"), "XID events since the exporter started. severity is critical (reset or restart the device or node), warning, application (restart the application), info, or unknown (not in NVIDIA's XID catalog)."}
+	throttled       = metric{"plimsoll_device_throttled_seconds_total", counter, append(deviceLabels, "reason"), "Time with reduced clocks since the driver was loaded, by reason, in seconds. thermal is the sum of sw_thermal and hw_thermal, and only exported if the driver does not divide it."}
 	linkBytes       = metric{"plimsoll_device_nvlink_bytes_total", counter, append(deviceLabels, "direction"), "Bytes of data over all NVLinks of the device since the driver was loaded."}
 	pcieBytes       = metric{"plimsoll_device_pcie_bytes_total", counter, append(deviceLabels, "direction"), "Bytes over PCIe since the driver was loaded."}
 	powerHeadroom   = metric{"plimsoll_device_power_headroom_watts", gauge, deviceLabels, "Enforced power limit minus power draw, in watts. At least 0."}
 	memoryHeadroom  = metric{"plimsoll_device_memory_headroom_bytes", gauge, deviceLabels, "Free memory of the device in bytes."}
 	thermalHeadroom = metric{"plimsoll_device_thermal_headroom_celsius", gauge, deviceLabels, "Margin to the nearest slowdown temperature in degrees Celsius. Negative while the device is slowed down."}
+	fabricInfo      = metric{"plimsoll_device_fabric_info", gauge, append(deviceLabels, "cluster_uuid", "clique"), "1 for each device that has joined an NVLink fabric. Devices with the same cluster_uuid and clique are connected, also on different nodes."}
 	remapPending    = metric{"plimsoll_device_row_remap_pending", gauge, deviceLabels, "1 if a remapping of rows takes effect only after a reset of the device."}
 	bogusValues     = metric{"plimsoll_exporter_bogus_values_total", counter, append(deviceLabels, "field"), "Values that were left out because they are impossible, such as 1000 degrees, by field."}
 )
@@ -76,7 +77,7 @@ var (
 var plimsollMetrics = []metric{
 	nodeDevices, largestFree, freeMIGInstances,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, shareCapacity, shareAllocated,
-	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, remapPending, bogusValues,
+	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, fabricInfo, remapPending, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
 	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
 	memoryTotal, memoryUsed, temperature, powerDraw, energyTotal,

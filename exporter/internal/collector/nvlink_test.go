@@ -27,3 +27,40 @@ func TestLargestGroup(t *testing.T) {
 		})
 	}
 }
+
+// Devices of different cliques are not connected, although both have links to switches.
+// Before a device has joined the fabric, its links do not work.
+func TestLinkEndsFollowFabric(t *testing.T) {
+	join := func(status float64, cluster string, clique float64) device.Reading {
+		r := device.Reading{FabricCluster: cluster}
+		r.Set(device.FabricStatus, status)
+		if clique >= 0 {
+			r.Set(device.FabricClique, clique)
+		}
+		return r
+	}
+	for name, tc := range map[string]struct {
+		readings []device.Reading
+		size     int
+	}{
+		"no fabric":              {[]device.Reading{{}, {}, {}}, 3},
+		"not supported":          {[]device.Reading{join(0, "", -1), join(0, "", -1)}, 2},
+		"one clique":             {[]device.Reading{join(3, "a", 1), join(3, "a", 1), join(3, "a", 1)}, 3},
+		"two cliques":            {[]device.Reading{join(3, "a", 1), join(3, "a", 2), join(3, "a", 2)}, 2},
+		"two clusters":           {[]device.Reading{join(3, "a", 1), join(3, "b", 1)}, 1},
+		"one is in progress":     {[]device.Reading{join(3, "a", 1), join(2, "", -1), join(3, "a", 1)}, 2},
+		"the manager has failed": {[]device.Reading{join(4, "", -1), join(4, "", -1)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var devices []device.Device
+			for i, r := range tc.readings {
+				d := device.Device{PCIBusID: string(rune('1' + i)), Links: []string{device.NVSwitch}}
+				d.Links = linkEnds(d, r)
+				devices = append(devices, d)
+			}
+			if size := largestGroup(devices); size != tc.size {
+				t.Errorf("%d, want %d", size, tc.size)
+			}
+		})
+	}
+}

@@ -93,7 +93,7 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 	shares := r.sharesOf(d, holdersOf(parts))
 	labelSets := func(shares []share, extra, metricLabels []label) (sets []labelText) {
 		for _, s := range shares {
-			sets = append(sets, formatLabels(r.dcgmLabels(d.device, extra, r.attributes(s, metricLabels))))
+			sets = append(sets, formatLabels(r.dcgmLabels(d, extra, r.attributes(s, metricLabels))))
 		}
 		return sets
 	}
@@ -129,6 +129,9 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 	}
 	for _, e := range selected.events {
 		r.renderCountedEvent(e, d.wholeDevice(), func(extra []label) []labelText { return labelSets(shares, extra, nil) })
+	}
+	for _, e := range selected.totals {
+		r.renderTotalEvent(e, d.wholeDevice(), func(extra []label) []labelText { return labelSets(shares, extra, nil) })
 	}
 }
 
@@ -169,7 +172,8 @@ func (f dcgmField) describesWholeDevice() bool {
 
 // dcgmLabels returns the labels of a series in dcgm-exporter's order: those of the
 // device, of the counter file, of the metric (extra), and the attributes.
-func (r *renderer) dcgmLabels(d device.Device, extra, attributes []label) []label {
+func (r *renderer) dcgmLabels(snapshot *deviceSnapshot, extra, attributes []label) []label {
+	d := snapshot.device
 	modelName := d.Model
 	if r.labels.ReplaceBlanks {
 		modelName = Model(modelName)
@@ -191,7 +195,7 @@ func (r *renderer) dcgmLabels(d device.Device, extra, attributes []label) []labe
 		labels[host].name = "hostname"
 	}
 	for _, l := range r.snapshot.selection.labels {
-		if v := l.value(d); v != "" {
+		if v := l.value(snapshot); v != "" {
 			labels = append(labels, label{l.name, v})
 		}
 	}
@@ -227,6 +231,9 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 	if d.fresh {
 		r.renderDerived(d.reading, id)
 	}
+	if clique, ok := d.reading.Get(device.FabricClique); ok && d.fresh {
+		r.families.addOfDevice(fabricInfo, 1, id, d.reading.FabricCluster, strconv.FormatFloat(clique, 'f', -1, 64))
+	}
 	if _, ok := utilization(d.reading); ok && d.fresh && len(d.holders) > 0 {
 		r.families.addOfDevice(idleAllocated, d.idleAllocated.Seconds(), id)
 	}
@@ -244,8 +251,11 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 
 // renderDerived writes values that follow from a reading, in base units.
 func (r *renderer) renderDerived(reading device.Reading, id labelText) {
+	// Newer drivers divide the time of heat by who reduced the clocks. Older ones only report
+	// the sum.
+	_, isDivided := reading.Get(device.SWThermalSlowdown)
 	for _, reason := range throttleReasons {
-		if ns, ok := reading.Get(reason.field); ok {
+		if ns, ok := reading.Get(reason.field); ok && !(isDivided && reason.field == device.ThermalViolation) {
 			r.families.addOfDevice(throttled, ns/1e9, id, reason.name)
 		}
 	}

@@ -31,7 +31,7 @@ func TestSharedDeviceHasBoundedSeries(t *testing.T) {
 	atLimit := share(maxShares)
 	all := share(pods)
 	families, text := f.scrape(t)
-	if all > atLimit || all > 60_000 {
+	if all > atLimit || all > 75_000 {
 		t.Errorf("%d series with %d pods, %d with %d", all, pods, atLimit, maxShares)
 	}
 	if got := value(t, families, "plimsoll_exporter_omitted_shares", "node", "node-1"); got != pods-maxShares {

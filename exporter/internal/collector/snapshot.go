@@ -47,6 +47,7 @@ type deviceSnapshot struct {
 	lastXID           uint64
 	recentXIDs        []event
 	recentClockEvents []event
+	clockEventTotals  []eventTotal
 	implausible       []implausibleCount
 
 	allocated     bool // also without holders, if a scheduler reserved the device for other pods
@@ -131,7 +132,7 @@ func (c *Collector) trackedInOrder() (all []*trackedDevice) {
 func (t *trackedDevice) snapshot(now time.Time) *deviceSnapshot {
 	d := &deviceSnapshot{
 		device: t.device, reading: t.reading, readDuration: t.readDuration, fresh: t.fresh, lost: t.lost, failed: t.failed, hung: t.hung, lastXID: t.lastXID,
-		recentXIDs: t.recentXIDs.recent(now), recentClockEvents: t.recentClockEvents.recent(now),
+		recentXIDs: t.recentXIDs.recent(now), recentClockEvents: t.recentClockEvents.recent(now), clockEventTotals: t.clockEvents.totals(),
 		xidWindow: t.recentXIDs.window, clockEventsWindow: t.recentClockEvents.window,
 	}
 	for _, xid := range slices.Sorted(maps.Keys(t.xidCounts)) {

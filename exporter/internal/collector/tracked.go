@@ -31,6 +31,7 @@ type trackedDevice struct {
 	implausible       [device.NumFields]float64 // values that were left out
 	recentXIDs        eventHistory
 	recentClockEvents eventHistory
+	clockEvents       clockEventCounter
 
 	// Accounting.
 	idleSince    time.Time // zero while the device is busy
@@ -102,6 +103,7 @@ func (t *trackedDevice) recordReading(now time.Time, r readResult, usage *proces
 	}
 	if bits, ok := r.reading.Get(device.ClockEvents); ok {
 		t.recentClockEvents.add(now, uint64(bits))
+		t.clockEvents.observe(uint64(bits))
 	}
 }
 

@@ -44,6 +44,7 @@ type TPU struct {
 // Facts are optional properties of a device. Each is empty if the device does not report it.
 type Facts struct {
 	Serial       string
+	Brand        string // such as Tesla
 	VBIOS        string // version
 	Library      string // version of the vendor's library
 	InfoROM      string // version of the InfoROM image
@@ -126,6 +127,28 @@ const (
 	HWThermalSlowdown                      // ns in which the hardware halved clocks because of heat
 	HWPowerBrake                           // ns in which the hardware halved clocks on an external signal
 	ComputeMode                            // ExclusiveProcess, or another mode of NVML
+	NVLinkTxRate                           // B/s
+	NVLinkRxRate                           // B/s
+	NVLinkCRCErrors                        // count of CRC errors, from Hopper on
+	NVLinkHopperReplays                    // count, from Hopper on
+	NVLinkHopperRecoveries                 // count, from Hopper on
+	NVLinkRecoveriesSucceeded              // count, from Blackwell on
+	NVLinkRecoveriesFailed                 // count, from Blackwell on
+	NVLinkRecoveryEvents                   // count, from Blackwell on
+	NVLinkSymbolErrors                     // count, from Blackwell on
+	NVLinkEffectiveErrors                  // count, from Blackwell on
+	NVLinkMalformedPackets                 // count, from Blackwell on
+	NVLinkReceiveErrors                    // count, from Blackwell on
+	PCIeLinkGeneration                     // current, such as 5
+	PCIeLinkWidth                          // current number of lanes
+	PCIeMaxLinkGeneration                  // that the device and the system support
+	PCIeMaxLinkWidth                       // lanes that the device and the system support
+	FanSpeed                               // % of the maximum; can exceed 100
+	PerformanceState                       // 0 (fastest) to 15
+	FabricStatus                           // 0 not supported, 1 not started, 2 in progress, 3 completed, 4 failed
+	FabricClique                           // id of the clique, if completed
+	FabricHealthMask                       // bitmask of NVML
+	FabricHealth                           // 0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity
 
 	// Fields of TPUs. Those of NVIDIA devices are above.
 
@@ -161,6 +184,9 @@ type Reading struct {
 	// MIG is true if the device is in MIG mode, or in a partition mode of AMD. Only its
 	// instances can be allocated then.
 	MIG bool
+	// FabricCluster is the UUID of the NVLink fabric that the device has joined. Empty if
+	// there is none.
+	FabricCluster string
 	// Instances are the current MIG instances or partitions. The collector reads each as a
 	// device of its own.
 	Instances []Device

@@ -15,6 +15,8 @@ var limits = map[Field][2]float64{
 	FP64Active: ratio, FP32Active: ratio, FP16Active: ratio,
 	RowRemapFailure: {0, 1}, RowRemapPending: {0, 1}, VGPULicensed: {0, 1}, ComputeMode: {0, 3},
 	DutyCycle: {0, 100}, MemoryBandwidthUtil: {0, 100}, TensorCoreUtil: {0, 100}, AcceleratorMemoryTotal: {1, 1 << 50},
+	PCIeLinkGeneration: {1, 20}, PCIeMaxLinkGeneration: {1, 20}, PCIeLinkWidth: {1, 64}, PCIeMaxLinkWidth: {1, 64}, FanSpeed: {0, 1000}, PerformanceState: {0, 15},
+	FabricStatus: {0, 4}, FabricHealth: {0, 3}, NVLinkTxRate: {0, 1e13}, NVLinkRxRate: {0, 1e13},
 	PCIeTx: {0, 1e12}, PCIeRx: {0, 1e12}, NVLinkBandwidth: {0, 1e8},
 }
 

@@ -59,7 +59,7 @@ func (e *exporter) scrape() string {
 // Limits of the library calls per collection. Each XID adds a call, and the first reading of
 // a device with GPM adds two.
 const (
-	callsPerDevice   = 23
+	callsPerDevice   = 30
 	callsPerInstance = 11 // including 1 for the memory and 2 for GPM
 	callsPerTick     = 2  // device count and events
 )

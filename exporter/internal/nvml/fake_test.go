@@ -35,7 +35,9 @@ const (
 	devSwitchless, devFailing, devFailure                     = 24, 25, 26
 	devSlowdown, devMargin, devPowerSet, devEvents            = 27, 28, 29, 30
 	devLicensed, devNarrow, devNVLink, devPCIe, devGPM        = 31, 32, 33, 34, 35
-	devReplaced, devComputeMode                               = 36, 37
+	devReplaced, devLinkGen, devLinkWidth, devFan             = 36, 38, 39, 40
+	devPState, devFabricState, devFabricStatus, devClique     = 41, 42, 43, 44
+	devFabricVersion, devComputeMode                          = 45, 37
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 
@@ -175,6 +177,7 @@ func (f *fake) setHealthy(i int) {
 		devPowerLimit: 700_000, devEnergy: 5_000_000 + n, devReplay: n, devUtil: 10 + n, devMemUtil: 5, devEnc: 1, devDec: 2,
 		devTotal: 81559 << 20, devUsed: 1000 << 20, devReserved: 559 << 20, devCorrectable: 3, devUncorrectable: 1, devFailed: 0, devMemTemp: 50 + n,
 		devSlowdown: 89, devMargin: 47 - n, devPowerSet: 650_000, devEvents: 4, devLicensed: 2, devNVLink: 1000, devPCIe: 5_000_000_000, devGPM: 40,
+		devLinkGen: 5, devLinkWidth: 16, devFan: 30 + n, devPState: 0, devFabricState: 3, devClique: 7, devFabricVersion: 3,
 	} {
 		f.setDevice(i, word, value)
 	}

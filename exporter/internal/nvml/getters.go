@@ -40,6 +40,13 @@ var allDeviceGetters = []getter{
 	{symbol: "nvmlDeviceGetComputeMode", read: readComputeMode},
 	{symbol: "nvmlDeviceGetRemappedRows", read: readRemappedRows},
 	{symbol: "nvmlDeviceGetGridLicensableFeatures_v4", read: readLicense},
+	{symbol: "nvmlDeviceGetCurrPcieLinkGeneration", read: readNumber(device.PCIeLinkGeneration, (*deviceHandle).GetCurrPcieLinkGeneration, 1)},
+	{symbol: "nvmlDeviceGetCurrPcieLinkWidth", read: readNumber(device.PCIeLinkWidth, (*deviceHandle).GetCurrPcieLinkWidth, 1)},
+	{symbol: "nvmlDeviceGetMaxPcieLinkGeneration", read: readNumber(device.PCIeMaxLinkGeneration, (*deviceHandle).GetMaxPcieLinkGeneration, 1)},
+	{symbol: "nvmlDeviceGetMaxPcieLinkWidth", read: readNumber(device.PCIeMaxLinkWidth, (*deviceHandle).GetMaxPcieLinkWidth, 1)},
+	{symbol: "nvmlDeviceGetFanSpeed", read: readNumber(device.FanSpeed, (*deviceHandle).GetFanSpeed, 1)},
+	{symbol: "nvmlDeviceGetPerformanceState", read: readPerformanceState},
+	{symbol: "nvmlDeviceGetGpuFabricInfoV", read: readFabric},
 	{symbol: "nvmlDeviceGetFieldValues", read: readFieldValues},
 	{symbol: "nvmlDeviceGetMigMode", read: readMIG, requires: migSymbols},
 	{symbol: "nvmlGpmMetricsGet", read: readGPM, requires: gpmSymbols},
@@ -72,6 +79,14 @@ func readThermalMargin(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMarginTemperature()
 	if ret == nvml.SUCCESS {
 		r.Set(device.ThermalMargin, float64(m.MarginTemperature))
+	}
+	return ret
+}
+
+func readPerformanceState(h *deviceHandle, r *device.Reading) nvml.Return {
+	state, ret := h.GetPerformanceState()
+	if ret == nvml.SUCCESS && state != nvml.PSTATE_UNKNOWN {
+		r.Set(device.PerformanceState, float64(state))
 	}
 	return ret
 }

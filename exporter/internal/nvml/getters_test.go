@@ -46,9 +46,16 @@ func TestReadSetsEveryFieldWithItsUnit(t *testing.T) {
 		device.FP64Active: 0.51, device.FP32Active: 0.52, device.FP16Active: 0.53,
 		device.PowerManagementLimit: 650, device.PowerMin: 200.002, device.PowerMax: 700.002, device.PowerDefault: 600.002,
 		device.ClockEvents: 4, device.SlowdownTemp: 89, device.ThermalMargin: 45, device.VGPULicensed: 1,
+		device.NVLinkTxRate: 61 << 20, device.NVLinkRxRate: 60 << 20, device.NVLinkCRCErrors: 163, device.NVLinkHopperReplays: 161, device.NVLinkHopperRecoveries: 162,
+		device.NVLinkRecoveriesSucceeded: 213, device.NVLinkRecoveriesFailed: 214, device.NVLinkRecoveryEvents: 215, device.NVLinkSymbolErrors: 221, device.NVLinkEffectiveErrors: 219,
+		device.NVLinkMalformedPackets: 206, device.NVLinkReceiveErrors: 208, device.PCIeLinkGeneration: 5, device.PCIeLinkWidth: 16, device.PCIeMaxLinkGeneration: 5, device.PCIeMaxLinkWidth: 16,
+		device.FanSpeed: 32, device.PerformanceState: 0, device.FabricStatus: 3, device.FabricClique: 7, device.FabricHealthMask: 0x11, device.FabricHealth: 1,
 		device.CorrectableRemappedRows: 3, device.UncorrectableRemappedRows: 1, device.RowRemapFailure: 0, device.RowRemapPending: 1,
 	} {
 		expectValue(t, r, field, v)
+	}
+	if r.FabricCluster != "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf" || d.Facts.Brand != "NVIDIA" {
+		t.Errorf("fabric %s, brand %s", r.FabricCluster, d.Facts.Brand)
 	}
 	for field := range device.FirstTPUField {
 		if _, ok := r.Get(field); !ok {
@@ -185,4 +192,36 @@ func TestReadComputeMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectValue(t, r, device.ComputeMode, device.ExclusiveProcess)
+}
+
+// Before a device has joined the fabric, its clique is unknown. Older drivers have an older
+// structure without the summary of the health.
+func TestReadFabric(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(0, devFabricState, 2) // in progress
+	f.setDevice(1, devFabricStatus, 999)
+	f.setDevice(2, devFabricVersion, 2)
+	f.setDevice(3, devClique, 0) // a fabric within the node
+	f.setUnsupported(4, 1<<32)
+	s := f.open()
+	devices := listDevices(t, s)
+	for i, want := range []struct {
+		status, clique, health float64 // -1 for none
+		cluster                string
+	}{{2, -1, -1, ""}, {4, -1, -1, ""}, {3, 7, -1, "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"}, {3, 0, 1, ""}, {-1, -1, -1, ""}} {
+		r := readDevice(t, s, devices[i])
+		for field, v := range map[device.Field]float64{device.FabricStatus: want.status, device.FabricClique: want.clique, device.FabricHealth: want.health} {
+			if v < 0 {
+				expectAbsent(t, r, field)
+			} else {
+				expectValue(t, r, field, v)
+			}
+		}
+		if r.FabricCluster != want.cluster {
+			t.Errorf("device %d: cluster %s", i, r.FabricCluster)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -26,6 +27,8 @@ var gpmMetrics = []struct {
 	{nvml.GPM_METRIC_FP16_UTIL, device.FP16Active, 0.01},
 	{nvml.GPM_METRIC_PCIE_TX_PER_SEC, device.PCIeTx, 1 << 20},
 	{nvml.GPM_METRIC_PCIE_RX_PER_SEC, device.PCIeRx, 1 << 20},
+	{nvml.GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, device.NVLinkTxRate, 1 << 20},
+	{nvml.GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, device.NVLinkRxRate, 1 << 20},
 }
 
 // gpmSymbols are the calls needed for GPM.
@@ -63,8 +66,13 @@ func readGPM(h *deviceHandle, r *device.Reading) nvml.Return {
 	return ret
 }
 
+// isOfWholeDevice reports whether MIG does not partition what a field measures.
+func isOfWholeDevice(f device.Field) bool {
+	return slices.Contains([]device.Field{device.PCIeTx, device.PCIeRx, device.NVLinkTxRate, device.NVLinkRxRate}, f)
+}
+
 // readInstanceGPM sets the GPM metrics of a MIG instance. Compute instances of the same GPU
-// instance share its samples. PCIe metrics stay absent: MIG does not partition PCIe.
+// instance share its samples.
 func readInstanceGPM(h *deviceHandle, r *device.Reading) nvml.Return {
 	h.parent.mu.Lock()
 	defer h.parent.mu.Unlock()
@@ -76,7 +84,7 @@ func readInstanceGPM(h *deviceHandle, r *device.Reading) nvml.Return {
 	ret := sampler.update(h.parent, r.Time, func(s nvml.GpmSample) nvml.Return { return h.parent.GpmMigSampleGet(h.gpuInstance.id, s) })
 	if ret == nvml.SUCCESS {
 		for f, v := range sampler.values {
-			if f != device.PCIeTx && f != device.PCIeRx {
+			if !isOfWholeDevice(f) {
 				r.Set(f, v)
 			}
 		}

@@ -32,8 +32,9 @@ type deviceHandle struct {
 	gpm         gpmSampler // of the whole device
 	instanceGPM map[gpuInstance]*gpmSampler
 	// lastProcessSample is the timestamp of the newest process utilization sample, in µs.
-	lastProcessSample                  uint64
-	nvlinkRate, pcieTxRate, pcieRxRate counterRate
+	lastProcessSample                      uint64
+	nvlinkRate, nvlinkTxRate, nvlinkRxRate counterRate
+	pcieTxRate, pcieRxRate                 counterRate
 
 	// loggedInstanceErr is the last logged instanceErr; guarded by Source.mu.
 	loggedInstanceErr string
@@ -76,6 +77,8 @@ func (h *deviceHandle) derive(r *device.Reading) {
 			r.Set(device.NVLinkBandwidth, bytesPerSecond/1024/1000)
 		}
 	}
+	h.nvlinkTxRate.set(r, device.NVLinkTxRate, device.NVLinkTx)
+	h.nvlinkRxRate.set(r, device.NVLinkRxRate, device.NVLinkRx)
 	h.pcieTxRate.set(r, device.PCIeTx, device.PCIeTxBytes)
 	h.pcieRxRate.set(r, device.PCIeRx, device.PCIeRxBytes)
 	slowdown, hasSlowdown := r.Get(device.SlowdownTemp)

@@ -71,6 +71,19 @@ func (s *Source) describeDevice(handle nvml.Device, index int) (device.Device, e
 	return d, nil
 }
 
+// brands are DCGM's names of NVML's brands.
+var brands = map[nvml.BrandType]string{
+	nvml.BRAND_UNKNOWN: "Unknown", nvml.BRAND_QUADRO: "Quadro", nvml.BRAND_TESLA: "Tesla", nvml.BRAND_NVS: "NVS", nvml.BRAND_GRID: "Grid", nvml.BRAND_GEFORCE: "GeForce", nvml.BRAND_TITAN: "Titan",
+	nvml.BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications", nvml.BRAND_NVIDIA_VPC: "NVIDIA Virtual PC", nvml.BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server", nvml.BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
+	nvml.BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA vGaming", nvml.BRAND_QUADRO_RTX: "Quadro RTX", nvml.BRAND_NVIDIA_RTX: "NVIDIA RTX", nvml.BRAND_NVIDIA: "NVIDIA", nvml.BRAND_GEFORCE_RTX: "GeForce RTX", nvml.BRAND_TITAN_RTX: "Titan RTX",
+}
+
+// brand returns the name of the device's brand.
+func brand(handle nvml.Device) (string, nvml.Return) {
+	b, ret := handle.GetBrand()
+	return brands[b], ret
+}
+
 // logUnreadable logs the error of reading a device property. Many models do not support
 // every property, so ERROR_NOT_SUPPORTED is not logged.
 func (s *Source) logUnreadable(level slog.Level, uuid, property string, ret nvml.Return) {
@@ -90,6 +103,7 @@ func (s *Source) readFacts(handle nvml.Device, uuid string) (facts device.Facts)
 		read   func() (string, nvml.Return)
 	}{
 		{&facts.Serial, "nvmlDeviceGetSerial", handle.GetSerial},
+		{&facts.Brand, "nvmlDeviceGetBrand", func() (string, nvml.Return) { return brand(handle) }},
 		{&facts.VBIOS, "nvmlDeviceGetVbiosVersion", handle.GetVbiosVersion},
 		{&facts.Library, "nvmlSystemGetNVMLVersion", s.lib.SystemGetNVMLVersion},
 		{&facts.InfoROM, "nvmlDeviceGetInforomImageVersion", handle.GetInforomImageVersion},

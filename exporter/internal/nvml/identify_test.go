@@ -12,9 +12,9 @@ func TestFacts(t *testing.T) {
 	if f == nil {
 		return
 	}
-	f.setUnsupported(3, 1<<22|1<<25)
+	f.setUnsupported(3, 1<<22|1<<25|1<<33)
 	devices := listDevices(t, f.open())
-	want := device.Facts{Serial: "serial-2", VBIOS: "96.00.02", Library: "12.580.1.fake", InfoROM: "G520.0002", InfoROMOEM: "oem-2", InfoROMECC: "ecc-2", InfoROMPower: "power-2"}
+	want := device.Facts{Serial: "serial-2", Brand: "NVIDIA", VBIOS: "96.00.02", Library: "12.580.1.fake", InfoROM: "G520.0002", InfoROMOEM: "oem-2", InfoROMECC: "ecc-2", InfoROMPower: "power-2"}
 	if got := devices[2].Facts; got != want {
 		t.Errorf("facts are %+v, want %+v", got, want)
 	}

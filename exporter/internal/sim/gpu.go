@@ -158,6 +158,9 @@ func (l *liveState) setTraffic(r *device.Reading, p product, dt float64, hasLink
 	pcie, nvlink := p.pcie*l.utilization, p.nvlink*l.utilization
 	l.traffic.pcie += pcie * dt
 	l.traffic.nvlink += nvlink * dt
+	for field, v := range map[device.Field]float64{device.PCIeLinkGeneration: 5, device.PCIeMaxLinkGeneration: 5, device.PCIeLinkWidth: 16, device.PCIeMaxLinkWidth: 16, device.PerformanceState: 0} {
+		r.Set(field, v)
+	}
 	r.Set(device.PCIeTx, pcie/4)
 	r.Set(device.PCIeRx, pcie)
 	r.Set(device.PCIeTxBytes, math.Round(l.traffic.pcie/4))
@@ -166,6 +169,8 @@ func (l *liveState) setTraffic(r *device.Reading, p product, dt float64, hasLink
 		return
 	}
 	r.Set(device.NVLinkBandwidth, math.Round(2*nvlink/1024/1000))
+	r.Set(device.NVLinkTxRate, nvlink)
+	r.Set(device.NVLinkRxRate, nvlink)
 	r.Set(device.NVLinkTx, math.Round(l.traffic.nvlink))
 	r.Set(device.NVLinkRx, math.Round(l.traffic.nvlink))
 	for _, field := range []device.Field{device.NVLinkFlitErrors, device.NVLinkDataErrors, device.NVLinkReplays, device.NVLinkRecoveries} {

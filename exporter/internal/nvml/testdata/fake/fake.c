@@ -30,7 +30,8 @@ enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80, PROCESS_W
 enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
 	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS,
-	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL, REPLACED, COMPUTE_MODE
+	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL, REPLACED, COMPUTE_MODE,
+	LINK_GEN, LINK_WIDTH, FAN, PSTATE, FABRIC_STATE, FABRIC_STATUS, CLIQUE, FABRIC_VERSION
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -245,7 +246,48 @@ NUMBER(nvmlDeviceGetPcieReplayCounter, unsigned, 5, REPLAY)
 NUMBER(nvmlDeviceGetComputeMode, int, 55, COMPUTE_MODE)
 NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, 16, POWER_SET)
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 17, EVENTS)
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, 26, LINK_GEN)
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, 27, LINK_WIDTH)
+NUMBER(nvmlDeviceGetFanSpeed, unsigned, 30, FAN)
+NUMBER(nvmlDeviceGetPerformanceState, unsigned, 31, PSTATE)
+
+static ret constant(dev d, int call, unsigned v, unsigned *out)
+{
+	ret r = enter(d, call);
+	if (r == SUCCESS)
+		*out = v;
+	return r;
+}
+
+ret nvmlDeviceGetMaxPcieLinkGeneration(dev d, unsigned *v) { return constant(d, 28, 5, v); }
+ret nvmlDeviceGetMaxPcieLinkWidth(dev d, unsigned *v) { return constant(d, 29, 16, v); }
+ret nvmlDeviceGetBrand(dev d, unsigned *v) { return constant(d, 33, 14, v); }
+
 #ifndef OLD_DRIVER
+struct fabric { unsigned version; unsigned char cluster[16]; unsigned status, clique; unsigned char state; unsigned mask; unsigned char summary; };
+struct fabric_v2 { unsigned version; unsigned char cluster[16]; unsigned status, clique; unsigned char state; unsigned mask; };
+
+/* FABRIC_VERSION is the newest version of the structure, 3 or 2. */
+ret nvmlDeviceGetGpuFabricInfoV(dev d, struct fabric *f)
+{
+	ret r = enter(d, 32);
+	if (r != SUCCESS)
+		return r;
+	_Atomic uint64_t *w = device_words(d->n);
+	int is_v3 = f->version == (sizeof *f | 3 << 24);
+	if ((is_v3 && w[FABRIC_VERSION] < 3) || (!is_v3 && f->version != (sizeof(struct fabric_v2) | 2 << 24)))
+		return 25;
+	for (int i = 0; i < 16; i++)
+		f->cluster[i] = w[CLIQUE] ? 0xa0 + i : 0;
+	f->status = (unsigned)w[FABRIC_STATUS];
+	f->clique = (unsigned)w[CLIQUE];
+	f->state = (unsigned char)w[FABRIC_STATE];
+	f->mask = 0x11;
+	if (is_v3)
+		f->summary = 1;
+	return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 17, EVENTS)
 #endif
 
@@ -403,6 +445,8 @@ static ret set_field(dev d, struct field *f)
 		f->value.l = 1000000000ull * id + d->n;
 	} else if ((id >= 251 && id <= 253) || (id >= 269 && id <= 271)) {
 		f->value.l = 7;
+	} else if (((id >= 161 && id <= 163) || (id >= 206 && id <= 221)) && f->scope == 0xffffffff) {
+		f->value.l = id;
 	} else if ((id == 138 || id == 139) && f->scope == 0xffffffff) {
 		f->value.l = w[NVLINK_KIB] + id;
 	} else if (id >= 187 && id <= 189) {
