@@ -29,10 +29,6 @@ func TestDashboardsPassLint(t *testing.T) {
 
 // TestLintFindsMistakes changes fleet.json in one place at a time.
 func TestLintFindsMistakes(t *testing.T) {
-	good, err := files.ReadFile("fleet.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tc := range []struct{ name, old, replacement, want string }{
 		{"no uid", `"uid": "plimsoll-fleet"`, `"uid": ""`, "uid"},
 		{"uid differs from file name", `"uid": "plimsoll-fleet"`, `"uid": "plimsoll-flet"`, "uid"},
@@ -44,16 +40,42 @@ func TestLintFindsMistakes(t *testing.T) {
 		{"PromQL syntax error", `sum(plimsoll_gate_waiting_workloads)`, `sum(plimsoll_gate_waiting_workloads`, "parse"},
 		{"unknown variable", `model=~\"$model\"`, `model=~\"$modle\"`, "$modle"},
 		{"fixed cluster", `cluster=~\"$cluster\"`, `cluster=\"prod-1\"`, "hard-coded"},
-		{"fixed interval", `[$__rate_interval]`, `[5m]`, "$__rate_interval"},
+		{"fixed interval", `sum(plimsoll_gate_waiting_workloads)`, `sum(rate(plimsoll_gate_requeues_total[5m]))`, "$__rate_interval"},
+		{"unknown is green", "\"color\": \"text\",\n                \"value\": null", "\"color\": \"green\",\n                \"value\": null", "green"},
+		{"no color for unknown", `"match": "null+nan",`, `"match": "empty",`, "null+nan"},
+		{"too many series", `cluster_resource_model:plimsoll_free_devices:sum{cluster=~\"$cluster\",resource=\"$resource\",model=~\"$model\"} @ end()`,
+			`cluster_resource_model:plimsoll_free_devices:sum{cluster=~\"$cluster\",resource=\"$resource\",model=~\"$model\"}`, "@ end()"},
+		{"no name on one cluster", `"renameByRegex"`, `"merge"`, "renameByRegex"},
+		{"colors by order", `"mode": "palette-classic-by-name"`, `"mode": "palette-classic"`, "palette-classic-by-name"},
+		{"legend as list", `"displayMode": "table"`, `"displayMode": "list"`, "legend"},
+		{"narrow model", `"value": 215`, `"value": 190`, "NVIDIA-H100-80GB-HBM3"},
+		{"per second", `"unit": "watt"`, `"unit": "ops"`, "cpm"},
+		{"link without time", "${__url_time_range}&var-cluster", "var-cluster", "__url_time_range"},
+		{"link to an unknown dashboard", "/d/plimsoll-devices?", "/d/plimsoll-nodes?", "plimsoll-nodes"},
+		{"link with an unknown variable", "&var-model=", "&var-modle=", "var-modle"},
+		{"repeated query", `sum(cluster_resource_model:plimsoll_allocated_devices:sum{`, `sum(cluster_resource_model:plimsoll_free_devices:sum{`, "repeats"},
+		{"editable", `"editable": false`, `"editable": true`, "editable"},
 		{"duplicate panel id", `"id": 2,`, `"id": 1,`, "id"},
-		{"overlapping panels", `"y": 13,`, `"y": 9,`, "overlap"},
+		{"overlapping panels", `"y": 14,`, `"y": 9,`, "overlap"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			good, err := files.ReadFile("fleet.json")
+			if err != nil {
+				t.Fatal(err)
+			}
 			bad := strings.Replace(string(good), tc.old, tc.replacement, 1)
 			if bad == string(good) {
 				t.Fatalf("fleet.json does not contain %s", tc.old)
 			}
-			problems, err := lint(fstest.MapFS{"fleet.json": {Data: []byte(bad)}})
+			all := fstest.MapFS{"fleet.json": {Data: []byte(bad)}}
+			for _, name := range []string{"devices.json", "jobs.json", "admission.json"} { // targets of links
+				content, err := files.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[name] = &fstest.MapFile{Data: content}
+			}
+			problems, err := lint(all)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +101,10 @@ func lint(from fs.FS) ([]string, error) {
 		lintDashboard(name, b, report)
 		for _, p := range b.flat() {
 			lintPanel(b, &p, report)
+			lintPresentation(&p, report)
+			lintLinks(boards, &p, report)
 		}
+		lintRepetition(b, report)
 	}
 	return problems, nil
 }
@@ -93,6 +118,9 @@ func lintDashboard(name string, b *dashboard, report func(string, ...any)) {
 	}
 	if b.SchemaVersion != 42 {
 		report("schemaVersion is %d, must be 42", b.SchemaVersion)
+	}
+	if b.Editable {
+		report("the dashboard must not be editable: a change in Grafana is lost with the next version")
 	}
 	kinds := map[string]string{}
 	for _, v := range b.Templating.List {

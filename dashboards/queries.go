@@ -33,6 +33,7 @@ type dashboard struct {
 	UID           string  `json:"uid"`
 	Title         string  `json:"title"`
 	SchemaVersion int     `json:"schemaVersion"`
+	Editable      bool    `json:"editable"`
 	Panels        []panel `json:"panels"`
 	Annotations   struct {
 		List []annotation `json:"list"`
@@ -64,15 +65,63 @@ type panel struct {
 		X, Y, W, H int
 	} `json:"gridPos"`
 	FieldConfig struct {
-		Defaults struct {
-			Unit string `json:"unit"`
-		} `json:"defaults"`
+		Defaults  fieldOptions `json:"defaults"`
+		Overrides []override   `json:"overrides"`
 	} `json:"fieldConfig"`
-	Targets []struct {
-		RefID      string     `json:"refId"`
-		Datasource datasource `json:"datasource"`
-		Expr       string     `json:"expr"`
-	} `json:"targets"`
+	Targets         []target `json:"targets"`
+	Transformations []struct {
+		ID string `json:"id"`
+	} `json:"transformations"`
+	Options struct {
+		Legend struct {
+			DisplayMode string   `json:"displayMode"`
+			Calcs       []string `json:"calcs"`
+		} `json:"legend"`
+	} `json:"options"`
+}
+
+type target struct {
+	RefID        string     `json:"refId"`
+	Datasource   datasource `json:"datasource"`
+	Expr         string     `json:"expr"`
+	LegendFormat string     `json:"legendFormat"`
+	Instant      bool       `json:"instant"`
+}
+
+type fieldOptions struct {
+	Unit    string `json:"unit"`
+	NoValue string `json:"noValue"`
+	Color   struct {
+		Mode string `json:"mode"`
+	} `json:"color"`
+	Thresholds thresholds `json:"thresholds"`
+	Mappings   []mapping  `json:"mappings"`
+	Links      []dataLink `json:"links"`
+}
+
+type thresholds struct {
+	Steps []struct {
+		Color string `json:"color"`
+	} `json:"steps"`
+}
+
+type mapping struct {
+	Type    string          `json:"type"`
+	Options json.RawMessage `json:"options"`
+}
+
+type dataLink struct {
+	URL string `json:"url"`
+}
+
+type override struct {
+	Matcher struct {
+		Options any `json:"options"`
+	} `json:"matcher"`
+	Properties []struct {
+		ID    string          `json:"id"`
+		Value json.RawMessage `json:"value"`
+	} `json:"properties"`
 }
 
 type variable struct {

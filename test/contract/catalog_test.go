@@ -113,7 +113,7 @@ func exportedMetrics(t *testing.T) catalog {
 		"controller_runtime_reconcile_errors_total":   {"controller"},
 		"process_resident_memory_bytes":               nil,
 		"process_cpu_seconds_total":                   nil,
-		"ALERTS":                                      {"alertname", "alertstate", "severity", "node", "model", "namespace"},
+		"ALERTS":                                      {"alertname", "alertstate", "severity", "node", "model", "namespace", "gate"},
 	} {
 		known.add(name, names...)
 	}

@@ -1,0 +1,146 @@
+package scripted
+
+import (
+	"math"
+	"time"
+)
+
+var waitBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120}
+
+// exportKueue emits what Kueue exports. name is "hub" or the cluster.
+func (f *Fleet) exportKueue(e *emitter, name, resource string, quota float64) {
+	e.target("kueue", "kueue-controller-manager:8443")
+	queue := []string{"cluster_queue", "gpus", "replica_role", "leader"}
+	add := func(name string, v float64, more ...string) { e.add("kueue_"+name, v, append(more, queue...)...) }
+	pending, pendingDevices := 0.0, 0.0
+	switch name {
+	case "hub":
+		pending, pendingDevices = math.Round(9+8*wave(e.at, "hub", 80*time.Minute)), 40
+	case "east":
+		pending, pendingDevices = 2, 16
+	}
+	add("pending_workloads", pending, "status", "active")
+	add("pending_workloads", math.Floor(pending/4), "status", "inadmissible")
+	add("reserving_active_workloads", 7)
+	add("admitted_active_workloads", 5)
+	add("cluster_queue_nominal_quota", quota, "cohort", "", "flavor", "default", "resource", resource)
+	add("cluster_queue_resource_reservation", math.Round(0.8*quota), "cohort", "", "flavor", "default", "resource", resource)
+	add("cluster_queue_resource_pending", pendingDevices, "resource", resource)
+	f.histogram(e, "kueue_admission_wait_time_seconds", 0.02, 12, waitBuckets, append(queue, "priority_class", "")...)
+}
+
+// exportHub emits what the operator exports, and what Prometheus exports about rules.
+func (f *Fleet) exportHub(e *emitter) {
+	e.target("plimsoll-operator", "plimsoll-operator-0:8443")
+	e.add("plimsoll_build_info", 1, "component", "operator", "version", "1.4.0", "revision", "unknown")
+	e.add("leader_election_master_status", 1, "name", "plimsoll-operator")
+	e.add("plimsoll_dispatching", 1)
+	e.add("plimsoll_multikueue_lag_seconds", 1.4)
+	e.add("process_resident_memory_bytes", 88e6)
+	e.add("process_cpu_seconds_total", 0.04*f.sinceStart(e.at))
+	for policy, scores := range map[string][]string{"fleet": {"headroom", "utilization", "total"}, "tpu": {"chips"}} {
+		f.exportPolicy(e, policy, scores)
+	}
+	e.add("plimsoll_rounds_refused_total", 2*number(f.happens(95*time.Minute, e.at)), "policy", "fleet")
+	e.add("plimsoll_rounds_refused_total", 0, "policy", "tpu")
+	f.histogram(e, "plimsoll_query_duration_seconds", 1.2, 0.03, waitBuckets, "source", "thanos")
+	failures := 0.0
+	if f.happens(95*time.Minute, e.at) {
+		failures = math.Min(30, (e.at.Sub(f.end)+95*time.Minute).Seconds()/10)
+	}
+	e.add("plimsoll_query_failures_total", failures, "source", "thanos", "reason", "timeout")
+	f.exportGates(e)
+	e.target("kube-state-metrics", "kube-state-metrics:8080")
+	e.add("kube_lease_renew_time", e.seconds()-3, "namespace", "plimsoll-system", "lease", "plimsoll-operator")
+	e.target("prometheus", "localhost:9090")
+	for group, seconds := range map[string]float64{"plimsoll-nodes": 0.6, "plimsoll-devices": 1.9, "plimsoll-owners": 0.4, "plimsoll-queues": 0.05, "plimsoll-queues-history": 0.8, "plimsoll-device-alerts": 0.2} {
+		e.add("prometheus_rule_group_last_duration_seconds", seconds*(0.9+0.2*wave(e.at, group, 10*time.Minute)), "rule_group", "/etc/rules/plimsoll.yaml;"+group)
+		e.add("prometheus_rule_group_interval_seconds", 30, "rule_group", "/etc/rules/plimsoll.yaml;"+group)
+	}
+}
+
+func (f *Fleet) exportPolicy(e *emitter, policy string, scores []string) {
+	e.add("plimsoll_round_timestamp_seconds", e.seconds()-11, "policy", policy)
+	e.add("plimsoll_round_valid_until_timestamp_seconds", e.seconds()+79, "policy", policy)
+	f.histogram(e, "plimsoll_round_duration_seconds", 1.0/30, 0.25, waitBuckets, "policy", policy)
+	for _, result := range []string{"score", "validity", "deleted", "failed"} {
+		rate := map[string]float64{"score": 0.1, "validity": 0.3}[result]
+		e.add("plimsoll_score_writes_total", math.Floor(rate*f.sinceStart(e.at)), "policy", policy, "result", result)
+	}
+	e.add("plimsoll_score_query_duration_seconds", 0.05, "policy", policy, "score", "(freshness)")
+	for _, score := range scores {
+		e.add("plimsoll_score_query_duration_seconds", 0.02+0.04*wave(e.at, score, 30*time.Minute), "policy", policy, "score", score)
+		states := map[string]float64{"scored": 0, "held": 0, "vetoed": 0, "worst": 0, "fixed": 0, "omitted": 0}
+		for _, c := range f.clusters {
+			v := math.Round(-20 + 110*wave(e.at, policy+score+c.name, 2*time.Hour))
+			state := "scored"
+			if f.happens(c.goneFor, e.at) {
+				if state = "held"; f.happens(c.goneFor-10*time.Minute, e.at) {
+					state, v = "worst", -100
+				}
+			}
+			states[state]++
+			e.add("plimsoll_score", v, "policy", policy, "score", score, "cluster", c.name)
+		}
+		for state, v := range states {
+			e.add("plimsoll_score_state", v, "policy", policy, "score", score, "state", state)
+		}
+	}
+	for _, c := range f.clusters {
+		sampled := e.seconds() - 14
+		if f.happens(c.goneFor, e.at) {
+			sampled = float64(f.end.Add(-c.goneFor).Unix())
+		}
+		e.add("plimsoll_score_sample_timestamp_seconds", sampled, "policy", policy, "cluster", c.name)
+	}
+}
+
+func (f *Fleet) exportGates(e *emitter) {
+	for gate, rate := range map[string]float64{"gpu": 0.02, "tpu": 0.004} {
+		elapsed := f.sinceStart(e.at)
+		waiting, oldest := 0.0, 0.0
+		if gate == "gpu" {
+			waiting = math.Round(5 * wave(e.at, "gate", 75*time.Minute))
+			if waiting > 0 {
+				oldest = 300 + 2400*wave(e.at, "oldest", 75*time.Minute)
+			}
+			e.add("plimsoll_gate_waiting_devices", 8*math.Ceil(waiting/2), "gate", gate, "resource", gpuResource, "model", h100)
+			e.add("plimsoll_gate_waiting_devices", math.Floor(waiting/2), "gate", gate, "resource", gpuResource, "model", "")
+		}
+		e.add("plimsoll_gate_waiting_workloads", waiting, "gate", gate)
+		e.add("plimsoll_gate_oldest_waiting_seconds", oldest, "gate", gate)
+		e.add("plimsoll_gate_queries_failing", 0, "gate", gate)
+		e.add("plimsoll_gate_mispredictions_total", number(gate == "gpu")*(1+number(f.happens(100*time.Minute, e.at))), "gate", gate)
+		e.add("plimsoll_gate_requeues_total", 0, "gate", gate)
+		f.histogram(e, "plimsoll_gate_ready_seconds", rate, 12, waitBuckets, "gate", gate)
+		e.add("plimsoll_gate_decisions_total", math.Floor(rate*elapsed), "gate", gate, "state", "ready", "reason", "placeable")
+		for reason, share := range map[string]float64{"no_decisions": 0, "no_room": 3, "ruled_out": 0.5, "stale_samples": 0.2, "no_metrics": 0, "fleet_condition_unmet": 0, "orphaned_copy": 0, "gate_not_ready": 0} {
+			e.add("plimsoll_gate_decisions_total", math.Floor(share*rate*elapsed), "gate", gate, "state", "pending", "reason", reason)
+		}
+		for i, c := range f.clusters {
+			f.histogram(e, "plimsoll_gate_admitted_seconds", rate/float64(i+2), 5+float64(i), waitBuckets, "gate", gate, "cluster", c.name)
+		}
+	}
+	for i, c := range f.clusters {
+		if i < 2 {
+			e.add("plimsoll_gate_ledger_devices", math.Round(8*wave(e.at, "ledger"+c.name, 15*time.Minute)), "cluster", c.name)
+			e.add("plimsoll_gate_ledger_oldest_seconds", 40*wave(e.at, "ledger"+c.name, 15*time.Minute), "cluster", c.name)
+		}
+		e.add("plimsoll_gate_nominations_total", math.Floor(0.02/float64(i+2)*f.sinceStart(e.at)), "cluster", c.name, "reason", "fits")
+	}
+	e.add("plimsoll_gate_admitted_not_ready_workloads", 1, "gate", "gpu", "cluster", f.clusters[0].name)
+	e.add("plimsoll_gate_hold_seconds", 420, "gate", "gpu", "cluster", f.clusters[0].name, "mode", "enforce")
+}
+
+// histogram emits a classic histogram with events at a constant rate per second, whose
+// values are spread around the mean.
+func (f *Fleet) histogram(e *emitter, name string, rate, mean float64, buckets []float64, kv ...string) {
+	total := math.Floor(rate * f.sinceStart(e.at))
+	e.add(name+"_count", total, kv...)
+	e.add(name+"_sum", total*mean, kv...)
+	for _, le := range buckets {
+		share := 1 - math.Exp(-le/mean)
+		e.add(name+"_bucket", math.Floor(total*share), append([]string{"le", formatFloat(le)}, kv...)...)
+	}
+	e.add(name+"_bucket", total, append([]string{"le", "+Inf"}, kv...)...)
+}
