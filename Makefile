@@ -115,9 +115,15 @@ test-tools: ## Test the builders of images, charts and releases: each chart must
 	$(GO) -C .tools/charts test ./...
 	$(GO) -C .tools/images test ./...
 
-.PHONY: pictures
-pictures: ## Draw dashboards/pictures/demo.svg from a run of make demo QUICK=1
+.PHONY: pictures look
+pictures: ## Draw dashboards/pictures/demo.svg from a run of make demo QUICK=1, and fleet.png (needs chromium, node and npm)
 	$(GO) run ./dashboards/pictures
+	$(GO) run ./test/look --picture dashboards/pictures/fleet.png
+
+look: ## Draw all dashboards with Grafana's components, and check the pictures (needs chromium, node and npm; LOOK=flags)
+	$(GO) run ./test/look $(LOOK)
+	$(GO) run ./test/look --one-cluster $(LOOK)
+
 .PHONY: audit
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 audit: ## Check known vulnerabilities, the licenses of all modules, and that no test or cloud library is shipped

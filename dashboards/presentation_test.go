@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Widths in pixels that show a model such as NVIDIA-H100-80GB-HBM3 and a device's UUID.
-var minWidths = map[string]int{"model": 170, "uuid": 330}
+// Widths in pixels that show a model and the part of a UUID that tells devices apart.
+var minWidths = map[string]int{"model": 170, "uuid": 200}
 
 const minWidthOfGPUModel = 215
 

@@ -39,7 +39,7 @@ function Series({ panel, data, span, width, height }) {
 
 function Table({ panel, data, span, width, height }) {
   if (!data.length || !data[0].length) return <Empty panel={panel} />;
-  return <TableNG data={data[0]} width={width} height={height} cellHeight={panel.options.cellHeight} noHeader={!panel.options.showHeader} initialSortBy={panel.options.sortBy} fieldConfig={panel.fieldConfig}
+  return <TableNG data={data[0]} width={width} height={height} cellHeight={panel.options.cellHeight} noHeader={!panel.options.showHeader} sortBy={panel.options.sortBy} fieldConfig={panel.fieldConfig}
     timeRange={timeRange(span)} showTypeIcons={false} getActions={() => []} />;
 }
 

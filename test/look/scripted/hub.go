@@ -50,7 +50,7 @@ func (f *Fleet) exportHub(e *emitter) {
 	}
 	e.add("plimsoll_query_failures_total", failures, "source", "thanos", "reason", "timeout")
 	f.exportGates(e)
-	e.target("kube-state-metrics", "kube-state-metrics:8080")
+	e.target("kube-state-metrics", "hub-kube-state-metrics:8080")
 	e.add("kube_lease_renew_time", e.seconds()-3, "namespace", "plimsoll-system", "lease", "plimsoll-operator")
 	e.target("prometheus", "localhost:9090")
 	for group, seconds := range map[string]float64{"plimsoll-nodes": 0.6, "plimsoll-devices": 1.9, "plimsoll-owners": 0.4, "plimsoll-queues": 0.05, "plimsoll-queues-history": 0.8, "plimsoll-device-alerts": 0.2} {

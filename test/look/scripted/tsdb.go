@@ -42,7 +42,7 @@ func Open(ctx context.Context, f *Fleet, dir string, ruleFiles []string, log *sl
 		return nil, fmt.Errorf("open the TSDB: %w", err)
 	}
 	p := &Prometheus{db: db, end: f.end, engine: promql.NewEngine(promql.EngineOpts{
-		Logger: log, MaxSamples: 20_000_000, Timeout: time.Minute,
+		Logger: log, MaxSamples: 20_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return ScrapeInterval.Milliseconds() }, Parser: parser.NewParser(parser.Options{}),
 	})}
 	rules, err := readRules(ruleFiles)
