@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Widths in pixels that show a model and the part of a UUID that tells devices apart.
+// Widths in pixels that show a model and the part of a UUID that differs between devices.
 var minWidths = map[string]int{"model": 170, "uuid": 200}
 
 const minWidthOfGPUModel = 215
@@ -54,7 +54,7 @@ func topWithoutEnd(expr string) bool {
 	return top.MatchString(expr) && !strings.Contains(expr, "@ end()")
 }
 
-// lintMissingValues checks that a missing value is told apart from 0 and from a good value.
+// lintMissingValues checks that a missing value does not look like 0 or like a good value.
 func lintMissingValues(p *panel, report func(string, ...any)) {
 	d := p.FieldConfig.Defaults
 	if d.NoValue == "" {

@@ -19,7 +19,7 @@ var unshownMetrics = map[string]string{
 	"plimsoll_device_idle_allocated_seconds": "it restarts with the exporter; device:plimsoll_idle_since_timestamp_seconds:min does not",
 }
 
-// A metric that nobody sees costs memory in every Prometheus.
+// A metric that no rule and no panel reads costs memory for nothing.
 func TestEveryExporterMetricIsInARuleOrPanel(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "exporter", "METRICS.md"))
 	if err != nil {

@@ -25,12 +25,13 @@ import (
 )
 
 type options struct {
-	boards, widths, themes       []string
-	variables                    []string
-	folder, url, browser, listen string
-	at                           int64
-	oneCluster                   bool
-	scrape                       time.Duration
+	boards, widths, themes []string
+	variables              []string
+	folder, url, browser   string
+	listen, picture        string
+	at                     int64
+	oneCluster             bool
+	scrape                 time.Duration
 }
 
 func main() {
@@ -61,8 +62,10 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.url, "url", "", "URL of a Prometheus instead of the scripted fleet")
 	flags.Int64Var(&o.at, "at", 0, "with --url: Unix time that the dashboards end at (default now)")
 	flags.DurationVar(&o.scrape, "scrape", 15*time.Second, "with --url: scrape interval")
+	flags.DurationVar(&o.last, "last", 0, "time range (default that of the dashboard)")
 	flags.BoolVar(&o.oneCluster, "one-cluster", false, "show one Prometheus whose series have no label cluster")
 	flags.StringVar(&o.browser, "chromium", "chromium", "program of Chromium")
+	flags.StringVar(&o.picture, "picture", "", "copy the upper part of the first picture to this file, and check nothing")
 	flags.StringVar(&o.listen, "listen", "", "only serve the scripted fleet's Prometheus API on this address")
 	return o, flags.Parse(args)
 }
@@ -91,6 +94,9 @@ func run(ctx context.Context, o options) error {
 	shots := o.shots("http://"+listener.Addr().String(), source)
 	if err := b.shoot(ctx, shots, o.folder); err != nil {
 		return err
+	}
+	if o.picture != "" {
+		return crop(shots[0].Picture, o.picture)
 	}
 	return check(shots, o.oneCluster)
 }
@@ -149,6 +155,9 @@ func (o options) shots(base string, s source) []shot {
 				query := []string{
 					"board=" + board + ".json", "width=" + width, "theme=" + theme, "source=" + s.name,
 					"to=" + strconv.FormatInt(s.end, 10), "scrape=" + strconv.Itoa(int(s.scrape.Seconds())),
+				}
+				if o.last > 0 {
+					query = append(query, "span="+strconv.Itoa(int(o.last.Seconds())))
 				}
 				for _, v := range o.variables {
 					query = append(query, "var-"+v)

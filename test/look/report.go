@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// deviceID matches identifiers whose first characters tell devices apart.
+// deviceID matches identifiers whose first characters differ between devices.
 var deviceID = regexp.MustCompile(`^(GPU|TPU)-[0-9a-f]{8}-`)
 
 // maxSeries is how many series a graph may have.

@@ -6,7 +6,7 @@ import { initPluginTranslations } from '@grafana/i18n';
 import { GlobalStyles, PanelChrome, PanelContextProvider, ThemeContext } from '@grafana/ui';
 import { dataOf, secondsOf } from './queries.js';
 import { inspect, remember } from './inspect.js';
-import { board, chosen, sourceName, theme, width } from './settings.js';
+import { board, chosen, chosenSpan, sourceName, theme, width } from './settings.js';
 import { views } from './views.jsx';
 
 const margin = 16, rowHeight = 38, gap = 8;
@@ -53,7 +53,7 @@ function Board({ dashboard }) {
   const { values, shown } = variablesOf(dashboard);
   const rows = dashboard.panels.filter((p) => p.type === 'row');
   const panels = dashboard.panels.filter((p) => p.type !== 'row');
-  const span = secondsOf(dashboard.time.from.replace('now-', ''));
+  const span = chosenSpan || secondsOf(dashboard.time.from.replace('now-', ''));
   const bottom = Math.max(...panels.map((p) => p.gridPos.y + p.gridPos.h));
   let waiting = panels.length;
   const done = () => { if (--waiting === 0) setTimeout(() => { window.drawn = true; }, 1500); };
@@ -61,7 +61,7 @@ function Board({ dashboard }) {
   const value = { border: `1px solid ${theme.colors.border.medium}`, color: theme.colors.text.secondary, padding: '5px 12px' };
   return <div style={{ padding: margin, width, boxSizing: 'border-box', background: theme.colors.background.canvas }}>
     <div style={{ display: 'flex', justifyContent: 'space-between', color: theme.colors.text.primary, fontSize: 18, marginBottom: 8 }}>
-      <span>{dashboard.title}</span><span style={{ fontSize: 12 }}>Last {span / 3600} hours</span>
+      <span>{dashboard.title}</span><span style={{ fontSize: 12 }}>Last {span % 3600 ? `${span / 60} minutes` : `${span / 3600} hours`}</span>
     </div>
     <div style={{ display: 'flex', gap: 8, marginBottom: 12, fontSize: 12 }}>{shown.map(([name, text]) => <div key={name} style={{ display: 'flex' }}><span style={label}>{name}</span><span style={value}>{text}</span></div>)}</div>
     <div style={{ position: 'relative', height: bottom * rowHeight }}>

@@ -6,10 +6,18 @@ const drawn = new Map();
 // remember keeps the data of a panel for the report.
 export function remember(panel, data, errors) { drawn.set(panel.id, { panel, data, errors }); }
 
-// cut returns the texts of elements that are narrower than their text.
-const cut = (elements) => [...elements].filter((e) => e.scrollWidth > e.clientWidth + 1 && e.textContent.trim()).map((e) => e.textContent.trim());
-
-const withDescendants = (roots) => [...roots].flatMap((e) => [e, ...e.querySelectorAll('*')]);
+// cut returns the texts in the cells that reach beyond their cell, or beyond the table.
+function cut(cells, table) {
+  return [...cells].filter((cell) => {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), range = document.createRange();
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      range.selectNodeContents(text);
+      const needs = range.getBoundingClientRect();
+      if ([cell, table].some((e) => needs.left < e.getBoundingClientRect().left - 1 || needs.right > e.getBoundingClientRect().right + 1)) return true;
+    }
+    return false;
+  }).map((cell) => cell.textContent.trim());
+}
 
 // inspect returns a list with one object for each panel.
 export function inspect() {
@@ -20,9 +28,9 @@ export function inspect() {
     })));
     return {
       title: panel.title, type: panel.type, errors, fields, rows: data[0]?.length ?? 0,
-      cutTitles: cut(element.querySelectorAll('h2, h2 *')),
-      cutHeaders: cut(withDescendants(element.querySelectorAll('[role=columnheader]'))),
-      cutCells: cut(withDescendants(element.querySelectorAll('[role=gridcell]'))),
+      cutTitles: cut(element.querySelectorAll('h2'), element),
+      cutHeaders: cut(element.querySelectorAll('[role=columnheader]'), element),
+      cutCells: cut(element.querySelectorAll('[role=gridcell]'), element),
     };
   });
 }

@@ -54,6 +54,11 @@ const transform = (frames, transformations) => new Promise((resolve) => {
   transformDataFrame(transformations, frames, { interpolate: (s) => s }).subscribe(resolve);
 });
 
+// withLowest returns thresholds as Grafana loads them: JSON has null for the lowest value.
+function withLowest(config) {
+  return JSON.parse(JSON.stringify(config), (key, value) => (key === 'steps' ? value.map((s) => ({ ...s, value: s.value ?? -Infinity })) : value));
+}
+
 // dataOf returns the frames of a panel and the errors of its queries.
 export async function dataOf(panel, variables, span, width) {
   const step = Math.max(scrapeInterval, secondsOf(panel.interval ?? '0s'), Math.ceil(span / Math.min(1000, width)));
@@ -71,7 +76,7 @@ export async function dataOf(panel, variables, span, width) {
     }
   }
   const data = applyFieldOverrides({
-    data: await transform(frames, panel.transformations), fieldConfig: panel.fieldConfig, fieldConfigRegistry: registries[panel.type], theme, timeZone: 'utc', replaceVariables: (s) => s,
+    data: await transform(frames, panel.transformations), fieldConfig: withLowest(panel.fieldConfig), fieldConfigRegistry: registries[panel.type], theme, timeZone: 'utc', replaceVariables: (s) => s,
   });
   cacheFieldDisplayNames(data);
   return { data, errors };

@@ -9,6 +9,8 @@ export const width = Number(query.get('width'));
 export const sourceName = query.get('source');
 // Seconds between two scrapes.
 export const scrapeInterval = Number(query.get('scrape'));
+// Seconds that the dashboard shows; 0 = its own time range.
+export const chosenSpan = Number(query.get('span'));
 export const to = Number(query.get('to'));
 export const theme = createTheme({ colors: { mode: query.get('theme') } });
 // Values of variables that differ from the dashboard's own.

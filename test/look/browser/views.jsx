@@ -29,7 +29,7 @@ function Bars({ panel, data, width, height }) {
   return <VizRepeater getValues={() => displayValues(panel, data)} width={width} height={height} source={data} itemSpacing={8} renderCounter={0} orientation={o.orientation ?? 'horizontal'}
     getAlignmentFactors={(values) => ({ title: values.map((v) => v.display.title ?? '').sort((a, b) => b.length - a.length)[0], text: '0000' })}
     renderValue={({ value, width, height, alignmentFactors }) => <BarGauge value={value.display} field={value.field} display={getDisplayProcessor({ field: { config: value.field }, theme })} width={width} height={height} theme={theme}
-      text={value.display} orientation={o.orientation ?? 'horizontal'} displayMode={o.displayMode ?? 'basic'} itemSpacing={0} lcdCellWidth={10} alignmentFactors={alignmentFactors} />} />;
+      text={o.text} orientation={o.orientation ?? 'horizontal'} displayMode={o.displayMode ?? 'basic'} itemSpacing={0} lcdCellWidth={10} alignmentFactors={alignmentFactors} />} />;
 }
 
 function Series({ panel, data, span, width, height }) {
@@ -48,7 +48,7 @@ function StateTimeline({ panel, data, span, width, height }) {
   if (!data.length) return <Empty panel={panel} />;
   const rows = data.map((frame) => ({ frame, field: frame.fields.find((f) => f.type === 'number'), times: frame.fields[0].values }));
   const { from, to } = timeRange(span);
-  const start = from.valueOf(), end = to.valueOf(), axis = 22, legend = 24, label = Math.min(220, width / 3), each = (height - axis - legend) / rows.length;
+  const start = from.valueOf(), end = to.valueOf(), axis = 22, legend = 24, label = Math.min(360, width / 2), each = (height - axis - legend) / rows.length;
   const x = (t) => label + ((t - start) / (end - start)) * (width - label);
   const states = new Map();
   const bars = rows.flatMap(({ field, times }, row) => {

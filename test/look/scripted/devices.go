@@ -254,6 +254,12 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 	own("device_memory_headroom_bytes", (1-r.memory)*memoryMiB[n.model]*(1<<20))
 	own("device_thermal_headroom_celsius", 87-r.temperature)
 	own("device_row_remap_pending", number(d.remapPending))
+	own("device_energy_joules_total", mean(n, d)*elapsed)
+	if d.shares > 0 {
+		shared := []string{"provider", "nvidia", "dimension", "shares"}
+		own("device_share_capacity", d.shares, shared...)
+		own("device_share_allocated", math.Ceil(d.shares/2), shared...)
+	}
 	own("exporter_device_read_seconds", 0.004+0.003*wave(e.at, d.uuid, 8*time.Minute))
 	own("exporter_bogus_values_total", 0, "field", "temperature")
 	if d.job == nil {

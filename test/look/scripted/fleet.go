@@ -51,6 +51,8 @@ type deviceState struct {
 	migInstances                         []string
 	correctedErrors, remappedRows        float64
 	remapPending, linkErrors             bool
+	// shares is how many times a device plugin offers the device; 0 = once.
+	shares float64
 }
 
 // load describes how a job uses its devices.
@@ -151,6 +153,9 @@ func small(i int) *cluster {
 	c.nodes = []*node{newNode(c.name, 0, l40s, 4)}
 	if i != 3 {
 		holdSome(c.nodes[0], 0, 1+i%4, &job{fmt.Sprintf("store-%d", i+1), "Deployment", "detector", inference})
+	}
+	if i == 1 {
+		c.nodes[0].devices[0].shares = 4
 	}
 	if i == 5 {
 		c.nodes[0].tainted = true
