@@ -31,7 +31,7 @@ type options struct {
 	listen, picture        string
 	at                     int64
 	oneCluster             bool
-	scrape                 time.Duration
+	scrape, last           time.Duration
 }
 
 func main() {
