@@ -99,8 +99,9 @@ soak-exporter: ## Run the exporter for two minutes: its resource use must not gr
 lint: ## Run golangci-lint
 	CGO_ENABLED=1 $(GOLANGCI) run ./...
 
-generate: ## Generate deepcopy functions and the exporter's METRICS.md
+generate: ## Generate deepcopy functions, the messages of the TPU runtime and the exporter's METRICS.md
 	$(CONTROLLERGEN) object paths=./operator/api/...
+	$(GO) -C .tools/proto run . ../../exporter/internal/tpu/tpupb runtime.proto
 	CGO_ENABLED=1 $(GO) generate ./exporter/...
 
 manifests: ## Generate the CRDs and the operator's role

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"plimsoll.dev/plimsoll/exporter/internal/tpu/tpupb"
 )
 
 // Names of the runtime metrics read by the exporter.
@@ -55,30 +58,29 @@ func queryRuntime(ctx context.Context, address string, ownProcessOnly bool) (run
 		return runtimeMetrics{}, err
 	}
 	defer client.close()
-	list, err := client.call(ctx, "ListSupportedMetrics", nil)
+	list := &tpupb.ListSupportedMetricsResponse{}
+	err = client.call(ctx, "ListSupportedMetrics", &tpupb.ListSupportedMetricsRequest{}, list)
 	switch {
 	case status.Code(err) == codes.Unavailable && client.connected.Load() && !client.speaksGRPC():
 		return runtimeMetrics{}, fmt.Errorf("the server on %s is not the runtime metric service: %s", address, status.Convert(err).Message())
 	case err != nil:
 		return runtimeMetrics{}, describeError(address, err)
 	}
-	supported, err := decodeSupportedMetrics(list)
-	if err != nil {
-		return runtimeMetrics{}, fmt.Errorf("list the metrics of %s: %w", address, err)
-	}
 	m := runtimeMetrics{samples: map[string][]sample{}}
 	for _, name := range metricNames {
-		if !supported[name] {
+		if !slices.ContainsFunc(list.GetSupportedMetric(), func(s *tpupb.SupportedMetric) bool { return s.GetMetricName() == name }) {
 			continue
 		}
-		response, err := client.call(ctx, "GetRuntimeMetric", encodeMetricRequest(name, ownProcessOnly))
+		response := &tpupb.MetricResponse{}
+		err := client.call(ctx, "GetRuntimeMetric", &tpupb.MetricRequest{MetricName: name, SkipNodeAggregation: ownProcessOnly}, response)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
 			return runtimeMetrics{}, describeError(address, err)
 		}
-		m.addMetric(name, response, err)
+		m.addMetric(name, response.GetMetric(), err)
 	}
 	if m.hasQueuedPrograms() {
-		response, err := client.call(ctx, "GetTpuRuntimeStatus", nil)
+		response := &tpupb.GetTpuRuntimeStatusResponse{}
+		err := client.call(ctx, "GetTpuRuntimeStatus", &tpupb.GetTpuRuntimeStatusRequest{}, response)
 		m.addCores(response, err)
 	}
 	return m, nil
@@ -102,16 +104,15 @@ func newRuntimeClient(address string) (*runtimeClient, error) {
 	}
 	var err error
 	c.conn, err = grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<20)))
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<20)))
 	if err != nil {
 		return nil, fmt.Errorf("%s must be HOST:PORT: %w", address, err)
 	}
 	return c, nil
 }
 
-func (c *runtimeClient) call(ctx context.Context, method string, message []byte) (response []byte, err error) {
-	err = c.conn.Invoke(ctx, "/tpu.monitoring.runtime.RuntimeMetricService/"+method, message, &response, grpc.Peer(&c.peer))
-	return response, err
+func (c *runtimeClient) call(ctx context.Context, method string, request, response proto.Message) error {
+	return c.conn.Invoke(ctx, "/tpu.monitoring.runtime.RuntimeMetricService/"+method, request, response, grpc.Peer(&c.peer))
 }
 
 // speaksGRPC reports whether the server completed the gRPC handshake of the last call.
@@ -120,31 +121,26 @@ func (c *runtimeClient) speaksGRPC() bool { return c.peer.Addr != nil }
 func (c *runtimeClient) close() { _ = c.conn.Close() } // fails only if already closed
 
 // addMetric adds the response to the request for a metric, or the failure.
-func (m *runtimeMetrics) addMetric(name string, response []byte, err error) {
-	var responseName string
-	var samples []sample
-	if err == nil {
-		responseName, samples, err = decodeMetric(response)
-	}
-	if err == nil && responseName != name {
-		err = fmt.Errorf("the response is for metric %q", responseName)
+func (m *runtimeMetrics) addMetric(name string, metric *tpupb.TPUMetric, err error) {
+	if err == nil && metric.GetName() != name {
+		err = fmt.Errorf("the response is for metric %q", metric.GetName())
 	}
 	if err != nil {
 		m.failures = append(m.failures, fmt.Errorf("%s: %w", name, err))
 		return
 	}
-	m.samples[name] = samples
+	m.samples[name] = samplesOf(metric)
 }
 
 // addCores adds the response to the request for the core states, or the failure. An old
 // libtpu does not implement the request, and a service may deny it. Both are no failure.
-func (m *runtimeMetrics) addCores(response []byte, err error) {
+func (m *runtimeMetrics) addCores(response *tpupb.GetTpuRuntimeStatusResponse, err error) {
 	if code := status.Code(err); slices.Contains([]codes.Code{codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}, code) {
 		return
 	}
 	var cores []core
 	if err == nil {
-		cores, err = decodeCores(response)
+		cores, err = coresOf(response)
 	}
 	if err != nil {
 		m.failures = append(m.failures, fmt.Errorf("core states: %w", err))

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/tpu/tpupb"
 )
 
 func TestServiceState(t *testing.T) {
@@ -27,7 +28,7 @@ func TestServiceState(t *testing.T) {
 		{"internal error", func(f *fakeRuntime) { f.err = status.Error(codes.Internal, "boom") }, device.ServiceFailed, "returned Internal: boom", "-", "-"},
 		{"old libtpu", func(f *fakeRuntime) { f.err = status.Error(codes.Unimplemented, "unknown method") }, device.ServiceFailed, "libtpu may be too old", "-", "-"},
 		{"access denied", func(f *fakeRuntime) { f.err = status.Error(codes.PermissionDenied, "not you") }, device.ServiceFailed, "denies access: not you", "-", "-"},
-		{"invalid message", func(f *fakeRuntime) { f.metrics[dutyCycle] = "garbage" }, device.ServiceServing, "dutycycle.percent: the response is not a protobuf message", "1", "-"},
+		{"invalid message", func(f *fakeRuntime) { f.metrics[dutyCycle] = "garbage" }, device.ServiceServing, "dutycycle.percent: rpc error: code = Internal desc = grpc: failed to unmarshal", "1", "-"},
 		{"unlisted metric", func(f *fakeRuntime) { f.metrics[memoryUsed] = gauges(0, "as_int", 1); f.unlisted[memoryUsed] = true }, device.ServiceServing, "", "1", "50"},
 		{"value is not finite", func(f *fakeRuntime) {
 			f.metrics[dutyCycle] = gauges(0, "as_double", 50) + `metrics{gauge{as_double:nan}}`
@@ -103,20 +104,18 @@ func TestServiceRestarts(t *testing.T) {
 
 func TestAddCoresReportsFailures(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		response []byte
-		err      error
-		failed   bool
+		name   string
+		err    error
+		failed bool
 	}{
-		{"no cores", nil, nil, false},
-		{"old libtpu", nil, status.Error(codes.Unimplemented, "unknown method"), false},
-		{"access denied", nil, status.Error(codes.PermissionDenied, "not you"), false},
-		{"internal error", nil, status.Error(codes.Internal, "boom"), true},
-		{"invalid message", []byte{0xff}, nil, true},
+		{"no cores", nil, false},
+		{"old libtpu", status.Error(codes.Unimplemented, "unknown method"), false},
+		{"access denied", status.Error(codes.PermissionDenied, "not you"), false},
+		{"internal error, or an invalid message", status.Error(codes.Internal, "boom"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var m runtimeMetrics
-			m.addCores(tc.response, tc.err)
+			m.addCores(&tpupb.GetTpuRuntimeStatusResponse{}, tc.err)
 			if err := errors.Join(m.failures...); (err != nil) != tc.failed {
 				t.Errorf("failures are %v, want a failure: %t", err, tc.failed)
 			}

@@ -1,15 +1,15 @@
 package tpu
 
 import (
-	"bytes"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"plimsoll.dev/plimsoll/exporter/internal/tpu/tpupb"
 )
 
-// FuzzDecodeResponse checks that decoding ends for any response, and accepts every message
-// accepted by the protobuf library.
+// FuzzDecodeResponse checks that decoding ends for any response, without a panic.
 func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []*dynamicpb.Message{
 		newMessage("MetricResponse", `metric{name:"a" `+gauges(3, "as_double", 1, 2)+gauges(-1, "as_int", 3)+`}`),
@@ -24,19 +24,15 @@ func FuzzDecodeResponse(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, response []byte) {
-		original := bytes.Clone(response)
-		_, samples, metricErr := decodeMetric(response)
-		_, supportedErr := decodeSupportedMetrics(response)
-		_, coresErr := decodeCores(response)
-		if !bytes.Equal(original, response) {
-			t.Error("decoding changes the response")
+		metric, status := &tpupb.MetricResponse{}, &tpupb.GetTpuRuntimeStatusResponse{}
+		if err := proto.Unmarshal(response, metric); err == nil {
+			if samples := samplesOf(metric.GetMetric()); len(samples) > 0 {
+				_, _ = assignSamples(samples, 4, 2) // must not panic; may return an error
+			}
 		}
-		if len(samples) > 0 {
-			_, _ = assignSamples(samples, 4, 2) // must not panic; may return an error
-		}
-		for name, got := range map[string]error{"MetricResponse": metricErr, "ListSupportedMetricsResponse": supportedErr, "GetTpuRuntimeStatusResponse": coresErr} {
-			if err := proto.Unmarshal(response, newMessage(name, "")); err == nil && got != nil {
-				t.Errorf("the protobuf library accepts a %s, decoding returns %v", name, got)
+		if err := proto.Unmarshal(response, status); err == nil {
+			if cores, err := coresOf(status); err == nil {
+				_, _ = assignCores(cores, 4) // must not panic; may return an error
 			}
 		}
 	})
@@ -59,7 +55,9 @@ func TestDecodeMetricNumbers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, got, err := decodeMetric(b)
+			response := &tpupb.MetricResponse{}
+			err = proto.Unmarshal(b, response)
+			got := samplesOf(response.GetMetric())
 			if err != nil || len(got) != len(tc.want) || len(got) == 1 && got[0].value != tc.want[0] {
 				t.Errorf("%s is decoded as %v, %v; want %v", tc.value, got, err, tc.want)
 			}
