@@ -53,8 +53,8 @@ type Facts struct {
 	Reclaims bool `json:"reclaims,omitempty"`
 	// PodSets are the pod sets that request devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
-	// Unmeasured are the names of other extended resources and of resource claims that pods
-	// request. The gate has no metrics of these.
+	// Unmeasured are the names of other extended resources, resource claims and topologies that
+	// pods request. The gate has no metrics of these.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
@@ -150,6 +150,7 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 			continue
 		}
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredRequests(&set.Template.Spec, p.Resource)...)
+		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p)...)
 		if p.DevicesPerPod > 0 {
 			facts.PodSets = append(facts.PodSets, p)
 		}

@@ -1,0 +1,41 @@
+package shape
+
+import (
+	"strconv"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// tpuTopologyLabel is the node label of GKE with the shape of a TPU slice, such as 4x4.
+const tpuTopologyLabel = "cloud.google.com/gke-tpu-topology"
+
+// unmeasuredTopology returns what a pod set requests of the places of its nodes. The gate counts
+// pods by node and does not know which nodes are near each other. The worker's Kueue and its
+// scheduler test that.
+func unmeasuredTopology(set *kueue.PodSet, p PodSet) []string {
+	if p.DevicesPerPod == 0 {
+		return nil
+	}
+	var names []string
+	if request := set.TopologyRequest; request != nil && request.Required != nil {
+		names = append(names, "required topology "+*request.Required)
+	}
+	if topology := p.NodeSelector[tpuTopologyLabel]; topology != "" && chipsOf(topology) != p.DevicesPerPod {
+		names = append(names, "slice of TPU topology "+topology)
+	}
+	return names
+}
+
+// chipsOf returns the number of chips of a TPU topology, or 0 if the text is none.
+func chipsOf(topology string) int64 {
+	chips := int64(1)
+	for part := range strings.SplitSeq(topology, "x") {
+		n, err := strconv.ParseInt(part, 10, 32)
+		if err != nil {
+			return 0
+		}
+		chips *= n
+	}
+	return chips
+}
