@@ -73,7 +73,11 @@ func NewHub(ctx context.Context, o HubOptions) (*Hub, error) {
 	if err := o.Gate.decode(ctx, &h.gate); err != nil {
 		return nil, fmt.Errorf("placement gate: %w", err)
 	}
-	h.compiled = score.Compile(&h.policy.Spec)
+	spec, compiled, err := round.Compile(&h.policy.Spec, clusterLabel)
+	if err != nil {
+		return nil, fmt.Errorf("scoring policy: %w", err)
+	}
+	h.policy.Spec, h.compiled = *spec, compiled
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: h.gate.Spec.SourceRef.Name, ClusterLabel: clusterLabel, Match: string(v1alpha1.MatchName)}, h.source)
 	h.cache = querycache.New(sources, h.ledger, nil, h.now)

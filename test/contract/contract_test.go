@@ -214,9 +214,11 @@ func findQueries(where string, node any) []expression {
 
 var gateVariable = regexp.MustCompile(`\$[a-z_]+`)
 
-// substituteVariables replaces a gate's variables by 1, which is valid as a number and
-// as the value of a label.
-func substituteVariables(expr string) string { return gateVariable.ReplaceAllString(expr, "1") }
+// substituteVariables replaces $cluster_label by cluster, and a gate's variables by 1, which
+// is valid as a number and as the value of a label.
+func substituteVariables(expr string) string {
+	return gateVariable.ReplaceAllString(strings.ReplaceAll(expr, "$cluster_label", "cluster"), "1")
+}
 
 // operatorExpressions reads the string literals with PromQL in the operator's source.
 // They contain %s in place of the cluster label.

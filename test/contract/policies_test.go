@@ -57,19 +57,15 @@ load 5m
 `
 
 // expectedResults contains the result of each query by cluster. The keys are
-// POLICY/SCORE and POLICY/freshness.
+// POLICY/SCORE and POLICY/freshness. A query with nameFrom has a result for CLUSTER/FAMILY.
 var expectedResults = map[string]map[string]float64{
 	"fleet/freshness":                          {"c1": 0, "c2": 600},
 	"fleet/headroom":                           {"c1": 12, "c2": 0},
 	"fleet/utilization":                        {"c1": 0.25, "c2": 1},
 	"node-fit/freshness":                       {"c1": 0, "c2": 600},
-	"node-fit/h200":                            {},
-	"node-fit/h100":                            {"c1": 1},
-	"node-fit/a100":                            {},
+	"node-fit/fit":                             {"c1/H100": 1, "c2/L4": 0},
 	"cluster-headroom/freshness":               {"c1": 0, "c2": 600},
-	"cluster-headroom/h100":                    {"c1": 12},
-	"cluster-headroom/a100":                    {},
-	"cluster-headroom/l4":                      {"c2": 0},
+	"cluster-headroom/free":                    {"c1/H100": 12, "c2/L4": 0},
 	"live-utilization/freshness":               {"c1": 0, "c2": 600},
 	"live-utilization/utilization":             {"c1": 0.25, "c2": 1},
 	"packing/freshness":                        {"c1": 0, "c2": 600},
@@ -113,9 +109,14 @@ func TestSamplePolicyQueries(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			var script strings.Builder
-			fmt.Fprintf(&script, "%s\neval instant at 7h %s\n", fleetSeries, strings.Join(strings.Fields(query), " "))
-			for cluster, value := range want {
-				fmt.Fprintf(&script, "  {cluster=%q} %v\n", cluster, value)
+			fmt.Fprintf(&script, "%s\neval instant at 7h %s\n", fleetSeries, strings.ReplaceAll(strings.Join(strings.Fields(query), " "), "$cluster_label", "cluster"))
+			for name, value := range want {
+				cluster, family, named := strings.Cut(name, "/")
+				labels := fmt.Sprintf("cluster=%q", cluster)
+				if named {
+					labels += fmt.Sprintf(",family=%q", family)
+				}
+				fmt.Fprintf(&script, "  {%s} %v\n", labels, value)
 			}
 			promqltest.RunTest(t, script.String(), promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery))
 		})

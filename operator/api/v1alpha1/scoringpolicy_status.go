@@ -26,6 +26,9 @@ const (
 	// ReasonNoClusterMatches is the reason of ConditionQueriesValid if a query has matched
 	// no cluster yet.
 	ReasonNoClusterMatches = "NoClusterMatches"
+	// ReasonTooManyNames is the reason of ConditionQueriesValid if a result has more names
+	// than nameFrom.limit.
+	ReasonTooManyNames = "TooManyNames"
 )
 
 // ScoringPolicyStatus summarizes the last round. The values of each cluster are
@@ -40,6 +43,12 @@ type ScoringPolicyStatus struct {
 	// Generation of the spec that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Settings that probably have an unwanted effect. At most 8, each of at most 512
+	// characters.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
+	Warnings []string `json:"warnings,omitempty"`
 	// Summary of the last round.
 	// +optional
 	LastRound *RoundStatus `json:"lastRound,omitempty"`
@@ -79,6 +88,10 @@ type RoundStatus struct {
 type ScoreStatus struct {
 	// Name of the score, or "(freshness)".
 	Name string `json:"name"`
+	// Names of the scores, if nameFrom makes them from the result.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Names []string `json:"names,omitempty"`
 	// PromQL query as sent. At most 8192 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192

@@ -19,6 +19,8 @@ const (
 // ScoringPolicySpec describes the queries of a policy and how their results become
 // scores.
 // +kubebuilder:validation:XValidation:rule="!has(self.total) || self.scores.all(s, s.name != self.total.name)",message="total.name must differ from every scores[].name"
+// +kubebuilder:validation:XValidation:rule="self.scores.all(s, !has(s.nameFrom) || self.scores.all(o, !o.name.startsWith(s.name + '-')))",message="no score may begin with the name of a score with nameFrom and a hyphen"
+// +kubebuilder:validation:XValidation:rule="!has(self.total) || self.scores.all(s, !has(s.nameFrom) || !self.total.name.startsWith(s.name + '-'))",message="total.name must not begin with the name of a score with nameFrom and a hyphen"
 type ScoringPolicySpec struct {
 	// MetricsSource that the policy queries. Required.
 	SourceRef LocalReference `json:"sourceRef"`
@@ -68,8 +70,8 @@ type ScoringPolicySpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Scores []ScoreSpec `json:"scores"`
-	// Additional score: the weighted mean of all scores with a weight above 0. By
-	// default, no total is published.
+	// Additional score: the weighted mean of all scores with a weight above 0, or an
+	// expression over the scores. By default, no total is published.
 	// +optional
 	Total *TotalSpec `json:"total,omitempty"`
 	// Location of the published scores.
@@ -80,7 +82,7 @@ type ScoringPolicySpec struct {
 // Freshness limits the age of samples.
 type Freshness struct {
 	// PromQL query that returns the age of the newest trusted sample of each cluster,
-	// in seconds. Compute the age from a sample value that is a timestamp, such as
+	// in seconds. $cluster_label stands for the name of the cluster label. Compute the age from a sample value that is a timestamp, such as
 	// time() - max by (cluster) (last_sample_timestamp_seconds). The function
 	// timestamp() of a recorded series is always recent. At most 4096 characters.
 	// Required.
@@ -108,15 +110,25 @@ const (
 	RangeFull ScoreRange = "Full"
 )
 
-// ScoreSpec describes one score of a policy.
+// ScoreSpec describes one score of a policy, or several that a query returns together.
+// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || (has(self.weight) && self.weight == 0)",message="weight must be 0 with nameFrom: the number of scores varies"
+// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || !has(self.minimum)",message="minimum must not be set with nameFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || (has(self.missing) && has(self.missing.absent) && self.missing.absent != 'Missing')",message="missing.absent must be Worst, Omit or Fixed with nameFrom: not every cluster has every score"
 type ScoreSpec struct {
 	// Name of the score in AddOnPlacementScores: letters, digits and hyphens, starting
-	// with a letter, at most 63 characters. Required.
+	// with a letter, at most 63 characters. With nameFrom, the first part of the names.
+	// Required.
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
+	// Several scores from one query: one for each value of a label. By default, the
+	// query returns one score.
+	// +optional
+	NameFrom *NameFrom `json:"nameFrom,omitempty"`
 	// PromQL query that returns at most one sample per cluster, with the cluster label
-	// of the source. At most 4096 characters. Required.
+	// of the source. With nameFrom, at most one sample per cluster and value of the
+	// label. $cluster_label stands for the name of the cluster label. At most 4096
+	// characters. Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
@@ -149,6 +161,25 @@ type ScoreSpec struct {
 	// Smoothing of changes. By default, changes apply at once.
 	// +optional
 	Damping Damping `json:"damping,omitempty"`
+}
+
+// NameFrom makes several scores of one query.
+type NameFrom struct {
+	// Label of the query's result. Each value gives one score: its name is the name of
+	// the score, a hyphen and the value. In the value, each group of characters other than
+	// letters and digits becomes one hyphen. A value whose name would be longer than 63
+	// characters gives no score. Required.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z_][a-zA-Z0-9_]*$`
+	// +kubebuilder:validation:MaxLength=128
+	Label string `json:"label"`
+	// Largest number of scores. If the result has more values, those that are published
+	// already stay, others follow in alphabetical order, and QueriesValid is False. Default
+	// 16, from 1 to 64.
+	// +kubebuilder:default=16
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
 }
 
 // NormalizeType selects a conversion of raw values to points.
@@ -308,7 +339,7 @@ type Damping struct {
 	RiseSeconds int32 `json:"riseSeconds,omitempty"`
 }
 
-// TotalSpec describes the weighted mean of the scores.
+// TotalSpec describes the total of the scores.
 type TotalSpec struct {
 	// Name of the total in AddOnPlacementScores. It must differ from every other score:
 	// letters, digits and hyphens, starting with a letter, at most 63 characters.
@@ -318,11 +349,21 @@ type TotalSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Range of the total: ZeroTo100 (0 to 100) or Full (-100 to 100). Each score is
-	// converted from its own range first. Default ZeroTo100.
+	// Range of the total: ZeroTo100 (0 to 100) or Full (-100 to 100). For the weighted
+	// mean, each score is converted from its own range first. Default ZeroTo100.
 	// +kubebuilder:default=ZeroTo100
 	// +optional
 	Range ScoreRange `json:"range,omitempty"`
+	// CEL expression that computes the total from the points of the scores, instead of
+	// the weighted mean, such as min(scores.headroom, scores.power). scores is a map of
+	// numbers by name; a name with a hyphen needs brackets, as in scores["fit-a100"].
+	// min and max take two or three numbers, or a list. The result is limited to the
+	// range. If a score that the expression names is missing, so is the total. A score
+	// that a cluster may lack is read by scores[?"fit-a100"].orValue(0.0). Weights do not
+	// apply. At most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Expression string `json:"expression,omitempty"`
 }
 
 // ExistingObjects states what happens to AddOnPlacementScores of other writers.

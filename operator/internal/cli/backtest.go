@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
@@ -90,7 +91,10 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 		return nil, err
 	}
 	defer e.source.client.Close()
-	policy := score.Compile(&e.policy.Spec)
+	policy := e.compiled
+	if i := slices.IndexFunc(e.policy.Spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.NameFrom != nil }); i >= 0 {
+		return nil, fmt.Errorf("the score %s has nameFrom, whose names can change over time: write one score for each value that backtest should evaluate", e.policy.Spec.Scores[i].Name)
+	}
 	rank, err := rankIndex(policy, f.rankScore)
 	if err != nil {
 		return nil, err

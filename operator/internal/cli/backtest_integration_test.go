@@ -212,8 +212,12 @@ func compareWithInstantQueries(t *testing.T, url string) {
 	if err := json.Unmarshal([]byte(out), &report); code != exitOK || err != nil || report.Rounds != 40 {
 		t.Fatalf("%d %v %s\n%s", code, err, errOut, out)
 	}
+	spec, compiled, err := round.Compile(&policy.Spec, "cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
 	req := round.Request{
-		Spec: &policy.Spec, Policy: score.Compile(&policy.Spec), Querier: source.client,
+		Spec: spec, Policy: compiled, Querier: source.client,
 		Clusters: clustermap.FromNames(source.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {

@@ -25,6 +25,7 @@ type policyReport struct {
 	Refused    bool              `json:"refused,omitempty"`
 	Fresh      int               `json:"freshClusters,omitempty"`
 	Known      int               `json:"knownClusters,omitempty"`
+	Warnings   []string          `json:"warnings,omitempty"`
 	Queries    []queryReport     `json:"queries,omitempty"`
 	Clusters   []clusterReport   `json:"clusters"`
 	From       string            `json:"from"`
@@ -105,6 +106,7 @@ func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy 
 	if last := policy.Status.LastRound; last != nil {
 		r.Time = last.Time.Time
 	}
+	r.Warnings = policy.Status.Warnings
 	for _, s := range policy.Status.Scores {
 		q := queryReport{Score: s.Name, Query: s.Query, Series: int(s.Series), Warnings: s.Warnings, Error: s.Error}
 		q.DurationMS = float64(s.DurationMilliseconds)
@@ -135,6 +137,9 @@ func (r *policyReport) writeSummary(w io.Writer, a *app) {
 			text += ", not published because too few clusters have fresh data; earlier scores are held"
 		}
 		writeRow(w, "Last round:", text)
+	}
+	for _, warning := range r.Warnings {
+		writeRow(w, "Warning:", a.paint.warning(warning))
 	}
 	for _, q := range r.Queries {
 		writeRow(w, "Query:", cmp.Or(q.Score, freshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))

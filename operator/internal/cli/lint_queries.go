@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -34,11 +35,16 @@ func (l *linter) queries() []fileQuery {
 	for _, o := range l.objects {
 		switch object := o.Object.(type) {
 		case *v1alpha1.ScoringPolicy:
+			label := cmp.Or(l.labelOf(object.Spec.SourceRef.Name), "cluster")
+			addExpanded := func(path, query string) {
+				expr, _ := promql.ExpandClusterLabel(query, label)
+				add(o.doc, path, expr, nil)
+			}
 			if f := object.Spec.Freshness; f != nil {
-				add(o.doc, "spec.freshness.query", f.Query, nil)
+				addExpanded("spec.freshness.query", f.Query)
 			}
 			for i := range object.Spec.Scores {
-				add(o.doc, fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query, nil)
+				addExpanded(fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query)
 			}
 		case *v1alpha1.PlacementGate:
 			for _, q := range gate.Queries(&object.Spec, "cluster") {

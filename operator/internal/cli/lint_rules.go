@@ -41,11 +41,20 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		l.checkQuery(d, path+".query", s.Query, querylint.Options{Use: querylint.Number, ClusterLabel: label})
+		options := querylint.Options{Use: querylint.Number, ClusterLabel: label}
+		if s.NameFrom != nil {
+			options.NameLabel = s.NameFrom.Label
+		}
+		l.checkQuery(d, path+".query", s.Query, options)
 		l.checkPoints(d, path, s)
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
-	if p.Spec.Total != nil && !weighted && len(p.Spec.Scores) > 0 {
+	_, err := score.Compile(&p.Spec)
+	switch {
+	case err != nil:
+		message := strings.TrimPrefix(err.Error(), "total.expression: ")
+		l.add(d, "spec.total.expression", "%s", message)
+	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
 		l.add(d, "spec.total", "is never published: every score has the weight 0")
 	}
 }
@@ -149,18 +158,29 @@ func (l *linter) checkReferences() {
 			if !ok {
 				continue
 			}
-			if names := scoreNames(p); !slices.Contains(names, ref.Score) {
+			if names := scoreNames(p); !slices.ContainsFunc(names, func(name string) bool { return matchesName(name, ref.Score) }) {
 				l.add(o.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
 			}
 		}
 	}
 }
 
-// scoreNames returns the names of all scores of a policy, the total included.
+// matchesName reports whether a score has the name. name ends in -* for a score with nameFrom.
+func matchesName(name, score string) bool {
+	base, several := strings.CutSuffix(name, "*")
+	return name == score || several && len(score) > len(base) && strings.HasPrefix(score, base)
+}
+
+// scoreNames returns the names of all scores of a policy, the total included. That of a score
+// with nameFrom ends in -*.
 func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	var names []string
 	for _, s := range p.Spec.Scores {
-		names = append(names, s.Name)
+		name := s.Name
+		if s.NameFrom != nil {
+			name += "-*"
+		}
+		names = append(names, name)
 	}
 	if t := p.Spec.Total; t != nil {
 		names = append(names, cmp.Or(t.Name, "total"))
@@ -168,14 +188,23 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-// checkQuery checks a query without variables.
-func (l *linter) checkQuery(d *document, path, expr string, options querylint.Options) {
-	if problems := promql.Check(expr); problems != nil {
+// checkQuery checks a query of a policy. Its only variable is $cluster_label.
+func (l *linter) checkQuery(d *document, path, text string, options querylint.Options) {
+	expr, source := promql.ExpandClusterLabel(text, cmp.Or(options.ClusterLabel, "cluster"))
+	problems := promql.Check(expr)
+	for i := range problems {
+		problems[i].Pos = promql.PositionAt(text, source(problems[i].Pos.Offset))
+	}
+	if problems != nil {
 		l.addProblems(d, path, problems)
 		return
 	}
 	e, _ := promql.Parse(expr)
-	l.addFindings(d, path, querylint.Check(e, expr, options))
+	findings := querylint.Check(e, expr, options)
+	for i := range findings {
+		findings[i].Pos = promql.PositionAt(text, source(findings[i].Pos.Offset))
+	}
+	l.addFindings(d, path, findings)
 }
 
 // addFindings adds the findings of the query at path, except those of ignored rules.

@@ -13,6 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
 const policyFlagsHelp = `The files must contain one ScoringPolicy. They can also contain the MetricsSource that the
@@ -47,8 +49,10 @@ func (f *policyFlags) check() error {
 
 // evaluation is a policy and the source that its queries go to.
 type evaluation struct {
-	policy *v1alpha1.ScoringPolicy
-	source *metricsSource
+	policy *v1alpha1.ScoringPolicy // without $cluster_label in its queries
+	// compiled is the spec of the policy.
+	compiled *score.Policy
+	source   *metricsSource
 }
 
 // open reads the files and connects to the source. The caller must close the client of
@@ -70,7 +74,13 @@ func (f *policyFlags) open(a *app) (*evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &evaluation{policy: policy, source: source}, nil
+	spec, compiled, err := round.Compile(&policy.Spec, source.info.ClusterLabel)
+	if err != nil {
+		source.client.Close()
+		return nil, err
+	}
+	policy.Spec = *spec
+	return &evaluation{policy: policy, compiled: compiled, source: source}, nil
 }
 
 // selectClusters returns the clusters of the command line, of the hub, or of the query

@@ -67,7 +67,7 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	}
 	defer e.source.client.Close()
 	spec := &e.policy.Spec
-	req := round.Request{Spec: spec, Policy: score.Compile(spec), Querier: e.source.client, Now: a.now()}
+	req := round.Request{Spec: spec, Policy: e.compiled, Querier: e.source.client, Now: a.now()}
 	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
 	if err != nil {
 		return err
@@ -180,7 +180,9 @@ func queryErrors(report *round.Report) error {
 			errs = append(errs, fmt.Errorf("%s: %w", q.Name, q.Err))
 		case q.NoMatch != nil:
 			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.NoMatch))
+		case len(q.LeftOut) > 0:
+			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.TooManyNames()))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, report.Result.TotalErr)...)
 }

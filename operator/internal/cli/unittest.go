@@ -182,7 +182,10 @@ func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, ru
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, series.Close()) }()
-	policy := score.Compile(spec)
+	spec, policy, err := round.Compile(spec, label)
+	if err != nil {
+		return nil, err
+	}
 	report := round.Run(ctx, round.Request{
 		Spec: spec, Policy: policy, Previous: score.AssumeMatched(policy), Querier: query.QuerierFunc(series.query),
 		Clusters: clustermap.FromNames(label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),

@@ -109,9 +109,13 @@ func evaluate(t *testing.T, inputs ...[2]score.Input) *score.Result {
 	for _, name := range []string{"a", "b"} {
 		spec.Scores = append(spec.Scores, v1alpha1.ScoreSpec{Name: name, Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}})
 	}
+	policy, err := score.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var last *score.Result
 	for i, in := range inputs {
-		last = score.Evaluate(score.Compile(spec), score.Samples{
+		last = score.Evaluate(policy, score.Samples{
 			Clusters: []string{"c1"}, Scores: [][]score.Input{{in[0]}, {in[1]}},
 		}, last, now.Add(time.Duration(i)*200*time.Second))
 	}

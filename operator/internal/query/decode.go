@@ -397,6 +397,6 @@ func notPrometheusJSON(resp *http.Response) *Error {
 // memory.
 func (c *Client) decoder(ctx context.Context, cluster string) *decoder {
 	return &decoder{
-		memory: &reservation{ctx: ctx}, clusterLabel: c.cfg.ClusterLabel, cluster: cluster, allLabels: c.cfg.AllLabels, maxSeries: c.cfg.MaxSeries,
+		memory: &reservation{ctx: ctx}, clusterLabel: c.cfg.ClusterLabel, cluster: cluster, allLabels: c.cfg.AllLabels || keepsAllLabels(ctx), maxSeries: c.cfg.MaxSeries,
 	}
 }

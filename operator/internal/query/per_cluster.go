@@ -26,6 +26,15 @@ func ClustersOf(ctx context.Context) []string {
 	return names
 }
 
+type allLabelsKey struct{}
+
+// WithAllLabels returns a context in which all samples of a result keep all labels.
+func WithAllLabels(ctx context.Context) context.Context {
+	return context.WithValue(ctx, allLabelsKey{}, true)
+}
+
+func keepsAllLabels(ctx context.Context) bool { return ctx.Value(allLabelsKey{}) != nil }
+
 // clusters returns the clusters to query: those of ForClusters, otherwise all.
 func (c *Client) clusters(ctx context.Context) ([]string, error) {
 	if names, ok := ctx.Value(clustersKey{}).([]string); ok {

@@ -35,6 +35,9 @@ type Options struct {
 	// ClusterLabel identifies the cluster of a series. It is empty if every cluster has its
 	// own endpoint.
 	ClusterLabel string
+	// NameLabel distinguishes the scores of one query (nameFrom). It is empty for a single
+	// score.
+	NameLabel string
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -47,6 +50,7 @@ type Finding struct {
 const (
 	RuleClusterLabel    = "cluster-label"
 	RuleSeveralSeries   = "several-series"
+	RuleNameLabel       = "name-label"
 	RuleFilter          = "filter"
 	RuleConstant        = "constant"
 	RuleRateOfGauge     = "rate-of-gauge"
@@ -142,8 +146,12 @@ func (l *linter) checkResult(e parser.Expr) {
 		l.add(RuleClusterLabel, at, "the result has no label %q: %s", l.cluster, l.keepHint(at))
 		return
 	}
+	if name := l.options.NameLabel; name != "" && !result.may(name) {
+		l.add(RuleNameLabel, e, "the result has no label %q, from which nameFrom takes the names: keep it, as in sum by (%s) (...)", name, strings.Join(l.keptLabels(), ", "))
+		return
+	}
 	several := ""
-	switch labels := result.distinguishing(l.cluster); {
+	switch labels := result.distinguishing(l.keptLabels()...); {
 	case len(labels) > maxLabelsInMessages:
 		several = "labels such as " + strings.Join(labels[:maxLabelsInMessages], ", ")
 	case len(labels) > 0:
@@ -156,6 +164,11 @@ func (l *linter) checkResult(e parser.Expr) {
 	if several != "" {
 		l.add(RuleSeveralSeries, e, "may return several series for a cluster, which differ in %s: %s", several, l.aggregateHint())
 	}
+}
+
+// keptLabels are the labels that the result should have.
+func (l *linter) keptLabels() []string {
+	return slices.DeleteFunc([]string{l.cluster, l.options.NameLabel}, func(label string) bool { return label == "" })
 }
 
 // severalInMetric returns the labels in which the series of a metric may differ, or "" if
@@ -172,7 +185,7 @@ func (l *linter) severalInMetric(s labelSet) string {
 	}
 	var left []string
 	for _, label := range strings.Split(recordedBy, "_") {
-		if label != l.cluster && !s.fixed[label] {
+		if !slices.Contains(l.keptLabels(), label) && !s.fixed[label] {
 			left = append(left, label)
 		}
 	}

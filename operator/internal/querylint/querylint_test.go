@@ -170,3 +170,12 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+func TestNameLabel(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster", NameLabel: "model"}, []checkCase{
+		{name: "one series for each model", expr: `sum by (cluster, model) (a)`},
+		{name: "recorded by model", expr: `cluster_model:free:sum`},
+		{name: "another label, too", expr: `sum by (cluster, model, node) (a)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in node"}},
+		{name: "label lost", expr: `sum by (cluster) (a)`, want: []string{`1:1 name-label: the result has no label "model", from which nameFrom takes the names: keep it, as in sum by (cluster, model) (...)`}},
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
 var now = time.Unix(1_700_000_000, 0)
@@ -29,8 +28,12 @@ func newSpec(queries ...string) *v1alpha1.ScoringPolicySpec {
 }
 
 func newRequest(spec *v1alpha1.ScoringPolicySpec, querier query.Querier, clusters ...string) Request {
+	spec, policy, err := Compile(spec, "cluster")
+	if err != nil {
+		panic(err)
+	}
 	return Request{
-		Spec: spec, Policy: score.Compile(spec), Querier: querier,
+		Spec: spec, Policy: policy, Querier: querier,
 		Clusters: clustermap.FromNames("cluster", clusters), Now: now,
 	}
 }

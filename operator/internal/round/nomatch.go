@@ -58,8 +58,8 @@ func markUnmatched(inputs []score.Input) bool {
 	return found
 }
 
-func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clustermap.Mapping, mappingWarnings []string) *NoMatch {
-	n := &NoMatch{Series: len(samples), Hint: noMatchHint(groups, len(samples), clusters)}
+func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clustermap.Mapping, mappingWarnings []string, hint string) *NoMatch {
+	n := &NoMatch{Series: len(samples), Hint: noMatchHint(groups, len(samples), clusters, hint)}
 	if len(mappingWarnings) > 0 {
 		n.Hint = strings.Join(mappingWarnings, "; ")
 	}
@@ -78,7 +78,7 @@ func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clus
 }
 
 // noMatchHint returns what to change if no warning of the mapping says it.
-func noMatchHint(groups clustermap.Groups, series int, clusters *clustermap.Mapping) string {
+func noMatchHint(groups clustermap.Groups, series int, clusters *clustermap.Mapping, hint string) string {
 	label := clusters.Label()
 	switch {
 	case series == 0:
@@ -86,7 +86,7 @@ func noMatchHint(groups clustermap.Groups, series int, clusters *clustermap.Mapp
 	case len(groups.Unknown) > 0:
 		return fmt.Sprintf("The label %s must name selected ManagedClusters: check clusterMapping of the MetricsSource", label)
 	}
-	return fmt.Sprintf("The query must return one series per cluster, as in sum by (%s) (...)", label)
+	return hint
 }
 
 // seriesText returns the labels of a series in the notation of PromQL. Control characters

@@ -111,8 +111,8 @@ func TestUnmatchedOnlyBeforeTheFirstMatch(t *testing.T) {
 		t.Errorf("after a match: %s %s", cell.State, cell.Outcome)
 	}
 
-	req.Spec = newSpec("typo")
-	req.Policy, req.Previous = score.Compile(req.Spec), req.Previous.SkipDamping()
+	changed := newRequest(newSpec("typo"), source)
+	req.Spec, req.Policy, req.Previous = changed.Spec, changed.Policy, req.Previous.SkipDamping()
 	req.Now = now.Add(30 * time.Second)
 	r = Run(context.Background(), req)
 	if cell := r.Result.Row(0)[0]; cell.State != score.Held || cell.Outcome != score.Unmatched || r.Scores[0].NoMatch == nil {

@@ -38,6 +38,10 @@ func sendQueries(ctx context.Context, req Request) queryResults {
 		if r.problems != nil {
 			continue
 		}
+		ctx := ctx
+		if namesScores(req.Spec, expr) {
+			ctx = query.WithAllLabels(ctx)
+		}
 		group.Go(func() { r.response, r.err = req.Contributions.query(ctx, req, expr) })
 	}
 	group.Wait()
@@ -54,6 +58,32 @@ func Expressions(spec *v1alpha1.ScoringPolicySpec) []string {
 		exprs = append(exprs, spec.Freshness.Query)
 	}
 	return exprs
+}
+
+// SharedExpressions lists those queries whose results other policies can use. Results for
+// nameFrom have more labels.
+func SharedExpressions(spec *v1alpha1.ScoringPolicySpec) []string {
+	return slices.DeleteFunc(Expressions(spec), func(expr string) bool { return namesScores(spec, expr) })
+}
+
+// namesScores reports whether a score with nameFrom has the query.
+func namesScores(spec *v1alpha1.ScoringPolicySpec, expr string) bool {
+	return slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.NameFrom != nil && s.Query == expr })
+}
+
+// Compile prepares a spec for rounds. expanded is a copy with the name of the cluster label in
+// place of $cluster_label in its queries. An error names the field that can't be evaluated.
+func Compile(spec *v1alpha1.ScoringPolicySpec, clusterLabel string) (expanded *v1alpha1.ScoringPolicySpec, policy *score.Policy, err error) {
+	expanded = spec.DeepCopy()
+	for i := range expanded.Scores {
+		s := &expanded.Scores[i]
+		s.Query, _ = promql.ExpandClusterLabel(s.Query, clusterLabel)
+	}
+	if f := expanded.Freshness; f != nil {
+		f.Query, _ = promql.ExpandClusterLabel(f.Query, clusterLabel)
+	}
+	policy, err = score.Compile(expanded)
+	return expanded, policy, err
 }
 
 // sent returns the number of queries that were sent.
@@ -86,16 +116,30 @@ func (results queryResults) read(expr string, clusters *clustermap.Mapping, matc
 	groups := clusters.Group(r.response.Samples)
 	inputs := inputsOf(groups)
 	markNoResponse(inputs, clusters.Names(), &r.response)
-	warnings := mappingWarnings(groups, clusters)
-	switch {
-	case slices.ContainsFunc(inputs, matchesCluster):
-		matched[expr] = true
-	case !matched[expr] && markUnmatched(inputs):
-		report.NoMatch = newNoMatch(groups, r.response.Samples, clusters, warnings)
-		warnings = []string{"the query " + report.NoMatch.String()}
-	}
-	report.Warnings = slices.Concat(warnings, r.response.Warnings, endpointWarnings(r.response.Failed))
+	r.judgeMatch(&report, groups, clusters, matched, fmt.Sprintf("The query must return one series per cluster, as in sum by (%s) (...)", clusters.Label()), inputs)
 	return report, inputs
+}
+
+// judgeMatch adds the expression to matched if one of its inputs matches a cluster. If none
+// ever did, it marks the inputs and reports the labels. hint is what to change if the series
+// name clusters.
+func (r *queryResult) judgeMatch(report *QueryReport, groups clustermap.Groups, clusters *clustermap.Mapping, matched map[string]bool, hint string, columns ...[]score.Input) {
+	warnings := mappingWarnings(groups, clusters)
+	matches := func(inputs []score.Input) bool { return slices.ContainsFunc(inputs, matchesCluster) }
+	switch {
+	case slices.ContainsFunc(columns, matches):
+		matched[report.Query] = true
+	case !matched[report.Query]:
+		unmatched := len(columns) == 0
+		for _, inputs := range columns {
+			unmatched = markUnmatched(inputs) || unmatched
+		}
+		if unmatched {
+			report.NoMatch = newNoMatch(groups, r.response.Samples, clusters, warnings, hint)
+			warnings = []string{"the query " + report.NoMatch.String()}
+		}
+	}
+	report.Warnings = slices.Concat(report.Warnings, warnings, r.response.Warnings, endpointWarnings(r.response.Failed))
 }
 
 // markNoResponse replaces Absent by Failed where the lack of a series says nothing about

@@ -2,6 +2,7 @@ package round
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -14,7 +15,7 @@ import (
 // Request is the input of a round.
 type Request struct {
 	Spec *v1alpha1.ScoringPolicySpec
-	// Policy is compiled from Spec.
+	// Policy is compiled from Spec. Both come from Compile.
 	Policy  *score.Policy
 	Querier query.Querier
 	// Clusters that the policy selects. They define the order of the results.
@@ -42,8 +43,16 @@ type QueryReport struct {
 	Problems []promql.Problem
 	// Err is the failure of the query.
 	Err error
+	// Names of the scores, if nameFrom makes them from the response. LeftOut are names beyond
+	// nameFrom.limit.
+	Names, LeftOut []string
 	// NoMatch is set if the response matches no cluster, and none did before.
 	NoMatch *NoMatch
+}
+
+// TooManyNames describes LeftOut.
+func (q *QueryReport) TooManyNames() string {
+	return fmt.Sprintf("has %d names more than nameFrom.limit, the first of which is %s: raise the limit, or select fewer values in the query", len(q.LeftOut), q.LeftOut[0])
 }
 
 // Report is the outcome of a round.
@@ -66,19 +75,29 @@ func Run(ctx context.Context, req Request) *Report {
 	report := &Report{Sent: results.sent()}
 	samples := score.Samples{Clusters: names}
 	matched := matchedBefore(req)
+	scoreNames := map[string][]string{} // by the name of the score with nameFrom
 	for i := range req.Spec.Scores {
 		s := &req.Spec.Scores[i]
-		queryReport, inputs := results.read(s.Query, req.Clusters, matched)
+		var queryReport QueryReport
+		if s.NameFrom != nil {
+			var columns [][]score.Input
+			queryReport, columns = results.readNames(s, req.Clusters, req.Previous, matched)
+			scoreNames[s.Name] = queryReport.Names
+			samples.Scores = append(samples.Scores, columns...)
+		} else {
+			var inputs []score.Input
+			queryReport, inputs = results.read(s.Query, req.Clusters, matched)
+			samples.Scores = append(samples.Scores, inputs)
+		}
 		queryReport.Name = s.Name
 		report.Scores = append(report.Scores, queryReport)
-		samples.Scores = append(samples.Scores, inputs)
 	}
 	if f := req.Spec.Freshness; f != nil {
 		queryReport, ages := results.read(f.Query, req.Clusters, matched)
 		report.Freshness = &queryReport
 		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge)
 	}
-	report.Result = score.Evaluate(req.Policy, samples, req.Previous, req.Now)
+	report.Result = score.Evaluate(req.Policy.Expand(scoreNames), samples, req.Previous, req.Now)
 	report.Result.Matched = matched
 	return report
 }

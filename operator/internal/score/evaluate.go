@@ -1,6 +1,7 @@
 package score
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -36,7 +37,9 @@ func Evaluate(p *Policy, in Samples, previous *Result, at time.Time) *Result {
 	}
 	if p.HasTotal {
 		for c := range n {
-			p.decideTotal(result.Row(c), now)
+			if err := p.decideTotal(result.Row(c), now); err != nil && result.TotalErr == nil {
+				result.TotalErr = fmt.Errorf("total.expression fails for cluster %s: %w", in.Clusters[c], err)
+			}
 		}
 	}
 	return result

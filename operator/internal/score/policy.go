@@ -2,6 +2,7 @@ package score
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -20,11 +21,13 @@ type Policy struct {
 	MaxAge time.Duration
 
 	queries     []string // of the scores
+	dynamic     []bool   // scores with nameFrom, before Expand
 	freshness   string   // query; empty without one
 	scores      []rule
 	totalRange  normalize.Range
-	deadband    float64 // of the total
-	totalWeight float64 // sum of the weights
+	deadband    float64          // of the total
+	totalWeight float64          // sum of the weights
+	expression  *totalExpression // instead of the weighted mean, or nil
 }
 
 // rule is one compiled score of a policy.
@@ -47,8 +50,9 @@ type rule struct {
 func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) }
 
 // Compile compiles the spec of a policy. It applies the defaults of the API, so that
-// policies from files can be evaluated without an API server.
-func Compile(spec *v1alpha1.ScoringPolicySpec) *Policy {
+// policies from files can be evaluated without an API server. An error names the field that
+// can't be evaluated.
+func Compile(spec *v1alpha1.ScoringPolicySpec) (*Policy, error) {
 	p := &Policy{MinHealthy: int(valueOr(spec.MinHealthyPercent, 50))}
 	if f := spec.Freshness; f != nil {
 		p.MaxAge, p.freshness = seconds(cmp.Or(f.MaxAgeSeconds, 120)), f.Query
@@ -57,17 +61,29 @@ func Compile(spec *v1alpha1.ScoringPolicySpec) *Policy {
 		s := &spec.Scores[i]
 		r := compileRule(s)
 		p.Names = append(p.Names, s.Name)
-		p.scores, p.queries = append(p.scores, r), append(p.queries, s.Query)
+		p.scores, p.queries, p.dynamic = append(p.scores, r), append(p.queries, s.Query), append(p.dynamic, s.NameFrom != nil)
 		p.totalWeight += r.weight
 		if r.weight > 0 {
 			p.deadband = max(p.deadband, r.deadband)
 		}
 	}
 	if t := spec.Total; t != nil {
+		if t.Expression != "" {
+			expression, err := compileTotal(t.Expression, p.Names, p.dynamic)
+			if err != nil {
+				return nil, fmt.Errorf("total.expression: %w", err)
+			}
+			p.expression, p.deadband = expression, 0
+			for i := range p.scores {
+				if p.contributes(i) {
+					p.deadband = max(p.deadband, p.scores[i].deadband)
+				}
+			}
+		}
 		p.HasTotal, p.totalRange = true, rangeOf(t.Range)
 		p.Names = append(p.Names, cmp.Or(t.Name, "total"))
 	}
-	return p
+	return p, nil
 }
 
 func compileRule(s *v1alpha1.ScoreSpec) rule {
@@ -81,6 +97,9 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 		halfLife: seconds(s.Damping.HalfLifeSeconds),
 		deadband: float64(s.Damping.Deadband),
 		rise:     seconds(s.Damping.RiseSeconds),
+	}
+	if s.NameFrom != nil {
+		r.weight = 0 // as the schema requires
 	}
 	if s.Minimum != nil {
 		r.minimum = float64(*s.Minimum)

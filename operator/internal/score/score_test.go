@@ -35,7 +35,7 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, spec v1alpha1.ScoringPolicySpec, clusters ...string) *simulation {
-	return &simulation{t: t, policy: Compile(&spec), clusters: clusters}
+	return &simulation{t: t, policy: mustCompile(t, &spec), clusters: clusters}
 }
 
 // round evaluates at t0 + after seconds. inputs has one slice per score.
@@ -322,7 +322,7 @@ func BenchmarkEvaluate10000x10(b *testing.B) {
 		in.Scores = append(in.Scores, inputs)
 	}
 	spec.Total = &v1alpha1.TotalSpec{}
-	p := Compile(&spec)
+	p := mustCompile(b, &spec)
 	last := Evaluate(p, in, nil, t0)
 	now := t0
 	b.ReportAllocs()
@@ -330,4 +330,13 @@ func BenchmarkEvaluate10000x10(b *testing.B) {
 		now = now.Add(30 * time.Second)
 		last = Evaluate(p, in, last, now)
 	}
+}
+
+func mustCompile(t testing.TB, spec *v1alpha1.ScoringPolicySpec) *Policy {
+	t.Helper()
+	p, err := Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

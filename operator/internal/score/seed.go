@@ -2,6 +2,7 @@ package score
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -11,6 +12,7 @@ import (
 func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	seeds = slices.Clone(seeds)
 	slices.SortFunc(seeds, func(a, b Seed) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	p = p.Expand(publishedNames(p, seeds))
 	r := &Result{
 		Time: At(now), Names: p.Names,
 		Cells:     make([]Cell, len(seeds)*len(p.Names)),
@@ -34,6 +36,24 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		}
 	}
 	return r
+}
+
+// publishedNames returns the published names of the scores with nameFrom.
+func publishedNames(p *Policy, seeds []Seed) map[string][]string {
+	published := map[string]bool{}
+	for _, seed := range seeds {
+		for name := range seed.Scores {
+			published[name] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(published))
+	names := map[string][]string{}
+	for i, dynamic := range p.dynamic {
+		if dynamic {
+			names[p.Names[i]] = NamesFrom(p.Names[i], sorted)
+		}
+	}
+	return names
 }
 
 // AssumeMatched returns a previous result without clusters, in which every query of the

@@ -22,7 +22,11 @@ type totalParts struct {
 //   - If a weighted score is missing after its hold, the total is missing, too. Its
 //     weight is not distributed over the other scores: clusters would then be compared
 //     by different scores.
-func (p *Policy) decideTotal(row []Cell, now Instant) {
+//
+// With an expression, the scores that it requires take the place of the weighted ones.
+//
+// An error means that the expression failed for this cluster.
+func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 	total := &row[len(row)-1]
 	total.Outcome, total.SampleTime, total.HeldUntil = OK, now, 0
 	parts := p.addParts(total, row[:len(row)-1])
@@ -33,6 +37,8 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 		total.endTotal(v1alpha1.MissingWorst, now)
 	case parts.anyOmitted:
 		total.endTotal(v1alpha1.MissingOmit, now)
+	case p.expression != nil:
+		err = p.evaluateTotal(total, row, parts, now)
 	case p.totalWeight == 0:
 		total.Outcome = Absent
 		total.endTotal(v1alpha1.MissingOmit, now)
@@ -41,6 +47,43 @@ func (p *Policy) decideTotal(row []Cell, now Instant) {
 		total.Raw = math.NaN()
 		p.publishTotal(total, parts, now)
 	}
+	return err
+}
+
+// evaluateTotal evaluates the expression of the total. An expression that fails for a
+// cluster is a wrong expression, and not a bad cluster: the total has no value.
+func (p *Policy) evaluateTotal(total *Cell, row []Cell, parts totalParts, now Instant) error {
+	points := make(map[string]float64, len(row)-1)
+	for i := range row[:len(row)-1] {
+		switch cell := &row[i]; cell.State {
+		case Scored, Held:
+			points[p.Names[i]] = cell.Points
+		case Fixed:
+			points[p.Names[i]] = float64(cell.Value)
+		case Vetoed, Worst, Omitted: // a required one does not get here, an optional one is absent
+		}
+	}
+	value, err := p.expression.evaluate(points)
+	if err != nil {
+		total.Outcome = Invalid
+		total.endTotal(v1alpha1.MissingOmit, now)
+		return err
+	}
+	total.Points, _ = p.totalRange.Clamp(value)
+	total.Raw = math.NaN()
+	p.publishTotal(total, parts, now)
+	return nil
+}
+
+// contributes reports whether the i-th score is a part of the total.
+func (p *Policy) contributes(i int) bool {
+	if p.scores[i].hasVeto() {
+		return true
+	}
+	if p.expression != nil {
+		return p.expression.required[p.Names[i]]
+	}
+	return p.scores[i].weight > 0
 }
 
 // addParts sums up the contributing scores, and sets the outcome, sample time and hold
@@ -49,7 +92,7 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 	var parts totalParts
 	for i := range cells {
 		rule, cell := &p.scores[i], &cells[i]
-		if rule.weight == 0 && !rule.hasVeto() {
+		if !p.contributes(i) {
 			continue
 		}
 		points := cell.Points

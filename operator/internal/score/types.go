@@ -133,6 +133,8 @@ type Result struct {
 	Fresh, Known int
 	// Clamped is the number of values that normalization left outside the range.
 	Clamped int
+	// TotalErr is the failure of the total's expression for the first cluster with one.
+	TotalErr error
 	// Matched are the expressions that have matched a cluster in this round or an earlier
 	// one.
 	Matched map[string]bool

@@ -36,7 +36,7 @@ func decideConditions(done *completedRound) []typedDecision {
 // has matched no cluster yet. The condition is Unknown until the source has responded to every
 // query once.
 func decideQueriesValid(report *round.Report) condition.Decision {
-	var unparsed, rejected, unmatched, pending []string
+	var unparsed, rejected, unmatched, leftOut, pending []string
 	for _, q := range queriesOf(report) {
 		switch {
 		case q.Problems != nil:
@@ -45,6 +45,8 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 			rejected = append(rejected, fieldOf(q)+" "+q.Err.Error())
 		case q.NoMatch != nil:
 			unmatched = append(unmatched, fieldOf(q)+" "+q.NoMatch.String())
+		case len(q.LeftOut) > 0:
+			leftOut = append(leftOut, fieldOf(q)+" "+q.TooManyNames())
 		case q.Err != nil && !report.Result.Matched[q.Query]:
 			pending = append(pending, fieldOf(q))
 		}
@@ -56,6 +58,10 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 		return condition.False("QueryRejected", strings.Join(rejected, "; "))
 	case unmatched != nil:
 		return condition.False(v1alpha1.ReasonNoClusterMatches, strings.Join(unmatched, "; "))
+	case report.Result.TotalErr != nil:
+		return condition.False("TotalFailed", report.Result.TotalErr.Error())
+	case leftOut != nil:
+		return condition.False(v1alpha1.ReasonTooManyNames, strings.Join(leftOut, "; "))
 	case pending != nil:
 		return condition.Unknown("NoResponse", "the source has not responded to "+strings.Join(pending, ", ")+" yet")
 	}

@@ -32,6 +32,7 @@ type PolicyExplanation struct {
 	Refused    bool                 `json:"refused,omitempty"`
 	Fresh      int                  `json:"freshClusters"`
 	Known      int                  `json:"knownClusters"`
+	Warnings   []string             `json:"warnings,omitempty"`
 	Queries    []QueryExplanation   `json:"queries"`
 	Clusters   []ClusterExplanation `json:"clusters"`
 }
@@ -120,7 +121,7 @@ func explainPolicy(name string, done *completedRound) *PolicyExplanation {
 	r := done.report.Result
 	e := &PolicyExplanation{
 		Policy: name, Time: r.Time.Time(), DurationMS: milliseconds(done.took), Shadow: done.in.shadow,
-		Refused: r.Refused, Fresh: r.Fresh, Known: r.Known,
+		Refused: r.Refused, Fresh: r.Fresh, Known: r.Known, Warnings: done.in.warnings,
 	}
 	for _, q := range queriesOf(done.report) {
 		e.Queries = append(e.Queries, explainQuery(q))

@@ -39,8 +39,12 @@ func (f fakeFleet) Query(_ context.Context, expr string, _ time.Time) (query.Res
 // round runs a round of a policy without a reconciler.
 func (f fakeFleet) round(spec v1alpha1.ScoringPolicySpec, previous *score.Result, at time.Time) *completedRound {
 	in := &roundInput{name: "fleet", period: 30 * time.Second, valid: 90 * time.Second, shadow: f.shadow}
+	expanded, policy, err := round.Compile(&spec, "cluster")
+	if err != nil {
+		panic(err)
+	}
 	in.request = round.Request{
-		Spec: &spec, Policy: score.Compile(&spec), Querier: f, Clusters: clustermap.FromNames("cluster", f.clusters), Previous: previous, Now: at,
+		Spec: expanded, Policy: policy, Querier: f, Clusters: clustermap.FromNames("cluster", f.clusters), Previous: previous, Now: at,
 	}
 	return &completedRound{in: in, report: round.Run(context.Background(), in.request), published: &publish.Report{}, took: 12 * time.Millisecond}
 }

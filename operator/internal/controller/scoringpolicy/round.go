@@ -34,7 +34,9 @@ type roundInput struct {
 	valid         time.Duration // of the scores
 	timeout       time.Duration // of one query
 	shadow        bool
-	adopt         bool // AddOnPlacementScores that no object controls
+	// warnings about settings, for the status.
+	warnings []string
+	adopt    bool // AddOnPlacementScores that no object controls
 }
 
 // errSourceNotRegistered is returned for a source that exists on the hub and is not
@@ -66,15 +68,20 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		in.specErr = fmt.Errorf("clusterSelector: %w", err)
 		return in, nil
 	}
-	compiled := score.Compile(&policy.Spec)
+	spec, compiled, err := round.Compile(&policy.Spec, info.ClusterLabel)
+	if err != nil {
+		in.specErr = err
+		return in, nil
+	}
 	previous, err := r.restore(ctx, policy, compiled, in)
 	if err != nil {
 		return nil, err
 	}
+	in.warnings = settingsWarnings(&policy.Spec, len(clusters), len(selected))
 	at := r.evaluationTime(policy, r.now())
-	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.Expressions(&policy.Spec), querier)
+	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.SharedExpressions(spec), querier)
 	in.request = round.Request{
-		Spec: &policy.Spec, Policy: compiled, Querier: querier, Previous: previous, Now: at,
+		Spec: spec, Policy: compiled, Querier: querier, Previous: previous, Now: at,
 		Clusters: clustermap.New(clusters, info).Select(selected),
 	}
 	if info.Partial {

@@ -30,6 +30,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPo
 	lastRound.Time, lastRound.DurationMilliseconds = metav1.NewTime(done.in.request.Now), done.took.Milliseconds()
 	policy.Status.LastRound = &lastRound
 	policy.Status.Scores = scoreStatuses(done.report)
+	policy.Status.Warnings = done.in.warnings
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -85,7 +86,7 @@ func scoreStatuses(report *round.Report) []v1alpha1.ScoreStatus {
 // scoreStatus returns the status of one query, within the limits of the API.
 func scoreStatus(q *round.QueryReport) v1alpha1.ScoreStatus {
 	s := v1alpha1.ScoreStatus{
-		Name: nameOf(q), Query: q.Query, Series: int32(q.Series), DurationMilliseconds: q.Duration.Milliseconds(),
+		Name: nameOf(q), Names: q.Names, Query: q.Query, Series: int32(q.Series), DurationMilliseconds: q.Duration.Milliseconds(),
 	}
 	for i, w := range q.Warnings {
 		if i == 7 && len(q.Warnings) > 8 {

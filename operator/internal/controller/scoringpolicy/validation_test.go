@@ -61,6 +61,18 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = nil }), "spec.scores"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = append(s.Scores, s.Scores[0]) }), `Duplicate value: {"name":"free"}`},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Total.Name = "free" }), "total.name must differ from every scores[].name"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model"} }), "weight must be 0 with nameFrom"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) {
+			s.Scores[0].NameFrom, s.Scores[0].Minimum = &v1alpha1.NameFrom{Label: "model"}, &five
+		}), "minimum must not be set with nameFrom"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model"} }), "missing.absent must be Worst, Omit or Fixed with nameFrom"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "a-b"} }), "spec.scores[0].nameFrom.label"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) {
+			s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model", Limit: 65}
+		}), "spec.scores[0].nameFrom.limit"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) {
+			s.Scores[0].NameFrom, s.Total.Name = &v1alpha1.NameFrom{Label: "model"}, "free-total"
+		}), "total.name must not begin with the name of a score with nameFrom"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Mode = "Dry" }), `supported values: "Publish", "Shadow"`},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.ValidForPeriods = 1 }), "spec.validForPeriods"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Name = "a_b" }), "spec.scores[0].name"},
