@@ -57,7 +57,7 @@ func TestNameFrom(t *testing.T) {
 			"c1/fit-A100=10 c1/fit-H100=20 c1/fit-L4=-100 c2/fit-A100=-100 c2/fit-H100=30 c2/fit-L4=40"},
 		{"the hold has ended", 330, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
 			"c1/fit-A100=-100 c1/fit-H100=20 c1/fit-L4=-100 c2/fit-A100=-100 c2/fit-H100=-100 c2/fit-L4=40"},
-		{"a model that nobody has is gone", 360, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
+		{"a model that no cluster has is gone", 360, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
 			"c1/fit-H100=20 c1/fit-L4=-100 c2/fit-H100=-100 c2/fit-L4=40"},
 		{"an empty response removes no name", 1000, nil,
 			"c1/fit-H100=-100 c1/fit-L4=-100 c2/fit-H100=-100 c2/fit-L4=-100"},
