@@ -104,9 +104,10 @@ generate: ## Generate deepcopy functions, the messages of the TPU runtime and th
 	$(GO) -C .tools/proto run . ../../exporter/internal/tpu/tpupb runtime.proto
 	CGO_ENABLED=1 $(GO) generate ./exporter/...
 
-manifests: ## Generate the CRDs and the operator's role
+manifests: ## Generate the CRDs, the operator's role and operator/docs/api.md
 	$(CONTROLLERGEN) crd:generateEmbeddedObjectMeta=false paths=./operator/api/... output:crd:dir=config/crd
 	$(CONTROLLERGEN) rbac:roleName=plimsoll-operator paths=./operator/... output:rbac:dir=config/rbac
+	CGO_ENABLED=1 $(GO) test -count=1 -run TestAPIReferenceIsGenerated ./config -update
 
 .PHONY: charts test-tools
 charts: ## Generate the Helm charts in config/chart from the kustomize folders
@@ -143,4 +144,4 @@ check-language: ## Check the English of code and documents with test/language
 
 verify: generate manifests charts check-language ## Check that generated files are committed, Go files are formatted and the language is plain
 	@test -z "$$(gofmt -l operator exporter config dashboards test)" || { echo "run gofmt -w on:"; gofmt -l operator exporter config dashboards test; exit 1; }
-	git diff --exit-code -- operator/api config exporter/METRICS.md
+	git diff --exit-code -- operator/api operator/docs/api.md config exporter/METRICS.md

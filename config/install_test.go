@@ -42,7 +42,7 @@ var installations = []installation{
 	{"chart in another namespace", "elsewhere", "restricted", renderedChart("plimsoll", "elsewhere",
 		`{nominateAs: own, logFormat: json, replicas: 3, image: {repository: registry.example.com/op}, extraArgs: ["--ledger-ttl=5m"], imagePullSecrets: [{name: pull}]}`)},
 	{"exporter", "plimsoll-exporter", "privileged", func(t *testing.T) []*unstructured.Unstructured {
-		return slices.Concat(buildUntyped(t, "exporter"), buildUntyped(t, "exporter-tpu"))
+		return slices.Concat(buildUntyped(t, "exporter"), buildUntyped(t, "exporter-tpu"), buildUntyped(t, "exporter-amd"))
 	}},
 	{"exporter chart", "plimsoll-exporter", "privileged", renderedChart("plimsoll-exporter", "plimsoll-exporter", `{}`)},
 	{"exporter chart with pod owners", "plimsoll-exporter", "privileged", renderedChart("plimsoll-exporter", "plimsoll-exporter", `{podOwners: {enabled: true}, kubeletRoot: /var/lib/k0s/kubelet}`)},

@@ -13,7 +13,7 @@ import (
 // manifestFiles are the folders of config in each file of manifests.
 var manifestFiles = map[string][]string{
 	"install.yaml":  {"crd", "default", "guard"},
-	"exporter.yaml": {"exporter", "exporter-tpu"},
+	"exporter.yaml": {"exporter", "exporter-tpu", "exporter-amd"},
 }
 
 // writeManifests writes the manifests with the images by digest.

@@ -119,8 +119,8 @@ func checkManifests(t *testing.T, o options) {
 			t.Errorf("install.yaml has no %q", want)
 		}
 	}
-	if exporter := read(t, o, "exporter.yaml"); strings.Count(exporter, "image: r.example.com/p/plimsoll-exporter@"+exporterDigest+"\n") != 2 {
-		t.Error("exporter.yaml does not name the image of both DaemonSets by digest")
+	if exporter := read(t, o, "exporter.yaml"); strings.Count(exporter, "image: r.example.com/p/plimsoll-exporter@"+exporterDigest+"\n") != 3 {
+		t.Error("exporter.yaml does not name the image of all DaemonSets by digest")
 	}
 }
 
