@@ -1,0 +1,121 @@
+//go:build e2e && long
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// cordonAllBut cordons every node with GPUs of the fleet except one.
+func cordonAllBut(ctx context.Context, t *testing.T, kept string) {
+	t.Helper()
+	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
+		out, err := lab.Worker(cluster).Kubectl(ctx, "", "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range strings.Fields(out) {
+			if strings.Contains(node, "gpu") && node != kept {
+				cordon(ctx, t, cluster, node)
+			}
+		}
+	}
+}
+
+// One node with eight GPUs is left, and small jobs keep it busy. An urgent job that needs the
+// whole node gets it as soon as the running ones end: the gate holds the cluster for it.
+func TestUrgentJobDoesNotStarveBehindSmallOnes(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	createPriorities(ctx, t)
+	patchGate(ctx, t, `{"hold":{"afterSeconds":3}}`, `{"hold":null}`)
+	cordonAllBut(ctx, t, "cluster1-gpu0")
+	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 8)
+	awaitFreeDevices(ctx, t, "cluster2", fleet.H100, 0)
+	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 0)
+	queue{name: "contest", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
+	var small []string
+	submitSmall := func(n int) {
+		for range n {
+			name := fmt.Sprintf("small-%d", len(small))
+			small = append(small, name)
+			submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Queue: "contest", Priority: "low", Duration: 15 * time.Second})
+		}
+	}
+	submitSmall(12)
+	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 0)
+	submit(ctx, t, fleet.Job{Name: "whole-node", Model: fleet.H100, GPUs: 8, Queue: "contest", Priority: "high", Duration: 5 * time.Second})
+	submitSmall(12)
+	awaitRunning(ctx, t, "whole-node")
+	started := 0
+	for _, name := range small {
+		v, err := lab.View(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Finished || v.Cluster != "" {
+			started++
+		}
+	}
+	if started > 14 {
+		t.Errorf("%d of %d small jobs started before the urgent one", started, len(small))
+	}
+	awaitFinished(ctx, t, "whole-node")
+	for _, name := range small {
+		awaitFinished(ctx, t, name)
+	}
+}
+
+// A queue has a second check of another controller. The gate decides at once, but sends the job
+// to a cluster only when the other check is Ready.
+func TestGateWaitsForTheOtherCheck(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	t.Cleanup(func() { deleteObjects(t, "admissioncheck/budget") })
+	if err := lab.Hub.Apply(ctx, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: budget}\nspec: {controllerName: example.com/budget}\n"); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	kubectl(ctx, t, "patch", "admissioncheck/budget", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"conditions":[{"type":"Active","status":"True","reason":"Active","message":"","lastTransitionTime":"`+now+`"}]}}`)
+	queue{name: "budgeted", hub: 8, worker: 8, checks: []string{"plimsoll", "multikueue", "budget"}}.create(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "budgeted", Model: fleet.H100, GPUs: 1, Queue: "budgeted"})
+	name := "workload/" + awaitWorkloadName(ctx, t, "budgeted")
+	check := func(check, field string) string {
+		return kubectl(ctx, t, "get", name, "-n", fleet.Namespace, "-o", `jsonpath={.status.admissionChecks[?(@.name=="`+check+`")].`+field+`}`)
+	}
+	await(ctx, t, "the gate's check to be Ready", func(context.Context) error {
+		if state := check("plimsoll", "state"); state != "Ready" {
+			return fmt.Errorf("it is %s", state)
+		}
+		return nil
+	})
+	if v, err := lab.View(ctx, "budgeted"); err != nil || len(v.Nominated) > 0 || len(v.Copies) > 0 {
+		t.Fatalf("the job was sent before the other check: %+v, %v", v, err)
+	}
+	names := strings.Fields(kubectl(ctx, t, "get", name, "-n", fleet.Namespace, "-o", "jsonpath={.status.admissionChecks[*].name}"))
+	kubectl(ctx, t, "patch", name, "-n", fleet.Namespace, "--subresource=status", "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/status/admissionChecks/%d/state","value":"Ready"}]`, slices.Index(names, "budget")))
+	awaitRunning(ctx, t, "budgeted")
+}
+
+// awaitWorkloadName waits until Kueue has made the Workload of a job.
+func awaitWorkloadName(ctx context.Context, t *testing.T, job string) (name string) {
+	t.Helper()
+	await(ctx, t, "the workload of "+job, func(ctx context.Context) error {
+		wl, err := lab.Workload(ctx, job)
+		if err == nil && wl == nil {
+			err = fmt.Errorf("there is none")
+		}
+		if err == nil {
+			name = wl.Name
+		}
+		return err
+	})
+	return name
+}
