@@ -61,8 +61,8 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording-*.yaml rules/alerts-*.yaml && "$$promtool" test rules rules/tests/*.yaml
 
 .PHONY: mutants
-mutants: ## Change each rule in one place at a time: a unit test must fail (RUN=regexp selects rules)
-	promtool=$$($(LAB) path promtool) && $(GO) run ./test/mutants -promtool "$$promtool" $(if $(RUN),-run '$(RUN)')
+mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
+	promtool=$$($(LAB) path promtool) && $(GO) run ./test/mutants -promtool "$$promtool" $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
 test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...

@@ -78,6 +78,7 @@ var (
 		"kueue_cohort_subtree_quota":                 {"cohort", "flavor", "resource", "replica_role"},
 		"kueue_cohort_subtree_resource_reservations": {"cohort", "flavor", "resource", "replica_role"},
 		"kueue_cohort_info":                          {"cohort", "parent_cohort", "root_cohort", "replica_role"},
+		"kueue_evicted_workloads_total":              {"cluster_queue", "reason", "underlying_cause", "priority_class", "replica_role"},
 		"kueue_admission_wait_time_seconds":          {"cluster_queue", "priority_class", "replica_role"},
 	}
 )
@@ -180,7 +181,7 @@ type ruleFile struct {
 
 // recordingFiles are the files with recording rules. A file reads the series of the files
 // before it.
-var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml"}
+var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
 
 // alertFiles are the files with alerts.
 var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}

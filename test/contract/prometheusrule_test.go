@@ -15,13 +15,15 @@ var update = flag.Bool("update", false, "generate the PrometheusRules of config/
 
 // prometheusRules lists the files of rules/ in each PrometheusRule of
 // config/prometheus. Workers get the recording rules and their alerts, the hub gets
-// the operator's alerts.
+// the operator's alerts and the rules over all clusters. Thanos Ruler, or one Prometheus for
+// hub and workers, gets each rule once.
 var prometheusRules = map[string]struct {
 	namespace string
 	files     []string
 }{
-	"worker": {"plimsoll-exporter", []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml"}},
-	"hub":    {"plimsoll-system", []string{"recording-queues.yaml", "alerts-hub.yaml"}},
+	"worker":  {"plimsoll-exporter", []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml"}},
+	"hub":     {"plimsoll-system", []string{"recording-queues.yaml", "recording-fleet.yaml", "alerts-hub.yaml"}},
+	"central": {"plimsoll-system", append(slices.Clone(recordingFiles), alertFiles...)},
 }
 
 func TestPrometheusRulesAreGenerated(t *testing.T) {
@@ -55,6 +57,21 @@ func TestPrometheusRulesAreGenerated(t *testing.T) {
 	for _, file := range append(slices.Clone(recordingFiles), alertFiles...) {
 		if !used[file] {
 			t.Errorf("config/prometheus does not contain the rules of %s", file)
+		}
+	}
+}
+
+// Of a rule that is evaluated twice, the second result is rejected as a duplicate sample.
+func TestNoPrometheusRuleHasAGroupTwice(t *testing.T) {
+	for folder, rules := range prometheusRules {
+		seen := map[string]bool{}
+		for _, file := range rules.files {
+			for _, g := range readRules(t, file).Groups {
+				if seen[g.Name] {
+					t.Errorf("config/prometheus/%s/rules.yaml has the group %s twice", folder, g.Name)
+				}
+				seen[g.Name] = true
+			}
 		}
 	}
 }
