@@ -32,6 +32,7 @@ var panelsWithoutSeries = map[string]string{
 	"devices.json/Lost, hung and failed devices":     "all devices work",
 	"devices.json/Memory and link errors":            "no device has errors",
 	"devices.json/Slowest clocks of busy devices":    "the job may not be busy yet",
+	"devices.json/NVLink fabrics":                    "simulated devices join no fabric",
 	"devices.json/Shared devices":                    "no device is shared",
 	"jobs.json/Devices of the jobs":                  "the job has less than eight devices",
 	"jobs.json/Device-hours of the last 7 days":      "the group runs every 4 minutes",
