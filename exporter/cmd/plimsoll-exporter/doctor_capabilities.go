@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
@@ -40,7 +42,11 @@ type deviceReading struct {
 func checkCapabilities(devices []deviceReading, hasSymbol func(symbol string) bool) []finding {
 	var findings []finding
 	for _, c := range capabilities {
-		findings = append(findings, checkSupport(c.name, devices, c.missingReason(hasSymbol), c.isSupportedBy))
+		f := checkSupport(c.name, devices, c.missingReason(hasSymbol), c.isSupportedBy)
+		if c.isDenied(devices) {
+			f = finding{check: c.name, err: errDenied}
+		}
+		findings = append(findings, f)
 	}
 	events := checkSupport("events (XIDs)", devices, "the driver does not support event registration", func(d deviceReading) bool { return d.device.ReportsXIDs })
 	mig := checkSupport("MIG", devices, "no device is in MIG mode", func(d deviceReading) bool { return d.reading.MIG })
@@ -52,6 +58,16 @@ func checkCapabilities(devices []deviceReading, hasSymbol func(symbol string) bo
 		mig.detail += fmt.Sprintf(", %d instances", instances)
 	}
 	return append(findings, events, mig)
+}
+
+// errDenied explains a call that the driver denies.
+var errDenied = errors.New("the driver denies the call: add the capability SYS_ADMIN to the container, or load the driver with NVreg_RestrictProfilingToAdminUsers=0")
+
+// isDenied reports whether the driver denies the capability on a device.
+func (c capability) isDenied(devices []deviceReading) bool {
+	return slices.ContainsFunc(devices, func(d deviceReading) bool {
+		return slices.ContainsFunc(d.reading.Calls, func(call device.Call) bool { return call.Name == c.symbol && errors.Is(call.Err, device.ErrDenied) })
+	})
 }
 
 func (c capability) missingReason(hasSymbol func(symbol string) bool) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -175,5 +176,16 @@ func TestDoctorTPUs(t *testing.T) {
 				t.Errorf("%q, want %q", &out, tc.want)
 			}
 		})
+	}
+}
+
+func TestDoctorNamesMissingPrivilege(t *testing.T) {
+	reading := device.Reading{Calls: []device.Call{{Name: "nvmlGpmMetricsGet", Err: fmt.Errorf("%w: no permission", device.ErrDenied)}}}
+	for _, f := range checkCapabilities([]deviceReading{{reading: reading}}, func(string) bool { return true }) {
+		status, detail := f.status()
+		isGPM := strings.HasPrefix(f.check, "GPM")
+		if isGPM != strings.Contains(detail, "SYS_ADMIN") || isGPM != (status == statusFailed) {
+			t.Errorf("%s %s: %s", status, f.check, detail)
+		}
 	}
 }

@@ -83,6 +83,7 @@ type Collector struct {
 	mu            sync.Mutex                // guards the fields below and the listings of the vendors
 	tracked       map[string]*trackedDevice // by UUID
 	kubeletErrors reportedErrors
+	callErrors    map[string]float64 // failures by library call
 }
 
 // New returns a Collector of one source. Call Run, or call Collect for each collection.
@@ -104,7 +105,7 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Collector{cfg: cfg, pods: pods, tracked: map[string]*trackedDevice{}}
+	c := &Collector{cfg: cfg, pods: pods, tracked: map[string]*trackedDevice{}, callErrors: map[string]float64{}}
 	for _, s := range sources {
 		c.vendors = append(c.vendors, &vendor{NamedSource: s})
 	}
@@ -181,8 +182,8 @@ func (c *Collector) pollPods(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kubeletErrors.isNew(err) && ctx.Err() == nil && !errors.Is(err, podmap.ErrDisabled) {
-		c.cfg.Log.Warn("cannot read the allocation of devices from the kubelet", "err", err)
+	if ctx.Err() == nil {
+		c.recordKubelet(err)
 	}
 }
 

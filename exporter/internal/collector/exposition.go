@@ -61,7 +61,12 @@ func (c *Collector) renderSources() []*family {
 	for _, v := range c.vendors {
 		if v.Name != "" {
 			out.add(sourceUp, boolValue(v.up.Load()), c.cfg.Node, v.Name)
+			out.add(collectionErrors, v.errors, c.cfg.Node, v.Name)
+			out.add(collectionDuration, v.took.Seconds(), c.cfg.Node, v.Name)
 		}
+	}
+	if err, ok := c.kubeletError(); ok {
+		out.add(kubeletUp, boolValue(err == nil), c.cfg.Node)
 	}
 	return out.sorted()
 }

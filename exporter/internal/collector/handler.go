@@ -24,6 +24,9 @@ func (c *Collector) Handler() http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "OK")
+		if err, _ := c.kubeletError(); err != nil {
+			fmt.Fprintln(w, "degraded: the kubelet does not report the allocation of devices:", err)
+		}
 	})
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -67,6 +67,11 @@ var (
 	omittedShares      = metric{"plimsoll_exporter_omitted_shares", gauge, []string{"node"}, "Holders of devices (with replicas and jobs, if these have series of their own) that have no series, because the node has more than 1000. Every device keeps the same number of holders with series. Free devices and the usage of other holders are not affected."}
 	undescribedDevices = metric{"plimsoll_exporter_undescribed_devices", gauge, []string{"node"}, "Devices that the vendor's library counts but cannot describe, for example because they fell off the bus before the exporter started. Absent if the library does not count them."}
 	sourceUp           = metric{"plimsoll_exporter_source_up", gauge, []string{"node", "source"}, "1 if the source lists its devices, 0 if the source is unavailable."}
+	kubeletUp          = metric{"plimsoll_exporter_kubelet_up", gauge, []string{"node"}, "1 if the last query to the kubelet returned the allocation of devices. Absent with --no-kubernetes."}
+	collectionErrors   = metric{"plimsoll_exporter_collection_errors_total", counter, []string{"node", "source"}, "Collections that could not list the devices of the source, since the exporter started."}
+	collectionDuration = metric{"plimsoll_exporter_collection_seconds", gauge, []string{"node", "source"}, "Duration of the last collection of the source, in seconds. 0 before the first."}
+	callErrors         = metric{"plimsoll_exporter_call_errors_total", counter, []string{"node", "call"}, "Failed calls to the vendor's library on devices that could be read otherwise, by call, since the exporter started. The log has the reason."}
+	callDenied         = metric{"plimsoll_exporter_call_denied", gauge, []string{"node", "call"}, "1 if the driver denies a call in the last readings for lack of a privilege. For nvmlGpmMetricsGet, which provides DCGM_FI_PROF_* metrics, the container needs CAP_SYS_ADMIN."}
 	driverStalled      = metric{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 if no call to the vendor's library returns, or if all of several devices hang."}
 	lastCollection     = metric{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
 	readDuration       = metric{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device in seconds."}
@@ -79,7 +84,7 @@ var plimsollMetrics = []metric{
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, shareCapacity, shareAllocated,
 	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, fabricInfo, remapPending, bogusValues,
 	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
-	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, readDuration, callDuration,
+	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, kubeletUp, collectionErrors, collectionDuration, readDuration, callDuration, callErrors, callDenied,
 	memoryTotal, memoryUsed, temperature, powerDraw, energyTotal,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,
 }

@@ -43,14 +43,12 @@ func (c *Collector) read(ctx context.Context, v *vendor, t *trackedDevice) {
 	}
 	if !ok {
 		t.hung, t.fresh = true, false
-		c.cfg.Log.Warn("device does not respond", "uuid", t.device.UUID, "deadline", c.cfg.Deadline)
+		c.logFaults(t, nil)
 		return
 	}
 	t.pending = nil
 	t.recordReading(c.cfg.Now(), result, usage)
-	if t.failed {
-		c.cfg.Log.Warn("cannot read device", "uuid", t.device.UUID, "err", result.err)
-	}
+	c.logFaults(t, result.err)
 }
 
 // startReading starts a reading. progress receives a value after each library call.

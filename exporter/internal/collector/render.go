@@ -71,6 +71,7 @@ func render(node string, labels Labels, s *snapshot) []*family {
 		r.renderSensors(d)
 	}
 	r.renderCalls()
+	r.renderFailures()
 	r.renderAcceleratorRequests()
 	r.renderServices()
 	r.renderPods()

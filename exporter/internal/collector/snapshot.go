@@ -24,7 +24,8 @@ type snapshot struct {
 	apiReachable bool
 	exportOwners bool
 
-	omittedShares int // shares without series of their own
+	callErrors    map[string]float64 // failures by library call
+	omittedShares int                // shares without series of their own
 
 	undescribed *float64 // number of devices without identity; nil if no source counts them
 	services    []device.Service
@@ -80,7 +81,7 @@ func (d *deviceSnapshot) isHealthy() bool { return !d.lost && !d.failed && !d.hu
 // caller holds the lock.
 func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snapshot {
 	pods = c.applyHAMi(pods)
-	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners}
+	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, callErrors: maps.Clone(c.callErrors)}
 	tracked := c.trackedInOrder()
 	of := map[*trackedDevice]*deviceSnapshot{}
 	for _, t := range tracked {

@@ -39,6 +39,10 @@ type trackedDevice struct {
 	holdersSince time.Time // time of the last change of holders
 	attribution  podAttribution
 
+	// What the log says about the device.
+	loggedCondition string
+	failingCalls    map[string]string // errors by call
+
 	// Only the goroutine of the vendor uses these fields.
 	pending           chan readResult // a reading that has not returned yet
 	expectedInstances int             // number of instances in the last reading

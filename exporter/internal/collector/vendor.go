@@ -28,6 +28,10 @@ type vendor struct {
 	devices     []device.Device
 	undescribed int
 	at          time.Time // of the last successful collection; zero before the first
+
+	// Collections, successful or not. The lock of the Collector guards these fields.
+	errors float64
+	took   time.Duration // duration of the last one
 }
 
 // listing is the result of listing the devices of a source.
@@ -59,8 +63,12 @@ func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) {
 		if pause = nextPause(c.cfg.Interval, pause, neverAvailable); neverAvailable {
 			next = start.Add(pause)
 		}
+		wasFailing := reported.last != ""
 		if reported.isNew(err) {
 			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.describeServed())
+		}
+		if err == nil && wasFailing {
+			c.cfg.Log.Info("collection succeeds again", "source", v.Name)
 		}
 	}
 }
@@ -76,9 +84,14 @@ func nextPause(interval, last time.Duration, neverAvailable bool) time.Duration 
 
 // collect reads the devices of a vendor and publishes the devices of all vendors.
 func (c *Collector) collect(ctx context.Context, v *vendor) error {
+	start := time.Now()
 	l := c.list(ctx, v)
 	if l.err != nil {
 		v.up.Store(false)
+		c.mu.Lock()
+		v.errors++
+		v.took = time.Since(start)
+		c.mu.Unlock()
 		c.refreshExposition()
 		if v.Name != "" {
 			return fmt.Errorf("%s: %w", v.Name, l.err)
@@ -95,7 +108,7 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v.at = now
+	v.at, v.took = now, time.Since(start)
 	v.up.Store(true)
 	// If one device hangs, the device is at fault. If all of several devices hang, the
 	// driver's lock is held.

@@ -200,7 +200,11 @@ type Reading struct {
 type Call struct {
 	Name string
 	Took time.Duration
+	Err  error // nil if the call succeeded or the device does not support it
 }
+
+// ErrDenied is the error of a call that the driver refuses for lack of a privilege.
+var ErrDenied = errors.New("the driver denies the call")
 
 // Set sets a field. Some drivers report impossible values: Set drops such a value,
 // and Bogus then returns true for the field.

@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -223,5 +224,38 @@ func TestReadFabric(t *testing.T) {
 		if r.FabricCluster != want.cluster {
 			t.Errorf("device %d: cluster %s", i, r.FabricCluster)
 		}
+	}
+}
+
+// The driver denies profiling to a container without CAP_SYS_ADMIN.
+func TestDeniedCallIsReported(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(0, devFailing, 1<<21) // GPM samples
+	f.setDevice(0, devFailure, 4)     // no permission
+	f.setDevice(1, devFailing, 1<<2)  // power usage
+	f.setDevice(1, devFailure, 999)
+	f.setUnsupported(2, 1<<2)
+	s := f.open()
+	devices := listDevices(t, s)
+	failures := func(i int) map[string]error {
+		out := map[string]error{}
+		for _, call := range readDevice(t, s, devices[i]).Calls {
+			if call.Err != nil {
+				out[call.Name] = call.Err
+			}
+		}
+		return out
+	}
+	if got := failures(0); len(got) != 1 || !errors.Is(got["nvmlGpmMetricsGet"], device.ErrDenied) {
+		t.Errorf("denied calls: %v", got)
+	}
+	if got := failures(1); len(got) != 1 || errors.Is(got["nvmlDeviceGetPowerUsage"], device.ErrDenied) {
+		t.Errorf("failing calls: %v", got)
+	}
+	if got := failures(2); len(got) != 0 {
+		t.Errorf("an unsupported call counts as failing: %v", got)
 	}
 }

@@ -2,6 +2,8 @@ package nvml
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,7 +53,7 @@ func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time
 	for _, g := range getters {
 		start := time.Now()
 		ret := g.read(h, &r)
-		r.Calls = append(r.Calls, device.Call{Name: g.symbol, Took: time.Since(start)})
+		r.Calls = append(r.Calls, device.Call{Name: g.symbol, Took: time.Since(start), Err: callError(ret)})
 		h.beat()
 		switch ret {
 		case nvml.SUCCESS:
@@ -65,6 +67,17 @@ func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time
 	}
 	h.derive(&r)
 	return r, succeeded, failure
+}
+
+// callError returns the error of a call, or nil if it succeeded or is not supported.
+func callError(ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED:
+		return nil
+	case nvml.ERROR_NO_PERMISSION:
+		return fmt.Errorf("%w: it requires root or CAP_SYS_ADMIN", device.ErrDenied)
+	}
+	return errors.New(message(ret))
 }
 
 // derive sets fields calculated from other fields of this and the previous reading. A field
