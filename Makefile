@@ -118,11 +118,9 @@ test-tools: ## Test the builders of images, charts and releases: each chart must
 	$(GO) -C .tools/images test ./...
 
 .PHONY: pictures look
-pictures: ## Draw demo.svg from a run of make demo QUICK=1, and fleet.png from a fleet (THANOS=url, needs chromium, node and npm)
+pictures: ## Draw demo.svg from a run of make demo QUICK=1, and fleet.png from a scripted fleet or a real one (THANOS=url); needs chromium, node and npm
 	$(GO) run ./dashboards/pictures
-	@if [[ -z "$(THANOS)" ]]; then \
-	  echo "fleet.png is not drawn: run make demo KEEP=1, then make pictures THANOS=http://ADDRESS with the address of thanos in: go run ./test/lab status"; else \
-	  $(GO) run ./test/look --url '$(THANOS)' --scrape 2s --last '$(or $(LAST),15m)' --boards fleet --widths 1280 --themes dark --picture dashboards/pictures/fleet.png; fi
+	$(GO) run ./test/look $(if $(THANOS),--url '$(THANOS)' --scrape 2s --last 15m) --boards fleet --widths 1280 --themes dark --picture dashboards/pictures/fleet.png
 
 look: ## Draw all dashboards with Grafana's components, and check the pictures (needs chromium, node and npm; LOOK=flags)
 	$(GO) run ./test/look $(LOOK)
