@@ -19,7 +19,7 @@ func TestThreatModelNamesExistingTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	existing := testFunctions(t)
-	name := regexp.MustCompile("`([a-z0-9]+\\.Test[A-Za-z0-9]+)`")
+	name := regexp.MustCompile("`([a-z0-9-]+\\.Test[A-Za-z0-9]+)`")
 	for line := range strings.Lines(string(document)) {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| attempt") {
 			continue
