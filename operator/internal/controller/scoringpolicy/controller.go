@@ -36,7 +36,12 @@ const (
 	sourceRetryInterval = 100 * time.Millisecond
 	// maxConcurrentRounds is high because a round of a slow source lasts as long as its
 	// timeout, and must not delay the rounds of other policies.
-	maxConcurrentRounds = 16
+	maxConcurrentRounds = 64
+	// maxRoundsPerSource leaves workers for other sources if many policies read one that does
+	// not respond.
+	maxRoundsPerSource = 16
+	// busySourceInterval is the wait for a source with maxRoundsPerSource rounds.
+	busySourceInterval = time.Second
 )
 
 // Options of the controller.
@@ -65,6 +70,7 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	policies map[string]*policyState // by policy name
+	running  map[string]int          // number of rounds, by source
 }
 
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=scoringpolicies;metricssources,verbs=list;watch
@@ -116,6 +122,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if wait := r.untilNextRound(policy); wait > 0 {
 		return skip(ctx, "the last round started less than a second ago", wait), nil
 	}
+	source := policy.Spec.SourceRef.Name
+	if !r.beginRound(source) {
+		return skip(ctx, "too many policies wait for responses of the same source", busySourceInterval), nil
+	}
+	defer r.endRound(source)
 	started := r.now()
 	in, err := r.gather(ctx, policy)
 	switch {

@@ -41,3 +41,26 @@ func timeToNextRound(policy *v1alpha1.ScoringPolicy, done *completedRound, now t
 	}
 	return max(due.Sub(now), 50*time.Millisecond)
 }
+
+// beginRound counts a round of a source. It returns false if the source has too many.
+func (r *Reconciler) beginRound(source string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[source] >= maxRoundsPerSource {
+		return false
+	}
+	if r.running == nil {
+		r.running = map[string]int{}
+	}
+	r.running[source]++
+	return true
+}
+
+// endRound ends a round that beginRound counted.
+func (r *Reconciler) endRound(source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[source]--; r.running[source] == 0 {
+		delete(r.running, source)
+	}
+}
