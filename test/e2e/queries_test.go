@@ -106,6 +106,15 @@ var rulesWithoutSeries = map[string]string{
 	"cluster_queue:kueue_nominal_unreserved_quota:max":            "the queues have no cohort",
 	"cluster_queue:kueue_cohort_borrowed_quota:max":               "the queues have no cohort",
 	"resource_model:plimsoll_waiting_devices:sum":                 "no workload waits at a gate",
+	"resource:plimsoll_regret_devices:min":                        "no workload waits at a gate",
+	"namespace:plimsoll_energy_joules:increase1h":                 "the group runs every 4 minutes",
+	"plimsoll:gate_nominations_per_admission:ratio1d":             "the group runs every 4 minutes",
+	"gate:plimsoll_gate_mispredictions:ratio1d":                   "the group runs every 4 minutes",
+	"cluster_queue:kueue_preempted_workloads:increase1d":          "the group runs every 4 minutes",
+	"device:plimsoll_sm_active:ratio":                             "the counter is not among the defaults",
+	"cluster_model:plimsoll_sm_active:avg":                        "the counter is not among the defaults",
+	"device:plimsoll_power_limit_watts:max":                       "the counter is not among the defaults",
+	"cluster_model:plimsoll_power_limit_used:ratio":               "the counter is not among the defaults",
 }
 
 // All recording rules have series on a fleet with a running job.
