@@ -318,18 +318,20 @@ type singleSource struct {
 func (s *singleSource) Devices(context.Context) ([]device.Device, error) {
 	s.mu.Lock()
 	s.lists++
-	stall := s.stall
+	stall, err := s.stall, s.err
 	s.mu.Unlock()
 	if stall != nil {
 		<-stall
 	}
-	if s.err != nil {
-		return nil, s.err
+	if err != nil {
+		return nil, err
 	}
 	return []device.Device{{UUID: s.uuid, Minor: s.uuid, Model: "m"}}, nil
 }
 
 func (s *singleSource) Read(context.Context, device.Device) (device.Reading, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	r := device.Reading{Time: time.Now()}
 	r.Set(device.GPUUtil, float64(s.lists))
 	return r, nil
