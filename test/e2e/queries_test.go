@@ -46,6 +46,8 @@ var panelsWithoutSeries = map[string]string{
 	"self.json/Silent and unusable nodes":            "all nodes report and are usable",
 	"self.json/Rule groups":                          "Prometheus does not scrape itself",
 	"self.json/Devices of unknown holders":           "the holders of all devices are known",
+	"self.json/Failed library calls":                 "no call has failed",
+	"self.json/Nodes without the kubelet":            "all kubelets respond",
 	"self.json/Failed collections":                   "no collection has failed",
 	"self.json/Slowest library calls":                "simulated devices make no library calls",
 	"self.json/Dropped values":                       "no value is out of its range",

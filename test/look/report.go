@@ -40,9 +40,11 @@ type panel struct {
 // emptyPanels may be empty or have columns without a number, with the reason. A dashboard
 // alone stands for all of its panels.
 var emptyPanels = map[string]string{
-	"self.json/Slowest collections": "the scripted exporters have no collections",
-	"self.json/Failed collections":  "the scripted exporters have no collections",
-	"devices.json/NVLink fabrics":   "the scripted fleet has no fabric over several nodes",
+	"self.json/Slowest collections":       "the scripted exporters have no collections",
+	"self.json/Failed library calls":      "no call has failed",
+	"self.json/Nodes without the kubelet": "all kubelets respond",
+	"self.json/Failed collections":        "the scripted exporters have no collections",
+	"devices.json/NVLink fabrics":         "the scripted fleet has no fabric over several nodes",
 }
 
 // emptyOnOneCluster may be empty on one Prometheus, as well.
