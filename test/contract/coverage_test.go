@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"plimsoll.dev/plimsoll/test/look/scripted"
@@ -66,12 +67,12 @@ func TestScriptedFleetExportsExistingMetrics(t *testing.T) {
 	for name, fleet := range fleets {
 		seen := map[string]bool{}
 		fleet.Series(func(series labels.Labels) {
-			have, exists := known[series.Get(labels.MetricName)]
+			have, exists := known[series.Get(model.MetricNameLabel)]
 			if !exists {
 				t.Errorf("%s: the metric of %s does not exist", name, series)
 			}
 			series.Range(func(l labels.Label) {
-				if l.Name != labels.MetricName && exists && !have[l.Name] {
+				if l.Name != model.MetricNameLabel && exists && !have[l.Name] {
 					t.Errorf("%s: %s has the label %s, which the metric does not have", name, series, l.Name)
 				}
 			})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -139,7 +138,7 @@ func openSource(ctx context.Context, o options) (source, error) {
 		fleet, name = scripted.NewCluster(time.Now()), "Prometheus"
 	}
 	fmt.Println("Recording three hours of the scripted fleet takes one to five minutes.")
-	p, err := scripted.Open(ctx, fleet, dir, scripted.RuleFiles("rules"), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	p, err := scripted.Open(ctx, fleet, dir, scripted.RuleFiles("rules"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return source{}, errors.Join(err, os.RemoveAll(dir))
 	}

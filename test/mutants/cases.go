@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
@@ -176,7 +177,7 @@ func selectedNames(rules []rule, s *parser.VectorSelector) []string {
 		switch {
 		case s.Name == "ALERTS" && m.Name == "alertname" && m.Type == labels.MatchEqual:
 			return []string{m.Value}
-		case s.Name == "" && m.Name == labels.MetricName:
+		case s.Name == "" && m.Name == model.MetricNameLabel:
 			for _, r := range rules {
 				if m.Matches(r.name()) {
 					names = append(names, r.name())

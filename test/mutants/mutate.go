@@ -97,20 +97,7 @@ func changesOf(at *parser.Expr) []change {
 		}
 		found = append(found, changesOf(&e.Expr)...)
 	case *parser.AggregateExpr:
-		countsOnes := e.Op == parser.COUNT && isOne(unwrap(e.Expr))
-		for _, op := range otherAggregations[e.Op] {
-			if countsOnes && op == parser.SUM || dropsFixedLabel(e) {
-				continue // The sum of ones is their number, and one series has one value.
-			}
-			add(fmt.Sprintf("%s -> %s in %s", e.Op, op, brief(e)), func() { e.Op = op })
-		}
-		for i, label := range e.Grouping {
-			add(fmt.Sprintf("grouping label %s dropped in %s", label, brief(e)), func() { e.Grouping = slices.Delete(e.Grouping, i, i+1) })
-		}
-		if e.Param != nil {
-			found = append(found, changesOf(&e.Param)...)
-		}
-		found = append(found, changesOf(&e.Expr)...)
+		found = append(found, aggregateChanges(e)...)
 	case *parser.BinaryExpr:
 		found = append(found, binaryChanges(at, e)...)
 		found = append(found, changesOf(&e.LHS)...)
@@ -267,4 +254,25 @@ func brief(e parser.Expr) string {
 		text = text[:100] + "…"
 	}
 	return text
+}
+
+// aggregateChanges returns the changes of an aggregation and its operands.
+func aggregateChanges(e *parser.AggregateExpr) []change {
+	var found []change
+	add := func(what string, apply func()) { found = append(found, change{what, apply}) }
+	countsOnes := e.Op == parser.COUNT && isOne(unwrap(e.Expr))
+	for _, op := range otherAggregations[e.Op] {
+		if countsOnes && op == parser.SUM || dropsFixedLabel(e) {
+			continue // The sum of ones is their number, and one series has one value.
+		}
+		add(fmt.Sprintf("%s -> %s in %s", e.Op, op, brief(e)), func() { e.Op = op })
+	}
+	for i, label := range e.Grouping {
+		add(fmt.Sprintf("grouping label %s dropped in %s", label, brief(e)), func() { e.Grouping = slices.Delete(e.Grouping, i, i+1) })
+	}
+	if e.Param != nil {
+		found = append(found, changesOf(&e.Param)...)
+	}
+	found = append(found, changesOf(&e.Expr)...)
+	return found
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -15,7 +16,7 @@ import (
 func selectorChanges(e *parser.VectorSelector) []change {
 	found := []change{{"offset 1h added to " + brief(e), func() { e.OriginalOffset += time.Hour }}}
 	for i, m := range e.LabelMatchers {
-		if m.Name == labels.MetricName {
+		if m.Name == model.MetricNameLabel {
 			continue
 		}
 		replace := func(kind labels.MatchType, value string) func() {

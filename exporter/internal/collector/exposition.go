@@ -65,7 +65,7 @@ func (c *Collector) renderSources() []*family {
 			out.add(collectionDuration, v.took.Seconds(), c.cfg.Node, v.Name)
 		}
 	}
-	if err, ok := c.kubeletError(); ok {
+	if ok, err := c.kubeletError(); ok {
 		out.add(kubeletUp, boolValue(err == nil), c.cfg.Node)
 	}
 	return out.sorted()

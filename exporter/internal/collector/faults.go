@@ -28,7 +28,7 @@ func (c *Collector) logFaults(t *trackedDevice, err error) {
 		if now == "" {
 			log.Info("device can be read again", "before", t.loggedCondition)
 		} else {
-			log.Warn(now, "err", err, "deadline", c.cfg.Deadline)
+			log.Warn("device cannot be read", "condition", now, "err", err, "deadline", c.cfg.Deadline)
 		}
 		t.loggedCondition = now
 	}
@@ -77,12 +77,12 @@ func (c *Collector) recordKubelet(err error) {
 
 // kubeletError returns why the holders of devices are unknown, or nil. ok is false if the
 // kubelet is not queried.
-func (c *Collector) kubeletError() (err error, ok bool) {
+func (c *Collector) kubeletError() (ok bool, err error) {
 	m, err := c.pods.Last()
 	if errors.Is(err, podmap.ErrDisabled) {
-		return nil, false
+		return false, nil
 	}
-	return errors.Join(err, m.AllocatableErr), true
+	return true, errors.Join(err, m.AllocatableErr)
 }
 
 // renderFailures writes the calls that the driver denied in the last readings, and the

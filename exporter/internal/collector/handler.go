@@ -24,7 +24,7 @@ func (c *Collector) Handler() http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "OK")
-		if err, _ := c.kubeletError(); err != nil {
+		if _, err := c.kubeletError(); err != nil {
 			fmt.Fprintln(w, "degraded: the kubelet does not report the allocation of devices:", err)
 		}
 	})

@@ -138,10 +138,10 @@ func fieldName(vendor device.Vendor, f device.Field) string {
 			return row.metric.name + "_" + row.direction
 		}
 	}
-	switch f {
-	case device.RowRemapPending:
+	if f == device.RowRemapPending {
 		return remapPending.name
-	case device.ComputeMode:
+	}
+	if f == device.ComputeMode {
 		return "compute_mode"
 	}
 	return tpuFieldName(f)

@@ -256,7 +256,7 @@ func (r *renderer) renderDerived(reading device.Reading, id labelText) {
 	// the sum.
 	_, isDivided := reading.Get(device.SWThermalSlowdown)
 	for _, reason := range throttleReasons {
-		if ns, ok := reading.Get(reason.field); ok && !(isDivided && reason.field == device.ThermalViolation) {
+		if ns, ok := reading.Get(reason.field); ok && (!isDivided || reason.field != device.ThermalViolation) {
 			r.families.addOfDevice(throttled, ns/1e9, id, reason.name)
 		}
 	}

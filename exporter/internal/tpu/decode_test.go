@@ -23,7 +23,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, response []byte) {
+	f.Fuzz(func(_ *testing.T, response []byte) {
 		metric, status := &tpupb.MetricResponse{}, &tpupb.GetTpuRuntimeStatusResponse{}
 		if err := proto.Unmarshal(response, metric); err == nil {
 			if samples := samplesOf(metric.GetMetric()); len(samples) > 0 {

@@ -238,7 +238,6 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 	for _, reason := range []string{"sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake"} {
 		share := map[string]float64{"sw_power_cap": 0.12 * number(d.job != nil && d.job.load == training)}[reason]
 		if r.hot && reason == "sw_thermal" {
-			share = 0
 			own("device_throttled_seconds_total", 0.4*(e.at.Sub(f.end)+d.hotFor).Seconds(), "reason", reason)
 			continue
 		}

@@ -240,12 +240,13 @@ func wave(t time.Time, key string, period time.Duration) float64 {
 }
 
 // utilization of a device that is neither lost nor hung, 0 to 1.
-func (f *Fleet) utilization(n *node, d *deviceState, t time.Time) float64 {
+func (f *Fleet) utilization(_ *node, d *deviceState, t time.Time) float64 {
 	if d.job == nil || d.job.load == idle || f.happens(d.stalledFor, t) {
 		return 0
 	}
 	u := 0.0
 	switch d.job.load {
+	case idle:
 	case training:
 		u = 0.9 + 0.08*wave(t, d.job.name, 23*time.Minute) + 0.01*wave(t, d.uuid, 5*time.Minute)
 	case inference:

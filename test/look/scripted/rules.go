@@ -107,15 +107,15 @@ func (p *Prometheus) evaluate(ctx context.Context, r *rule, at time.Time) error 
 func (r *rule) samples(result promql.Vector, at time.Time) []promql.Sample {
 	var samples []promql.Sample
 	for _, s := range result {
-		b := labels.NewBuilder(s.Metric).Del(labels.MetricName)
+		b := labels.NewBuilder(s.Metric).Del(model.MetricNameLabel)
 		for name, v := range r.Labels {
 			b.Set(name, v)
 		}
 		if r.Record != "" {
-			samples = append(samples, promql.Sample{Metric: b.Set(labels.MetricName, r.Record).Labels(), F: s.F})
+			samples = append(samples, promql.Sample{Metric: b.Set(model.MetricNameLabel, r.Record).Labels(), F: s.F})
 			continue
 		}
-		series := b.Set(labels.MetricName, "ALERTS").Set("alertname", r.Alert).Labels()
+		series := b.Set(model.MetricNameLabel, "ALERTS").Set("alertname", r.Alert).Labels()
 		a := r.active[series.String()]
 		if a == nil {
 			a = &activeAlert{series: series, since: at}

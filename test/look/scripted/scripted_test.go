@@ -2,7 +2,6 @@ package scripted
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -15,7 +14,7 @@ import (
 func TestRulesOverTheFleet(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "rules")
 	start := time.Now()
-	p, err := Open(t.Context(), NewCluster(time.Now()), t.TempDir(), RuleFiles(root), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	p, err := Open(t.Context(), NewCluster(time.Now()), t.TempDir(), RuleFiles(root), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
@@ -156,7 +157,7 @@ func (e *emitter) target(job, instance string) {
 
 // add appends a sample with labels that are given as names and values.
 func (e *emitter) add(name string, v float64, kv ...string) {
-	b := labels.NewBuilder(labels.EmptyLabels()).Set(labels.MetricName, name)
+	b := labels.NewBuilder(labels.EmptyLabels()).Set(model.MetricNameLabel, name)
 	for i := 0; i < len(kv); i += 2 {
 		b.Set(kv[i], kv[i+1])
 	}

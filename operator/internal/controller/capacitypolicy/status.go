@@ -84,6 +84,7 @@ func decideMeasured(measured *measurement, quotas []v1alpha1.QuotaStatus) condit
 		for _, c := range quotas[i].Clusters {
 			text := fmt.Sprintf("%s (%s, %s)", c.Name, c.Reason, quotas[i].Flavor)
 			switch c.State {
+			case v1alpha1.CapacityFresh:
 			case v1alpha1.CapacityHeld:
 				held = append(held, text)
 			case v1alpha1.CapacityMissing:

@@ -198,7 +198,6 @@ type scaleHub struct {
 	hub       *indexClient
 	source    *scaleSource
 	woken     chan types.NamespacedName
-	refreshed chan querycache.Key
 	decisions atomic.Int64
 }
 
