@@ -94,8 +94,8 @@ type MeasuredQuota struct {
 	// +kubebuilder:validation:MaxLength=253
 	Resource string `json:"resource"`
 	// PromQL query that returns the number of healthy, usable devices of each cluster, at
-	// most one sample per cluster, with the cluster label of the source. Devices that jobs
-	// hold count, too. At most 4096 characters. Required.
+	// most one sample per cluster, with the cluster label of the source, for which
+	// $cluster_label stands. Devices that jobs hold count, too. At most 4096 characters. Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`

@@ -11,7 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.podSetUpdates) && has(self.multiKueue))",message="podSetUpdates must not be set together with multiKueue: they are not carried to workers"
 type PlacementGateSpec struct {
 	// Placement of OCM whose decisions are the eligible clusters. Leave its
-	// numberOfClusters unset, or at most 20.
+	// numberOfClusters unset. A MultiKueueConfig has at most 20 of the decided clusters at
+	// a time.
 	PlacementRef NamespacedReference `json:"placementRef"`
 	// MetricsSource that serves the gate's queries.
 	SourceRef LocalReference `json:"sourceRef"`

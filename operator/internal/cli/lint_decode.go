@@ -146,6 +146,8 @@ func (l *linter) checkObject(o decodedObject) {
 		l.checkPolicy(o.doc, object)
 	case *v1alpha1.PlacementGate:
 		l.checkGate(o.doc, object)
+	case *v1alpha1.CapacityPolicy:
+		l.checkCapacityPolicy(o.doc, object)
 	}
 }
 
@@ -156,7 +158,7 @@ func explainDecodeError(err error) (path, message string) {
 		return "", ""
 	}
 	if runtime.IsNotRegisteredError(err) {
-		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy and PlacementGate"
+		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy, PlacementGate and CapacityPolicy"
 	}
 	if m := typeError.FindStringSubmatch(err.Error()); m != nil {
 		return m[2], "must be of type " + m[3] + ", not " + m[1]

@@ -23,7 +23,7 @@ type fileQuery struct {
 	expr promql.Expr
 }
 
-// queries returns the valid queries of all policies and gates.
+// queries returns the valid queries of all policies, capacity policies and gates.
 func (l *linter) queries() []fileQuery {
 	var found []fileQuery
 	add := func(d *document, path, text string, variables []string) {
@@ -33,18 +33,21 @@ func (l *linter) queries() []fileQuery {
 		}
 	}
 	for _, o := range l.objects {
+		addExpanded := func(source v1alpha1.LocalReference, path, query string) {
+			expr, _ := promql.ExpandClusterLabel(query, cmp.Or(l.labelOf(source.Name), "cluster"))
+			add(o.doc, path, expr, nil)
+		}
 		switch object := o.Object.(type) {
-		case *v1alpha1.ScoringPolicy:
-			label := cmp.Or(l.labelOf(object.Spec.SourceRef.Name), "cluster")
-			addExpanded := func(path, query string) {
-				expr, _ := promql.ExpandClusterLabel(query, label)
-				add(o.doc, path, expr, nil)
+		case *v1alpha1.CapacityPolicy:
+			for path, query := range capacityQueries(object) {
+				addExpanded(object.Spec.SourceRef, path, query)
 			}
+		case *v1alpha1.ScoringPolicy:
 			if f := object.Spec.Freshness; f != nil {
-				addExpanded("spec.freshness.query", f.Query)
+				addExpanded(object.Spec.SourceRef, freshnessPath, f.Query)
 			}
 			for i := range object.Spec.Scores {
-				addExpanded(fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query)
+				addExpanded(object.Spec.SourceRef, fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query)
 			}
 		case *v1alpha1.PlacementGate:
 			for _, q := range gate.Queries(&object.Spec, "cluster") {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	label := l.labelOf(p.Spec.SourceRef.Name)
 	if f := p.Spec.Freshness; f != nil {
-		l.checkQuery(d, "spec.freshness.query", f.Query, querylint.Options{Use: querylint.Age, ClusterLabel: label})
+		l.checkQuery(d, freshnessPath, f.Query, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
 	weighted := false
 	for i := range p.Spec.Scores {
@@ -56,6 +57,38 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		l.add(d, "spec.total.expression", "%s", message)
 	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
 		l.add(d, "spec.total", "is never published: every score has the weight 0")
+	}
+}
+
+// checkCapacityPolicy checks the queries of a CapacityPolicy.
+func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
+	for path, q := range capacityQueries(p) {
+		use := querylint.Number
+		if path == freshnessPath {
+			use = querylint.Age
+		}
+		l.checkQuery(d, path, q, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+	}
+}
+
+// freshnessPath is the path of the query for the age of samples.
+const freshnessPath = "spec.freshness.query"
+
+// capacityQueries yields the queries of a CapacityPolicy with their paths.
+func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
+	return func(yield func(path, query string) bool) {
+		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+			return
+		}
+		for i := range p.Spec.Quotas {
+			path := fmt.Sprintf("spec.quotas[%d].", i)
+			if !yield(path+"query", p.Spec.Quotas[i].Query) {
+				return
+			}
+			if q := p.Spec.Quotas[i].UnhealthyQuery; q != "" && !yield(path+"unhealthyQuery", q) {
+				return
+			}
+		}
 	}
 }
 

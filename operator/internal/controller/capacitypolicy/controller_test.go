@@ -25,6 +25,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
+// usable is the query for usable devices as the source receives it.
+const usable = "sum by (cluster) (usable)"
+
 // hub is a hub with the policy "gpus", a source whose responses the test sets, and a clock.
 type hub struct {
 	client.Client
@@ -39,7 +42,7 @@ func newHub(t *testing.T, spec func(*v1alpha1.CapacityPolicySpec), objects ...cl
 	t.Helper()
 	policy := &v1alpha1.CapacityPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gpus", Generation: 1}, Spec: v1alpha1.CapacityPolicySpec{
 		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, CohortName: "gpu-fleet", Mode: v1alpha1.CapacityApply,
-		Quotas: []v1alpha1.MeasuredQuota{{Flavor: "h100", Resource: "nvidia.com/gpu", Query: "usable", UnhealthyQuery: "broken"}},
+		Quotas: []v1alpha1.MeasuredQuota{{Flavor: "h100", Resource: "nvidia.com/gpu", Query: "sum by ($cluster_label) (usable)", UnhealthyQuery: "broken"}},
 	}}
 	if spec != nil {
 		spec(&policy.Spec)
@@ -58,7 +61,7 @@ func newHub(t *testing.T, spec func(*v1alpha1.CapacityPolicySpec), objects ...cl
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: "Name"}, query.QuerierFunc(h.query))
 	h.r = &Reconciler{client: h.Client, recorder: events.NewFakeRecorder(100), sources: sources, now: func() time.Time { return h.now }}
-	h.devices("usable", "c1", 8, "c2", 16)
+	h.devices(usable, "c1", 8, "c2", 16)
 	h.devices("broken")
 	return h
 }
@@ -160,13 +163,13 @@ func TestPolicyCreatesAndUpdatesItsCohort(t *testing.T) {
 			t.Errorf("%s is %s", c, describe(policy, c))
 		}
 	}
-	h.devices("usable", "c1", 6, "c2", 16)
+	h.devices(usable, "c1", 6, "c2", 16)
 	h.devices("broken", "c1", 2)
 	h.round()
 	if got := h.cohortQuota(); got != 16 {
 		t.Errorf("after two devices broke: %d", got)
 	}
-	h.devices("usable", "c1", 8, "c2", 16)
+	h.devices(usable, "c1", 8, "c2", 16)
 	h.devices("broken")
 	h.round()
 	if got := h.cohortQuota(); got != 16 {
@@ -185,15 +188,15 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 		reason string
 		text   string
 	}{
-		{"the source fails", func(h *hub) { delete(h.responses, "usable") }, "SourceFailed", "quotas[h100, nvidia.com/gpu].query: Unreachable: connection refused"},
+		{"the source fails", func(h *hub) { delete(h.responses, usable) }, "SourceFailed", "quotas[h100, nvidia.com/gpu].query: Unreachable: connection refused"},
 		{"stores are missing", func(h *hub) {
-			h.responses["usable"] = query.Result{Partial: true, Warnings: []string{"no store matched"}}
+			h.responses[usable] = query.Result{Partial: true, Warnings: []string{"no store matched"}}
 		}, "SourceFailed", "no store matched"},
-		{"no cluster matches", func(h *hub) { h.devices("usable", "elsewhere", 8) }, "SourceFailed", "no connected cluster"},
-		{"an empty response", func(h *hub) { h.devices("usable") }, "SourceFailed", "no connected cluster"},
+		{"no cluster matches", func(h *hub) { h.devices(usable, "elsewhere", 8) }, "SourceFailed", "no connected cluster"},
+		{"an empty response", func(h *hub) { h.devices(usable) }, "SourceFailed", "no connected cluster"},
 		{"the source is deleted", func(h *hub) { h.r.sources.Delete("thanos") }, "SourceFailed", `MetricsSource "thanos": not found`},
 		{"the source can't be used", func(h *hub) { h.r.sources.SetError("thanos", errors.New("no Secret")) }, "SourceFailed", "no Secret"},
-		{"a cluster is silent", func(h *hub) { h.devices("usable", "c1", 8) }, "Held", "c2 (NoSample, h100)"},
+		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, "Held", "c2 (NoSample, h100)"},
 		{"a cluster is disconnected", func(h *hub) {
 			c := managedCluster("c2", false)
 			c.ResourceVersion = ""
@@ -201,8 +204,8 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 				h.t.Fatal(err)
 			}
 		}, "Held", "c2 (Disconnected, h100)"},
-		{"two samples for a cluster", func(h *hub) { h.devices("usable", "c1", 8, "c2", 8, "c2", 8) }, "Held", "c2 (SeveralSamples, h100)"},
-		{"a negative number", func(h *hub) { h.devices("usable", "c1", 8, "c2", -1) }, "Held", "c2 (NotANumber, h100)"},
+		{"two samples for a cluster", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8, "c2", 8) }, "Held", "c2 (SeveralSamples, h100)"},
+		{"a negative number", func(h *hub) { h.devices(usable, "c1", 8, "c2", -1) }, "Held", "c2 (NotANumber, h100)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })

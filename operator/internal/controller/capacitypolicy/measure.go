@@ -54,6 +54,8 @@ type measurement struct {
 type measurer struct {
 	querier  query.Querier
 	clusters *clustermap.Mapping
+	// clusterLabel of the source, for the variable $cluster_label.
+	clusterLabel string
 	// unusable maps clusters to the reason why their numbers don't count.
 	unusable map[string]string
 	now      time.Time
@@ -108,6 +110,7 @@ func (m *measurer) selectClusters(ctx context.Context, hub client.Reader, policy
 	if len(selected) > maxClusters {
 		m.result.tooMany = len(selected)
 	}
+	m.clusterLabel = info.ClusterLabel
 	m.clusters, m.unusable = clustermap.New(members, info).Select(selected), map[string]string{}
 	for i := range members {
 		if !meta.IsStatusConditionTrue(members[i].Status.Conditions, clusterv1.ManagedClusterConditionAvailable) {
@@ -180,6 +183,7 @@ func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) *int64
 // query returns the value of each cluster that has one. It returns false, and records the
 // reason, if there is no complete response.
 func (m *measurer) query(ctx context.Context, field, expr string) (map[string]clustermap.Value, bool) {
+	expr, _ = promql.ExpandClusterLabel(expr, m.clusterLabel)
 	if problems := promql.Check(expr); problems != nil {
 		m.result.invalid = append(m.result.invalid, field+": "+promql.Strings(problems))
 		return nil, false
