@@ -47,6 +47,7 @@ func ParseHAMi(text string) ([]Assignment, error) {
 type hamiHolding struct {
 	Holder
 	devices, replicas []string // of each replica, in parallel
+	assigned          []Assignment
 }
 
 // ApplyHAMi returns a map in which the containers hold the devices that HAMi assigned.
@@ -58,6 +59,7 @@ func (m Map) ApplyHAMi(assignments func(namespace, pod string) []Assignment) Map
 	var changed []hamiHolding
 	for _, h := range m.hamiHoldings() {
 		if assigned := assignments(h.Namespace, h.Pod); m.offers(assigned) && len(assigned) == len(h.devices) {
+			h.assigned = assigned // the annotation may change while this runs
 			changed = append(changed, h)
 		}
 	}
@@ -71,7 +73,7 @@ func (m Map) ApplyHAMi(assignments func(namespace, pod string) []Assignment) Map
 		}
 	}
 	for _, h := range changed {
-		for i, a := range assignments(h.Namespace, h.Pod) {
+		for i, a := range h.assigned {
 			m.allocate(deviceID{name: a.Device, replica: h.replicas[i], provider: ProviderHAMi}, m.Allocatable[a.Device], h.Holder)
 		}
 	}

@@ -1,6 +1,7 @@
 package podmap
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,23 @@ func TestApplyHAMi(t *testing.T) {
 		t.Errorf("the map of the kubelet was changed:\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"a": "nvidia.com/gpu", "b": "nvidia.com/gpu", "c": "nvidia.com/gpu"}, got.Allocated); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The annotation of a pod may change at any time, also while the map is built.
+func TestApplyHAMiReadsAnAssignmentOnce(t *testing.T) {
+	m := newMap()
+	m.Allocatable["a"], m.Allocatable["b"] = "nvidia.com/gpu", "nvidia.com/gpu"
+	m.ReplicaCounts["a"], m.ReplicaCounts["b"] = ReplicaCount{ProviderHAMi, 10, 0}, ReplicaCount{ProviderHAMi, 10, 0}
+	pod := Holder{"ml", "growing", "main"}
+	m.allocate(deviceID{name: "a", replica: "0", provider: ProviderHAMi}, "nvidia.com/gpu", pod)
+	reads := 0
+	got := m.ApplyHAMi(func(string, string) []Assignment {
+		reads++
+		return slices.Repeat([]Assignment{{Device: "b"}}, reads)
+	})
+	if diff := cmp.Diff(map[string][]Holder{"b": {pod}}, got.Holders); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -40,6 +40,10 @@ type CapacityPolicyStatus struct {
 	// Generation of the spec that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Time of the last round. After a gap of more than 3 periods, pending changes end and
+	// holds begin again.
+	// +optional
+	LastRoundTime *metav1.Time `json:"lastRoundTime,omitempty"`
 	// Quotas in the order of the spec.
 	// +optional
 	// +listType=map

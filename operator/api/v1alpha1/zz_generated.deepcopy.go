@@ -189,6 +189,10 @@ func (in *CapacityPolicyStatus) DeepCopyInto(out *CapacityPolicyStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.LastRoundTime != nil {
+		in, out := &in.LastRoundTime, &out.LastRoundTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Quotas != nil {
 		in, out := &in.Quotas, &out.Quotas
 		*out = make([]QuotaStatus, len(*in))

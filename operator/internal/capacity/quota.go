@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,9 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	}
 	if reading.Failed {
 		state.Raise, state.Lower = nil, nil
+		if state.Quota != nil {
+			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(rules, use), *state.Quota)))
+		}
 		return state
 	}
 	state.Clusters, state.Measured = clusters(spec, rules.Hold, last.Clusters, reading.Clusters, now)
@@ -77,6 +81,19 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	quota = move(spec, rules, &state, quota, wanted, now)
 	// What is reserved stops a decrease, but raises nothing: more may be reserved than exists.
 	state.Quota = new(max(quota, min(reservedFloor(rules, use), *state.Quota)))
+	return state
+}
+
+// RestartClocks returns the state without what depends on the time since the last round:
+// pending changes end, and the last numbers of clusters count for the whole hold again.
+func RestartClocks(state v1alpha1.QuotaStatus, now time.Time) v1alpha1.QuotaStatus {
+	state.Raise, state.Lower = nil, nil
+	state.Clusters = slices.Clone(state.Clusters)
+	for i := range state.Clusters {
+		if c := &state.Clusters[i]; c.State == v1alpha1.CapacityHeld {
+			c.Since = new(metav1.NewTime(now).Rfc3339Copy())
+		}
+	}
 	return state
 }
 

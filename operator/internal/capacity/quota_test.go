@@ -199,6 +199,26 @@ func TestNextReportsClusters(t *testing.T) {
 	}
 }
 
+// A maximum that an administrator lowers during an outage applies at once.
+func TestLimitsApplyWithoutAResponse(t *testing.T) {
+	state := Next(&v1alpha1.MeasuredQuota{}, defaults, v1alpha1.QuotaStatus{}, measured(16), Use{}, start)
+	state = Next(&v1alpha1.MeasuredQuota{Maximum: new(int64(4))}, defaults, state, failed, Use{}, start.Add(time.Minute))
+	if *state.Quota != 4 {
+		t.Errorf("quota %d", *state.Quota)
+	}
+}
+
+func TestRestartClocks(t *testing.T) {
+	spec := &v1alpha1.MeasuredQuota{}
+	state := Next(spec, defaults, v1alpha1.QuotaStatus{}, measured(8, 8), Use{}, start)
+	state = Next(spec, defaults, state, measured(6, -1), Use{}, start.Add(time.Minute))
+	later := start.Add(time.Hour)
+	state = Next(spec, defaults, RestartClocks(state, later), measured(6, -1), Use{}, later)
+	if *state.Quota != 16 || state.Clusters[1].State != v1alpha1.CapacityHeld || state.Clusters[1].Devices != 8 {
+		t.Errorf("after an hour without rounds: quota %d, %+v", *state.Quota, state.Clusters[1])
+	}
+}
+
 func TestResourceGroups(t *testing.T) {
 	quota := func(flavor, resource string, total, queues int64) v1alpha1.QuotaStatus {
 		return v1alpha1.QuotaStatus{Flavor: flavor, Resource: resource, Quota: &total, QueueQuota: queues}

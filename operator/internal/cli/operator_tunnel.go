@@ -59,7 +59,9 @@ func (o *operatorFlags) tunnelClient(ctx context.Context, a *app) (*http.Client,
 	tunnel := &podTunnel{config: config, path: fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/portforward", o.namespace, pod), port: port,
 		missing: o.missingRight("create pods/portforward")}
 	transport := &http.Transport{DialTLSContext: tunnel.dial, DisableKeepAlives: true}
-	authenticated, err := rest.HTTPWrappersForConfig(config, &tokenTransport{next: transport, request: func(ctx context.Context) (string, error) {
+	bearer := rest.CopyConfig(config)
+	bearer.Username, bearer.Password = "", "" // the operator accepts tokens only, and must not see a password
+	authenticated, err := rest.HTTPWrappersForConfig(bearer, &tokenTransport{next: transport, request: func(ctx context.Context) (string, error) {
 		return o.requestToken(ctx, hub)
 	}})
 	if err != nil {
@@ -68,7 +70,8 @@ func (o *operatorFlags) tunnelClient(ctx context.Context, a *app) (*http.Client,
 	return &http.Client{Timeout: operatorTimeout, Transport: authenticated}, nil
 }
 
-// findPod returns a running pod of the operator and its port. With several replicas, it is
+// findPod returns a running pod with the operator's ServiceAccount, and its port. The caller's
+// token goes to it: other pods with the operator's label don't get it. With several replicas, it is
 // the leader: only the leader has rounds and decisions.
 func (o *operatorFlags) findPod(ctx context.Context, hub client.Client) (name string, port int32, err error) {
 	var pods corev1.PodList
@@ -76,7 +79,7 @@ func (o *operatorFlags) findPod(ctx context.Context, hub client.Client) (name st
 	if err != nil {
 		return "", 0, o.explainForbidden("list pods", err)
 	}
-	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.Spec.ServiceAccountName != operatorName })
 	if len(pods.Items) == 0 {
 		return "", 0, fmt.Errorf("namespace %s has no running pod of the operator: set --operator-namespace, or --operator-url if the operator runs elsewhere", o.namespace)
 	}

@@ -24,7 +24,8 @@ func (e *evaluation) lowerPriorities(cluster string, p shape.PodSet, view ledger
 // takes that quota back if the whole workload fits into the nominal quota of its own queue.
 func (e *evaluation) borrowers(c *Candidate, i int, view ledger.View) float64 {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
-	needed := float64(p.Devices() + ledger.SharedDevices(e.facts.PodSets[:i], p))
+	// The devices of workloads that were sent and are not measured yet use the nominal quota, too.
+	needed := float64(p.Devices() + ledger.SharedDevices(e.facts.PodSets[:i], p) + view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
 	if len(e.rules.Reclaim.Queues) == 0 || !metrics.NominalQuota.Known || !metrics.Borrowed.Known || metrics.NominalQuota.Value < needed {
 		return 0
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,6 +99,27 @@ func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {
 
 // A workload whose ClusterQueue reclaims quota finds room where other queues of the cohort
 // borrowed it, up to its own queue's nominal quota.
+// Two workloads arrive between two samples. The first one uses up the nominal quota with which
+// its queue may reclaim.
+func TestReclaimSubtractsTheLedger(t *testing.T) {
+	l := ledger.New(0, time.Hour)
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "lender", PodSets: job("p", 8, 2).PodSets})
+	r := rules()
+	r.Rank.Priority, r.Reclaim = 2, Reclaim{Queues: []string{"lender"}, AnyPriority: true}
+	decide := func(uid string) Decision {
+		c := cluster("cluster1", 0, 0, 0, 64)
+		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), Known(16)
+		return Decide(preempting(job(uid, 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+	}
+	if d := decide("first"); d.State != Ready {
+		t.Fatalf("%s %q", d.State, d.Message)
+	}
+	l.Debit(ledger.Entry{UID: "first", Cluster: "cluster1", PodSets: job("first", 8, 1).PodSets, DebitedAt: t0})
+	if d := decide("second"); d.State != Pending {
+		t.Errorf("%s %q: the queue has no nominal quota left", d.State, d.Message)
+	}
+}
+
 func TestReclaimCountsBorrowers(t *testing.T) {
 	type victim struct {
 		queue    string

@@ -55,7 +55,8 @@ type Result struct {
 	// Truncated are decided clusters beyond MaxClusters.
 	Truncated []string
 	// Leaving are members that make room for a requested cluster if no job is sent to them
-	// within SteadyRounds periods. From now on none may be.
+	// within SteadyRounds periods, and those that leave in this round. No job may be sent to
+	// them.
 	Leaving []string
 	// Pending is true if a change may be due in the next round, without any new event.
 	Pending bool
@@ -150,10 +151,12 @@ func (h *History) makeRoom(r *Result, decided []Ranked, inUse map[string]bool, s
 			r.Leaving = append(r.Leaving, member.Name)
 		default:
 			delete(h.leavingSince, member.Name)
+			// Until the configuration without it is written, Kueue would still copy to it.
+			r.Leaving = append(r.Leaving, member.Name)
 			r.Clusters = slices.DeleteFunc(r.Clusters, func(name string) bool { return name == member.Name })
 		}
 	}
-	r.Pending = r.Pending || len(r.Leaving) > 0
+	r.Pending = r.Pending || len(h.leavingSince) > 0
 }
 
 func compareBool(a, b bool) int {

@@ -37,13 +37,14 @@ func TestRequestedClusterReplacesAnUnusedMember(t *testing.T) {
 	}{
 		{"nothing is requested", []round{{}, {}, {}, {}}, names("c20", "c21"), nil},
 		{"the worst member is about to leave", []round{request, request}, names("c20", "c21"), []string{"c19"}},
-		{"it left after two rounds", []round{request, request, request}, names("c19", "c20"), nil},
+		{"it left after two rounds", []round{request, request, request}, names("c19", "c20"), []string{"c19"}},
 		{"the request ended before", []round{request, request, {}, {}}, names("c20", "c21"), nil},
-		{"a member in use stays", []round{{request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}}, names("c18", "c20"), nil},
+		{"a member in use stays", []round{{request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}}, names("c18", "c20"), []string{"c18"}},
 		{"a job was sent there meanwhile", []round{request, request, {request.requested, []string{"c19"}}}, names("c20", "c21"), []string{"c18"}},
-		{"a requested member stays", []round{{[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}}, names("c18", "c20"), nil},
+		{"a requested member stays", []round{{[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}}, names("c18", "c20"), []string{"c18"}},
+		{"the round after", []round{request, request, request, {}}, names("c19", "c20"), nil},
 		{"every member is in use", []round{{request.requested, names("c20", "c21")}, {request.requested, names("c20", "c21")}, {request.requested, names("c20", "c21")}}, names("c20", "c21"), nil},
-		{"two are requested", []round{{[]string{"c21", "c20"}, nil}, {[]string{"c21", "c20"}, nil}, {[]string{"c21", "c20"}, nil}}, names("c18", "c19"), nil},
+		{"two are requested", []round{{[]string{"c21", "c20"}, nil}, {[]string{"c21", "c20"}, nil}, {[]string{"c21", "c20"}, nil}}, names("c18", "c19"), []string{"c19", "c18"}},
 		{"a cluster that is not decided", []round{{[]string{"other"}, nil}, {[]string{"other"}, nil}, {[]string{"other"}, nil}}, names("c20", "c21"), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 	}
 	if cohort.live == nil {
 		if err := r.client.Create(ctx, want, fieldOwner); err != nil {
-			return done, err
+			return notWritten(err), err
 		}
 	} else {
 		if equality.Semantic.DeepEqual(cohort.live.Spec, want.Spec) {
@@ -142,7 +142,7 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 		// The resource version makes sure that the label of the owner is still the one that
 		// was read.
 		if err := r.client.Patch(ctx, cohort.live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
-			return done, err
+			return notWritten(err), err
 		}
 	}
 	for i := range policy.Status.Quotas {
@@ -151,6 +151,11 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 			"quota", *q.Quota, "cohortQuota", capacity.CohortQuota(q), "measured", q.Measured, "reserved", q.Reserved)
 	}
 	return done, nil
+}
+
+// notWritten is the condition Applied after a failed write.
+func notWritten(err error) condition.Decision {
+	return condition.False("WriteFailed", "the Cohort could not be written: "+err.Error())
 }
 
 // decideApply returns the condition Applied if the policy must not write its Cohort now,

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -28,6 +30,12 @@ import (
 // sourceRetryInterval is the wait for a source that exists but is not registered yet, as
 // right after the start of the operator.
 const sourceRetryInterval = 100 * time.Millisecond
+
+// rereadDelay is the wait after a write that the API server refused because the cache was stale.
+const rereadDelay = time.Second
+
+// maxConcurrentRounds keeps a slow source from delaying the policies of other sources.
+const maxConcurrentRounds = 8
 
 // Options of the controller.
 type Options struct {
@@ -62,7 +70,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("capacitypolicy").
 		For(&v1alpha1.CapacityPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "capacitypolicy", "policy")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, LogConstructor: logging.ForRequests(mgr, "capacitypolicy", "policy")}).
 		Complete(r)
 }
 
@@ -89,16 +97,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Cohort %s of CapacityPolicy %s: %w", policy.Spec.CohortName, policy.Name, err)
 	}
+	if isCurrent, err := r.isCurrent(ctx, policy); err != nil || !isCurrent {
+		return reconcile.Result{}, err // the change of the policy starts another round
+	}
 	before := policy.DeepCopy()
 	policy.Status.Quotas = computeQuotas(policy, measured, cohort, now)
-	applied, err := r.applyCohort(ctx, policy, cohort)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("write Cohort %s of CapacityPolicy %s: %w", policy.Spec.CohortName, policy.Name, err)
+	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
+	applied, applyErr := r.applyCohort(ctx, policy, cohort)
+	if apierrors.IsConflict(applyErr) || apierrors.IsAlreadyExists(applyErr) {
+		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the Cohort changed since it was read
 	}
 	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, nil
+	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, applyErr
+}
+
+// isCurrent reports whether the policy still exists as it was when the round began. A round
+// can last for minutes, and must not create the Cohort of a policy that was deleted meanwhile.
+func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.CapacityPolicy) (bool, error) {
+	now := &v1alpha1.CapacityPolicy{}
+	found, err := hubstate.Find(ctx, r.client, client.ObjectKeyFromObject(policy), now)
+	return found && now.UID == policy.UID && now.Generation == policy.Generation && now.DeletionTimestamp == nil, err
 }
 
 // computeQuotas returns the state of each quota of the spec after this round.
@@ -108,8 +128,13 @@ func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohor
 		Hold: pointedSeconds(spec.HoldSeconds, 600), LowerAfter: pointedSeconds(spec.LowerAfterSeconds, 300),
 		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
 	}
+	// After a long gap, as while no operator ran, nothing is known of the time in between.
+	isGap := policy.Status.LastRoundTime == nil || now.Sub(policy.Status.LastRoundTime.Time) > 3*seconds(spec.PeriodSeconds, 60)
 	last := map[quotaKey]v1alpha1.QuotaStatus{}
 	for _, q := range policy.Status.Quotas {
+		if isGap {
+			q = capacity.RestartClocks(q, now)
+		}
 		last[quotaKey{q.Flavor, q.Resource}] = q
 	}
 	var quotas []v1alpha1.QuotaStatus

@@ -18,6 +18,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,6 +41,12 @@ type hub struct {
 
 func newHub(t *testing.T, spec func(*v1alpha1.CapacityPolicySpec), objects ...client.Object) *hub {
 	t.Helper()
+	return newHubWith(t, interceptor.Funcs{}, spec, objects...)
+}
+
+// newHubWith is newHub with functions that intercept the calls of the client.
+func newHubWith(t *testing.T, calls interceptor.Funcs, spec func(*v1alpha1.CapacityPolicySpec), objects ...client.Object) *hub {
+	t.Helper()
 	policy := &v1alpha1.CapacityPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gpus", Generation: 1}, Spec: v1alpha1.CapacityPolicySpec{
 		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, CohortName: "gpu-fleet", Mode: v1alpha1.CapacityApply,
 		Quotas: []v1alpha1.MeasuredQuota{{Flavor: "h100", Resource: "nvidia.com/gpu", Query: "sum by ($cluster_label) (usable)", UnhealthyQuery: "broken"}},
@@ -55,7 +62,7 @@ func newHub(t *testing.T, spec func(*v1alpha1.CapacityPolicySpec), objects ...cl
 	}
 	objects = append(objects, policy, managedCluster("c1", true), managedCluster("c2", true))
 	h := &hub{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(policy).Build(),
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(policy).WithInterceptorFuncs(calls).Build(),
 		t:      t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), responses: map[string]query.Result{},
 	}
 	sources := &query.Sources{}
@@ -298,5 +305,48 @@ func TestTooManyClusters(t *testing.T) {
 	h := newHub(t, nil, many...)
 	if got := describe(h.round(), v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False TooManyClusters: the policy selects 502 clusters") {
 		t.Errorf("Measured is %s", got)
+	}
+}
+
+// A Cohort that can't be written is a condition, and the state of the round is kept.
+func TestFailedWriteIsReported(t *testing.T) {
+	refused := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		if _, ok := obj.(*kueue.Cohort); ok {
+			return errors.New("the webhook refuses it")
+		}
+		return c.Create(ctx, obj, opts...)
+	}}
+	h := newHubWith(t, refused, nil)
+	if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err == nil {
+		t.Error("no error, so no retry")
+	}
+	policy := &v1alpha1.CapacityPolicy{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "gpus"}, policy); err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(policy, v1alpha1.ConditionReady); !strings.HasPrefix(got, "False WriteFailed: ") || !strings.Contains(got, "the webhook refuses it") {
+		t.Errorf("Ready is %s", got)
+	}
+	if len(policy.Status.Quotas) != 1 || *policy.Status.Quotas[0].Quota != 24 {
+		t.Errorf("quotas %+v", policy.Status.Quotas)
+	}
+}
+
+// A policy that is deleted while its round lasts creates no Cohort.
+func TestPolicyDeletedDuringARound(t *testing.T) {
+	h := newHub(t, nil)
+	sources := &query.Sources{}
+	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+		if err := h.Delete(ctx, &v1alpha1.CapacityPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}); client.IgnoreNotFound(err) != nil {
+			return query.Result{}, err
+		}
+		return h.query(ctx, expr, at)
+	}))
+	h.r.sources = sources
+	if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.cohortQuota(); got != -1 {
+		t.Errorf("quota %d", got)
 	}
 }

@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // clusterUseIndex is a field index of Workloads. Its values are the pairs of an admission
@@ -39,7 +44,7 @@ func clusterUses(obj client.Object) []string {
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
-// runs on or is nominated to. Decided clusters stay members in any case, unless another cluster is
+// runs on or is nominated to, or that may hold copies without any workload that says so. Decided clusters stay members in any case, unless another cluster is
 // requested.
 func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[string]bool, error) {
 	inUse := map[string]bool{}
@@ -54,6 +59,9 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
 			continue
 		}
+		if inUse[member], err = r.mayHoldOrphanedCopies(ctx, in, member); err != nil {
+			return nil, err
+		}
 		for _, check := range checks {
 			users := &kueue.WorkloadList{}
 			if err := r.client.List(ctx, users, client.MatchingFields{clusterUseIndex: clusterUse(check, member)}, client.Limit(1)); err != nil {
@@ -63,6 +71,26 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		}
 	}
 	return inUse, nil
+}
+
+// mayHoldOrphanedCopies reports whether a member is disconnected, or was until recently.
+// Scenario: the member becomes unreachable, and its workload is requeued and runs elsewhere.
+// Kueue deletes the copy once the member is back, but only on members of the configuration. A
+// cluster that has left the hub does not come back.
+func (r *Reconciler) mayHoldOrphanedCopies(ctx context.Context, in *input, member string) (bool, error) {
+	cluster := in.mkClusters[member]
+	if cluster == nil {
+		return false, nil
+	}
+	active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
+	if active == nil {
+		return false, nil // Kueue has never been connected to it
+	}
+	if active.Status == metav1.ConditionTrue {
+		return r.opts.Now().Sub(active.LastTransitionTime.Time) < timing.CopyCleanup, nil
+	}
+	managed, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: member}, &clusterv1.ManagedCluster{})
+	return managed, err
 }
 
 // checksOfConfig returns the names of the admission checks that use a MultiKueueConfig.

@@ -62,7 +62,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=list;watch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates/status,verbs=patch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
-// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=placements;placementdecisions;addonplacementscores,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters;placements;placementdecisions;addonplacementscores,verbs=list;watch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -18,6 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/membership"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // configuration is the MultiKueue configuration that a gate should have.
@@ -35,6 +36,11 @@ type configuration struct {
 	change []clusterChange
 }
 
+// minMembershipPeriod is the shortest time between two rounds of a membership plan. A cluster
+// without workloads leaves after SteadyRounds of them: until then, Kueue must have removed the
+// copies that a workload left there when it lost its quota.
+const minMembershipPeriod = (timing.CopyCleanup + timing.MaxCacheLag) / membership.SteadyRounds
+
 // decideConfiguration decides the MultiKueueConfig and the MultiKueueClusters of a gate. It
 // updates the membership history.
 func decideConfiguration(in *input, history *membership.History, now time.Time) configuration {
@@ -48,7 +54,7 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 	if in.config != nil {
 		current = in.config.Spec.Clusters
 	}
-	settings := membership.Settings{Period: period(&in.gate.Spec), Ranked: !in.nominate}
+	settings := membership.Settings{Period: max(period(&in.gate.Spec), minMembershipPeriod), Ranked: !in.nominate}
 	if in.nominate {
 		settings.Requested = in.requested
 	}

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // A Placement decides 22 clusters. The one that a job needs replaces an unused member, to which
@@ -54,8 +56,8 @@ func TestRequestedClusterJoinsTheConfiguration(t *testing.T) {
 	}
 	clock = clock.Add(30 * time.Second)
 	members, leaving := run()
-	if !slices.Contains(members, "c21") || !slices.Contains(members, "c19") || slices.Contains(members, "c18") || len(members) != 20 || len(leaving) > 0 {
-		t.Errorf("members %v, leaving %v, want c21 in place of c18", members, leaving)
+	if !slices.Contains(members, "c21") || !slices.Contains(members, "c19") || slices.Contains(members, "c18") || len(members) != 20 || !slices.Equal(leaving, []string{"c18"}) {
+		t.Errorf("members %v, leaving %v, want c21 in place of c18, to which no workload may be sent meanwhile", members, leaving)
 	}
 	if err := hub.Get(t.Context(), client.ObjectKey{Name: "c21"}, &kueue.MultiKueueCluster{}); err != nil {
 		t.Errorf("the new member has no MultiKueueCluster: %v", err)
@@ -68,5 +70,79 @@ func TestRequestedClusterJoinsTheConfiguration(t *testing.T) {
 		if c.Type == v1alpha1.ConditionConfigured && c.Reason != v1alpha1.ReasonClustersTruncated {
 			t.Errorf("Configured is %s %s", c.Status, c.Reason)
 		}
+	}
+}
+
+// A member that may hold copies that no workload names stays, although another cluster is
+// requested: Kueue deletes such copies only on members.
+func TestMemberWithOrphanedCopiesStays(t *testing.T) {
+	var names []string
+	for i := range 21 {
+		names = append(names, fmt.Sprintf("c%02d", i))
+	}
+	for _, tc := range []struct {
+		name   string
+		period int32
+		status metav1.ConditionStatus
+		since  time.Duration // of the status of c19, before the exit is due
+		left   bool          // the hub
+		rounds []time.Duration
+		want   string // the member that leaves
+	}{
+		{"connected for long", 15, metav1.ConditionTrue, time.Hour, false, []time.Duration{30 * time.Second}, "c19"},
+		{"disconnected", 15, metav1.ConditionFalse, time.Hour, false, []time.Duration{30 * time.Second, 30 * time.Second}, "c18"},
+		{"disconnected, and gone from the hub", 15, metav1.ConditionFalse, time.Hour, true, []time.Duration{30 * time.Second}, "c19"},
+		{"back for five seconds", 15, metav1.ConditionTrue, 5 * time.Second, false, []time.Duration{time.Second}, ""},
+		{"short periods: Kueue has no time to remove copies", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second}, ""},
+		{"short periods: it has", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second, 11 * time.Second}, "c19"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := now
+			var objects []client.Object
+			for _, name := range names {
+				since, status := time.Hour, metav1.ConditionTrue
+				if name == "c19" {
+					since, status = tc.since, tc.status
+				}
+				cluster := newForeignCluster(name, "gpu")
+				cluster.Status.Conditions = []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-since))}}
+				objects = append(objects, cluster)
+				if name != "c19" || !tc.left {
+					objects = append(objects, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
+				}
+			}
+			check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "multikueue"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName,
+				Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "MultiKueueConfig", Name: "plimsoll-gpu"}}}
+			r, hub := newReconciler(t, &clock, interceptor.Funcs{}, append(append(healthyHub(names...), check, newConfig("plimsoll-gpu", "gpu", names[:20]...)), objects...)...)
+			g := newGate()
+			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
+				t.Fatal(err)
+			}
+			g.Spec.PeriodSeconds = tc.period
+			if err := hub.Update(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
+			r.opts.Registry.Put(registry.Gate{Name: "gpu"})
+			for _, wait := range append([]time.Duration{0}, tc.rounds...) {
+				clock = clock.Add(wait)
+				r.opts.Registry.RequestCluster("gpu", "c20", clock)
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config := &kueue.MultiKueueConfig{}
+			if err := hub.Get(t.Context(), client.ObjectKey{Name: "plimsoll-gpu"}, config); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, name := range names[:20] {
+				if !slices.Contains(config.Spec.Clusters, name) {
+					got += name
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%q left, want %q", got, tc.want)
+			}
+		})
 	}
 }

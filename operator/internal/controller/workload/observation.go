@@ -138,7 +138,7 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 				candidate.Unusable = "is not in MultiKueueConfig " + o.workers.config
 			}
 		}
-		candidate.Outside = candidate.Outside || c.Leaving && !slices.Contains(o.wl.Status.NominatedClusterNames, c.Name)
+		candidate.Outside = candidate.Outside || o.isLeaving(c.Name)
 		if candidate.Outside && !kueuestate.AllowsCluster(o.wl, c.Name) {
 			candidate.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 		}

@@ -9,6 +9,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -18,7 +19,7 @@ import (
 func (o *observation) renominationList() []string {
 	nominated := o.wl.Status.NominatedClusterNames
 	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.workers.connected}, dispatch.Pace{})
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.nominableClusters()}, dispatch.Pace{})
 }
 
 // stepRenominate restores the nominations that another component removed.
@@ -84,16 +85,29 @@ func (o *observation) pace() dispatch.Pace {
 // decide, nothing is known of the room of any cluster. A stuck eviction needs some cluster, and
 // the quota that it releases must not depend on room.
 func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
-	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.workers.connected}
+	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.nominableClusters()}
 	if !o.decides() || o.phase == PhaseEvictionStuck {
-		clusters.Unknown = o.workers.connected
+		clusters.Unknown = o.nominableClusters()
 	}
 	for _, v := range d.Verdicts {
-		if v.Rejection.IsRoomUnknown() {
+		if v.Rejection.IsRoomUnknown() && !o.isLeaving(v.Cluster) {
 			clusters.Unknown = append(clusters.Unknown, v.Cluster)
 		}
 	}
 	return clusters
+}
+
+// nominableClusters are the connected clusters without those that are about to leave the
+// MultiKueueConfig: a copy there would stay for ever.
+func (o *observation) nominableClusters() []string {
+	return slices.DeleteFunc(slices.Clone(o.workers.connected), o.isLeaving)
+}
+
+// isLeaving reports whether a cluster is about to leave the MultiKueueConfig. A cluster that the
+// workload is nominated to does not leave.
+func (o *observation) isLeaving(cluster string) bool {
+	return !slices.Contains(o.wl.Status.NominatedClusterNames, cluster) &&
+		slices.ContainsFunc(o.gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
 }
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.

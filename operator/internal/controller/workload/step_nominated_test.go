@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -57,6 +58,39 @@ func TestWideningIsOneEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{"cluster1": 2, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+// A cluster that is about to leave the MultiKueueConfig gets no copies: Kueue would not delete
+// them.
+func TestWideningAvoidsLeavingClusters(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		leaving string
+		problem string // of the gate, which then can't decide
+		want    []string
+	}{
+		{"none leaves", "", "", []string{"cluster1", "cluster2"}},
+		{"the other one leaves", "cluster2", "", []string{"cluster1"}},
+		{"its own one was to leave", "cluster1", "", []string{"cluster1", "cluster2"}},
+		{"none leaves, and the gate can't decide", "", "no source", []string{"cluster1", "cluster2"}},
+		{"the other one leaves, and the gate can't decide", "cluster2", "no source", []string{"cluster1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(map[string]float64{"cluster1": 4, "cluster2": 4})
+			b.putGate(func(g *registry.Gate) {
+				g.Problem = tc.problem
+				for i := range g.Clusters {
+					g.Clusters[i].Leaving = g.Clusters[i].Name == tc.leaving
+				}
+			})
+			b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Hour)), "cluster1"), recordOf(noon.Add(-9*time.Minute), "cluster1")))
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
