@@ -79,7 +79,9 @@ func (o *operatorFlags) findPod(ctx context.Context, hub client.Client) (name st
 	if err != nil {
 		return "", 0, o.explainForbidden("list pods", err)
 	}
-	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.Spec.ServiceAccountName != operatorName })
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.Status.Phase != corev1.PodRunning || p.Spec.ServiceAccountName != operatorName
+	})
 	if len(pods.Items) == 0 {
 		return "", 0, fmt.Errorf("namespace %s has no running pod of the operator: set --operator-namespace, or --operator-url if the operator runs elsewhere", o.namespace)
 	}
