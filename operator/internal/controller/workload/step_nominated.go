@@ -19,7 +19,7 @@ import (
 func (o *observation) renominationList() []string {
 	nominated := o.wl.Status.NominatedClusterNames
 	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.nominableClusters()}, dispatch.Pace{})
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.workers.connected}, dispatch.Pace{})
 }
 
 // stepRenominate restores the nominations that another component removed.
@@ -87,10 +87,10 @@ func (o *observation) pace() dispatch.Pace {
 func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
 	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.nominableClusters()}
 	if !o.decides() || o.phase == PhaseEvictionStuck {
-		clusters.Unknown = o.nominableClusters()
+		clusters.Unknown = o.workers.connected
 	}
 	for _, v := range d.Verdicts {
-		if v.Rejection.IsRoomUnknown() && !o.isLeaving(v.Cluster) {
+		if v.Rejection.IsRoomUnknown() {
 			clusters.Unknown = append(clusters.Unknown, v.Cluster)
 		}
 	}
