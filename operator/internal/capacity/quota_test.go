@@ -57,6 +57,9 @@ func TestNext(t *testing.T) {
 			want: []int64{8, 8, 16, 16, 32},
 		},
 		{
+			name: "the smaller of two rounds applies, also if it was the first", rounds: []Reading{measured(8), measured(16), measured(32)}, want: []int64{8, 8, 16},
+		},
+		{
 			name: "a raise of one round is noise", rounds: []Reading{measured(8), measured(16), measured(8), measured(16), measured(8)},
 			want: []int64{8, 8, 8, 8, 8},
 		},

@@ -350,3 +350,19 @@ func TestPolicyDeletedDuringARound(t *testing.T) {
 		t.Errorf("quota %d", got)
 	}
 }
+
+// Nothing is known of the time in which no operator ran: a held cluster is held again.
+func TestGapBetweenRoundsRestartsHolds(t *testing.T) {
+	h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })
+	h.round()
+	h.devices(usable, "c1", 8)
+	h.round()
+	h.now = h.now.Add(time.Hour)
+	policy := h.round()
+	if got := h.cohortQuota(); got != 24 {
+		t.Errorf("quota %d", got)
+	}
+	if c := policy.Status.Quotas[0].Clusters[1]; c.State != v1alpha1.CapacityHeld || !c.Since.Time.Equal(h.now) {
+		t.Errorf("after the gap: %+v", c)
+	}
+}
