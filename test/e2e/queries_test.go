@@ -107,7 +107,6 @@ var rulesWithoutSeries = map[string]string{
 	"cluster_queue:kueue_late_starts:ratio3d":                     "the group runs every 4 minutes",
 	"cluster_queue:kueue_cohort_unreserved_quota:max":             "the queues have no cohort",
 	"cluster_queue:kueue_nominal_unreserved_quota:max":            "the queues have no cohort",
-	"cluster_queue:kueue_cohort_borrowed_quota:max":               "the queues have no cohort",
 	"resource_model:plimsoll_waiting_devices:sum":                 "no workload waits at a gate",
 	"resource:plimsoll_regret_devices:min":                        "no workload waits at a gate",
 	"namespace:plimsoll_energy_joules:increase1h":                 "the group runs every 4 minutes",

@@ -30,9 +30,9 @@ type ShapeMetrics struct {
 	// NominalQuota is the number of devices that the worker's queue may still reserve without
 	// borrowing. It is queried for workloads that may reclaim quota.
 	NominalQuota Number `json:"nominalQuota,omitzero"`
-	// Borrowed is the number of devices for which other queues of the cohort borrow quota on the
-	// worker. It is queried for workloads that may reclaim quota.
-	Borrowed Number `json:"borrowed,omitzero"`
+	// Borrowed is the number of devices for which each ClusterQueue borrows quota on the worker. It
+	// is queried for workloads that may reclaim quota.
+	Borrowed map[string]Number `json:"borrowed,omitempty"`
 	// QuotaFailed is true if the quota query has no valid result.
 	QuotaFailed bool `json:"quotaFailed,omitempty"`
 	// QueueMissing is true if Kueue on the worker exports quotas, but none for a queue of

@@ -1,7 +1,8 @@
 package gate
 
 import (
-	"math"
+	"cmp"
+	"iter"
 	"slices"
 
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
@@ -14,9 +15,9 @@ func (e *evaluation) lowerPriorities(cluster string, p shape.PodSet, view ledger
 	if !e.rules.PreemptsLowerPriority {
 		return 0
 	}
-	return e.podsInPlaceOf(cluster, p, view, func(r *ledger.Running) bool {
+	return podsInPlaceOf(p, e.victims(cluster, view, func(r *ledger.Running) bool {
 		return r.ClusterQueue == e.facts.ClusterQueue && r.Priority < e.rules.Rank.Priority
-	})
+	}))
 }
 
 // borrowers returns how many pods of the i-th pod set could start on devices that running
@@ -25,28 +26,58 @@ func (e *evaluation) lowerPriorities(cluster string, p shape.PodSet, view ledger
 func (e *evaluation) borrowers(c *Candidate, i int, view ledger.View) float64 {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
 	// The devices of workloads that were sent and are not measured yet use the nominal quota, too.
-	needed := float64(p.Devices() + ledger.SharedDevices(e.facts.PodSets[:i], p) + view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
-	if len(e.rules.Reclaim.Queues) == 0 || !metrics.NominalQuota.Known || !metrics.Borrowed.Known || metrics.NominalQuota.Value < needed {
+	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
+	if !metrics.NominalQuota.Known || metrics.NominalQuota.Value < needed {
 		return 0
 	}
-	pods := e.podsInPlaceOf(c.Name, p, view, func(r *ledger.Running) bool {
-		isLower := e.rules.Reclaim.AnyPriority || r.Priority < e.rules.Rank.Priority
-		return isLower && slices.Contains(e.rules.Reclaim.Queues, r.ClusterQueue)
-	})
-	return min(pods, math.Floor(metrics.Borrowed.Value/float64(p.DevicesPerPod)))
+	var victims []*ledger.Running
+	for _, queue := range e.rules.Reclaim.Queues {
+		victims = append(victims, e.reclaimable(c.Name, queue, p, metrics.Borrowed[queue], view)...)
+	}
+	return podsInPlaceOf(p, slices.Values(victims))
 }
 
-// podsInPlaceOf returns how many pods could start on devices of the running workloads that
-// isVictim selects. Kueue on the worker preempts by quota, not by node, so devices of several
-// small pods count as if they were on one node.
-func (e *evaluation) podsInPlaceOf(cluster string, p shape.PodSet, view ledger.View, isVictim func(*ledger.Running) bool) float64 {
-	var pods, small int64
-	running := view.Running(cluster)
-	for i := range running {
-		r := &running[i]
-		if r.UID == e.facts.UID || !isVictim(r) {
-			continue
+// reclaimable returns the workloads of another queue that Kueue on the worker preempts at most:
+// the lowest priorities first, of these the last admitted first, as long as the queue borrows. The
+// last one may free more devices than the queue borrows.
+func (e *evaluation) reclaimable(cluster, queue string, p shape.PodSet, borrowed Number, view ledger.View) []*ledger.Running {
+	if !borrowed.Known {
+		return nil
+	}
+	victims := slices.SortedFunc(e.victims(cluster, view, func(r *ledger.Running) bool {
+		isPermitted := e.rules.Reclaim.AnyPriority || r.Priority < e.rules.Rank.Priority
+		return isPermitted && r.ClusterQueue == queue && ledger.SharedDevices(r.PodSets, p) > 0
+	}), func(a, b *ledger.Running) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Since.Compare(a.Since), cmp.Compare(a.UID, b.UID))
+	})
+	var freed int64
+	for i, r := range victims {
+		if float64(freed) >= borrowed.Value {
+			return victims[:i]
 		}
+		freed += ledger.SharedDevices(r.PodSets, p)
+	}
+	return victims
+}
+
+// victims returns the running workloads of a cluster that isVictim selects.
+func (e *evaluation) victims(cluster string, view ledger.View, isVictim func(*ledger.Running) bool) iter.Seq[*ledger.Running] {
+	return func(yield func(*ledger.Running) bool) {
+		running := view.Running(cluster)
+		for i := range running {
+			if r := &running[i]; r.UID != e.facts.UID && isVictim(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// podsInPlaceOf returns how many pods could start on devices of the victims. Kueue on the worker
+// preempts by quota, not by node, so devices of several small pods count as if they were on one
+// node.
+func podsInPlaceOf(p shape.PodSet, victims iter.Seq[*ledger.Running]) float64 {
+	var pods, small int64
+	for r := range victims {
 		for _, held := range r.PodSets {
 			switch {
 			case !ledger.MayShareDevices(held, p):

@@ -97,8 +97,6 @@ func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {
 	}
 }
 
-// A workload whose ClusterQueue reclaims quota finds room where other queues of the cohort
-// borrowed it, up to its own queue's nominal quota.
 // Two workloads arrive between two samples. The first one uses up the nominal quota with which
 // its queue may reclaim.
 func TestReclaimSubtractsTheLedger(t *testing.T) {
@@ -108,7 +106,7 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	r.Rank.Priority, r.Reclaim = 2, Reclaim{Queues: []string{"lender"}, AnyPriority: true}
 	decide := func(uid string) Decision {
 		c := cluster("cluster1", 0, 0, 0, 64)
-		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), Known(16)
+		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), borrowed("lender", 16)
 		return Decide(preempting(job(uid, 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 	}
 	if d := decide("first"); d.State != Ready {
@@ -120,6 +118,13 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	}
 }
 
+// borrowed returns the quota that a queue borrows.
+func borrowed(queue string, devices float64) map[string]Number {
+	return map[string]Number{queue: Known(devices)}
+}
+
+// A workload whose ClusterQueue reclaims quota finds room where other queues of the cohort
+// borrow it, up to its own queue's nominal quota.
 func TestReclaimCountsBorrowers(t *testing.T) {
 	type victim struct {
 		queue    string
@@ -129,8 +134,8 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 	}
 	lowerOnly := Reclaim{Queues: []string{"lender", "friend"}}
 	anyPriority := Reclaim{Queues: []string{"lender", "friend"}, AnyPriority: true}
-	borrowed := func(nominal, borrowed float64) ShapeMetrics {
-		return ShapeMetrics{NominalQuota: Known(nominal), Borrowed: Known(borrowed)}
+	quota := func(nominal, lender, friend float64) ShapeMetrics {
+		return ShapeMetrics{NominalQuota: Known(nominal), Borrowed: map[string]Number{"lender": Known(lender), "friend": Known(friend), "outsider": Known(8)}}
 	}
 	for _, tc := range []struct {
 		name    string
@@ -141,25 +146,31 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 		pods    int64
 		want    State
 	}{
-		{"a borrower of the cohort", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Ready},
-		{"several small borrowers", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 1, 5}, {"lender", 5, 1, 3}}, 0, 1, Ready},
-		{"beside free devices", anyPriority, borrowed(16, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Ready},
-		{"nothing is borrowed", anyPriority, borrowed(8, 0), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
-		{"less is borrowed than needed", anyPriority, borrowed(8, 4), []victim{{"friend", 5, 1, 8}}, 0, 1, Pending},
-		{"the borrowers hold less than was borrowed", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 1, 7}}, 0, 1, Pending},
-		{"beyond the own nominal quota", anyPriority, borrowed(7, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
-		{"beyond it with all pods", anyPriority, borrowed(8, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Pending},
-		{"another cohort", anyPriority, borrowed(8, 8), []victim{{"outsider", 5, 8, 1}}, 0, 1, Pending},
-		{"lower priorities only, lower", lowerOnly, borrowed(8, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Ready},
-		{"lower priorities only, equal", lowerOnly, borrowed(8, 8), []victim{{"friend", 2, 8, 1}}, 0, 1, Pending},
+		{"a borrower of the cohort", anyPriority, quota(8, 0, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Ready},
+		{"small borrowers of two queues", anyPriority, quota(8, 3, 5), []victim{{"friend", 5, 1, 1}, {"friend", 5, 4, 1}, {"lender", 5, 3, 1}}, 0, 1, Ready},
+		{"beside free devices", anyPriority, quota(16, 0, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Ready},
+		{"nothing is borrowed", anyPriority, quota(8, 0, 0), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"another queue borrows", anyPriority, quota(8, 8, 0), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"one queue borrows more than its workloads hold, and another less", anyPriority, quota(8, 12, 4), []victim{{"lender", 5, 4, 1}, {"friend", 5, 1, 1}, {"friend", 5, 3, 1}, {"friend", 5, 4, 1}}, 0, 1, Ready},
+		{"the sum would do, one queue's share does not", anyPriority, quota(8, 7, 1), []victim{{"friend", 5, 6, 1}, {"friend", 5, 1, 1}, {"friend", 5, 1, 1}}, 0, 1, Pending},
+		{"the last victim frees more than is borrowed", anyPriority, quota(8, 0, 1), []victim{{"friend", 5, 8, 1}}, 0, 1, Ready},
+		{"the last admitted is preempted first and ends the borrowing", anyPriority, quota(8, 0, 4), []victim{{"friend", 5, 8, 1}, {"friend", 5, 4, 1}}, 0, 1, Pending},
+		{"the lowest priority is preempted first", anyPriority, quota(8, 0, 4), []victim{{"friend", 4, 8, 1}, {"friend", 5, 4, 1}}, 0, 1, Ready},
+		{"the borrowers hold less than was borrowed", anyPriority, quota(8, 0, 8), []victim{{"friend", 5, 1, 7}}, 0, 1, Pending},
+		{"beyond the own nominal quota", anyPriority, quota(7, 0, 8), []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
+		{"beyond it with all pods", anyPriority, quota(8, 0, 8), []victim{{"friend", 5, 8, 1}}, 1, 2, Pending},
+		{"another cohort", anyPriority, quota(8, 0, 8), []victim{{"outsider", 5, 8, 1}}, 0, 1, Pending},
+		{"lower priorities only, lower", lowerOnly, quota(8, 0, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Ready},
+		{"lower priorities only, equal", lowerOnly, quota(8, 0, 8), []victim{{"friend", 2, 8, 1}}, 0, 1, Pending},
 		{"the worker exports no quota", anyPriority, ShapeMetrics{}, []victim{{"friend", 5, 8, 1}}, 0, 1, Pending},
-		{"the queue never reclaims", Reclaim{}, borrowed(8, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Pending},
+		{"the queue never reclaims", Reclaim{}, quota(8, 0, 8), []victim{{"friend", 1, 8, 1}}, 0, 1, Pending},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := ledger.New(0, 0)
 			for i, v := range tc.victims {
 				uid := string(rune('p' + i))
-				l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: v.queue, Priority: v.priority, PodSets: job(uid, v.devices, v.pods).PodSets})
+				l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: v.queue, Priority: v.priority,
+					Since: t0.Add(time.Duration(i) * time.Second), PodSets: job(uid, v.devices, v.pods).PodSets})
 			}
 			r := rules()
 			r.Rank.Priority, r.Reclaim = 2, tc.reclaim
@@ -173,6 +184,28 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 	}
 }
 
+// The nominal quota has to suffice for all pod sets, although one of them would fit on free devices.
+func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
+	l := ledger.New(0, 0)
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "friend", PodSets: job("p", 8, 2).PodSets})
+	f := preempting(job("a", 8, 1))
+	f.PodSets = append(f.PodSets, f.PodSets[0])
+	f.PodSets[0].Pods, f.PodSets[1].DevicesPerPod, f.PodSets[1].Pods = 2, 1, 8
+	for nominal, want := range map[float64]State{24: Ready, 16: Pending} {
+		r := rules()
+		r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
+		c := cluster("cluster1", 0, 8, 8, 64)
+		c.Shapes = append(c.Shapes, c.Shapes[0])
+		c.Shapes[1].Fit = Known(24)
+		for i := range c.Shapes {
+			c.Shapes[i].NominalQuota, c.Shapes[i].Borrowed = Known(nominal), borrowed("friend", 16)
+		}
+		if d := Decide(f, []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != want {
+			t.Errorf("nominal quota %v: %s %q, want %s", nominal, d.State, d.Message, want)
+		}
+	}
+}
+
 // Lower priorities of the own queue and borrowers add up.
 func TestReclaimBesidePreemptionWithinTheQueue(t *testing.T) {
 	l := ledger.New(0, 0)
@@ -181,7 +214,7 @@ func TestReclaimBesidePreemptionWithinTheQueue(t *testing.T) {
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
 	c := cluster("cluster1", 0, 0, 0, 64)
-	c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), Known(8)
+	c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 8)
 	d := Decide(preempting(job("a", 8, 2)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 	if want := "cluster1 has room for 2 such pods after preemption of lower priorities or of borrowers in the cohort"; d.Message != want {
 		t.Errorf("%s %q, want %q", d.State, d.Message, want)

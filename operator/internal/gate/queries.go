@@ -39,6 +39,8 @@ type Query struct {
 	Remote bool
 	// Reclaims queries run only for workloads that may reclaim quota.
 	Reclaims bool
+	// PerQueue queries return one series for each ClusterQueue of a cluster.
+	PerQueue bool
 }
 
 // Queries returns the queries of a gate. Fields that the gate leaves empty default to the
@@ -62,7 +64,7 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	list = append(list, quotaQueries(spec, label)...)
 	list = append(list,
 		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
-		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_cohort_borrowed_quota:max", label)})
+		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: borrowedByQueue(label)})
 	if spec.Queries.Queued != "" {
 		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
 	}
@@ -96,17 +98,29 @@ func ofQueue(rule, label string) string {
 		rule+`{cluster_queue="$cluster_queue",resource="$resource"`)
 }
 
+// borrowedByQueue returns the query for the quota that each ClusterQueue of a worker borrows, in
+// the flavor with the hub flavor's name if the worker has one.
+func borrowedByQueue(label string) string {
+	const rule = `cluster_queue:kueue_nominal_unreserved_quota:max{resource="$resource"`
+	return fmt.Sprintf(`sum by (%[1]s, %[2]s) (-%[3]s,flavor="$flavor"} > 0) or sum by (%[1]s, %[2]s) (-%[3]s} > 0) unless on (%[1]s) %[3]s,flavor="$flavor"}`,
+		label, LabelClusterQueue, rule)
+}
+
+// LabelClusterQueue is the label of the ClusterQueue in series of PerQueue queries.
+const LabelClusterQueue = "cluster_queue"
+
 // maxAwaitedOwners is the number of owners up to which HolderQuery selects them by name.
 const maxAwaitedOwners = 100
 
 // Labels of HolderQuery's series, beside the cluster's.
 const (
 	LabelNamespace = "namespace"
-	LabelOwner     = "owner_name"
+	LabelOwnerKind = "owner_kind"
+	LabelOwnerName = "owner_name"
 )
 
-// HolderQuery returns the query for the number of devices that the pods of owners hold. With
-// many owners, it returns those of all owners.
+// HolderQuery returns the query for the number of pods of owners that hold devices. With many
+// owners, it returns those of all owners.
 func HolderQuery(label string, owners []ledger.Owner) string {
 	selector := ""
 	if len(owners) <= maxAwaitedOwners {
@@ -114,13 +128,15 @@ func HolderQuery(label string, owners []ledger.Owner) string {
 		for _, o := range owners {
 			names = append(names, regexp.QuoteMeta(o.Name))
 		}
-		selector = fmt.Sprintf(`{%s=~%q}`, LabelOwner, strings.Join(names, "|"))
+		selector = fmt.Sprintf(`{%s=~%q}`, LabelOwnerName, strings.Join(names, "|"))
 	}
-	return fmt.Sprintf(`count by (%s, %s, %s) (device:plimsoll_holder:info%s)`, label, LabelNamespace, LabelOwner, selector)
+	return fmt.Sprintf(`count by (%[1]s, %[2]s, %[3]s, %[4]s) (group by (%[1]s, %[2]s, %[3]s, %[4]s, pod) (plimsoll_pod_owner_info%[5]s))`,
+		label, LabelNamespace, LabelOwnerKind, LabelOwnerName, selector)
 }
 
 // OwnersReportedQuery returns the query for the clusters whose exporters report the owners of
-// all pods that hold devices.
+// all pods that hold devices. An exporter that queries the API server need not report owners: the
+// owner of at least one pod has to be shown.
 func OwnersReportedQuery(label string) string {
-	return fmt.Sprintf(`min by (%s) (plimsoll_exporter_api_server_reachable) == 1`, label)
+	return fmt.Sprintf(`min by (%[1]s) (plimsoll_exporter_api_server_reachable) == 1 and on (%[1]s) group by (%[1]s) (plimsoll_pod_owner_info)`, label)
 }

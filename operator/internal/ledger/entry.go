@@ -23,14 +23,14 @@ type Entry struct {
 	ReportsPodsReady bool `json:"reportsPodsReady,omitempty"`
 	// PodsReadyAt is when all pods became ready. Zero means not yet, or not reported.
 	PodsReadyAt time.Time `json:"podsReadyAt,omitzero"`
-	// Owners are the names of the topmost controllers of the workload's pods: its job, or the pods
-	// themselves. Empty means unknown.
-	Owners []string `json:"owners,omitempty"`
+	// Owners are the topmost controllers of the workload's pods: its job, or the pods themselves.
+	// Empty means unknown.
+	Owners []Owner `json:"owners,omitempty"`
 	// ReportsHolders is true if the cluster's metrics show which owners hold devices.
 	ReportsHolders bool `json:"reportsHolders,omitempty"`
-	// HeldDevices is the number of devices that the pods held at HeldAt.
-	HeldDevices int64     `json:"heldDevices,omitempty"`
-	HeldAt      time.Time `json:"heldAt,omitzero"`
+	// HeldPods is the number of pods that held their devices at HeldAt.
+	HeldPods int64     `json:"heldPods,omitempty"`
+	HeldAt   time.Time `json:"heldAt,omitzero"`
 	// EndedAt is when the workload lost its quota or was deleted before samples showed its
 	// pods. The worker may still run its copy for a moment. Zero means not ended.
 	EndedAt time.Time `json:"endedAt,omitzero"`
@@ -41,6 +41,15 @@ func (e Entry) Devices() int64 {
 	var n int64
 	for _, p := range e.PodSets {
 		n += p.Devices()
+	}
+	return n
+}
+
+// Pods returns the number of pods that the entry reserves devices for.
+func (e Entry) Pods() int64 {
+	var n int64
+	for _, p := range e.PodSets {
+		n += p.Pods
 	}
 	return n
 }
@@ -60,9 +69,9 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 	startedBeforeEnd := e.EndedAt.IsZero() || !e.AdmittedAt.Add(startup).After(e.EndedAt)
 	// If the cluster reports holders and the workload is not among them, its pods are not
 	// scheduled, however long ago it was admitted.
-	isStarted := e.HeldDevices >= e.Devices() || !e.ReportsHolders
+	isStarted := e.HeldPods >= e.Pods() || !e.ReportsHolders
 	return isAfter(e.PodsReadyAt, timing.PodsReadySettle) ||
-		isAfter(e.HeldAt, 0) && e.HeldDevices >= e.Devices() ||
+		isAfter(e.HeldAt, 0) && e.HeldPods >= e.Pods() ||
 		isAfter(e.AdmittedAt, startup) && startedBeforeEnd && isStarted ||
 		isAfter(e.EndedAt, settle)
 }
@@ -73,7 +82,7 @@ func (e Entry) unmeasured(sampledAt time.Time, settle time.Duration) (Entry, boo
 	switch {
 	case e.isMeasured(sampledAt, settle):
 		return Entry{}, true
-	case e.HeldDevices > 0 && sampledAt.After(e.HeldAt):
+	case e.HeldPods > 0 && sampledAt.After(e.HeldAt):
 		return e.withoutHeld(), false
 	}
 	return e, false

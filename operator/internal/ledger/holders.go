@@ -4,29 +4,26 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // Owner is the topmost controller of pods on a worker.
-type Owner struct{ Namespace, Name string }
+type Owner struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+}
 
-// Holders are the numbers of devices that the pods of each owner hold, by cluster. A cluster that
+// Holders are the numbers of pods of each owner that hold devices, by cluster. A cluster that
 // reports the owners of its pods is a key, also if none of them holds a device.
 type Holders map[string]map[Owner]int64
-
-// namespace of the workload, and of its pods.
-func (e Entry) namespace() string {
-	namespace, _, _ := strings.Cut(e.Workload, "/")
-	return namespace
-}
 
 // awaitsHolders reports whether the exporter can show something about the entry that is not
 // known yet.
 func (e Entry) awaitsHolders() bool {
-	return len(e.Owners) > 0 && !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() && e.HeldDevices < e.Devices()
+	return len(e.Owners) > 0 && !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() && e.HeldPods < e.Pods()
 }
 
 // AwaitedHolders returns the owners of admitted pods that the exporter has not shown yet, sorted.
@@ -39,19 +36,20 @@ func (l *Ledger) AwaitedHolders() []Owner {
 			if !e.awaitsHolders() {
 				continue
 			}
-			for _, name := range e.Owners {
-				owners[Owner{e.namespace(), name}] = true
+			for _, owner := range e.Owners {
+				owners[owner] = true
 			}
 		}
 	}
 	return slices.SortedFunc(maps.Keys(owners), func(a, b Owner) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// MarkHeld records the devices that the pods of admitted workloads hold. queriedAt is the start
-// of the query: samples from later include these devices. Within a settling time after the
-// admission, the metrics may still show pods of an earlier attempt.
+// MarkHeld records how many pods of admitted workloads hold devices. A kubelet gives a pod all of
+// its devices at once, so pods count, and not devices: a device that several pods share has
+// several holders. queriedAt is the start of the query: samples from later include these devices.
+// Within a settling time after the admission, the metrics may still show pods of an earlier attempt.
 func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,16 +59,16 @@ func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 			if !e.awaitsHolders() || !isReported || queriedAt.Before(e.AdmittedAt.Add(l.Settle)) {
 				continue
 			}
-			var devices int64
-			for _, name := range e.Owners {
-				devices += held[Owner{e.namespace(), name}]
+			var pods int64
+			for _, owner := range e.Owners {
+				pods += held[owner]
 			}
-			if e.ReportsHolders && devices <= e.HeldDevices {
+			if e.ReportsHolders && pods <= e.HeldPods {
 				continue
 			}
 			e.ReportsHolders = true
-			if devices > e.HeldDevices {
-				e.HeldDevices, e.HeldAt = devices, queriedAt
+			if pods > e.HeldPods {
+				e.HeldPods, e.HeldAt = pods, queriedAt
 			}
 			l.current[uid][cluster] = e
 			l.invalidate()
@@ -78,16 +76,16 @@ func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 	}
 }
 
-// withoutHeld returns the entry without the pods whose devices are held. Which pods of several
+// withoutHeld returns the entry without the pods that hold their devices. Which pods of several
 // sizes these are is not known: the largest ones stay, so that no room is promised twice.
 func (e Entry) withoutHeld() Entry {
 	e.PodSets = slices.Clone(e.PodSets)
-	devices := e.HeldDevices
+	held := e.HeldPods
 	for i := len(e.PodSets) - 1; i >= 0; i-- {
 		p := &e.PodSets[i]
-		n := min(p.Pods, devices/p.DevicesPerPod)
+		n := min(p.Pods, held)
 		p.Pods -= n
-		devices -= n * p.DevicesPerPod
+		held -= n
 	}
 	e.PodSets = slices.DeleteFunc(e.PodSets, func(p shape.PodSet) bool { return p.Pods == 0 })
 	return e

@@ -7,11 +7,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// The pods of a gang hold eight devices each. What the exporter shows of them decides how much
+// ownedBy is an owner as Kueue and the exporter name it.
+func ownedBy(kind, name string) Owner { return Owner{Namespace: "team-a", Kind: kind, Name: name} }
+
+// The two pods of a gang hold eight devices each. What the exporter shows of them decides how much
 // of the entry counts beside a sample, before and after Kueue reports anything.
 func TestHoldersReplaceTheEntry(t *testing.T) {
 	const settle = 15 * time.Second
-	reported := func(devices int64) Holders { return Holders{"cluster1": {{"team-a", "train"}: devices}} }
+	reported := func(pods int64) Holders { return Holders{"cluster1": {ownedBy("Job", "train"): pods}} }
 	for _, tc := range []struct {
 		name string
 		// seen are the holders that were queried 20 s after the admission; nil = never.
@@ -19,10 +22,12 @@ func TestHoldersReplaceTheEntry(t *testing.T) {
 		sampled int
 		want    int64
 	}{
-		{"pods pull their image", reported(16), 21, 0},
-		{"a sample from before the query", reported(16), 20, 16},
-		{"half of the gang runs", reported(8), 21, 8},
-		{"more devices than requested", reported(32), 21, 0},
+		{"pods pull their image", reported(2), 21, 0},
+		{"a sample from before the query", reported(2), 20, 16},
+		{"half of the gang runs", reported(1), 21, 8},
+		{"more pods than requested", reported(4), 21, 0},
+		{"a job of another kind and the same name", Holders{"cluster1": {ownedBy("RayJob", "train"): 2}}, 300, 16},
+		{"a job of another namespace", Holders{"cluster1": {{Namespace: "team-b", Kind: "Job", Name: "train"}: 2}}, 300, 16},
 		{"not scheduled for long", Holders{"cluster1": {}}, 300, 16},
 		{"not scheduled, and the cluster does not report owners", Holders{"cluster2": {}}, 300, 0},
 		{"never queried", nil, 61, 0},
@@ -30,7 +35,7 @@ func TestHoldersReplaceTheEntry(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l := New(settle, 10*time.Minute)
 			e := entry("a", "cluster1")
-			e.PodSets, e.Workload, e.Owners = []shape.PodSet{podSet(8, 2)}, "team-a/job-train", []string{"train"}
+			e.PodSets, e.Owners = []shape.PodSet{podSet(8, 2)}, []Owner{ownedBy("Job", "train")}
 			l.Debit(e)
 			l.MarkAdmitted("a", "cluster1", t0, true)
 			if tc.seen != nil {
@@ -47,10 +52,10 @@ func TestHoldersReplaceTheEntry(t *testing.T) {
 func TestHoldersOfAnEarlierAttempt(t *testing.T) {
 	l := New(15*time.Second, 10*time.Minute)
 	e := entry("a", "cluster1")
-	e.Workload, e.Owners = "team-a/job-train", []string{"train"}
+	e.Owners = []Owner{ownedBy("Job", "train")}
 	l.Debit(e)
 	l.MarkAdmitted("a", "cluster1", t0, true)
-	l.MarkHeld(Holders{"cluster1": {{"team-a", "train"}: 8}}, after(14))
+	l.MarkHeld(Holders{"cluster1": {ownedBy("Job", "train"): 1}}, after(14))
 	if got := l.View().Devices("cluster1", after(20), "other", podSet(8, 1)); got != 8 {
 		t.Errorf("%d devices reserved, want 8", got)
 	}
@@ -60,7 +65,7 @@ func TestHoldersOfAnEarlierAttempt(t *testing.T) {
 func TestReadyPodsNeedNoHolder(t *testing.T) {
 	l := New(time.Minute, 10*time.Minute)
 	e := entry("a", "cluster1")
-	e.Workload, e.Owners = "team-a/job-train", []string{"train"}
+	e.Owners = []Owner{ownedBy("Job", "train")}
 	l.Debit(e)
 	l.MarkAdmitted("a", "cluster1", t0, true)
 	l.MarkHeld(Holders{"cluster1": {}}, after(70))
@@ -72,7 +77,7 @@ func TestReadyPodsNeedNoHolder(t *testing.T) {
 
 // The largest pods of a started part stay reserved: the gate does not know which ones run.
 func TestHoldersOfSeveralPodSets(t *testing.T) {
-	e := Entry{PodSets: []shape.PodSet{podSet(8, 2), podSet(1, 4)}, AdmittedAt: t0, HeldDevices: 12, HeldAt: t0}
+	e := Entry{PodSets: []shape.PodSet{podSet(8, 2), podSet(1, 4)}, AdmittedAt: t0, HeldPods: 5, HeldAt: t0}
 	rest, isMeasured := e.unmeasured(after(1), time.Minute)
 	if isMeasured || rest.Devices() != 8 || rest.PodSets[0].DevicesPerPod != 8 {
 		t.Errorf("measured %t, rest %v, want one pod of eight devices", isMeasured, rest.PodSets)
@@ -84,15 +89,15 @@ func TestAwaitedHolders(t *testing.T) {
 	l := New(time.Minute, 10*time.Minute)
 	for _, uid := range []string{"nominated", "admitted", "ready", "held"} {
 		e := entry(uid, "cluster1")
-		e.Workload, e.Owners = "team-a/job-"+uid, []string{uid}
+		e.Owners = []Owner{ownedBy("Job", uid)}
 		l.Debit(e)
 		if uid != "nominated" {
 			l.MarkAdmitted(uid, "cluster1", t0, true)
 		}
 	}
 	l.MarkPodsReady("ready", after(1))
-	l.MarkHeld(Holders{"cluster1": {{"team-a", "held"}: 8}}, after(60))
-	if got := l.AwaitedHolders(); len(got) != 1 || got[0] != (Owner{"team-a", "admitted"}) {
+	l.MarkHeld(Holders{"cluster1": {ownedBy("Job", "held"): 1}}, after(60))
+	if got := l.AwaitedHolders(); len(got) != 1 || got[0] != ownedBy("Job", "admitted") {
 		t.Errorf("awaits %v, want the admitted workload alone", got)
 	}
 }

@@ -16,6 +16,8 @@ type Running struct {
 	ClusterQueue string
 	Priority     int32
 	PodSets      []shape.PodSet
+	// Since is when the cluster admitted the workload.
+	Since time.Time
 	// EndsBy is the latest time at which the workload ends: its admission plus
 	// maximumExecutionTimeSeconds. Zero means unknown.
 	EndsBy time.Time

@@ -74,7 +74,7 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 	case gate.QueryNominalQuota:
 		c.Shapes[q.podSet].NominalQuota = n
 	case gate.QueryBorrowed:
-		c.Shapes[q.podSet].Borrowed = n
+		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
 	case gate.QueryQuota:
 		shape := &c.Shapes[q.podSet]
 		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
@@ -84,6 +84,17 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
 		}
 	}
+}
+
+// queuesOf returns the values of a cluster by ClusterQueue.
+func (r *cachedResult) queuesOf(cluster string) map[string]gate.Number {
+	queues := map[string]gate.Number{}
+	for queue, values := range r.valuesByQueue {
+		if n, found := values[cluster]; found {
+			queues[queue] = n
+		}
+	}
+	return queues
 }
 
 // clusterCondition returns a condition of scope Cluster. If the cluster is absent from an

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -129,5 +131,31 @@ func TestClusterConditionThatIsNoNumber(t *testing.T) {
 	}
 	if _, err := json.Marshal([]gate.ConditionResult{cluster, fleet}); err != nil {
 		t.Errorf("encode the conditions: %v", err)
+	}
+}
+
+// queueSeries is the quota that a ClusterQueue of a cluster borrows.
+func queueSeries(cluster, queue string, devices float64) query.Sample {
+	return query.Sample{Labels: map[string]string{"cluster": cluster, "cluster_queue": queue}, Value: devices}
+}
+
+// Borrowed quota counts by ClusterQueue. A cluster that an incomplete response lacks has none, and a
+// failed query keeps the last values.
+func TestClusterResultBorrowed(t *testing.T) {
+	f := newRemoteFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	f.facts.Reclaims = true
+	f.source.responses["floor("], f.source.responses["sample_timestamp"] = series("cluster1", 3.0, "cluster2", 3.0), series("cluster1", f.unixIn(-5), "cluster2", f.unixIn(-5))
+	f.source.responses["by (cluster, cluster_queue)"] = query.Result{Samples: []query.Sample{queueSeries("cluster1", "friend", 4), queueSeries("cluster1", "lender", 8)}}
+	want := map[string]gate.Number{"friend": gate.Known(4), "lender": gate.Known(8)}
+	for _, failing := range []string{"", "cluster_queue) (-"} {
+		f.source.failing = failing
+		f.clock.add(20 * time.Second)
+		f.refresh()
+		if diff := cmp.Diff(want, f.shapeOf(t, "cluster1").Borrowed); diff != "" {
+			t.Errorf("failing queries %q: borrowed of cluster1 (-want +got):\n%s", failing, diff)
+		}
+	}
+	if got := f.shapeOf(t, "cluster2").Borrowed; len(got) != 0 {
+		t.Errorf("borrowed of cluster2: %v, want none", got)
 	}
 }

@@ -92,7 +92,11 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 	if q.measuresRoom() {
 		result.sampleTimes = f.sampleTimes
 	}
-	if result.err = source.fetch(ctx, q.expr, result); result.err == nil {
+	fetch := source.fetch
+	if q.PerQueue {
+		fetch = source.fetchPerQueue
+	}
+	if result.err = fetch(ctx, q.expr, result); result.err == nil {
 		result.succeededAt = result.queriedAt
 	}
 	return result
@@ -154,11 +158,19 @@ func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResu
 	if err != nil {
 		return err
 	}
-	result.incomplete = response.Partial || len(response.Failed) > 0
-	if !response.Partial {
-		result.failedClusters = response.Failed
-	}
+	result.setCompleteness(response)
 	result.setSamples(s.group(response.Samples))
+	return nil
+}
+
+// fetchPerQueue is fetch for a query per queue.
+func (s *querySource) fetchPerQueue(ctx context.Context, expr string, result *cachedResult) error {
+	response, err := s.query(ctx, expr, result.queriedAt)
+	if err != nil {
+		return err
+	}
+	result.setCompleteness(response)
+	result.valuesByQueue = valuesBy(s, response.Samples, func(sample query.Sample) string { return sample.Label(gate.LabelClusterQueue) })
 	return nil
 }
 
@@ -186,6 +198,30 @@ func (s *querySource) group(samples []query.Sample) clustermap.Groups {
 		mapping = clustermap.FromNames(s.label, names)
 	}
 	return mapping.Group(samples)
+}
+
+// valuesBy returns the value of each cluster by a key of the series.
+func valuesBy[K comparable](s *querySource, samples []query.Sample, keyOf func(query.Sample) K) map[K]map[string]gate.Number {
+	byKey := map[K][]query.Sample{}
+	for _, sample := range samples {
+		key := keyOf(sample)
+		byKey[key] = append(byKey[key], sample)
+	}
+	values := make(map[K]map[string]gate.Number, len(byKey))
+	for key, samples := range byKey {
+		result := &cachedResult{}
+		result.setSamples(s.group(samples))
+		values[key] = result.values
+	}
+	return values
+}
+
+// setCompleteness stores which clusters the response may lack.
+func (r *cachedResult) setCompleteness(response query.Result) {
+	r.incomplete = response.Partial || len(response.Failed) > 0
+	if !response.Partial {
+		r.failedClusters = response.Failed
+	}
 }
 
 // setSamples stores the value of each cluster. Series that name no cluster, an unknown

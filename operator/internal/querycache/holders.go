@@ -14,7 +14,7 @@ import (
 // sourceLabel is a source with the label of its series that carries the cluster.
 type sourceLabel struct{ source, label string }
 
-// refreshHolders reports to the ledger which devices the pods of admitted workloads hold. It
+// refreshHolders reports to the ledger how many pods of admitted workloads hold devices. It
 // sends two queries to each source in use, and none if no workload is on its way. If a query
 // fails, the ledger goes by the times of admission and PodsReady.
 func (c *Cache) refreshHolders(ctx context.Context) {
@@ -54,25 +54,22 @@ func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Ow
 	if err != nil {
 		return nil, err
 	}
-	byOwner := map[ledger.Owner][]query.Sample{}
-	for _, sample := range response.Samples {
-		owner := ledger.Owner{Namespace: sample.Label(gate.LabelNamespace), Name: sample.Label(gate.LabelOwner)}
-		byOwner[owner] = append(byOwner[owner], sample)
-	}
 	holders := ledger.Holders{}
 	for cluster := range reported.values {
 		if _, failed := response.Failed[cluster]; !failed && !response.Partial {
 			holders[cluster] = map[ledger.Owner]int64{}
 		}
 	}
-	for owner, samples := range byOwner {
-		devices := &cachedResult{}
-		devices.setSamples(source.group(samples))
-		for cluster, n := range devices.values {
+	for owner, pods := range valuesBy(&source, response.Samples, ownerOf) {
+		for cluster, n := range pods {
 			if holders[cluster] != nil && n.Known {
 				holders[cluster][owner] = int64(n.Value)
 			}
 		}
 	}
 	return holders, nil
+}
+
+func ownerOf(s query.Sample) ledger.Owner {
+	return ledger.Owner{Namespace: s.Label(gate.LabelNamespace), Kind: s.Label(gate.LabelOwnerKind), Name: s.Label(gate.LabelOwnerName)}
 }

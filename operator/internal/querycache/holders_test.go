@@ -11,16 +11,18 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-func holderSeries(cluster, namespace, owner string, devices float64) query.Sample {
-	return query.Sample{Labels: map[string]string{"cluster": cluster, "namespace": namespace, "owner_name": owner}, Value: devices}
+func holderSeries(cluster, namespace, kind string, pods float64) query.Sample {
+	return query.Sample{Labels: map[string]string{"cluster": cluster, "namespace": namespace, "owner_kind": kind, "owner_name": "train"}, Value: pods}
 }
 
-// newHolderFixture has a workload of two devices that cluster1 admitted a minute ago, and whose
+// newHolderFixture has a workload of two pods with two devices each that cluster1 admitted a minute ago, and whose
 // pods are not ready.
 func newHolderFixture(t *testing.T) *fixture {
 	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	f.results(t)
-	f.ledger.Debit(ledger.Entry{UID: "uid", Workload: "team-a/job-train", Cluster: "cluster1", PodSets: f.facts.PodSets, Owners: []string{"train"}, DebitedAt: noon.Add(-time.Minute)})
+	f.facts.PodSets[0].Pods = 2
+	train := []ledger.Owner{{Namespace: "team-a", Kind: "Job", Name: "train"}}
+	f.ledger.Debit(ledger.Entry{UID: "uid", Cluster: "cluster1", PodSets: f.facts.PodSets, Owners: train, DebitedAt: noon.Add(-time.Minute)})
 	f.ledger.MarkAdmitted("uid", "cluster1", noon.Add(-time.Minute), true)
 	f.source.responses["plimsoll_exporter_api_server_reachable"] = series("cluster1", 1.0)
 	return f
@@ -32,22 +34,25 @@ func (f *fixture) reserved() int64 {
 }
 
 func TestHoldersAreReportedToTheLedger(t *testing.T) {
-	const holders = "device:plimsoll_holder:info"
+	const holders = "owner_name, pod) (plimsoll_pod_owner_info"
 	for _, tc := range []struct {
 		name   string
 		change func(*fixture)
 		want   int64
 	}{
 		{"the workload's pods hold its devices", func(f *fixture) {
-			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-a", "train", 2), holderSeries("cluster2", "team-a", "train", 1)}}
+			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-a", "Job", 2), holderSeries("cluster2", "team-a", "Job", 1)}}
 		}, 0},
-		{"they hold one of two", func(f *fixture) {
-			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-a", "train", 1)}}
-		}, 2}, // both devices belong to one pod
-		{"another namespace", func(f *fixture) {
-			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-b", "train", 2)}}
+		{"one of two pods holds its devices", func(f *fixture) {
+			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-a", "Job", 1)}}
 		}, 2},
-		{"none holds devices", func(*fixture) {}, 2},
+		{"another namespace", func(f *fixture) {
+			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-b", "Job", 2)}}
+		}, 4},
+		{"another kind", func(f *fixture) {
+			f.source.responses[holders] = query.Result{Samples: []query.Sample{holderSeries("cluster1", "team-a", "RayJob", 2)}}
+		}, 4},
+		{"none holds devices", func(*fixture) {}, 4},
 		{"the exporters do not report owners", func(f *fixture) { delete(f.source.responses, "plimsoll_exporter_api_server_reachable") }, 0},
 		{"the response may lack the cluster", func(f *fixture) {
 			f.source.responses[holders] = query.Result{Failed: map[string]string{"cluster1": "timeout"}}
@@ -70,7 +75,7 @@ func TestHolderQueries(t *testing.T) {
 	f := newHolderFixture(t)
 	countHolderQueries := func() (n int) {
 		for expr := range f.source.queryCounts() {
-			if strings.Contains(expr, "holder") {
+			if strings.Contains(expr, "owner_name") {
 				n++
 			}
 		}
@@ -81,10 +86,10 @@ func TestHolderQueries(t *testing.T) {
 	if n := countHolderQueries(); n != 0 {
 		t.Errorf("%d queries although no workload is on its way", n)
 	}
-	f.ledger.Debit(ledger.Entry{UID: "b", Workload: "team-a/b", Cluster: "cluster1", PodSets: f.facts.PodSets, Owners: []string{"a.b"}, DebitedAt: noon})
+	f.ledger.Debit(ledger.Entry{UID: "b", Cluster: "cluster1", PodSets: f.facts.PodSets, Owners: []ledger.Owner{{Namespace: "team-a", Kind: "Job", Name: "a.b"}}, DebitedAt: noon})
 	f.ledger.MarkAdmitted("b", "cluster1", noon, true)
 	f.refreshHolders(t.Context())
-	want := `count by (cluster, namespace, owner_name) (device:plimsoll_holder:info{owner_name=~"a\\.b"})`
+	want := `count by (cluster, namespace, owner_kind, owner_name) (group by (cluster, namespace, owner_kind, owner_name, pod) (plimsoll_pod_owner_info{owner_name=~"a\\.b"}))`
 	if n := f.source.queryCounts()[want]; n != 1 {
 		t.Errorf("queries %v, want %s", f.source.queryCounts(), want)
 	}

@@ -32,6 +32,8 @@ type cachedResult struct {
 	// values by cluster. A value with Known false is not a finite number, or the response
 	// has several series for the cluster. It is nil if no query has succeeded yet.
 	values map[string]gate.Number
+	// valuesByQueue are the values by ClusterQueue and cluster of a query per queue.
+	valuesByQueue map[string]map[string]gate.Number
 	// unmappedValues are the values of series that name none of the clusters. Only
 	// conditions on the fleet use them.
 	unmappedValues []float64

@@ -46,14 +46,13 @@ func isAMD(kind string) bool {
 	return kind == "gpu" || partitioned && slices.Contains([]string{"spx", "dpx", "tpx", "qpx", "cpx"}, mode)
 }
 
-// isMeasured reports whether the exporter measures how many devices of a resource are free.
+// IsMeasured reports whether the exporter measures how many devices of a resource are free.
 // The exporter does not report free time-shared devices.
-func isMeasured(name corev1.ResourceName) bool {
-	s := string(name)
-	if kind, ok := strings.CutPrefix(s, "amd.com/"); ok {
+func IsMeasured(name string) bool {
+	if kind, ok := strings.CutPrefix(name, "amd.com/"); ok {
 		return isAMD(kind)
 	}
-	return s == "nvidia.com/gpu" || s == "google.com/tpu" || strings.HasPrefix(s, migResourcePrefix) && !strings.HasSuffix(s, sharedResourceSuffix)
+	return name == "nvidia.com/gpu" || name == "google.com/tpu" || strings.HasPrefix(name, migResourcePrefix) && !strings.HasSuffix(name, sharedResourceSuffix)
 }
 
 // podDevices returns a pod's device resource and the number of requested devices. If a pod requests several device resources, the largest number counts. Resources
@@ -62,7 +61,7 @@ func podDevices(spec *corev1.PodSpec, all bool) (corev1.ResourceName, int64) {
 	var best corev1.ResourceName
 	requests := podResources(spec)
 	for name, n := range requests {
-		if isDevice(name) && (all || isMeasured(name)) && (n > requests[best] || n == requests[best] && name < best) {
+		if isDevice(name) && (all || IsMeasured(string(name))) && (n > requests[best] || n == requests[best] && name < best) {
 			best = name
 		}
 	}

@@ -130,7 +130,7 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 
 // runningOn is the ledger's record of the workload on the cluster that admitted it.
 func (o *observation) runningOn(e ledger.Entry) ledger.Running {
-	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: o.facts.ClusterQueue, Priority: o.rank().Priority, PodSets: e.PodSets}
+	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: o.facts.ClusterQueue, Priority: o.rank().Priority, PodSets: e.PodSets, Since: e.DebitedAt}
 	if limit := o.runsFor(); limit > 0 {
 		running.EndsBy = e.DebitedAt.Add(limit)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -169,32 +170,36 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 	}
 }
 
-// The exporter shows devices by the topmost controller of pods: the job, or each pod of a group.
+// The exporter shows the pods that hold devices by their topmost controller: the job, or each pod of
+// a group. It does not show those of devices that it can't count.
 func TestEntriesNameTheOwnersOfPods(t *testing.T) {
 	owner := func(kind, name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(name)}
 	}
+	request := func(wl *kueue.Workload, name corev1.ResourceName) {
+		wl.OwnerReferences = []metav1.OwnerReference{owner("Job", "train")}
+		devices := corev1.ResourceList{name: resource.MustParse("1")}
+		wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: devices}
+	}
+	inTeam := func(kind, name string) ledger.Owner { return ledger.Owner{Namespace: "team-a", Kind: kind, Name: name} }
 	for _, tc := range []struct {
 		name   string
 		change func(*kueue.Workload)
-		want   []string
+		want   []ledger.Owner
 	}{
-		{"job", func(wl *kueue.Workload) { wl.OwnerReferences = []metav1.OwnerReference{owner("Job", "train")} }, []string{"train"}},
+		{"job", func(wl *kueue.Workload) { wl.OwnerReferences = []metav1.OwnerReference{owner("RayJob", "train")} }, []ledger.Owner{inTeam("RayJob", "train")}},
 		{"pod group", func(wl *kueue.Workload) {
 			wl.OwnerReferences = []metav1.OwnerReference{owner("Pod", "a"), owner("Pod", "b")}
-		}, []string{"a", "b"}},
+		}, []ledger.Owner{inTeam("Pod", "a"), inTeam("Pod", "b")}},
 		{"component of a job", func(wl *kueue.Workload) {
 			wl.OwnerReferences = []metav1.OwnerReference{owner("LeaderWorkerSet", "serve")}
 			wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "0"}
 		}, nil},
-		{"MIG instances", func(wl *kueue.Workload) {
-			wl.OwnerReferences = []metav1.OwnerReference{owner("Job", "train")}
-			mig := corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}
-			wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: mig}
-		}, nil},
+		{"MIG instances", func(wl *kueue.Workload) { request(wl, "nvidia.com/mig-1g.10gb") }, []ledger.Owner{inTeam("Job", "train")}},
+		{"devices of another vendor", func(wl *kueue.Workload) { request(wl, "habana.ai/gaudi") }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b := newBench(t, v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: `floor(sum by (cluster) (free))`}})
 			wl := withMultiKueue(pendingWorkload(noon))
 			tc.change(wl)
 			b.create(wl)

@@ -189,19 +189,19 @@ func (o *observation) runsFor() time.Duration {
 	return 0
 }
 
-// owners are the names of the topmost controllers of the workload's pods on a worker: its job, or
-// the pods of a group. nil = unknown: the components of a job share one owner, and holders of MIG
-// instances are not counted.
-func (o *observation) owners() []string {
-	isPart := func(p shape.PodSet) bool { return p.Resource != "nvidia.com/gpu" && p.Resource != "google.com/tpu" }
-	if kueuestate.IsComponent(o.wl) || slices.ContainsFunc(o.facts.PodSets, isPart) {
+// owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
+// group. nil = unknown: the components of a job share one owner, and the exporter does not show
+// the pods of devices that it does not measure.
+func (o *observation) owners() []ledger.Owner {
+	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
+	if kueuestate.IsComponent(o.wl) || slices.ContainsFunc(o.facts.PodSets, isUnmeasured) {
 		return nil
 	}
-	var names []string
+	var owners []ledger.Owner
 	for _, ref := range o.wl.OwnerReferences {
-		names = append(names, ref.Name)
+		owners = append(owners, ledger.Owner{Namespace: o.wl.Namespace, Kind: ref.Kind, Name: ref.Name})
 	}
-	return names
+	return owners
 }
 
 // check is the gate's entry.
