@@ -53,8 +53,8 @@ type Facts struct {
 	Reclaims bool `json:"reclaims,omitempty"`
 	// PodSets are the pod sets that request devices, the most devices per pod first.
 	PodSets []PodSet `json:"podSets,omitempty"`
-	// Unmeasured are the names of other extended resources, resource claims and topologies that
-	// pods request. The gate has no metrics of these.
+	// Unmeasured are the names of other extended resources, resource claims, topologies and node
+	// labels that pods request. The gate has no metrics of these.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
@@ -124,6 +124,8 @@ type Options struct {
 	// FlavorLabels returns the nodeLabels of a ResourceFlavor. If the function is nil, flavors
 	// have no labels.
 	FlavorLabels func(flavor string) map[string]string
+	// OwnLabels is the node selector with which the gate itself pins pods to a cluster.
+	OwnLabels map[string]string
 	// AllDevices includes devices that the exporter does not measure. It is set for gates with
 	// their own fit query.
 	AllDevices bool
@@ -131,8 +133,11 @@ type Options struct {
 
 // OptionsOf returns the options of a gate.
 func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) Options {
-	return Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels,
-		AllDevices: spec.Queries.Fit != ""}
+	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != ""}
+	if spec.PodSetUpdates != nil {
+		opts.OwnLabels = spec.PodSetUpdates.NodeSelector
+	}
+	return opts
 }
 
 // FactsOf returns a workload's facts from its pod sets and the flavors that Kueue assigned.
@@ -151,6 +156,7 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 		}
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredRequests(&set.Template.Spec, p.Resource)...)
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p)...)
+		facts.Unmeasured = append(facts.Unmeasured, unmeasuredLabels(&set.Template.Spec, p, opts)...)
 		if p.DevicesPerPod > 0 {
 			facts.PodSets = append(facts.PodSets, p)
 		}

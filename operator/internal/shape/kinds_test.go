@@ -77,6 +77,12 @@ func TestJobKinds(t *testing.T) {
 			want: []string{"main: 4 × 4 any"}, total: 16, unmeasured: []string{"slice of TPU topology many"}},
 		{name: "required topology", sets: []kueue.PodSet{kueuePodSet("main", 4, gpu, 8, topology(kueue.PodSetTopologyRequest{Required: ptr.To("cloud.provider.com/rack")}))},
 			want: []string{"main: 4 × 8 H100"}, total: 32, unmeasured: []string{"required topology cloud.provider.com/rack"}},
+		{name: "required topology of slices", sets: []kueue.PodSet{kueuePodSet("main", 4, gpu, 8, topology(kueue.PodSetTopologyRequest{
+			Preferred: ptr.To("cloud.provider.com/block"), PodSetSliceRequiredTopology: ptr.To("cloud.provider.com/rack"), PodSetSliceSize: ptr.To(int32(2))}))},
+			want: []string{"main: 4 × 8 H100"}, total: 32, unmeasured: []string{"required topology cloud.provider.com/rack"}},
+		{name: "required topology of slices in two layers", sets: []kueue.PodSet{kueuePodSet("main", 4, gpu, 8, topology(kueue.PodSetTopologyRequest{
+			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "cloud.provider.com/block", Size: 4}, {Topology: "cloud.provider.com/rack", Size: 2}}}))},
+			want: []string{"main: 4 × 8 H100"}, total: 32, unmeasured: []string{"required topology cloud.provider.com/block", "required topology cloud.provider.com/rack"}},
 		{name: "preferred topology", sets: []kueue.PodSet{kueuePodSet("main", 4, gpu, 8, topology(kueue.PodSetTopologyRequest{Preferred: ptr.To("cloud.provider.com/rack")}))},
 			want: []string{"main: 4 × 8 H100"}, total: 32},
 		{name: "resource claim", sets: []kueue.PodSet{kueuePodSet("main", 1, gpu, 0, func(set *kueue.PodSet) {

@@ -18,13 +18,31 @@ func unmeasuredTopology(set *kueue.PodSet, p PodSet) []string {
 		return nil
 	}
 	var names []string
-	if request := set.TopologyRequest; request != nil && request.Required != nil {
-		names = append(names, "required topology "+*request.Required)
+	for _, level := range requiredLevels(set.TopologyRequest) {
+		names = append(names, "required topology "+level)
 	}
 	if topology := p.NodeSelector[tpuTopologyLabel]; topology != "" && chipsOf(topology) != p.DevicesPerPod {
 		names = append(names, "slice of TPU topology "+topology)
 	}
 	return names
+}
+
+// requiredLevels returns the topology levels within which Kueue has to place all pods of a pod
+// set, or each slice of them.
+func requiredLevels(request *kueue.PodSetTopologyRequest) []string {
+	if request == nil {
+		return nil
+	}
+	var levels []string
+	for _, level := range []*string{request.Required, request.PodSetSliceRequiredTopology} {
+		if level != nil {
+			levels = append(levels, *level)
+		}
+	}
+	for _, layer := range request.PodsetSliceRequiredTopologyConstraints {
+		levels = append(levels, layer.Topology)
+	}
+	return levels
 }
 
 // chipsOf returns the number of chips of a TPU topology, or 0 if the text is none.
