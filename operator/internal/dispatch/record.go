@@ -24,6 +24,9 @@ type Record struct {
 	// Attempt counts attempts from 1. Together with the number of evictions it seeds the
 	// random choice among clusters.
 	Attempt int `json:"attempt"`
+	// QuotaReservedAt identifies the quota reservation of the current attempt: the transition time
+	// of the condition QuotaReserved, by Kueue's clock.
+	QuotaReservedAt time.Time `json:"quotaReservedAt,omitzero"`
 	// NominatedAt is the time of the current attempt's first nomination.
 	NominatedAt time.Time `json:"nominatedAt,omitzero"`
 	// Nominated are the clusters nominated in the current attempt.
@@ -78,16 +81,17 @@ func (r Record) Encode() string {
 // timestamp rounds to milliseconds, so that a record equals its decoded annotation.
 func timestamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// Begin starts a new attempt with these clusters. Everything that is recorded about the
-// wait for a place is reset.
-func (r Record) Begin(clusters []string, reason string, now time.Time) Record {
+// Begin starts a new attempt with these clusters, for the quota that was reserved at the given
+// time. Everything that is recorded about the wait for a place is reset.
+func (r Record) Begin(clusters []string, reserved time.Time, reason string, now time.Time) Record {
 	return Record{
-		Attempt:       r.Attempt + 1,
-		NominatedAt:   timestamp(now),
-		Nominated:     slices.Clone(clusters),
-		EverNominated: union(r.EverNominated, clusters),
-		LastYield:     r.LastYield,
-		Reason:        reason,
+		Attempt:         r.Attempt + 1,
+		QuotaReservedAt: timestamp(reserved),
+		NominatedAt:     timestamp(now),
+		Nominated:       slices.Clone(clusters),
+		EverNominated:   union(r.EverNominated, clusters),
+		LastYield:       r.LastYield,
+		Reason:          reason,
 	}
 }
 
@@ -100,19 +104,24 @@ func (r Record) Widen(clusters []string, reason string, now time.Time) Record {
 }
 
 // IsCurrent reports whether the recorded attempt belongs to the quota that was reserved at
-// the given time. An older attempt ended with an eviction.
-func (r Record) IsCurrent(reserved time.Time) bool { return !r.NominatedAt.Before(reserved) }
+// the given time. An older attempt ended with an eviction. Only times of Kueue's clock are
+// compared.
+func (r Record) IsCurrent(reserved time.Time) bool {
+	return r.Attempt > 0 && r.QuotaReservedAt.Equal(timestamp(reserved))
+}
 
-// Adopt records clusters that the current attempt did not nominate: another component did,
-// or they were nominated before the quota was reserved. In the second case a new attempt
-// begins.
+// IsOutlived reports whether the nominated clusters are those of an attempt whose quota is no
+// longer reserved: they completed a stuck eviction, and the workload has other quota now.
+func (r Record) IsOutlived(nominated []string, reserved time.Time) bool {
+	return r.Attempt > 0 && !r.IsCurrent(reserved) && len(r.Foreign(nominated)) == 0
+}
+
+// Adopt records clusters that the current attempt did not nominate: another component did. If
+// the workload has other quota than in the recorded attempt, a new attempt begins.
 func (r Record) Adopt(nominated []string, reserved, now time.Time) Record {
 	const reason = "adopted an existing nomination"
 	if !r.IsCurrent(reserved) {
-		if reserved.After(now) { // Kueue's clock may be ahead
-			now = reserved
-		}
-		return r.Begin(nominated, reason, now)
+		return r.Begin(nominated, reserved, reason, now)
 	}
 	r.Nominated, r.Reason = slices.Clone(nominated), reason
 	r.EverNominated = union(r.EverNominated, nominated)
@@ -142,10 +151,10 @@ func (r Record) Yielded(quotaSince, now time.Time) Record {
 	return r
 }
 
-// Requeued records that the workload returns to its queue because no cluster admitted it. It
-// pauses as after a yield: a copy that Kueue had no time to remove would be nominated again.
-func (r Record) Requeued(now time.Time) Record {
-	r.Reason, r.SleepsUntil = "NotAdmitted", timestamp(now).Add(timing.YieldSleep)
+// Requeued records that the workload returns to its queue. It pauses as after a yield: a copy
+// that Kueue had no time to remove would be nominated again.
+func (r Record) Requeued(reason string, now time.Time) Record {
+	r.Reason, r.SleepsUntil = reason, timestamp(now).Add(timing.YieldSleep)
 	return r
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRecordRoundTrip(t *testing.T) {
-	r := Record{}.Begin([]string{"cluster2"}, "room", t0).
+	r := Record{}.Begin([]string{"cluster2"}, t0, "room", t0).
 		Widen([]string{"cluster2", "cluster1"}, "late", after(30)).
 		Yielded(after(3600), after(3600)).
 		CountUnplaced(true, after(3600), after(3660))
@@ -56,17 +56,17 @@ func TestYieldPauseDoublesUpToItsMaximum(t *testing.T) {
 }
 
 func TestBeginKeepsOnlyEverNominated(t *testing.T) {
-	r := Record{}.Begin([]string{"cluster2"}, "room", t0).
+	r := Record{}.Begin([]string{"cluster2"}, t0, "room", t0).
 		Widen([]string{"cluster2", "cluster1"}, "late", after(30)).
-		Begin([]string{"cluster3"}, "again", after(7200))
-	want := Record{Attempt: 2, NominatedAt: after(7200), Nominated: []string{"cluster3"}, EverNominated: []string{"cluster2", "cluster1", "cluster3"}, Reason: "again"}
+		Begin([]string{"cluster3"}, t0, "again", after(7200))
+	want := Record{Attempt: 2, QuotaReservedAt: t0, NominatedAt: after(7200), Nominated: []string{"cluster3"}, EverNominated: []string{"cluster2", "cluster1", "cluster3"}, Reason: "again"}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 }
 
 func TestBeginResetsTheWaitForAPlace(t *testing.T) {
-	want := Record{}.Begin([]string{"cluster1"}, "room", t0)
+	want := Record{}.Begin([]string{"cluster1"}, t0, "room", t0)
 	for _, tc := range []struct {
 		name string
 		r    Record
@@ -77,7 +77,7 @@ func TestBeginResetsTheWaitForAPlace(t *testing.T) {
 		{"asleep", Record{SleepsUntil: t0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(want, tc.r.Begin([]string{"cluster1"}, "room", t0)); diff != "" {
+			if diff := cmp.Diff(want, tc.r.Begin([]string{"cluster1"}, t0, "room", t0)); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 		})
@@ -85,7 +85,7 @@ func TestBeginResetsTheWaitForAPlace(t *testing.T) {
 }
 
 func TestRevoked(t *testing.T) {
-	r := Record{}.Begin([]string{"cluster1"}, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", after(30))
+	r := Record{}.Begin([]string{"cluster1"}, t0, "room", t0).Widen([]string{"cluster1", "cluster2"}, "late", after(30))
 	both := []string{"cluster1", "cluster2"}
 	for _, tc := range []struct {
 		name            string
@@ -108,21 +108,22 @@ func TestRevoked(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	r := Record{}.Begin([]string{"a"}, "room", t0)
+	r := Record{}.Begin([]string{"a"}, t0, "room", after(10))
 	for _, tc := range []struct {
-		name          string
-		r             Record
-		reserved, now int
-		attempt       int
-		nominatedAt   int
+		name        string
+		r           Record
+		reserved    int
+		attempt     int
+		nominatedAt int
 	}{
-		{"another component added a cluster: the attempt continues", r, -1, 60, 1, 0},
-		{"another dispatcher nominated first", Record{}, 0, 60, 1, 60},
-		{"a repair's nomination outlived the eviction", r, 60, 120, 2, 120},
-		{"Kueue's clock is ahead", r, 180, 120, 2, 180},
+		{"another component added a cluster: the attempt continues", r, 0, 1, 10},
+		{"another dispatcher nominated first", Record{}, 0, 1, 120},
+		{"for other quota", r, 60, 2, 120},
+		{"for other quota, and Kueue's clock is ahead", r, 180, 2, 120},
+		{"for other quota, and Kueue's clock was set back", r, -60, 2, 120},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := tc.r.Adopt([]string{"a", "b"}, after(tc.reserved), after(tc.now))
+			got := tc.r.Adopt([]string{"a", "b"}, after(tc.reserved), after(120))
 			if got.Attempt != tc.attempt || !got.NominatedAt.Equal(after(tc.nominatedAt)) || !got.IsCurrent(after(tc.reserved)) {
 				t.Errorf("got attempt %d at %s, want %d at %s", got.Attempt, got.NominatedAt, tc.attempt, after(tc.nominatedAt))
 			}
@@ -131,6 +132,31 @@ func TestAdopt(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{"a", "b"}, got.EverNominated); diff != "" {
 				t.Errorf("ever nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The nominations of a repaired eviction are the record's own, and belong to earlier quota.
+func TestIsOutlived(t *testing.T) {
+	r := Record{}.Begin([]string{"a", "b"}, t0, "repair", after(60))
+	for _, tc := range []struct {
+		name      string
+		r         Record
+		nominated []string
+		reserved  int
+		want      bool
+	}{
+		{"the same quota", r, []string{"a", "b"}, 0, false},
+		{"other quota", r, []string{"a", "b"}, 90, true},
+		{"other quota, and Kueue's clock is behind", r, []string{"a", "b"}, 30, true},
+		{"other quota, one nomination was removed", r, []string{"b"}, 90, true},
+		{"other quota, and another dispatcher nominates", r, []string{"a", "c"}, 90, false},
+		{"no record", Record{}, []string{"a"}, 90, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.r.IsOutlived(tc.nominated, after(tc.reserved)); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

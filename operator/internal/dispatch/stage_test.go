@@ -79,7 +79,7 @@ func TestEachStageWidensOnce(t *testing.T) {
 	byOne := int32(1)
 	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30, By: &byOne}}
 	order := []string{"a", "b", "c", "d", "e", "f"}
-	r := Record{EverNominated: []string{"e"}}.Begin([]string{"a"}, "room", t0)
+	r := Record{EverNominated: []string{"e"}}.Begin([]string{"a"}, t0, "room", t0)
 	// The steps build on each other.
 	for _, tc := range []struct {
 		seconds int

@@ -3,11 +3,25 @@ package gate
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
+
+// quotaShortage returns for how many pods of the i-th pod set the worker's queue has no quota. Kueue
+// on the worker preempts for these only: if the queue has quota, it admits the workload beside the
+// running ones, whether a node has free devices or not. Without a known quota it is 0.
+func (e *evaluation) quotaShortage(c *Candidate, i int, view ledger.View) float64 {
+	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
+	if !quota.Known {
+		return 0
+	}
+	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + view.Devices(c.Name, c.SampledAt, e.facts.UID, p)
+	available := math.Floor(max(quota.Value-float64(taken), 0) / float64(p.DevicesPerPod))
+	return max(float64(p.Pods)-available, 0)
+}
 
 // lowerPriorities returns how many pods could start on devices that running workloads of the same
 // ClusterQueue with a lower priority hold.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -45,11 +46,71 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rules()
 			r.Rank.Priority, r.PreemptsLowerPriority = tc.priority, tc.preempts
-			d := Decide(preempting(job("a", 8, 1)), []Candidate{cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64)}, Fleet{}, tc.ledger.View(), r, 1, t0)
+			d := Decide(preempting(job("a", 8, 1)), []Candidate{withQuota(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 0)}, Fleet{}, tc.ledger.View(), r, 1, t0)
 			if d.State != tc.want || tc.message != "" && d.Message != tc.message {
 				t.Errorf("%s %q, want %s %q", d.State, d.Message, tc.want, tc.message)
 			}
 		})
+	}
+}
+
+// Kueue on the worker preempts only for quota that its queue lacks. A queue with quota beside busy
+// nodes admits the workload, whose pods then find no node.
+func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {
+	l := ledger.New(0, 0)
+	for _, uid := range []string{"p", "q"} {
+		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job(uid, 8, 1).PodSets})
+		l.PutRunning(ledger.Running{UID: uid + "2", Cluster: "cluster1", ClusterQueue: "friend", Priority: 1, PodSets: job(uid, 8, 1).PodSets})
+	}
+	for _, tc := range []struct {
+		name  string
+		free  float64
+		quota Number
+		pods  int64
+		want  State
+	}{
+		{"no quota left", 0, Known(0), 1, Ready},
+		{"less quota left than a pod needs", 0, Known(7), 1, Ready},
+		{"quota for the pod", 0, Known(8), 1, Pending},
+		{"quota without end", 0, Known(math.Inf(1)), 1, Pending},
+		{"quota exceeded", 0, Known(-8), 1, Ready},
+		{"unknown quota", 0, Number{}, 1, Pending},
+		{"unknown quota and a free node", 1, Number{}, 1, Ready},
+		{"quota and a free node", 1, Known(8), 1, Ready},
+		{"quota for one of two pods, and no node for it", 0, Known(8), 2, Pending},
+		{"quota for one of two pods, and a node for it", 1, Known(8), 2, Ready},
+	} {
+		for name, change := range map[string]func(*Rules, *Candidate){
+			"lower priorities": func(r *Rules, _ *Candidate) { r.PreemptsLowerPriority = true },
+			"borrowers": func(r *Rules, c *Candidate) {
+				r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
+				c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 16)
+			},
+		} {
+			t.Run(tc.name+", "+name, func(t *testing.T) {
+				r, c := rules(), cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64)
+				r.Rank.Priority, c.Shapes[0].Quota = 2, tc.quota
+				change(&r, &c)
+				if d := Decide(preempting(job("a", 8, tc.pods)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != tc.want {
+					t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+				}
+			})
+		}
+	}
+}
+
+// What was sent to the cluster and is not measured yet uses the quota, too.
+func TestPreemptionCountsPromisedQuota(t *testing.T) {
+	l := ledger.New(0, time.Hour)
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 2).PodSets})
+	l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
+	for quota, want := range map[float64]State{8: Ready, 16: Pending} {
+		r := rules()
+		r.Rank.Priority, r.PreemptsLowerPriority = 2, true
+		c := withQuota(cluster("cluster1", 1, 8, 8, 64), quota)
+		if d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != want {
+			t.Errorf("quota %v: %s %q, want %s", quota, d.State, d.Message, want)
+		}
 	}
 }
 
@@ -60,7 +121,7 @@ func TestFreeDevicesComeBeforePreemption(t *testing.T) {
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
 	for attempt := range 20 {
-		d := Decide(preempting(job("a", 8, 1)), []Candidate{cluster("cluster1", 0, 60, 4, 640), cluster("cluster2", 1, 8, 8, 16)}, Fleet{}, l.View(), r, attempt, t0)
+		d := Decide(preempting(job("a", 8, 1)), []Candidate{withQuota(cluster("cluster1", 0, 60, 4, 640), 0), cluster("cluster2", 1, 8, 8, 16)}, Fleet{}, l.View(), r, attempt, t0)
 		if diff := cmp.Diff([]string{"cluster2", "cluster1"}, d.Order); diff != "" {
 			t.Fatalf("order (-want +got):\n%s", diff)
 		}
@@ -105,7 +166,7 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	r := rules()
 	r.Rank.Priority, r.Reclaim = 2, Reclaim{Queues: []string{"lender"}, AnyPriority: true}
 	decide := func(uid string) Decision {
-		c := cluster("cluster1", 0, 0, 0, 64)
+		c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)
 		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), borrowed("lender", 16)
 		return Decide(preempting(job(uid, 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 	}
@@ -174,7 +235,7 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 			}
 			r := rules()
 			r.Rank.Priority, r.Reclaim = 2, tc.reclaim
-			c := cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64)
+			c := withQuota(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 0)
 			c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = tc.quota.NominalQuota, tc.quota.Borrowed
 			d := Decide(preempting(job("a", 8, tc.pods)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 			if d.State != tc.want {
@@ -194,7 +255,7 @@ func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
 	for nominal, want := range map[float64]State{24: Ready, 16: Pending} {
 		r := rules()
 		r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
-		c := cluster("cluster1", 0, 8, 8, 64)
+		c := withQuota(cluster("cluster1", 0, 8, 8, 64), 0)
 		c.Shapes = append(c.Shapes, c.Shapes[0])
 		c.Shapes[1].Fit = Known(24)
 		for i := range c.Shapes {
@@ -213,7 +274,7 @@ func TestReclaimBesidePreemptionWithinTheQueue(t *testing.T) {
 	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", ClusterQueue: "friend", Priority: 5, PodSets: job("q", 8, 1).PodSets})
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
-	c := cluster("cluster1", 0, 0, 0, 64)
+	c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)
 	c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 8)
 	d := Decide(preempting(job("a", 8, 2)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 	if want := "cluster1 has room for 2 such pods after preemption of lower priorities or of borrowers in the cohort"; d.Message != want {

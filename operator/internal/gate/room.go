@@ -69,7 +69,9 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
 	r := podRoom{fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
 	if e.facts.Preempts {
-		r.lower, r.borrowed = e.lowerPriorities(c.Name, p, view), e.borrowers(c, i, view)
+		shortage := e.quotaShortage(c, i, view)
+		r.lower = min(e.lowerPriorities(c.Name, p, view), shortage)
+		r.borrowed = min(e.borrowers(c, i, view), shortage-r.lower)
 		return r
 	}
 	if metrics.Quota.Known {

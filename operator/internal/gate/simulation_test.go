@@ -215,7 +215,7 @@ func (s *simulation) nominateWaiting() {
 		if len(order) == 0 {
 			return false
 		}
-		j.record = j.record.Begin(order[:1], "", s.now())
+		j.record = j.record.Begin(order[:1], time.Time{}, "", s.now())
 		s.nominate(j, order[:1])
 		s.sent = append(s.sent, j)
 		return true

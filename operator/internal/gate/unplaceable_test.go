@@ -40,7 +40,7 @@ func TestUnplaceable(t *testing.T) {
 		{"the time between yield and new quota does not count", giveUp, ReasonNoRoom, yieldedAfter50Minutes(t0.Add(-9 * time.Minute)), 9 * time.Minute, Pending},
 		{"time with room elsewhere does not count", giveUp, ReasonNoRoom,
 			unplacedFor(3*time.Hour).CountUnplaced(false, t0, t0.Add(-2*time.Hour-30*time.Minute)).CountUnplaced(true, t0, t0.Add(-29*time.Minute)), 3 * time.Hour, Pending},
-		{"a nomination resets the time", giveUp, ReasonNoRoom, unplacedFor(2*time.Hour).CountUnplaced(false, t0, t0).Begin(nil, "", t0), 2 * time.Hour, Pending},
+		{"a nomination resets the time", giveUp, ReasonNoRoom, unplacedFor(2*time.Hour).CountUnplaced(false, t0, t0).Begin(nil, t0, "", t0), 2 * time.Hour, Pending},
 		{"does not give up while the gate is not ready", giveUp, ReasonGateNotReady, unplacedFor(2 * time.Hour), 2 * time.Hour, Pending},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -347,15 +349,20 @@ func readyFor(wl *kueue.Workload, cluster string, at time.Time) *kueue.Workload 
 	return wl
 }
 
-// withRecord adds the annotation plimsoll.dev/dispatch.
+// withRecord adds the annotation plimsoll.dev/dispatch. A record without a time of its quota
+// belongs to the quota that the workload holds.
 func withRecord(wl *kueue.Workload, record dispatch.Record) *kueue.Workload {
+	if reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); record.QuotaReservedAt.IsZero() && reserved != nil {
+		record.QuotaReservedAt = reserved.LastTransitionTime.UTC()
+	}
 	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 	return wl
 }
 
-// recordOf is the record of an attempt that nominated clusters at a time.
+// recordOf is the record of an attempt that nominated clusters at a time. withRecord adds the
+// time of the quota.
 func recordOf(at time.Time, clusters ...string) dispatch.Record {
-	return dispatch.Record{}.Begin(clusters, "there is room", at)
+	return dispatch.Record{}.Begin(clusters, time.Time{}, "there is room", at)
 }
 
 // setCondition adds a condition that is True since a time.

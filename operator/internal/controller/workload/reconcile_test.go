@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,6 +101,11 @@ func sentTo(at time.Time, clusters ...string) func(*observation) {
 		o.wl.Status.AdmissionChecks[0].State, o.wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
 		withRecord(o.wl, recordOf(at, clusters...))
 	}
+}
+
+// reservedAgain changes the time at which quota was reserved, as another reservation does.
+func reservedAgain(o *observation) {
+	apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
 }
 
 func inOrder(changes ...func(*observation)) func(*observation) {
@@ -244,7 +251,7 @@ func TestNext(t *testing.T) {
 	readyWrite := write{check: &checkWrite{names: own, decision: placeable, messageKind: gate.ReasonPlaceable, rememberReason: true},
 		event: &notice{reason: gate.ReasonPlaceable, message: room}}
 	first := recordOf(noon, "cluster1")
-	first.Reason = room
+	first.Reason, first.QuotaReservedAt = room, noon
 	yieldingGate := func(o *observation) {
 		o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
 		o.now, o.othersPending = noon.Add(time.Hour), true
@@ -273,10 +280,10 @@ func TestNext(t *testing.T) {
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*observation) step { return step{requeueAfter: time.Second} }, PhaseYielded},
 		{"pause over", yielded(0, false), PhaseReturning, func(*observation) step {
 			active := true
-			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, Yields: 1}, active: &active}}}}
+			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}, active: &active}}}}
 		}, PhaseIdle},
 		{"activated by a user", yielded(time.Second, true), PhaseReturning, func(*observation) step {
-			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, Yields: 1}}}}}
+			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}}}}}
 		}, PhaseIdle},
 		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*observation) step { return step{requeueAfter: timing.EvictionGrace - time.Second} }, PhaseEvicting},
 		{"eviction stuck, check Pending", evictedFor(timing.EvictionGrace), PhaseEvictionStuck, func(*observation) step {
@@ -285,7 +292,7 @@ func TestNext(t *testing.T) {
 		}, PhaseEvictionStuck},
 		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck, func(o *observation) step {
 			const message = "the remote copy is gone and the eviction can't complete without a nomination"
-			record := dispatch.Record{}.Begin([]string{"cluster1"}, message, o.now)
+			record := dispatch.Record{}.Begin([]string{"cluster1"}, o.quotaReservedAt(), message, o.now)
 			return step{requeueAfter: timing.EvictionGrace, reservation: reservationOn(o, nil, "cluster1"),
 				writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
 		}, PhaseEvictionStuck},
@@ -305,9 +312,18 @@ func TestNext(t *testing.T) {
 		}, PhaseAwaitingPrimary},
 		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *observation) step {
 			inactive := false
-			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
+			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued("NotAdmitted", o.now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
+		{"nominated to complete an eviction, and holds quota again", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+			inactive := false
+			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("EvictionRepaired", o.now), active: &inactive},
+				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
+		}, PhaseYielded},
+		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(timing.EvictionGrace), reservedAgain), PhaseEvictionStuck, func(o *observation) step {
+			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), o.now)
+			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), writes: []write{{record: &recordWrite{record: record}}}}
+		}, PhaseEvictionStuck},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
 			message := gate.TooManyChecksMessage(o.checks)
 			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &notice{warning: true, reason: gate.ReasonGateNotReady, message: message},

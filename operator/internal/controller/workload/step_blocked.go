@@ -38,7 +38,7 @@ func (o *observation) stepResetRecord() step {
 	const reason = "BadAnnotation"
 	record := dispatch.Record{}
 	if nominated := o.wl.Status.NominatedClusterNames; len(nominated) > 0 {
-		record = record.Begin(nominated, reason, o.now)
+		record = record.Begin(nominated, o.quotaReservedAt(), reason, o.now)
 	}
 	return step{writes: []write{{
 		record: &recordWrite{record: record},

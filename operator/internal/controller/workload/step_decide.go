@@ -50,7 +50,7 @@ func (o *observation) stepDecide() step {
 		return s
 	}
 	message := d.Message + o.orphanNote(clusters, d.Order[0])
-	record = record.Begin(clusters, message, o.now)
+	record = record.Begin(clusters, o.quotaReservedAt(), message, o.now)
 	s.writes = append(s.writes, o.nominate(record.Nominated, &record, "Nominated", message)...)
 	s.requeueAfter = o.widenAfter()
 	return s

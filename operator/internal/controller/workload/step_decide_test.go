@@ -47,7 +47,9 @@ func TestReservationOfNominations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), recordOf(noon.Add(-tc.nominated), "cluster1")))
+			record := recordOf(noon.Add(-tc.nominated), "cluster1")
+			record.QuotaReservedAt = noon.Add(-tc.nominated)
+			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), record))
 			o := b.look()
 			res := o.reserve([]string{"cluster1", "cluster2", "full"}, []string{"cluster1", "cluster2"})
 			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {

@@ -43,6 +43,9 @@ func (o *observation) stepWiden() step {
 		return s
 	}
 	nominated := o.wl.Status.NominatedClusterNames
+	if o.phase == PhaseNominated && o.record.IsOutlived(nominated, o.quotaReservedAt()) {
+		return o.stepWithdraw()
+	}
 	if !o.record.IsCurrent(o.quotaReservedAt()) || len(o.record.Foreign(nominated)) > 0 {
 		return o.stepAdopt()
 	}
@@ -119,17 +122,33 @@ func (o *observation) isOverdue() bool {
 // stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
 // and the gate decides again with what the metrics show then.
 func (o *observation) stepRequeue() step {
-	inactive := false
-	message := gate.Truncate(fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
-		strings.Join(o.wl.Status.NominatedClusterNames, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second)))
-	return step{requeued: true, writes: []write{{
-		record: &recordWrite{record: o.record.Requeued(o.now), active: &inactive},
-		event:  &notice{warning: true, reason: "Requeued", message: message},
-	}}}
+	message := fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
+		strings.Join(o.wl.Status.NominatedClusterNames, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
+	return step{requeued: true, writes: o.requeue("NotAdmitted", message)}
 }
 
-// stepAdopt records nominations that the present attempt did not make. They may be another
-// component's, or remain from before an eviction.
+// stepWithdraw returns a workload to its queue whose eviction the gate has repaired.
+//  1. Kueue resets checks and nominations when an eviction begins.
+//  2. The repair then sets the check Ready and nominates clusters, whether they have room or not.
+//  3. The eviction completes. The workload reserves quota again, and MultiKueue sends it to the
+//     clusters of the repair at once.
+//
+// Another eviction resets both, and the gate decides.
+func (o *observation) stepWithdraw() step {
+	message := "the nomination of " + strings.Join(o.wl.Status.NominatedClusterNames, ", ") + " was for an eviction that is complete; it returns to its queue"
+	return step{writes: o.requeue("EvictionRepaired", message)}
+}
+
+// requeue deactivates the workload for a moment, so that Kueue evicts it.
+func (o *observation) requeue(reason, message string) []write {
+	inactive := false
+	return []write{{
+		record: &recordWrite{record: o.record.Requeued(reason, o.now), active: &inactive},
+		event:  &notice{warning: true, reason: "Requeued", message: gate.Truncate(message)},
+	}}
+}
+
+// stepAdopt records nominations that the present attempt did not make, but another component.
 func (o *observation) stepAdopt() step {
 	nominated := o.wl.Status.NominatedClusterNames
 	record := o.record.Adopt(nominated, o.quotaReservedAt(), o.now)
@@ -184,14 +203,14 @@ func (o *observation) stepRepairEviction() step {
 	if o.decides() {
 		s.reservation = o.reserve(clusters, d.Order)
 	}
-	record := o.record.Begin(clusters, message, o.now)
+	record := o.record.Begin(clusters, o.quotaReservedAt(), message, o.now)
 	s.writes = o.nominate(clusters, &record, reason, message)
 	return s
 }
 
-// repairList is where a repair nominates. The nomination outlives the eviction, so the best
-// cluster with room comes first. Otherwise room does not matter, because the quota must not
-// depend on it: every cluster that was ever nominated, or else every connected one.
+// repairList is where a repair nominates. The best cluster with room comes first. Otherwise room
+// does not matter, because the quota must not depend on it: every cluster that was ever
+// nominated, or else every connected one. stepWithdraw ends the nomination.
 func (o *observation) repairList(withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]

@@ -57,13 +57,16 @@ func TestReportsConflictingDispatcher(t *testing.T) {
 	g.Expect(nominatedClusters(t, wl)()).To(Equal([]string{"conflict-1", "conflict-2"}))
 }
 
-// readyCheck returns a status change that sets the gate's check Ready 20 s ago, with these
-// nominations.
-func readyCheck(nominated ...string) func(*kueue.WorkloadStatus) {
+// halfAMinuteAgo is a time as the API server stores it.
+func halfAMinuteAgo() time.Time { return time.Now().Add(-30 * time.Second).Truncate(time.Second) }
+
+// readyCheck returns a status change that reserves quota at a time and sets the gate's check
+// Ready 20 s ago, with these nominations.
+func readyCheck(reserved time.Time, nominated ...string) func(*kueue.WorkloadStatus) {
 	return func(s *kueue.WorkloadStatus) {
 		s.NominatedClusterNames = nominated
 		s.AdmissionChecks[0].State, s.AdmissionChecks[0].LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(time.Now().Add(-20*time.Second))
-		s.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-30 * time.Second))
+		s.Conditions[0].LastTransitionTime = metav1.NewTime(reserved)
 	}
 }
 
@@ -75,9 +78,10 @@ func TestNominatesRecordedClustersAfterRestart(t *testing.T) {
 	tg.connect("halfway-1", "halfway-2")
 	fleet.reset(map[string]*clusterMetrics{"halfway-1": {9, 72, 8, 72}, "halfway-2": {1, 8, 8, 8}})
 	tg.waitUntilConnected()
+	reserved := halfAMinuteAgo()
 	tg.workload.annotations = map[string]string{
-		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"halfway-2"}, "room", time.Now().Add(-15*time.Second)).Encode()}
-	tg.workload.changeStatus = readyCheck()
+		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"halfway-2"}, reserved, "room", time.Now().Add(-15*time.Second)).Encode()}
+	tg.workload.changeStatus = readyCheck(reserved)
 	wl := tg.submitGated("job", 1)
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"halfway-2"}))
 	g.Expect(ledgerEntries(t, wl, "halfway-2")()).To(HaveLen(1))
@@ -92,7 +96,7 @@ func TestAdoptsAndWidensForeignNomination(t *testing.T) {
 	tg.connect("adopt-1", "adopt-2")
 	fleet.reset(map[string]*clusterMetrics{"adopt-1": {1, 8, 8, 64}, "adopt-2": {1, 8, 8, 64}})
 	tg.waitUntilConnected()
-	tg.workload.changeStatus = readyCheck("adopt-1")
+	tg.workload.changeStatus = readyCheck(halfAMinuteAgo(), "adopt-1")
 	wl := tg.submitGated("job", 1)
 	g.Eventually(ledgerEntries(t, wl, "adopt-1")).Should(HaveLen(1))
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"adopt-1", "adopt-2"}))
@@ -100,34 +104,36 @@ func TestAdoptsAndWidensForeignNomination(t *testing.T) {
 	g.Expect(ledgerEntries(t, wl, "adopt-2")()).To(HaveLen(1))
 }
 
-// The nomination of an eviction repair remains after the eviction. The next attempt keeps and
-// debits it, because another cluster would mean a second copy.
-func TestKeepsNominationFromBeforeEviction(t *testing.T) {
+// The check and the nomination of an eviction repair remain after the eviction. If the check is
+// Ready, MultiKueue would send the workload to a cluster that may have no room, so the workload
+// returns to its queue. If the check is Pending, the gate decides again and keeps the nomination,
+// because another cluster would mean a second copy.
+func TestNominationFromBeforeEviction(t *testing.T) {
 	tg := newTestGate(t, "outlive", nil)
 	tg.connect("outlive-1", "outlive-2")
 	fleet.reset(map[string]*clusterMetrics{"outlive-1": {9, 72, 8, 72}, "outlive-2": {2, 16, 8, 16}})
 	tg.waitUntilConnected()
+	reserved := halfAMinuteAgo()
 	tg.workload.annotations = map[string]string{
-		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"outlive-2"}, "repair", time.Now().Add(-time.Minute)).Encode()}
-	for _, tc := range []struct {
-		name  string
-		check kueue.CheckState
-	}{
-		{"ready", kueue.CheckStateReady},
-		{"reset", kueue.CheckStatePending},
-	} {
-		t.Run("check "+tc.name, func(t *testing.T) {
-			g := NewWithT(t)
-			tg.workload.changeStatus = func(s *kueue.WorkloadStatus) {
-				readyCheck("outlive-2")(s)
-				s.AdmissionChecks[0].State = tc.check
-			}
-			wl := tg.submitGated(tc.name, 1)
-			g.Eventually(dispatchRecord(t, wl)).Should(HaveField("Attempt", 2))
-			g.Eventually(ledgerEntries(t, wl, "outlive-2")).Should(HaveLen(1))
-			g.Expect(nominatedClusters(t, wl)()).To(Equal([]string{"outlive-2"}))
-		})
-	}
+		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"outlive-2"}, reserved.Add(-time.Minute), "repair", reserved.Add(-30*time.Second)).Encode()}
+	t.Run("check Ready", func(t *testing.T) {
+		g := NewWithT(t)
+		tg.workload.changeStatus = readyCheck(reserved, "outlive-2")
+		wl := tg.submitGated("ready", 1)
+		g.Eventually(dispatchRecord(t, wl)).Should(And(HaveField("Reason", "EvictionRepaired"), HaveField("Attempt", 1)))
+		g.Expect(ledgerEntries(t, wl, "outlive-1")()).To(BeEmpty())
+	})
+	t.Run("check Pending", func(t *testing.T) {
+		g := NewWithT(t)
+		tg.workload.changeStatus = func(s *kueue.WorkloadStatus) {
+			readyCheck(reserved, "outlive-2")(s)
+			s.AdmissionChecks[0].State = kueue.CheckStatePending
+		}
+		wl := tg.submitGated("reset", 1)
+		g.Eventually(dispatchRecord(t, wl)).Should(HaveField("Attempt", 2))
+		g.Eventually(ledgerEntries(t, wl, "outlive-2")).Should(HaveLen(1))
+		g.Expect(nominatedClusters(t, wl)()).To(Equal([]string{"outlive-2"}))
+	})
 }
 
 // The nomination of an eviction repair remains after the eviction. It therefore prefers a

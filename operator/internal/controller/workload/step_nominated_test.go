@@ -38,7 +38,7 @@ func TestLateNominationWithoutAnotherCluster(t *testing.T) {
 			t.Errorf("%s: events (-want +got):\n%s", tc.name, diff)
 		}
 	}
-	b.update(func(wl *kueue.Workload) { withRecord(wl, sent.Begin([]string{"cluster1"}, "", b.now())) })
+	b.update(func(wl *kueue.Workload) { withRecord(wl, sent.Begin([]string{"cluster1"}, time.Time{}, "", b.now())) })
 	b.clock.add(30 * time.Second)
 	b.reconcile()
 	if diff := cmp.Diff([]string{notAdmitted}, b.events()); diff != "" {
