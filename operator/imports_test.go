@@ -67,8 +67,9 @@ var table = []row{
 	}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/query", deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/clustermap", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/fairqueue", forbid: requests},
 	{pkg: "operator/internal/querycache", may: []string{
-		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/ledger", "operator/internal/promql",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/ledger", "operator/internal/promql",
 		"operator/internal/query", "operator/internal/registry", "operator/internal/shape", "operator/internal/timing",
 	}, forbid: requests},
 	{pkg: "operator/internal/waitqueue", may: []string{
@@ -86,7 +87,7 @@ var table = []row{
 	{pkg: "operator/internal/promengine", may: []string{"operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
-		"operator/internal/dispatch", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
+		"operator/internal/dispatch", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
 		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/order", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
 		"operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",

@@ -17,7 +17,7 @@
 // timing.FreshResult, it also enqueues a refresh for the next decision.
 //
 // Refresh enqueues a Key. Each source has its own queue and its own workers, so a source
-// that hangs does not delay another source. A worker queries every result of the plan that
+// that hangs does not delay another source. Namespaces take turns in a queue. A worker queries every result of the plan that
 // is older than requested and then calls the OnRefreshed callback, which wakes the
 // workloads that wait for newer results. At most one worker refreshes a Key, and
 // concurrent queries for one expression run once.

@@ -265,10 +265,7 @@ func (f *fixture) runRounds(t *testing.T, d time.Duration) {
 func (f *fixture) refreshQueue() workqueue.TypedInterface[Key] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.queues["thanos"] == nil {
-		f.queues["thanos"] = workqueue.NewTyped[Key]()
-	}
-	return f.queues["thanos"]
+	return f.queueOf("thanos")
 }
 
 // failureMessage runs a cleanup and returns the message for the gate.

@@ -22,6 +22,8 @@ const defaultClusterLabel = "cluster"
 // because the gate does not exist.
 type Key struct {
 	Gate string
+	// Namespace of the workloads, which is part of their facts as well.
+	Namespace string
 	// Source is the name of the gate's MetricsSource.
 	Source string
 	// Generation of the PlacementGate.
@@ -39,7 +41,7 @@ func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
 	if _, info, err := c.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
 		label = info.ClusterLabel
 	}
-	return Key{Gate: g.Name, Source: g.Spec.SourceRef.Name, Generation: g.Generation, ClusterLabel: label, Facts: f.EquivalenceKey()}
+	return Key{Gate: g.Name, Namespace: f.Namespace, Source: g.Spec.SourceRef.Name, Generation: g.Generation, ClusterLabel: label, Facts: f.EquivalenceKey()}
 }
 
 // queryPlan lists the rendered queries of a Key.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -24,15 +25,21 @@ func (c *Cache) Refresh(key Key, newerThan time.Time) {
 	if p := c.plans[key]; p != nil && p.refreshAfter.Before(newerThan) {
 		p.refreshAfter = newerThan
 	}
-	queue, ok := c.queues[key.Source]
+	c.queueOf(key.Source).Add(key)
+}
+
+// queueOf returns the queue of a source, in which namespaces take turns. It creates the queue
+// on the first use.
+func (c *Cache) queueOf(source string) workqueue.TypedInterface[Key] {
+	queue, ok := c.queues[source]
 	if !ok {
-		queue = workqueue.NewTyped[Key]()
-		c.queues[key.Source] = queue
+		queue = fairqueue.New(func(k Key) string { return k.Namespace })
+		c.queues[source] = queue
 		if c.startWorkers != nil {
 			c.startWorkers(queue)
 		}
 	}
-	queue.Add(key)
+	return queue
 }
 
 // Start runs the refresh workers and the cleanup until ctx ends. It implements

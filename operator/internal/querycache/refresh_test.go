@@ -3,6 +3,7 @@ package querycache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -122,4 +123,29 @@ func TestStartIsolatesSources(t *testing.T) {
 		t.Errorf("refreshed %s first, want thanos", got)
 	}
 	stop()
+}
+
+// A namespace with 1,000 shapes delays the refresh of another namespace by its share, not by
+// its 1,000 plans.
+func TestNamespacesTakeTurnsInARefresh(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	var order []string
+	f.OnRefreshed(func(key Key, _ time.Time) { order = append(order, key.Namespace) })
+	request := func(namespace string, pods int64) {
+		facts := f.facts
+		facts.Namespace, facts.PodSets = namespace, podSets("NVIDIA-L4", pods)
+		key := f.KeyOf(f.gate, facts)
+		f.plan(key, f.gate, facts)
+		f.Refresh(key, f.clock.now())
+	}
+	for i := range 1000 {
+		request("flood", int64(i+1))
+	}
+	request("team", 1)
+	for f.refreshQueue().Len() > 0 {
+		f.refreshQueued(t)
+	}
+	if got := slices.Index(order, "team"); got > 1 || len(order) != 1001 {
+		t.Errorf("the other namespace is refresh %d of %d, want the second", got+1, len(order))
+	}
 }

@@ -14,7 +14,8 @@
 // Workloads with the same querycache.Key form a line. What the gate decides for one of them
 // also holds for the others, apart from their ranks.
 //
-//  1. StartRounds makes every line of the gate due and calls refresh once for each.
+//  1. StartRounds requests results for every line of the gate. A line becomes due, and refresh
+//     is called, as soon as its namespace has a place.
 //  2. The query cache refreshes the key's results and calls Refreshed.
 //  3. The queue wakes one workload of the gate at a time: the one that ranks first among the
 //     first workloads of the due lines. A line waits while the results of a competing line that
@@ -23,6 +24,16 @@
 //     and the next workload of the line may follow. If it waits on, the line is done.
 //
 // A round therefore wakes as many workloads as find room, and one more for each line.
+//
+// # Namespaces
+//
+// At most maxDueLines lines of a namespace are due at a gate at the same time. The others follow
+// in later batches, one for each line that is done. Lines of other namespaces do not wait for the
+// later batches. A namespace with 1,000 lines therefore does not fill the source's queue, and a
+// workload of another namespace waits for at most maxDueLines of its results. Between
+// namespaces, the order of ranks holds for the first maxDueLines lines.
+//
+// # Outside of a turn
 //
 // Outside its turn, a workload may be placed only if no competing workload ranks before it:
 // see Preceding. Otherwise it waits for an early round.

@@ -39,11 +39,17 @@ type line struct {
 	wakeFrom, wakeBefore time.Time
 	// resultsFrom is the age of the line's latest results: none is older.
 	resultsFrom time.Time
+	// requestedSince and requestedFrom are the times of the first and of the latest request for
+	// results while the line waits for a place; zero = none. A line that is due has no request.
+	requestedSince, requestedFrom time.Time
+	// batch in which the line became due.
+	batch int
 	// outcome of the line's last decision.
 	outcome string
 }
 
-func (l *line) isDue() bool { return !l.wakeBefore.IsZero() }
+func (l *line) isDue() bool       { return !l.wakeBefore.IsZero() }
+func (l *line) isRequested() bool { return !l.requestedSince.IsZero() }
 
 // markDue makes the line due for results of this time.
 func (l *line) markDue(now time.Time) {

@@ -42,10 +42,14 @@ type settling struct {
 type gateQueue struct {
 	summary registry.WaitSummary
 	lines   map[querycache.Key]*line
+	// lineCounts is the number of lines of each namespace.
+	lineCounts map[string]int
 	// lastRound of all lines, and last round of any.
 	lastRound, lastEarly time.Time
 	// turn is the workload that was woken and is not decided yet, or noTurn.
 	turn types.NamespacedName
+	// batches is the number of batches so far.
+	batches int
 }
 
 // New returns an empty queue. It writes the number of waiting workloads to the registry.
@@ -86,21 +90,22 @@ func (q *Queue) Add(e Entry) {
 	case first != nil || e.HasRoom:
 		q.markDirty(e.Key.Gate, e.PodSets)
 	case old == nil || old.Key != e.Key:
-		l.markDue(q.now().Add(-timing.FreshResult))
-		q.refresh(e.Key, l.wakeBefore)
+		q.request(l, q.now().Add(-timing.FreshResult))
+		q.admit(q.gates[e.Key.Gate])
 	}
 }
 
 func (q *Queue) insert(e *Entry) *line {
 	g := q.gates[e.Key.Gate]
 	if g == nil {
-		g = &gateQueue{lines: map[querycache.Key]*line{}, lastRound: q.now(), lastEarly: q.now()}
+		g = &gateQueue{lines: map[querycache.Key]*line{}, lineCounts: map[string]int{}, lastRound: q.now(), lastEarly: q.now()}
 		q.gates[e.Key.Gate] = g
 	}
 	l := g.lines[e.Key]
 	if l == nil {
 		l = &line{key: e.Key}
 		g.lines[e.Key] = l
+		g.lineCounts[e.Key.Namespace]++
 	}
 	q.workloads[e.Workload] = e
 	l.insert(e)
@@ -149,6 +154,7 @@ func (q *Queue) remove(workload types.NamespacedName) {
 	l.remove(e)
 	if len(l.byPriority) == 0 {
 		delete(g.lines, e.Key)
+		g.lineCounts[e.Key.Namespace]--
 	}
 	g.summary.Workloads--
 	if g.summary.Workloads == 0 {
@@ -156,6 +162,7 @@ func (q *Queue) remove(workload types.NamespacedName) {
 		delete(q.gates, e.Key.Gate)
 	}
 	q.registry.SetWaiting(e.Key.Gate, g.summary)
+	q.admit(g)
 	if g.turn == workload {
 		g.turn = noTurn
 		q.wakeNext(g)
@@ -205,7 +212,7 @@ func (q *Queue) Start(ctx context.Context) error {
 }
 
 // StartRounds starts a round of each due gate: its lines become due and their results are
-// refreshed. An early round is one of the lines that a change concerns. StartRounds also updates
+// refreshed, in batches if a namespace has many. An early round is one of the lines that a change concerns. StartRounds also updates
 // the wait summaries of all gates.
 func (q *Queue) StartRounds() {
 	q.mu.Lock()
@@ -225,14 +232,14 @@ func (q *Queue) StartRounds() {
 		g.lastEarly = now
 		delete(q.dirty, name)
 		isFull := true
-		for key, l := range g.lines {
+		for _, l := range g.lines {
 			if !due.concern(l) {
 				isFull = false
 				continue
 			}
-			l.markDue(now)
-			q.refresh(key, now)
+			q.request(l, now)
 		}
+		q.admit(g)
 		if isFull {
 			g.lastRound = now
 		}

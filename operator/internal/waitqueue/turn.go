@@ -83,6 +83,7 @@ func (q *Queue) endTurn(workload types.NamespacedName) {
 	}
 	g := q.gates[e.Key.Gate]
 	g.lines[e.Key].markServed()
+	q.admit(g)
 	g.turn = noTurn
 	q.wakeNext(g)
 }
@@ -130,7 +131,7 @@ func (q *Queue) wakeNext(g *gateQueue) {
 // being queried.
 func (g *gateQueue) mustWait(l *line, head *Entry, now time.Time) bool {
 	for _, other := range g.lines {
-		if other != l && other.isDue() && !other.hasResults() && other.competesWith(l.podSets) && other.first(now).Rank.Before(head.Rank, l.aging, now) {
+		if other != l && other.isDue() && !other.hasResults() && g.mayDelay(other, l) && other.competesWith(l.podSets) && other.first(now).Rank.Before(head.Rank, l.aging, now) {
 			return true
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -140,6 +141,6 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.NewForRequests, LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
 		Complete(r)
 }
