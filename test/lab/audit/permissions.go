@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -61,15 +62,36 @@ func (l *Log) addPermission(e *event) {
 // the log.
 func (l *Log) Denied(user string) []string { return l.denied[user] }
 
-// Unused returns the permissions that no request of the user used, sorted.
+// Unused returns the permissions that no request of the user used, in the order of granted. A
+// list counts as used if the watch is: the client lists only if the API server cannot send the
+// existing objects with the watch.
 func (l *Log) Unused(user string, granted []Permission) []Permission {
 	var unused []Permission
 	for _, p := range granted {
-		if !l.granted[user][p] {
+		watch := Permission{Group: p.Group, Resource: p.Resource, Verb: "watch"}
+		if !l.granted[user][p] && !(p.Verb == "list" && l.granted[user][watch]) {
 			unused = append(unused, p)
 		}
 	}
 	return unused
+}
+
+// CheckReasons returns a sentence for each unused permission without a reason, and for each
+// reason of a permission that is not granted. The keys of reasons are those of
+// Permission.String.
+func CheckReasons(granted, unused []Permission, reasons map[string]string) []string {
+	var problems []string
+	for _, p := range unused {
+		if reasons[p.String()] == "" {
+			problems = append(problems, p.String()+" is granted, and no request used it: remove it from the roles, or state why the tests do not use it")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(reasons)) {
+		if !slices.ContainsFunc(granted, func(p Permission) bool { return p.String() == key }) {
+			problems = append(problems, key+" has a reason for being unused, and no role grants it: remove the reason")
+		}
+	}
+	return problems
 }
 
 // ReadPermissions returns the permissions that the roles in the files grant, sorted and

@@ -32,6 +32,7 @@ func TestPermissions(t *testing.T) {
 	text := `kind: ClusterRole
 rules:
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list, watch]}
+- {apiGroups: [plimsoll.dev], resources: [placementgates], verbs: [list]}
 - {apiGroups: [kueue.x-k8s.io], resources: [admissionchecks/status], verbs: [patch]}
 ---
 kind: Role
@@ -46,7 +47,6 @@ rules:
 		t.Fatal(err)
 	}
 	l, err := Read(bytes.NewReader(bytes.Join([][]byte{
-		request(t, "list", "kueue.x-k8s.io", "workloads", "allow", 200, ""),
 		request(t, "watch", "kueue.x-k8s.io", "workloads", "allow", 200, ""),
 		request(t, "get", "", "secrets", "forbid", 403, "cannot get secrets"),
 		request(t, "patch", "kueue.x-k8s.io", "workloads/status", "allow", 422, "ValidatingAdmissionPolicy 'plimsoll-guard-workloads' denied request"),
@@ -59,8 +59,18 @@ rules:
 	for _, p := range l.Unused(operator, granted) {
 		unused = append(unused, p.String())
 	}
-	if d := cmp.Diff([]string{"get secrets", "patch kueue.x-k8s.io/admissionchecks/status"}, unused); d != "" {
+	if d := cmp.Diff([]string{"get secrets", "list plimsoll.dev/placementgates", "patch kueue.x-k8s.io/admissionchecks/status"}, unused); d != "" {
 		t.Errorf("unused (-want +got):\n%s", d)
+	}
+	problems := CheckReasons(granted, l.Unused(operator, granted), map[string]string{
+		"get secrets": "only in tests of the source", "list plimsoll.dev/placementgates": "see above", "delete pods": "no longer granted",
+	})
+	wantProblems := []string{
+		"patch kueue.x-k8s.io/admissionchecks/status is granted, and no request used it: remove it from the roles, or state why the tests do not use it",
+		"delete pods has a reason for being unused, and no role grants it: remove the reason",
+	}
+	if d := cmp.Diff(wantProblems, problems); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
 	}
 	want := []string{
 		"get secrets /x at 00:00:00.000: cannot get secrets",

@@ -1,0 +1,51 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"plimsoll.dev/plimsoll/test/lab/audit"
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// Reasons of unusedPermissions.
+const (
+	onlyLongTests   = "the tests with the tag long use it"
+	onlyRepetition  = "a client sends it for an event that occurs again within minutes, which depends on the time of the tests"
+	onlyIntegration = "the integration tests of the controller use it"
+)
+
+// unusedPermissions are permissions that a run may leave unused, with the reason.
+var unusedPermissions = map[string]string{
+	"create coordination.k8s.io/leases":                              onlyLongTests,
+	"get coordination.k8s.io/leases":                                 onlyLongTests,
+	"update coordination.k8s.io/leases":                              onlyLongTests,
+	"create events":                                                  onlyLongTests, // of the leader election
+	"list kueue.x-k8s.io/localqueues":                                onlyLongTests, // for workloads that yield
+	"watch kueue.x-k8s.io/localqueues":                               onlyLongTests,
+	"patch kueue.x-k8s.io/multikueueclusters":                        onlyLongTests, // for other credentials
+	"patch events":                                                   onlyRepetition,
+	"patch events.k8s.io/events":                                     onlyRepetition,
+	"delete cluster.open-cluster-management.io/addonplacementscores": onlyIntegration,
+}
+
+// checkUnusedPermissions fails if a role grants what no test used, unless unusedPermissions has
+// a reason. It only prints if -run selected some of the tests.
+func checkUnusedPermissions(auditLog *audit.Log) error {
+	rbac := filepath.Join("..", "..", "config", "rbac")
+	granted, err := audit.ReadPermissions(filepath.Join(rbac, "role.yaml"), filepath.Join(rbac, "leader_election.yaml"))
+	if err != nil {
+		return err
+	}
+	unused := auditLog.Unused(fleet.OperatorUser, granted)
+	fmt.Printf("permissions: %d of %d used, unused: %v\n", len(granted)-len(unused), len(granted), unused)
+	problems := audit.CheckReasons(granted, unused, unusedPermissions)
+	if len(problems) == 0 || flag.Lookup("test.run").Value.String() != "" {
+		return nil
+	}
+	return fmt.Errorf("the permissions of the operator and their use differ:\n%s", strings.Join(problems, "\n"))
+}
