@@ -8,8 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // withComponents returns a new folder with a kustomization of the folder and the
@@ -105,4 +109,63 @@ func TestTPUPluginMetricsNeedPluginAccess(t *testing.T) {
 		}
 	}
 	t.Error("HOST_IP is not set to the address of the node")
+}
+
+// With web-config the exporter serves TLS and requires a password, which probes cannot send.
+func TestWebConfigProtectsTheMetrics(t *testing.T) {
+	for _, folder := range []string{"exporter", "exporter-tpu", "exporter-amd"} {
+		t.Run(folder, func(t *testing.T) {
+			template := podTemplate(t, withComponents(t, folder, "exporter/web-config"))
+			c := template.Spec.Containers[0]
+			mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.MountPath == "/etc/plimsoll/web" && m.ReadOnly && slices.ContainsFunc(template.Spec.Volumes, func(v corev1.Volume) bool {
+					return v.Name == m.Name && v.Secret != nil && v.Secret.SecretName == "plimsoll-exporter-web"
+				})
+			})
+			if !mounted || !slices.Contains(c.Args, "--web.config.file=/etc/plimsoll/web/web.yml") {
+				t.Errorf("the web configuration is not used: %v, %v", c.Args, c.VolumeMounts)
+			}
+			for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
+				if p.HTTPGet != nil || p.TCPSocket == nil || p.TCPSocket.Port.String() != "metrics" {
+					t.Errorf("a probe without a password: %+v", p.ProbeHandler)
+				}
+			}
+		})
+	}
+}
+
+// The operator serves the certificate that cert-manager writes, and Prometheus verifies it.
+func TestCertManagerIssuesTheMetricsCertificate(t *testing.T) {
+	objects := append(buildUntyped(t, withComponents(t, "default", "operator/cert-manager")), buildUntyped(t, withComponents(t, "prometheus/hub", "prometheus/hub/cert-manager"))...)
+	var deployment appsv1.Deployment
+	for _, o := range objects {
+		if o.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &deployment); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pod := deployment.Spec.Template.Spec
+	if len(pod.Volumes) != 1 || len(pod.Containers[0].VolumeMounts) != 1 || !slices.Contains(pod.Containers[0].Args, "--metrics-cert-dir="+pod.Containers[0].VolumeMounts[0].MountPath) {
+		t.Fatalf("the certificate is not used: %+v", pod)
+	}
+	secret := pod.Volumes[0].Secret.SecretName
+	field := func(kind string, path ...string) any {
+		for _, o := range objects {
+			if v, found, _ := unstructured.NestedFieldNoCopy(o.Object, path...); o.GetKind() == kind && found {
+				return v
+			}
+		}
+		t.Errorf("no %s has %v", kind, path)
+		return nil
+	}
+	if got := field("Certificate", "spec", "secretName"); got != secret {
+		t.Errorf("cert-manager writes Secret %v, and the operator reads %s", got, secret)
+	}
+	names, endpoints := fmt.Sprint(field("Certificate", "spec", "dnsNames")), fmt.Sprint(field("ServiceMonitor", "spec", "endpoints"))
+	for _, want := range []string{"name:" + secret, "serverName:" + strings.Trim(names, "[]")} {
+		if !strings.Contains(endpoints, want) || strings.Contains(endpoints, "insecureSkipVerify") {
+			t.Errorf("%q is missing from the endpoints, or they verify nothing: %s", want, endpoints)
+		}
+	}
 }

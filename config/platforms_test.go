@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -9,8 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -49,6 +52,24 @@ func TestOperatorSurvivesTheLossOfANode(t *testing.T) {
 	}
 	if selector == nil || selector["app.kubernetes.io/name"] != labels["app.kubernetes.io/name"] {
 		t.Errorf("disruption budget for %v, pods %v", selector, labels)
+	}
+}
+
+// The network keeps the operator from the addresses at which clouds serve the credentials of a
+// node, as its own dialer does.
+func TestOperatorHasNoWayToMetadataAddresses(t *testing.T) {
+	objects, _ := buildFolder(t, "operator")
+	i := slices.IndexFunc(objects, func(o runtime.Object) bool { _, ok := o.(*networkingv1.NetworkPolicy); return ok })
+	for _, address := range []string{"169.254.169.254", "168.63.129.16", "100.100.100.200", "fe80::a9fe:a9fe", "fd00:ec2::254", "fd20:ce::254"} {
+		ip := netip.MustParseAddr(address)
+		for _, rule := range objects[i].(*networkingv1.NetworkPolicy).Spec.Egress {
+			for _, peer := range rule.To {
+				excluded := slices.ContainsFunc(peer.IPBlock.Except, func(e string) bool { return netip.MustParsePrefix(e).Contains(ip) })
+				if netip.MustParsePrefix(peer.IPBlock.CIDR).Contains(ip) && !excluded {
+					t.Errorf("%s is reachable", address)
+				}
+			}
+		}
 	}
 }
 

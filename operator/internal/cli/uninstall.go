@@ -90,7 +90,7 @@ func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 		return nil, err
 	}
 	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(),
-		removalStep{Step: "operator", Command: "kubectl delete -k config/guard -k config/default, or helm uninstall"},
+		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall"},
 		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
 }
 
