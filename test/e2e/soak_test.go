@@ -123,19 +123,6 @@ func numberFromEnv(t *testing.T, name string, defaultValue uint64) uint64 {
 	return n
 }
 
-// startTwoOperators replaces the operator by two with leader election.
-func startTwoOperators(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"operator-a", "operator-b"} {
-		if err := lab.StartReplica(ctx, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // submitJobs submits jobs until soakOpenJobs are open.
 func (s *soak) submitJobs(ctx context.Context) {
 	for len(s.open) < soakOpenJobs && !s.paused.Load() {

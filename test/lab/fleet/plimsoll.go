@@ -74,10 +74,11 @@ func (f *Fleet) Install(ctx context.Context) error {
 	return f.SetSourceURL(ctx, f.Thanos)
 }
 
-// applySamples applies the samples for the role of a cluster, and those of the team.
+// applySamples applies the samples for the role of a cluster, and those of the team. It takes
+// over fields that a test or a user changed.
 func applySamples(ctx context.Context, c *Cluster, config, role string) error {
 	for _, folder := range []string{role, "team"} {
-		if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(config, "samples", folder)); err != nil {
+		if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(config, "samples", folder)); err != nil {
 			return err
 		}
 	}
@@ -101,7 +102,18 @@ const Operator = "plimsoll-operator"
 // StartOperator runs the operator with a token of its service account, so config/rbac and
 // config/guard apply to it, and waits until it is ready.
 func (f *Fleet) StartOperator(ctx context.Context, args ...string) error {
-	return f.startOperator(ctx, Operator, f.OperatorMetrics, append([]string{"--leader-elect=false"}, args...))
+	return f.startOperator(ctx, Operator, f.bin.Path("plimsoll-operator"), f.OperatorMetrics, append([]string{"--leader-elect=false"}, args...))
+}
+
+// StopOperator ends the operator of StartOperator with SIGTERM.
+func (f *Fleet) StopOperator() error { return f.procs.End(Operator, syscall.SIGTERM) }
+
+// ReplaceOperator ends the operator and runs another build of it.
+func (f *Fleet) ReplaceOperator(ctx context.Context, path string) error {
+	if err := f.StopOperator(); err != nil {
+		return err
+	}
+	return f.startOperator(ctx, Operator, path, f.OperatorMetrics, []string{"--leader-elect=false"})
 }
 
 // StartReplica runs a further operator with leader election.
@@ -110,10 +122,10 @@ func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) e
 	if err != nil {
 		return err
 	}
-	return f.startOperator(ctx, name, fmt.Sprintf("127.0.0.1:%d", port), append([]string{"--leader-elect=true"}, args...))
+	return f.startOperator(ctx, name, f.bin.Path("plimsoll-operator"), fmt.Sprintf("127.0.0.1:%d", port), append([]string{"--leader-elect=true"}, args...))
 }
 
-func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []string) error {
+func (f *Fleet) startOperator(ctx context.Context, name, path, metrics string, args []string) error {
 	kubeconfig, err := f.Hub.serviceAccountKubeconfig(ctx, name+".kubeconfig", operatorNamespace, "plimsoll-operator")
 	if err != nil {
 		return err
@@ -124,7 +136,7 @@ func (f *Fleet) startOperator(ctx context.Context, name, metrics string, args []
 	}
 	probe := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.procs.Run(ctx, program{
-		name: name, path: f.bin.Path("plimsoll-operator"),
+		name: name, path: path,
 		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--allow-loopback-sources",
 			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
 		ready: httpReady("http://"+probe+"/readyz", httpPlain),
