@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,14 +29,17 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// rack is a source of 56 devices that report every field. Its size is that of 8 GPUs with
-// 7 MIG instances each.
+// rack is a source of devices that report every field.
 type rack struct {
+	size  int           // default rackSize
 	stall time.Duration // duration of each call
 	calls atomic.Int64
 }
 
+// rackSize is the number of devices of 8 GPUs with 7 MIG instances each.
 const rackSize = 56
+
+func (r *rack) devices() int { return cmp.Or(r.size, rackSize) }
 
 func rackUUID(i int) string {
 	return fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", uint32(i)*2654435761, i)
@@ -48,7 +52,7 @@ func (r *rack) call() {
 
 func (r *rack) Devices(context.Context) ([]device.Device, error) {
 	r.call()
-	out := make([]device.Device, rackSize)
+	out := make([]device.Device, r.devices())
 	for i := range out {
 		out[i] = device.Device{UUID: rackUUID(i), Index: i, Minor: fmt.Sprintf("nvidia%d", i), PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i),
 			Model: "NVIDIA H100 80GB HBM3", Driver: "580.95.05", MemoryMiB: 81559, ReportsXIDs: true, Links: []string{device.NVSwitch}}
@@ -70,12 +74,15 @@ func (r *rack) Read(_ context.Context, d device.Device) (device.Reading, error) 
 func (r *rack) XIDs() []device.XID { r.call(); return nil }
 func (r *rack) Close() error       { return nil }
 
-// rackKubelet allocates every device to a pod of its own.
-type rackKubelet struct{ fakeKubelet }
+// rackKubelet allocates every device of a rack to a pod of its own.
+type rackKubelet struct {
+	fakeKubelet
+	devices int
+}
 
-func (*rackKubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (k *rackKubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	var ids []string
-	for i := range rackSize {
+	for i := range k.devices {
 		ids = append(ids, rackUUID(i))
 	}
 	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}}}, nil
@@ -85,22 +92,85 @@ func (*rackKubelet) GetAllocatableResources(context.Context, *podresources.Alloc
 // handler with the metrics of the process.
 func newLoadedCollector(b *testing.B, r *rack) (*Collector, http.Handler) {
 	b.Helper()
-	k := &rackKubelet{fakeKubelet{holdings: map[string][]string{}}}
-	for i := range rackSize {
-		k.holdings[fmt.Sprintf("team-%d/training-job-worker-%d/main", i%7, i)] = []string{rackUUID(i)}
+	c, handler, _ := newNodeCollector(b, r, r.devices())
+	return c, handler
+}
+
+// newNodeCollector returns the same for a node with a number of pods. The first ones hold a
+// device each.
+func newNodeCollector(b *testing.B, r *rack, pods int) (*Collector, http.Handler, *rackKubelet) {
+	b.Helper()
+	k := &rackKubelet{fakeKubelet{holdings: map[string][]string{}}, r.devices()}
+	for i := range pods {
+		k.holdings[fmt.Sprintf("team-%d/training-job-worker-%d/main", i%7, i)] = nil
+		if i < r.devices() {
+			k.holdings[fmt.Sprintf("team-%d/training-job-worker-%d/main", i%7, i)] = []string{rackUUID(i)}
+		}
 	}
 	socket := filepath.Join(b.TempDir(), "k.sock")
 	serveKubelet(b, k, socket)
-	pods, err := podmap.New(socket, nil)
+	holders, err := podmap.New(socket, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = pods.Close() })
-	c := New(Config{Node: "gpu-node-17.example.com", Interval: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Own: selfMetrics()}, r, pods)
+	b.Cleanup(func() { _ = holders.Close() })
+	c := New(Config{Node: "gpu-node-17.example.com", Interval: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Own: selfMetrics()}, r, holders)
 	if err := c.Collect(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return c, c.Handler()
+	return c, c.Handler(), k
+}
+
+// BenchmarkNode measures nodes of different sizes: the CPU time of a collection and a
+// compressed scrape of it, the calls to the driver and to the kubelet, the size of a scrape and
+// the heap. The requests of the fake kubelet are part of the CPU time.
+func BenchmarkNode(b *testing.B) {
+	for _, devices := range []int{8, 16, 56} {
+		for _, pods := range []int{10, 110, 250} {
+			b.Run(fmt.Sprintf("devices=%d/pods=%d", devices, pods), func(b *testing.B) { benchmarkNode(b, devices, pods) })
+		}
+	}
+}
+
+func benchmarkNode(b *testing.B, devices, pods int) {
+	before := heapBytes()
+	r := &rack{size: devices}
+	c, handler, kubelet := newNodeCollector(b, r, pods)
+	plain, compressed := scrapeSize(b, handler, "identity"), scrapeSize(b, handler, "gzip")
+	var text strings.Builder
+	if err := c.WriteText(&text); err != nil {
+		b.Fatal(err)
+	}
+	series := 0
+	for line := range strings.Lines(text.String()) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	calls, lists, collections, cpu := r.calls.Load(), kubelet.lists.Load(), 0, cpuTime()
+	for b.Loop() {
+		if err := c.Collect(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		scrapeSize(b, handler, "gzip")
+		collections++
+	}
+	per := func(n int64) float64 { return float64(n) / float64(collections) }
+	b.ReportMetric((cpuTime()-cpu).Seconds()*1000/float64(collections), "cpu-ms")
+	b.ReportMetric(per(r.calls.Load()-calls), "driver-calls")
+	b.ReportMetric(per(kubelet.lists.Load()-lists), "kubelet-lists")
+	b.ReportMetric(float64(series), "series")
+	b.ReportMetric(float64(plain)/1024, "KiB")
+	b.ReportMetric(float64(compressed)/1024, "gzip-KiB")
+	b.ReportMetric(float64(heapBytes()-before)/(1<<20), "heap-MiB")
+	b.ReportMetric(0, "ns/op")
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 func selfMetrics() *prometheus.Registry {

@@ -38,14 +38,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
-// Size of the hub in BenchmarkScale.
-const (
-	scaleWorkloads = 10000
-	scaleGates     = 100
-	scaleClusters  = 20
-	// scaleShapes is the number of shapes per gate, 1 to 8 devices.
-	scaleShapes = 4
-)
+// scaleClusters is the number of clusters of each hub.
+const scaleClusters = 20
+
+// hubSize is the size of a hub in the benchmarks.
+type hubSize struct {
+	gates, workloads int
+	// shapes per gate.
+	shapes int
+}
 
 // indexClient reads from memory as the manager's cache does: Get copies, and a List with
 // UnsafeDisableDeepCopy does not. It counts writes, and carries out those of check messages.
@@ -194,6 +195,7 @@ func (s *scaleSource) Query(_ context.Context, expr string, _ time.Time) (query.
 // scaleHub is a Reconciler with everything that waits in it.
 type scaleHub struct {
 	*Reconciler
+	size      hubSize
 	clock     *clock
 	hub       *indexClient
 	source    *scaleSource
@@ -201,8 +203,8 @@ type scaleHub struct {
 	decisions atomic.Int64
 }
 
-func newScaleHub(b *testing.B) *scaleHub {
-	h := &scaleHub{clock: &clock{time: noon}, hub: &indexClient{objects: map[string]client.Object{}}, woken: make(chan types.NamespacedName, 4*scaleWorkloads)}
+func newScaleHub(b *testing.B, size hubSize) *scaleHub {
+	h := &scaleHub{size: size, clock: &clock{time: noon}, hub: &indexClient{objects: map[string]client.Object{}}, woken: make(chan types.NamespacedName, 4*size.workloads)}
 	h.source = &scaleSource{now: h.clock.now}
 	sources, gates, reservations := &query.Sources{}, registry.New(), ledger.New(time.Second, time.Hour)
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, h.source)
@@ -221,7 +223,7 @@ func newScaleHub(b *testing.B) *scaleHub {
 	}
 	h.hub.add(&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: clusters}})
 	h.hub.add(admissionCheck("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"))
-	for i := range scaleGates {
+	for i := range size.gates {
 		name := fmt.Sprint("gate-", i)
 		check := admissionCheck(name, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
 		check.Spec.Parameters.Name = name
@@ -264,14 +266,15 @@ func (h *scaleHub) reconcile(key types.NamespacedName) {
 
 // fill adds the waiting workloads, realistic ones as the trimmed cache holds them.
 func (h *scaleHub) fill() {
-	for i := range scaleWorkloads {
-		gate := i % scaleGates
+	for i := range h.size.workloads {
+		gate, shape := i%h.size.gates, i/h.size.gates%h.size.shapes
 		wl := withMultiKueue(pendingWorkload(noon.Add(-time.Duration(i) * time.Second)))
 		wl.Namespace, wl.Name, wl.UID = fmt.Sprint("team-", gate), fmt.Sprint("job-", i), types.UID(fmt.Sprint("uid-", i))
 		wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "gpu", kueue.ClusterQueueReference(fmt.Sprint("gpu-", gate))
 		wl.Status.AdmissionChecks[0].Name = kueue.AdmissionCheckReference(fmt.Sprint("gate-", gate))
 		wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: wl.Name, UID: wl.UID}}
-		devices := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(fmt.Sprint(1 << (i / scaleGates % scaleShapes)))}
+		devices := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(fmt.Sprint(1 << (shape % 4)))}
+		wl.Spec.PodSets[0].Count = int32(1 + shape/4)
 		c := &wl.Spec.PodSets[0].Template.Spec.Containers[0]
 		c.Resources = corev1.ResourceRequirements{Limits: devices, Requests: devices}
 		for j := range 30 {
@@ -321,7 +324,7 @@ func heapMiB() float64 {
 func BenchmarkScale(b *testing.B) {
 	log.SetLogger(logr.Discard())
 	before := heapMiB()
-	h := newScaleHub(b)
+	h := newScaleHub(b, hubSize{gates: 100, workloads: 10000, shapes: 4})
 	h.fill()
 	queued := h.hub.workloads[0].DeepCopy()
 	queued.Status = kueue.WorkloadStatus{}
@@ -341,7 +344,7 @@ func BenchmarkScale(b *testing.B) {
 		{"job ends", func() { h.endJob("nvidia.com/gpu") }},
 		{"job with other devices ends", func() { h.endJob("google.com/tpu") }},
 		{"10,000 updates of workloads without quota", func() {
-			for range scaleWorkloads {
+			for range h.size.workloads {
 				if concernsGate.Update(event.UpdateEvent{ObjectOld: queued, ObjectNew: queued}) {
 					b.Fatal("the update is reconciled")
 				}
@@ -356,23 +359,57 @@ func BenchmarkScale(b *testing.B) {
 			h.waiting.StartRounds()
 		}},
 	} {
-		b.Run(tc.name, func(b *testing.B) {
-			h.idle()
-			decisions, queries, writes, cpu := h.decisions.Load(), h.source.queries.Load(), h.hub.writes.Load(), cpuSeconds()
-			n := 0
-			for b.Loop() {
-				tc.event()
-				h.idle()
-				n++
-			}
-			per := func(now, before int64) float64 { return float64(now-before) / float64(n) }
-			b.ReportMetric((cpuSeconds()-cpu)/float64(n), "cpu-s/event")
-			b.ReportMetric(per(h.decisions.Load(), decisions), "woken/event")
-			b.ReportMetric(per(h.source.queries.Load(), queries), "queries/event")
-			b.ReportMetric(per(h.hub.writes.Load(), writes), "writes/event")
-			b.ReportMetric(heapMiB()-before, "heap-MiB")
-			b.ReportMetric(0, "ns/op")
-		})
+		b.Run(tc.name, func(b *testing.B) { h.measure(b, before, tc.event) })
 	}
 	runtime.KeepAlive(h)
+}
+
+// measure reports the cost of an event. heapBefore is the heap without the hub.
+func (h *scaleHub) measure(b *testing.B, heapBefore float64, event func()) {
+	h.idle()
+	decisions, queries, writes, cpu := h.decisions.Load(), h.source.queries.Load(), h.hub.writes.Load(), cpuSeconds()
+	n := 0
+	for b.Loop() {
+		event()
+		h.idle()
+		n++
+	}
+	per := func(now, before int64) float64 { return float64(now-before) / float64(n) }
+	b.ReportMetric((cpuSeconds()-cpu)/float64(n), "cpu-s/event")
+	b.ReportMetric(per(h.decisions.Load(), decisions), "woken/event")
+	b.ReportMetric(per(h.source.queries.Load(), queries), "queries/event")
+	b.ReportMetric(per(h.hub.writes.Load(), writes), "writes/event")
+	b.ReportMetric(heapMiB()-heapBefore, "heap-MiB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkGates measures the arrival of all workloads and a round of every gate, for hubs of
+// different sizes.
+func BenchmarkGates(b *testing.B) {
+	log.SetLogger(logr.Discard())
+	for _, size := range []hubSize{
+		{gates: 1, workloads: 100, shapes: 1}, {gates: 1, workloads: 1000, shapes: 50}, {gates: 1, workloads: 8000, shapes: 500},
+		{gates: 10, workloads: 1000, shapes: 1}, {gates: 10, workloads: 8000, shapes: 50}, {gates: 10, workloads: 8000, shapes: 500},
+		{gates: 50, workloads: 1000, shapes: 1}, {gates: 50, workloads: 8000, shapes: 50}, {gates: 50, workloads: 8000, shapes: 500},
+	} {
+		b.Run(fmt.Sprintf("gates=%d/waiting=%d/shapes=%d", size.gates, size.workloads, min(size.shapes, size.workloads/size.gates)), func(b *testing.B) {
+			before := heapMiB()
+			h := newScaleHub(b, size)
+			h.fill()
+			b.Run("arrival", func(b *testing.B) {
+				h.measure(b, before, func() {
+					for _, wl := range h.hub.workloads {
+						h.woken <- client.ObjectKeyFromObject(wl)
+					}
+				})
+			})
+			b.Run("round", func(b *testing.B) {
+				h.measure(b, before, func() {
+					h.clock.add(timing.DefaultPeriod)
+					h.waiting.StartRounds()
+				})
+			})
+			runtime.KeepAlive(h)
+		})
+	}
 }
