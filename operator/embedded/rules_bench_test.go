@@ -56,12 +56,9 @@ func benchmarkRules(b *testing.B, exposition string, nodes int) {
 		}
 	}
 	scrape()
-	scraped := p.db.Head().NumSeries()
-	b.ReportMetric(heapMiB()-before, "heap-MiB-exporters")
+	scraped, heapScraped := p.db.Head().NumSeries(), heapMiB()-before
 	evaluate()
-	b.ReportMetric(float64(scraped), "series-exporters")
-	b.ReportMetric(float64(p.db.Head().NumSeries()-scraped), "series-rules")
-	b.ReportMetric(heapMiB()-before, "heap-MiB")
+	evaluated, heapEvaluated := p.db.Head().NumSeries(), heapMiB()-before
 	cpu, n := time.Duration(0), 0
 	for b.Loop() {
 		at = at.Add(30 * time.Second)
@@ -72,6 +69,10 @@ func benchmarkRules(b *testing.B, exposition string, nodes int) {
 		n++
 	}
 	b.ReportMetric(cpu.Seconds()/float64(n), "cpu-s/evaluation")
+	b.ReportMetric(float64(scraped), "series-exporters")
+	b.ReportMetric(float64(evaluated-scraped), "series-rules")
+	b.ReportMetric(heapScraped, "heap-MiB-exporters")
+	b.ReportMetric(heapEvaluated-heapScraped, "heap-MiB-rules")
 	b.ReportMetric(0, "ns/op")
 }
 

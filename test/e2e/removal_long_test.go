@@ -165,10 +165,13 @@ func remove(ctx context.Context, t *testing.T, plugin string) {
 		run("delete", "-k", filepath.Join(config, "rbac"))(), // config/default without the operator, which is no pod here
 		run("delete", "-k", filepath.Join(config, "guard"))(),
 		run("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "plimsoll-queue-role")(),
-		run("label", "clusterqueue", "--all", "plimsoll.dev/queue-role-")(),
 		run("delete", "-k", filepath.Join(config, "crd"))()); err != nil {
 		t.Fatal(err)
 	}
+	await(ctx, t, "the API server to drop the policy of the queues' role", func(ctx context.Context) error {
+		_, err := lab.Hub.Kubectl(ctx, "", "label", "clusterqueue", "--all", "plimsoll.dev/queue-role-")
+		return err
+	})
 }
 
 type removalStep struct {

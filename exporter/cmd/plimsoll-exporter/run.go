@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
+	"k8s.io/klog/v2"
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -23,6 +24,7 @@ import (
 // run serves metrics until ctx ends, or prints them with --once.
 func (o *options) run(ctx context.Context) error {
 	log := o.logger()
+	klog.SetSlogLogger(log) // client-go logs through klog
 	o.ignored.warn(log)
 	for _, name := range o.unknownVariables {
 		log.Warn("ignoring an environment variable that dcgm-exporter does not have", "variable", name)

@@ -3,6 +3,10 @@ package main
 import (
 	"io"
 	"log/slog"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // Values of --log-format.
@@ -24,4 +28,11 @@ func newLogHandler(out io.Writer, format string, level slog.Level) slog.Handler 
 		return slog.NewJSONHandler(out, opts)
 	}
 	return slog.NewTextHandler(out, opts)
+}
+
+// setLoggers makes the libraries log to the handler. The leader election and the watches of
+// client-go log through klog.
+func setLoggers(handler slog.Handler) {
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	klog.SetSlogLogger(slog.New(handler))
 }

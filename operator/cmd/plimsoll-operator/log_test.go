@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 func TestLogFormat(t *testing.T) {
@@ -41,5 +42,19 @@ func TestLogLevelHidesDebug(t *testing.T) {
 	log.V(1).Info("Round skipped")
 	if out.Len() > 0 {
 		t.Errorf("logged %q at the level INFO", out.String())
+	}
+}
+
+// Lines of client-go have the same format as the others.
+func TestLogFormatOfLibraries(t *testing.T) {
+	t.Cleanup(klog.ClearLogger)
+	var out bytes.Buffer
+	setLoggers(newLogHandler(&out, logFormatText, slog.LevelInfo))
+	klog.FromContext(t.Context()).Info("Successfully acquired lease", "lock", "plimsoll-system/plimsoll-operator")
+	klog.Warningf("unable to watch %s", "workloads")
+	for _, want := range []string{`level=INFO msg="Successfully acquired lease" lock=plimsoll-system/plimsoll-operator`, `msg="unable to watch workloads"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing from %q", want, out.String())
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/common/version"
 	_ "golang.org/x/crypto/x509roots/fallback" // the image has no CA certificates of its own
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +28,7 @@ func run(args []string) int {
 	}
 	handler := newLogHandler(os.Stderr, o.logFormat, o.logLevel)
 	log := slog.New(handler)
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	setLoggers(handler)
 	cfg, err := o.restConfig()
 	if err != nil {
 		log.Error("Could not find the API server of the hub: set --kubeconfig or KUBECONFIG, or run in a cluster", "error", err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
@@ -50,6 +53,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
+// leaseRetryPeriod is the interval at which the other replicas try to become leader: one of them
+// leads about a second after the leader gave up its Lease, and 18 s after the leader was lost.
+const leaseRetryPeriod = time.Second
+
 func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	s, err := newScheme()
 	if err != nil {
@@ -69,6 +76,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		LeaderElectionID:              "plimsoll-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		RetryPeriod:                   ptr.To(leaseRetryPeriod),
 		Cache: cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
 		}},
