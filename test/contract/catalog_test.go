@@ -181,7 +181,7 @@ type ruleFile struct {
 
 // recordingFiles are the files with recording rules. A file reads the series of the files
 // before it.
-var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
+var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
 
 // alertFiles are the files with alerts.
 var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}

@@ -54,6 +54,7 @@ var (
 	podUtilization        = metric{"plimsoll_pod_device_utilization_ratio", gauge, podLabels, "Utilization of the device that is attributed to the pod, 0..1 of the device. Absent for MIG instances."}
 	podPower              = metric{"plimsoll_pod_device_power_watts", gauge, podLabels, "Power draw of the device that is attributed to the pod, in watts. Absent for MIG instances."}
 	podEnergy             = metric{"plimsoll_pod_device_energy_joules_total", counter, podLabels, "Energy of the device that is attributed to the pod, in joules, since the exporter first saw the pod hold the device."}
+	podShare              = metric{"plimsoll_pod_device_share", gauge, append(deviceLabels, "namespace", "pod", "provider", "dimension"), "The part of plimsoll_device_share_allocated that is allocated to the pod: its share of the device, by dimension. Absent for a dimension in which nothing limits the pod."}
 	unattributedProcesses = metric{"plimsoll_exporter_unattributed_processes", gauge, deviceLabels, "Processes on the device that belong to no known pod. Requires --attribution=process."}
 	podOwner              = metric{"plimsoll_pod_owner_info", gauge, []string{"node", "namespace", "pod", "pod_uid", "owner_kind", "owner_name"}, "1 for each pod that holds a device, with its topmost controller (Job, JobSet, RayJob, PyTorchJob and so on). A pod without a controller is its own owner. Requires --kubernetes-pod-owners."}
 )
@@ -83,7 +84,7 @@ var plimsollMetrics = []metric{
 	nodeDevices, largestFree, freeMIGInstances,
 	deviceLost, deviceHung, deviceFailed, lastSample, lastCollection, idleAllocated, ownerInfo, shareCapacity, shareAllocated,
 	xidTotal, throttled, linkBytes, pcieBytes, powerHeadroom, memoryHeadroom, thermalHeadroom, fabricInfo, remapPending, bogusValues,
-	podMemory, podUtilization, podPower, podEnergy, unattributedProcesses, podOwner, apiReachable,
+	podMemory, podUtilization, podPower, podEnergy, podShare, unattributedProcesses, podOwner, apiReachable,
 	unsupportedField, mappedDevices, unmapped, omittedShares, undescribedDevices, driverStalled, sourceUp, kubeletUp, collectionErrors, collectionDuration, readDuration, callDuration, callErrors, callDenied,
 	memoryTotal, memoryUsed, temperature, powerDraw, energyTotal,
 	stalledFor, busyRatio, idleFor, queuedPrograms, workloadUp, megascaleError, sliceError, services,

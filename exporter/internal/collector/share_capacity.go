@@ -1,7 +1,9 @@
 package collector
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -17,15 +19,17 @@ const (
 // providerMPS is the provider of replicas that MPS limits.
 const providerMPS = "mps"
 
-// amount is an amount of a dimension that a shared device offers, and how much of it is
-// allocated.
+// amount is an amount of a dimension that a shared device offers, how much of it is allocated,
+// and to which pods. A pod without a limit is not in pods.
 type amount struct {
 	dimension           string
 	capacity, allocated float64
+	pods                map[podName]float64
 }
 
 // renderShares writes what a shared device offers and what of it is allocated.
 func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
+	withSeries := podsWithSeries([]*deviceSnapshot{d})
 	for _, name := range d.device.Names() {
 		n := r.snapshot.pods.ReplicaCounts[name]
 		if n.Allocatable == 0 {
@@ -35,6 +39,11 @@ func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
 		for _, a := range amounts {
 			r.families.addOfDevice(shareCapacity, a.capacity, id, provider, a.dimension)
 			r.families.addOfDevice(shareAllocated, a.allocated, id, provider, a.dimension)
+			for _, pod := range slices.SortedFunc(maps.Keys(a.pods), podName.compare) {
+				if withSeries == nil || withSeries[pod] {
+					r.families.addOfDevice(podShare, a.pods[pod], id, pod.namespace, pod.name, provider, a.dimension)
+				}
+			}
 		}
 	}
 }
@@ -42,7 +51,16 @@ func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
 // shareAmounts returns the provider of a device's replicas and the amounts of each dimension
 // that the provider limits. Time-slicing limits neither memory nor cores.
 func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provider string, amounts []amount) {
-	amounts = []amount{{dimensionShares, float64(n.Allocatable), float64(n.Allocated)}}
+	replicas := replicasByPod(r.snapshot.pods, []*deviceSnapshot{d})
+	// equal returns an amount of which each allocated replica has the same part.
+	equal := func(dimension string, capacity, part float64) amount {
+		a := amount{dimension, capacity, part * float64(n.Allocated), map[podName]float64{}}
+		for pod, count := range replicas {
+			a.pods[pod] = part * float64(count)
+		}
+		return a
+	}
+	amounts = []amount{equal(dimensionShares, float64(n.Allocatable), 1)}
 	mib, _ := d.reading.Get(device.FBTotal)
 	memory := mib * (1 << 20)
 	mode, _ := d.reading.Get(device.ComputeMode)
@@ -50,42 +68,43 @@ func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provi
 	case !d.fresh || memory == 0:
 		return n.Provider, amounts
 	case n.Provider == podmap.ProviderHAMi:
-		if used, ok := r.assignedByHAMi(d); ok {
-			amounts = append(amounts, amount{dimensionMemory, memory, used.Memory}, amount{dimensionCores, 1, used.Cores})
-		}
-		return n.Provider, amounts
+		return n.Provider, append(amounts, r.assignedByHAMi(d, replicas, memory)...)
 	case mode != device.ExclusiveProcess:
 		return n.Provider, amounts
 	}
 	// MPS limits each replica to an equal part: whole MiB, and whole percents of the threads.
-	count, allocated := float64(n.Allocatable), float64(n.Allocated)
-	return providerMPS, append(amounts, amount{dimensionMemory, memory, allocated * math.Floor(mib/count) * (1 << 20)},
-		amount{dimensionCores, 1, allocated * math.Floor(100/count) / 100})
+	count := float64(n.Allocatable)
+	return providerMPS, append(amounts, equal(dimensionMemory, memory, math.Floor(mib/count)*(1<<20)),
+		equal(dimensionCores, 1, math.Floor(100/count)/100))
 }
 
-// assignedByHAMi returns the sum of what HAMi assigned to the pods that hold a device. ok is
-// false if the assignment of a pod is unknown.
-func (r *renderer) assignedByHAMi(d *deviceSnapshot) (sum podmap.Assignment, ok bool) {
+// assignedByHAMi returns what HAMi assigned to the pods that hold a device, or nil if the
+// assignment of a pod is unknown. memory is that of the device in bytes.
+func (r *renderer) assignedByHAMi(d *deviceSnapshot, holders map[podName]int, memory float64) []amount {
 	if r.snapshot.podMeta == nil {
-		return sum, false
+		return nil
 	}
-	counted := map[podName]bool{}
-	for _, h := range d.holders {
-		pod := podName{h.Namespace, h.Pod}
-		if counted[pod] {
-			continue
-		}
-		counted[pod] = true
+	bytes := amount{dimensionMemory, memory, 0, map[podName]float64{}}
+	cores := amount{dimensionCores, 1, 0, map[podName]float64{}}
+	for pod := range holders {
 		assigned := r.snapshot.podMeta[pod].HAMi
 		if len(assigned) == 0 {
-			return sum, false
+			return nil
 		}
 		for _, a := range assigned {
 			if a.Device == d.device.UUID {
-				sum.Memory += a.Memory
-				sum.Cores += a.Cores
+				bytes.add(pod, a.Memory)
+				cores.add(pod, a.Cores)
 			}
 		}
 	}
-	return sum, true
+	return []amount{bytes, cores}
+}
+
+// add allocates a part to a pod. A part of 0 is no limit.
+func (a *amount) add(pod podName, part float64) {
+	if part > 0 {
+		a.allocated += part
+		a.pods[pod] += part
+	}
 }

@@ -165,18 +165,29 @@ func TestSharesOfMPS(t *testing.T) {
 				f.kubelet.ids = append(f.kubelet.ids, tc.id(i))
 			}
 			f.kubelet.holdings["ml/a/main"] = []string{tc.id(0), tc.id(1)}
+			f.kubelet.holdings["ml/b/main"] = []string{tc.id(2)}
 			families, _ := f.collect(t)
-			if n := len(families["plimsoll_device_share_capacity"].Metric); n != tc.amounts {
-				t.Fatalf("%d dimensions, want %d", n, tc.amounts)
+			if n, ofPods := len(families["plimsoll_device_share_capacity"].Metric), len(families["plimsoll_pod_device_share"].Metric); n != tc.amounts || ofPods != 2*n {
+				t.Fatalf("%d dimensions, %d of pods, want %d and twice as many", n, ofPods, tc.amounts)
+			}
+			for pod, want := range map[string]float64{"a": 2, "b": 1} {
+				if got := value(t, families, "plimsoll_pod_device_share", "uuid", uuid(0), "namespace", "ml", "pod", pod, "provider", tc.provider, "dimension", "shares"); got != want {
+					t.Errorf("pod %s has %g shares, want %g", pod, got, want)
+				}
 			}
 			if tc.amounts == 1 {
 				return
 			}
-			for dimension, want := range map[string][2]float64{"shares": {3, 2}, "memory": {81559 << 20, 2 * 27186 << 20}, "cores": {1, 0.66}} {
+			for dimension, want := range map[string][2]float64{"shares": {3, 3}, "memory": {81559 << 20, 3 * 27186 << 20}, "cores": {1, 0.99}} {
 				for i, metric := range []string{"plimsoll_device_share_capacity", "plimsoll_device_share_allocated"} {
 					if got := value(t, families, metric, "uuid", uuid(0), "provider", tc.provider, "dimension", dimension); got != want[i] {
 						t.Errorf("%s of %s is %g, want %g", metric, dimension, got, want[i])
 					}
+				}
+			}
+			for dimension, want := range map[string]float64{"memory": 2 * 27186 << 20, "cores": 0.66} {
+				if got := value(t, families, "plimsoll_pod_device_share", "pod", "a", "dimension", dimension); got != want {
+					t.Errorf("pod a has %g of %s, want %g", got, dimension, want)
 				}
 			}
 		})
@@ -212,6 +223,17 @@ func TestSharesOfHAMi(t *testing.T) {
 				t.Errorf("%s of %s of device %d is %g, want %g", metric, want.dimension, want.device, got, want.amounts[i])
 			}
 		}
+	}
+	for _, want := range []struct {
+		pod, dimension string
+		share          float64
+	}{{"a", "memory", 3000 << 20}, {"a", "cores", 0.3}, {"b", "memory", 5000 << 20}} {
+		if got := value(t, families, "plimsoll_pod_device_share", "uuid", uuid(1), "pod", want.pod, "provider", "hami", "dimension", want.dimension); got != want.share {
+			t.Errorf("pod %s has %g of %s, want %g", want.pod, got, want.dimension, want.share)
+		}
+	}
+	if n := len(families["plimsoll_pod_device_share"].Metric); n != 5 {
+		t.Errorf("%d series of pods, want the shares and memory of two and the cores of one", n)
 	}
 	for _, pod := range []string{"a", "b"} {
 		if !strings.Contains(text, fmt.Sprintf(`plimsoll_device_owner_info{node="node-1",uuid=%q,gpu="1",model="NVIDIA-H100-80GB-HBM3",namespace="ml",pod=%q`, uuid(1), pod)) {

@@ -69,6 +69,9 @@ func (s *Source) readGPU(d device.Device, state DeviceState, now time.Time) devi
 	l.setLimits(&r, p, load.temperature)
 	r.MIG, r.Instances = state.MIG, state.instances(d)
 	state.setProcesses(&r)
+	if state.MPS {
+		r.Set(device.ComputeMode, device.ExclusiveProcess)
+	}
 	return r
 }
 

@@ -82,6 +82,16 @@ var scenarios = map[string]scenario{
 		}
 		return nil
 	},
+	// MPS: two processes share a device. After 30 s the first uses more than half of the memory,
+	// which no limit prevents.
+	"share-exceeded": func(s *State, since time.Duration) []device.XID {
+		s.Devices[0].MPS = true
+		s.Devices[0].Processes = []ProcessState{{1001, 30000, 0.4}, {1002, 8000, 0.2}}
+		if since >= 30*time.Second {
+			s.Devices[0].Processes[0].MemoryMiB = 60000
+		}
+		return nil
+	},
 	"gpu-hung": func(s *State, _ time.Duration) []device.XID {
 		s.Devices[3].State = stateHung
 		return nil

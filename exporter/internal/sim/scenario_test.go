@@ -216,3 +216,31 @@ func TestScenarioTimeSlice(t *testing.T) {
 		})
 	}
 }
+
+// With MPS, each of two pods has half of the memory as its share. One of them exceeds it after 30 s.
+func TestScenarioShareExceeded(t *testing.T) {
+	n := startScenario(t, "share-exceeded", func(c *collector.Config) {
+		c.Attribution = collector.ByProcess
+		c.PodOf = func(pid int) (string, string, bool) { return "ml", fmt.Sprintf("p%d", pid), true }
+	})
+	devices, err := n.source.Devices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replicas := []string{devices[0].UUID + "::0", devices[0].UUID + "::1"}
+	n.kubelet.Allocatable("nvidia.com/gpu", replicas...)
+	n.kubelet.Hold("ml/p1001/main", "nvidia.com/gpu", replicas[0])
+	n.kubelet.Hold("ml/p1002/main", "nvidia.com/gpu", replicas[1])
+	labels := fmt.Sprintf(`{node="n",uuid=%q,gpu="0",model="NVIDIA-H100-80GB-HBM3",namespace="ml",pod="p1001"`, devices[0].UUID)
+	for i, used := range []float64{30000, 60000} {
+		seconds := 20 * (i + 1)
+		text := n.scrapeAt(time.Duration(seconds) * time.Second)
+		for prefix, mib := range map[string]float64{"memory_used_bytes" + labels + `,attribution="process"} `: used, "share" + labels + `,provider="mps",dimension="memory"} `: 40779} {
+			line := strings.Join(linesWith(text, "plimsoll_pod_device_"+prefix), "")
+			_, number, _ := strings.Cut(line, "} ")
+			if got, err := strconv.ParseFloat(number, 64); err != nil || math.Abs(got-mib*(1<<20)) > 1 {
+				t.Errorf("after %d s: %q, want %g MiB", seconds, line, mib)
+			}
+		}
+	}
+}

@@ -42,6 +42,8 @@ type DeviceState struct {
 	// MIG enables MIG mode with these instances.
 	MIG       bool            `json:"mig,omitempty"`
 	Instances []InstanceState `json:"instances,omitempty"`
+	// MPS limits the processes that share the device.
+	MPS bool `json:"mps,omitempty"`
 	// Processes share the device. They determine its utilization instead of Background.
 	Processes []ProcessState `json:"processes,omitempty"`
 }
