@@ -55,16 +55,17 @@ var operatorMetrics = map[string][]string{
 // read.
 var (
 	nodeMetrics = map[string][]string{
-		"kube_lease_renew_time":                          {"namespace", "lease"},
-		"kube_node_status_condition":                     {"node", "condition", "status"},
-		"kube_node_spec_unschedulable":                   {"node"},
-		"kube_node_spec_taint":                           {"node", "key", "value", "effect"},
-		"kube_node_status_capacity":                      {"node", "resource", "unit"},
-		"kube_node_status_allocatable":                   {"node", "resource", "unit"},
-		"kube_pod_container_resource_requests":           {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
-		"kube_pod_status_phase":                          {"namespace", "pod", "uid", "phase"},
-		"kube_pod_owner":                                 {"namespace", "pod", "uid", "owner_kind", "owner_name", "owner_is_controller"},
-		"kube_node_labels":                               {"node", "label_nvidia_com_gpu_product", "label_amd_com_gpu_product_name", "label_cloud_google_com_gke_tpu_accelerator"},
+		"kube_lease_renew_time":                {"namespace", "lease"},
+		"kube_node_status_condition":           {"node", "condition", "status"},
+		"kube_node_spec_unschedulable":         {"node"},
+		"kube_node_spec_taint":                 {"node", "key", "value", "effect"},
+		"kube_node_status_capacity":            {"node", "resource", "unit"},
+		"kube_node_status_allocatable":         {"node", "resource", "unit"},
+		"kube_pod_container_resource_requests": {"namespace", "pod", "uid", "container", "node", "resource", "unit"},
+		"kube_pod_status_phase":                {"namespace", "pod", "uid", "phase"},
+		"kube_pod_owner":                       {"namespace", "pod", "uid", "owner_kind", "owner_name", "owner_is_controller"},
+		"kube_node_labels": {"node", "label_nvidia_com_gpu_product", "label_amd_com_gpu_product_name", "label_cloud_google_com_gke_tpu_accelerator",
+			"label_cloud_google_com_gke_tpu_topology", "label_cloud_google_com_gke_nodepool", "label_topology_kubernetes_io_zone", "label_cloud_google_com_gce_topology_block"},
 		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
 	}
 	kueueMetrics = map[string][]string{
@@ -181,7 +182,7 @@ type ruleFile struct {
 
 // recordingFiles are the files with recording rules. A file reads the series of the files
 // before it.
-var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
+var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
 
 // alertFiles are the files with alerts.
 var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}

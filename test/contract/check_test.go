@@ -167,6 +167,11 @@ func (k *checker) call(e *parser.Call) labelSet {
 			k.requireLabels(have, []string{text(3)}, e)
 		}
 		return have.with(newLabelSet(text(1)))
+	case "label_join":
+		for i := 3; i < len(e.Args); i++ {
+			k.requireLabels(have, []string{text(i)}, e)
+		}
+		return have.with(newLabelSet(text(1)))
 	case "histogram_quantile":
 		return have.without("le")
 	}

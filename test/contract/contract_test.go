@@ -74,6 +74,7 @@ func TestCheckFindsMistakes(t *testing.T) {
 		{"label that the rule removed", `sum by (model) (cluster_resource:plimsoll_free_devices:sum)`, `label "model"`},
 		{"label in on", `plimsoll_node_devices * on (cluster, nod) group_left () node:plimsoll_placeable:bool`, `label "nod"`},
 		{"label in group_left", `plimsoll_score * on (cluster) group_left (model) cluster_resource:plimsoll_free_devices:sum`, `label "model"`},
+		{"label in label_join", `label_join(plimsoll_device_lost, "x", ".", "uuid", "UUID")`, `label "UUID"`},
 		{"label in label_replace", `label_replace(plimsoll_device_lost, "UUID", "$1", "UUID", "(.+)")`, `label "UUID"`},
 		{"result without cluster", `sum(plimsoll_node_devices)`, "no label cluster"},
 		{"syntax error", `sum by (cluster) (up`, "unclosed"},
@@ -204,6 +205,12 @@ func findQueries(where string, node any) []expression {
 		for key, value := range n {
 			if text, isText := value.(string); isText && key == "query" {
 				found = append(found, expression{where: where, expr: substituteVariables(text), perCluster: n["scope"] != "Fleet"})
+				continue
+			}
+			if queries, isMap := value.(map[string]any); isMap && key == "queries" { // of a gate
+				for _, q := range queries {
+					found = append(found, expression{where: where, expr: substituteVariables(q.(string)), perCluster: true})
+				}
 				continue
 			}
 			found = append(found, findQueries(where, value)...)

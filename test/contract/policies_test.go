@@ -30,6 +30,10 @@ load 5m
   cluster_resource:plimsoll_devices:sum{cluster="c2",resource="nvidia.com/gpu"} 4x84
   cluster:plimsoll_gpu_utilization:avg{cluster="c1"} 0.25x84
   cluster:plimsoll_gpu_utilization:avg{cluster="c2"} 0.5x82 1x2
+  device:plimsoll_utilization:placeable{cluster="c1",node="n1",uuid="GPU-1"} 1x84
+  device:plimsoll_utilization:placeable{cluster="c1",node="n1",uuid="GPU-2"} 0.1x84
+  device:plimsoll_utilization:placeable{cluster="c2",node="m1",uuid="GPU-3"} 0.5x84
+  device:plimsoll_utilization:placeable{cluster="c2",node="m1",uuid="GPU-4"} 0.5x84
   cluster_model:plimsoll_power_watts:sum{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 3200x84
   cluster_model:plimsoll_power_watts:sum{cluster="c2",model="NVIDIA-L4"} 280x84
   cluster_model:plimsoll_temperature_celsius:max{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 45x84
@@ -70,7 +74,7 @@ var expectedResults = map[string]map[string]float64{
 	"live-utilization/utilization":             {"c1": 0.25, "c2": 1},
 	"packing/freshness":                        {"c1": 0, "c2": 600},
 	"packing/packed":                           {"c1": 0.25, "c2": 1},
-	"packing/calm":                             {"c1": 0.25, "c2": 1},
+	"packing/calm":                             {"c1": 1, "c2": 0},
 	"health/freshness":                         {"c1": 0, "c2": 600},
 	"health/usable":                            {"c1": 1, "c2": 0.5},
 	"health/xids":                              {"c1": 0, "c2": 2},

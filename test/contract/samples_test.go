@@ -29,8 +29,10 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := filepath.Join(root, "config", "samples")
 	documents := map[string][]byte{"job.yaml": []byte(readFile(t, filepath.Join(dir, "job.yaml")))}
-	for _, file := range findFiles(t, filepath.Join(dir, "policies"), ".yaml") {
-		documents["policies/"+filepath.Base(file)] = []byte(readFile(t, file))
+	for _, folder := range []string{"policies", "gates"} {
+		for _, file := range findFiles(t, filepath.Join(dir, folder), ".yaml") {
+			documents[folder+"/"+filepath.Base(file)] = []byte(readFile(t, file))
+		}
 	}
 	for _, folder := range []string{"hub", "team", "worker"} {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, folder))
