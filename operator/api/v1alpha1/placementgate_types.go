@@ -101,7 +101,10 @@ type PlacementGateSpec struct {
 // value or for a number. An absent fact matches every value.
 type GateQueries struct {
 	// Pods of the workload's shape that each cluster could start now. Default: the sum over
-	// nodes of floor(free devices of the model / devices per pod).
+	// nodes of floor(free devices of the model / devices per pod). If the query contains
+	// $share_memory (bytes), $share_memory_ratio or $share_cores (0..1), pods may share devices:
+	// the variables are the part of each device that a pod requests, 0 without a limit, and the
+	// gate debits these parts for pods in flight.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Fit string `json:"fit,omitempty"`

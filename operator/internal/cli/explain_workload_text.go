@@ -183,7 +183,11 @@ func unlessUnknown(c gate.ClusterExplanation, text string) string {
 func formatRequests(f shape.Facts) string {
 	var requests []string
 	for _, p := range f.PodSets {
-		requests = append(requests, fmt.Sprintf("%s of %d %s", pluralize(int(p.Pods), "pod"), p.DevicesPerPod, cmp.Or(p.Model, p.Resource)))
+		text := fmt.Sprintf("%s of %d %s", pluralize(int(p.Pods), "pod"), p.DevicesPerPod, cmp.Or(p.Model, p.Resource))
+		if p.Share != nil {
+			text += " with " + p.Share.String()
+		}
+		requests = append(requests, text)
 	}
 	for _, name := range f.Unmeasured {
 		requests = append(requests, name+" (not measured)")

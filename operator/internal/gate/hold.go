@@ -186,7 +186,11 @@ func (e *evaluation) startsBy(p shape.PodSet, free, empty float64, running []led
 			return time.Time{}
 		}
 		for _, held := range r.PodSets {
-			if ledger.MayShareDevices(held, p) {
+			switch {
+			case !ledger.MayShareDevices(held, p):
+			case p.Share != nil:
+				free += float64(ledger.SharesReturned(held, p))
+			default:
 				free += float64(held.Pods * (held.DevicesPerPod / p.DevicesPerPod))
 			}
 		}

@@ -95,6 +95,8 @@ func podsInPlaceOf(p shape.PodSet, victims iter.Seq[*ledger.Running]) float64 {
 		for _, held := range r.PodSets {
 			switch {
 			case !ledger.MayShareDevices(held, p):
+			case p.Share != nil:
+				pods += ledger.SharesReturned(held, p)
 			case held.DevicesPerPod >= p.DevicesPerPod:
 				pods += held.Pods * (held.DevicesPerPod / p.DevicesPerPod)
 			default:

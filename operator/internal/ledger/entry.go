@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -103,10 +104,14 @@ type Credit struct {
 //   - Smaller pods take spare devices first. Together they displace
 //     ceil(their devices beyond spare / devices of p) pods: workers pack small pods.
 //
-// Pods that cannot use the devices of p displace none.
+// Pods that cannot use the devices of p displace none. For pods that share devices, see
+// sharesTaken.
 func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
 	if p.DevicesPerPod == 0 {
 		return 0
+	}
+	if p.Share != nil {
+		return sharesTaken(others, p)
 	}
 	var slots, small int64
 	for _, other := range others {
@@ -119,6 +124,38 @@ func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
 		}
 	}
 	return slots + ceilDiv(max(small-spare, 0), p.DevicesPerPod)
+}
+
+// sharesTaken returns how many pods of shape p the pods of others displace at most, wherever the
+// cluster starts them: on each of its devices, a pod displaces as many as its memory, its cores or
+// its replica, whichever is most. No cluster has room if the size of a device decides.
+func sharesTaken(others []shape.PodSet, p shape.PodSet) int64 {
+	var slots int64
+	for _, other := range others {
+		if !MayShareDevices(other, p) {
+			continue
+		}
+		perDevice, ok := p.Share.SlotsTaken(partOf(other))
+		if !ok {
+			return math.MaxInt32
+		}
+		slots += other.Devices() * perDevice
+	}
+	return slots
+}
+
+// SharesReturned returns how many pods of shape p, which share devices, can start at least when the
+// pods of held end.
+func SharesReturned(held, p shape.PodSet) int64 {
+	return held.Devices() * p.Share.SlotsReturned(partOf(held)) / p.DevicesPerPod
+}
+
+// partOf returns the part of each device that a pod holds.
+func partOf(p shape.PodSet) shape.Share {
+	if p.Share == nil { // of a gate that fits whole devices
+		return shape.Share{MemoryPercent: 100, CorePercent: 100}
+	}
+	return *p.Share
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

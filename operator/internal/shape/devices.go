@@ -1,10 +1,12 @@
 package shape
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // Names that NVIDIA's device plugin gives to MIG instances and to time-shared devices.
@@ -68,17 +70,43 @@ func podDevices(spec *corev1.PodSpec, all bool) (corev1.ResourceName, int64) {
 	return best, requests[best]
 }
 
-// unmeasuredRequests returns the extended resources and resource claims that a pod requests
-// in addition to its device resource.
-func unmeasuredRequests(spec *corev1.PodSpec, deviceResource string) []string {
+// claimedDevices returns the devices of a pod that has one resource claim. The Workload does not
+// contain the claim, but Kueue counts its devices for the quota (deviceClassMappings): they are the
+// device resource that Kueue assigned and that the pod does not request.
+func claimedDevices(spec *corev1.PodSpec, assigned *kueue.PodSetAssignment, pods int64) (corev1.ResourceName, int64) {
+	if len(spec.ResourceClaims) != 1 || assigned == nil || pods == 0 {
+		return "", 0
+	}
+	requested := podResources(spec)
+	for _, name := range slices.Sorted(maps.Keys(assigned.ResourceUsage)) {
+		usage := assigned.ResourceUsage[name]
+		if n := usage.Value(); isDevice(name) && requested[name] == 0 && n > 0 && n%pods == 0 {
+			return name, n / pods
+		}
+	}
+	return "", 0
+}
+
+// unmeasuredRequests returns the extended resources, resource claims and shares that a pod
+// requests in addition to what p holds of them.
+func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 	var names []string
-	for name, n := range podResources(spec) {
-		if n > 0 && string(name) != deviceResource {
+	requests := podResources(&template.Spec)
+	for name, n := range requests {
+		if n > 0 && string(name) != p.Resource && (p.Share == nil || !isShareRequest(name)) {
 			names = append(names, string(name))
 		}
 	}
-	for _, claim := range spec.ResourceClaims {
-		names = append(names, "claim "+claim.Name)
+	isClaimed := p.Resource != "" && requests[corev1.ResourceName(p.Resource)] == 0
+	for _, claim := range template.Spec.ResourceClaims {
+		if !isClaimed {
+			names = append(names, "claim "+claim.Name)
+		}
+	}
+	for _, name := range kaiAnnotations {
+		if template.Annotations[name] != "" {
+			names = append(names, "annotation "+name)
+		}
 	}
 	return names
 }

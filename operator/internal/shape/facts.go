@@ -26,6 +26,11 @@ type PodSet struct {
 	Flavor        string `json:"flavor,omitempty"`
 	DevicesPerPod int64  `json:"devicesPerPod"`
 	Pods          int64  `json:"pods"`
+	// Share is the part of each device that a pod requests. Nil if the gate fits whole devices.
+	Share *Share `json:"share,omitempty"`
+	// RequiredTopology is the level of Kueue's Topology in one domain of which all pods must
+	// start, or levelCluster. Empty if the gate does not fit domains.
+	RequiredTopology string `json:"requiredTopology,omitempty"`
 	// FlavorLabels are the flavor's nodeLabels.
 	FlavorLabels map[string]string `json:"flavorLabels,omitempty"`
 	// NodeSelector is the node selector of the pod template.
@@ -65,7 +70,8 @@ func (f Facts) Key() string { return f.Namespace + "/" + f.Name }
 // labels and node selectors have one variable per key, in which _ replaces characters that
 // are not allowed: $node_selector_topology_kubernetes_io_zone.
 var Variables = []string{"namespace", "queue", "cluster_queue", "flavor", "resource", "model",
-	"devices_per_pod", "pods", "devices_total", varFlavorLabel + "*", varNodeSelector + "*"}
+	"devices_per_pod", "pods", "devices_total", varShareMemory, varShareMemoryRatio, varShareCores, varRequiredTopology,
+	varFlavorLabel + "*", varNodeSelector + "*"}
 
 const (
 	varFlavorLabel  = "flavor_label_"
@@ -82,10 +88,14 @@ func (f Facts) Vars(p PodSet) map[string]string {
 	for name, value := range map[string]string{
 		"namespace": f.Namespace, "queue": f.Queue, "cluster_queue": f.ClusterQueue,
 		"flavor": p.Flavor, "resource": p.Resource, "model": p.Model,
+		varRequiredTopology: p.RequiredTopology,
 	} {
 		if value != "" {
 			vars[name] = value
 		}
+	}
+	if p.Share != nil {
+		p.Share.addVars(vars)
 	}
 	addLabels(vars, varFlavorLabel, p.FlavorLabels)
 	addLabels(vars, varNodeSelector, p.NodeSelector)
@@ -129,11 +139,17 @@ type Options struct {
 	// AllDevices includes devices that the exporter does not measure. It is set for gates with
 	// their own fit query.
 	AllDevices bool
+	// Shares fits parts of devices. It is set for gates whose own fit query reads them.
+	Shares bool
+	// Topology fits the domains of a required topology, and TPUSlices slices of several hosts.
+	// They are set for gates whose own fit query reads them.
+	Topology, TPUSlices bool
 }
 
 // OptionsOf returns the options of a gate.
 func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) Options {
-	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != ""}
+	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != "",
+		Shares: fitsShares(spec.Queries.Fit), Topology: fitsTopology(spec.Queries.Fit), TPUSlices: fitsTPUSlices(spec.Queries.Fit)}
 	if spec.PodSetUpdates != nil {
 		opts.OwnLabels = spec.PodSetUpdates.NodeSelector
 	}
@@ -154,8 +170,8 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 		if p.Pods == 0 {
 			continue
 		}
-		facts.Unmeasured = append(facts.Unmeasured, unmeasuredRequests(&set.Template.Spec, p.Resource)...)
-		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p)...)
+		facts.Unmeasured = append(facts.Unmeasured, unmeasuredRequests(&set.Template, p)...)
+		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p, opts)...)
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredLabels(&set.Template.Spec, p, opts)...)
 		if p.DevicesPerPod > 0 {
 			facts.PodSets = append(facts.PodSets, p)
@@ -176,6 +192,9 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 		p.Pods = int64(*assigned.Count)
 	}
 	resource, devices := podDevices(&set.Template.Spec, opts.AllDevices)
+	if devices == 0 && opts.AllDevices {
+		resource, devices = claimedDevices(&set.Template.Spec, assigned, p.Pods)
+	}
 	if devices == 0 {
 		return p
 	}
@@ -188,6 +207,12 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	p.Model = withMIGProfile(modelOf(&set.Template.Spec, p.FlavorLabels, opts), string(resource))
 	if opts.AllDevices || !strings.HasSuffix(p.Model, sharedModelSuffix) {
 		p.Resource, p.DevicesPerPod = string(resource), devices
+	}
+	if opts.Topology {
+		p.RequiredTopology = requiredTopologyOf(set)
+	}
+	if opts.Shares {
+		p.Share, p.Model = shareOf(&set.Template.Spec, resource), strings.TrimSuffix(p.Model, sharedModelSuffix)
 	}
 	return p
 }
@@ -228,5 +253,5 @@ func (f Facts) With(others ...Facts) Facts {
 // hasShapeOf reports whether two pod sets differ in name and number of pods only.
 func (p PodSet) hasShapeOf(other PodSet) bool {
 	return p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
-		maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
+		p.Share.equal(other.Share) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

@@ -16,11 +16,12 @@ func (f Facts) EquivalenceKey() string {
 	key = strconv.AppendBool(strconv.AppendBool(key, f.Remote), f.Reclaims)
 	for _, p := range f.PodSets {
 		key = append(key, '/')
-		for _, s := range []string{p.Flavor, p.Resource, p.Model} {
+		for _, s := range []string{p.Flavor, p.Resource, p.Model, p.RequiredTopology} {
 			key = strconv.AppendQuote(key, s)
 		}
 		key = strconv.AppendInt(key, p.DevicesPerPod, 10)
 		key = strconv.AppendInt(append(key, 'x'), p.Pods, 10)
+		key = p.Share.appendKey(key)
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)
 	}

@@ -10,18 +10,42 @@ import (
 // tpuTopologyLabel is the node label of GKE with the shape of a TPU slice, such as 4x4.
 const tpuTopologyLabel = "cloud.google.com/gke-tpu-topology"
 
-// unmeasuredTopology returns what a pod set requests of the places of its nodes. The gate counts
-// pods by node and does not know which nodes are near each other. The worker's Kueue and its
-// scheduler test that.
-func unmeasuredTopology(set *kueue.PodSet, p PodSet) []string {
+// levelCluster is the level of pod sets that require no topology: a cluster is one domain.
+const levelCluster = "cluster"
+
+// varRequiredTopology is the variable with the level of a required topology, or levelCluster.
+const varRequiredTopology = "required_topology"
+
+// fitsTopology reports whether a gate's own fit query reads the required topology.
+func fitsTopology(fit string) bool { return strings.Contains(fit, "$"+varRequiredTopology) }
+
+// fitsTPUSlices reports whether a gate's own fit query reads the topology of a TPU slice.
+func fitsTPUSlices(fit string) bool {
+	return strings.Contains(fit, "$"+varNodeSelector+strings.Map(variableRune, tpuTopologyLabel))
+}
+
+// requiredTopologyOf returns the level that a pod set requires.
+func requiredTopologyOf(set *kueue.PodSet) string {
+	if request := set.TopologyRequest; request != nil && request.Required != nil {
+		return *request.Required
+	}
+	return levelCluster
+}
+
+// unmeasuredTopology returns what a pod set requests of the places of its nodes, unless the gate
+// fits it. A gate that counts pods by node does not know which nodes are near each other. The
+// worker's Kueue and its scheduler test that.
+func unmeasuredTopology(set *kueue.PodSet, p PodSet, opts Options) []string {
 	if p.DevicesPerPod == 0 {
 		return nil
 	}
 	var names []string
 	for _, level := range requiredLevels(set.TopologyRequest) {
-		names = append(names, "required topology "+level)
+		if level != p.RequiredTopology {
+			names = append(names, "required topology "+level)
+		}
 	}
-	if topology := p.NodeSelector[tpuTopologyLabel]; topology != "" && chipsOf(topology) != p.DevicesPerPod {
+	if topology := p.NodeSelector[tpuTopologyLabel]; topology != "" && chipsOf(topology) != p.DevicesPerPod && !opts.TPUSlices {
 		names = append(names, "slice of TPU topology "+topology)
 	}
 	return names

@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// sharing returns pods with one device each, and a share of it.
+func sharing(pods int64, s shape.Share) shape.PodSet {
+	p := podSet(1, pods)
+	p.Share = &s
+	return p
+}
+
+func TestSlotsTakenByShares(t *testing.T) {
+	const gib = int64(1) << 30
+	bytes := func(memory, cores int64) shape.Share {
+		return shape.Share{Memory: memory * gib, CorePercent: cores}
+	}
+	percent := func(memory, cores int64) shape.Share {
+		return shape.Share{MemoryPercent: memory, CorePercent: cores}
+	}
+	for _, tc := range []struct {
+		name       string
+		p, other   shape.Share
+		pods, want int64
+	}{
+		{"same share", bytes(10, 30), bytes(10, 30), 3, 3},
+		{"memory decides", bytes(10, 30), bytes(25, 30), 2, 6},
+		{"cores decide", bytes(10, 30), bytes(10, 70), 2, 6},
+		{"a small pod takes a place on each device", bytes(40, 0), bytes(1, 0), 4, 4},
+		{"without cores, their memory counts", bytes(10, 0), bytes(20, 90), 1, 2},
+		{"percentages", percent(20, 0), percent(50, 0), 2, 6},
+		{"a device has no more places than this", percent(40, 0), percent(100, 100), 2, 4},
+		{"bytes and a percentage: all places of the device", percent(40, 0), bytes(1, 0), 2, 4},
+		{"a percentage and bytes: all places of the device", bytes(1, 25), percent(1, 0), 2, 8},
+		{"a percentage and bytes without cores: unknown", bytes(1, 0), percent(1, 0), 1, math.MaxInt32},
+		{"more than the device", percent(150, 0), percent(150, 0), 1, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := SlotsTaken([]shape.PodSet{sharing(tc.pods, tc.other)}, sharing(1, tc.p), 100); got != tc.want {
+				t.Errorf("%d slots, want %d", got, tc.want)
+			}
+		})
+	}
+	if got := SlotsTaken([]shape.PodSet{podSet(8, 2)}, sharing(1, percent(50, 0)), 0); got != 32 {
+		t.Errorf("pods with whole devices take %d slots, want 32", got)
+	}
+	other := sharing(1, percent(50, 0))
+	other.Model = "NVIDIA-L4"
+	if got := SlotsTaken([]shape.PodSet{other}, sharing(1, percent(50, 0)), 0); got != 0 {
+		t.Errorf("pods on another model take %d slots", got)
+	}
+}
+
+// device is what is free of a device: MiB and percents.
+type device struct{ memory, cores, shares int64 }
+
+// slots returns how many pods with a share start on the device.
+func (d device) slots(s shape.Share) int64 {
+	n := min(d.shares, d.memory/(s.Memory>>20))
+	if s.CorePercent > 0 {
+		n = min(n, d.cores/s.CorePercent)
+	}
+	return n
+}
+
+// For random devices and pods, the room after the ledger is never more than what is left when the
+// pods have started, wherever they did. Pods that end return at least SharesReturned.
+func TestSharesInLedgerNeverPromiseTooMuch(t *testing.T) {
+	random := rand.New(rand.NewPCG(20261122, 1))
+	share := func() shape.Share {
+		return shape.Share{Memory: (1 + random.Int64N(20_000)) << 20, CorePercent: random.Int64N(4) * random.Int64N(25)}
+	}
+	for range 2000 {
+		devices := make([]device, 1+random.IntN(4))
+		for i := range devices {
+			devices[i] = device{random.Int64N(81_000), random.Int64N(101), random.Int64N(11)}
+		}
+		p := sharing(1, share())
+		room := func() (n int64) {
+			for _, d := range devices {
+				n += d.slots(*p.Share)
+			}
+			return n
+		}
+		before := room()
+		var others []shape.PodSet
+		for range random.IntN(6) {
+			s, at := share(), random.IntN(len(devices))
+			if devices[at].slots(s) > 0 {
+				devices[at].memory -= s.Memory >> 20
+				devices[at].cores -= s.CorePercent
+				devices[at].shares--
+				others = append(others, sharing(1, s))
+			}
+		}
+		if left, promised := room(), before-SlotsTaken(others, p, 0); promised > left {
+			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %d other pods", promised, before, p.Share, left, len(others))
+		}
+		for _, other := range others {
+			if after := SharesReturned(other, p); after > 0 && (other.Share.Memory < p.Share.Memory || other.Share.CorePercent < p.Share.CorePercent) {
+				t.Fatalf("a pod with %s returns a place for a pod with %s", other.Share, p.Share)
+			}
+		}
+	}
+}
