@@ -45,6 +45,10 @@ release: images ## Write the files of a release to dist/release/VERSION (VERSION
 demo: ## Show how metrics decide placement, in one process and then on a fleet (QUICK=1 ends before the fleet, KEEP=1 keeps it running)
 	$(GO) run ./test/demo $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 
+.PHONY: lab-bundle
+lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
+	$(LAB) bundle dist/lab-components.tar.gz
+
 ##@ Test
 .PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-lab soak soak-exporter fuzz
 test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast

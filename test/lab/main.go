@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/test/lab/components"
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 	"plimsoll.dev/plimsoll/test/lab/scenario"
 )
@@ -41,7 +42,7 @@ func command() *cobra.Command {
 		dir = "lab-state"
 	}
 	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs (also PLIMSOLL_LAB_DIR)")
-	root.AddCommand(buildCommand(), pathCommand(), upCommand(&dir), scenarioCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
+	root.AddCommand(buildCommand(), pathCommand(), bundleCommand(), upCommand(&dir), scenarioCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
 	return root
 }
 
@@ -52,31 +53,35 @@ func buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fleet.Build(cmd.Context(), root, os.Stderr)
+			_, err = components.Build(cmd.Context(), root, os.Stderr, components.All()...)
 			return err
 		}}
 }
 
 func pathCommand() *cobra.Command {
-	return &cobra.Command{Use: "path PROGRAM", Short: "Print the path of a component's program; build the components first if needed", Args: cobra.ExactArgs(1),
+	return &cobra.Command{Use: "path PROGRAM", Short: "Print the path of a component's program; build it first if needed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := fleet.FindRoot()
 			if err != nil {
 				return err
 			}
-			bin, err := fleet.Build(cmd.Context(), root, os.Stderr)
+			bin, err := components.Build(cmd.Context(), root, os.Stderr, args[0])
 			if err != nil {
 				return err
 			}
-			program := bin.Path(args[0])
-			switch _, err := os.Stat(program); {
-			case errors.Is(err, os.ErrNotExist):
-				return fmt.Errorf("the lab has no program %q", args[0])
-			case err != nil:
+			fmt.Fprintln(cmd.OutOrStdout(), bin.Path(args[0]))
+			return nil
+		}}
+}
+
+func bundleCommand() *cobra.Command {
+	return &cobra.Command{Use: "bundle FILE", Short: "Pack all components into a tar.gz file for machines that should not build them", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, err := fleet.FindRoot()
+			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), program)
-			return nil
+			return components.Bundle(cmd.Context(), root, args[0], os.Stderr)
 		}}
 }
 

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 // Hub is the name of the hub cluster.
@@ -49,7 +50,7 @@ type Fleet struct {
 	OperatorMetrics string
 
 	opts    Options
-	bin     Binaries
+	bin     components.Binaries
 	ca      *authority
 	procs   *Processes
 	lock    *os.File
@@ -80,12 +81,12 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	bin, err := Build(ctx, opts.Root, opts.Progress)
+	bin, err := components.Build(ctx, opts.Root, opts.Progress, components.OfFleet()...)
 	if err != nil {
 		return nil, err
 	}
 	if !opts.Bare {
-		if err := bin.buildOwn(ctx, opts.Root, opts.Progress); err != nil {
+		if err := bin.BuildOwn(ctx, opts.Root, opts.Progress); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +111,7 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 }
 
 // newFleet locks the folder of the state. lifetime ends with Stop.
-func newFleet(ctx context.Context, opts Options, bin Binaries) (f *Fleet, lifetime context.Context, err error) {
+func newFleet(ctx context.Context, opts Options, bin components.Binaries) (f *Fleet, lifetime context.Context, err error) {
 	lock, err := acquireLock(opts.Dir)
 	if err != nil {
 		return nil, nil, err

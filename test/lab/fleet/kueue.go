@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 const kueueNamespace = "kueue-system"
@@ -75,7 +77,7 @@ var jobKinds = map[string]string{
 func (f *Fleet) jobKindManifests(ctx context.Context) ([]string, error) {
 	var manifests []string
 	for module, folder := range jobKinds {
-		dir, err := moduleDir(ctx, f.opts.Root, "kube", module)
+		dir, err := components.SourceDir(ctx, f.opts.Root, "kube", module)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +98,7 @@ func (f *Fleet) jobKindManifests(ctx context.Context) ([]string, error) {
 
 // ApplyNominationPolicy applies Kueue's own policy that clears nominations to the hub.
 func (f *Fleet) ApplyNominationPolicy(ctx context.Context) error {
-	dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+	dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,7 @@ integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, leaderworkerset.x
 // clusters.
 func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 	f.kueueOnce.Do(func() {
-		dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+		dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
 		if err != nil {
 			f.kueueErr = err
 			return

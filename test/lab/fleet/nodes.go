@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 //go:embed manifests/kwok-stages.yaml
@@ -48,7 +50,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	}
 	name := c.Name + "-kwok"
 	work := filepath.Join(c.fleet.opts.Dir, "work", name)
-	dir, err := moduleDir(ctx, c.fleet.opts.Root, "kube", "sigs.k8s.io/kwok")
+	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "kube", "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 // UpNodes starts the GPU nodes of the workers with an exporter each, and nothing else: no
@@ -18,8 +20,8 @@ func UpNodes(ctx context.Context, opts Options) (*Fleet, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	bin := Binaries{dirs: map[string]string{}}
-	if err := bin.buildExporter(ctx, opts.Root, opts.Progress); err != nil {
+	bin, err := components.BuildExporter(ctx, opts.Root, opts.Progress)
+	if err != nil {
 		return nil, err
 	}
 	f, lifetime, err := newFleet(ctx, opts, bin)

@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 // startPlacement installs OCM's CRDs on the hub and runs OCM's placement
 // controller.
 func (c *Cluster) startPlacement(ctx context.Context) error {
-	dir, err := moduleDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
+	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
 	if err != nil {
 		return err
 	}

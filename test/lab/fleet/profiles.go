@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
 // profileProvider is the name of the access provider in the ClusterProfiles.
@@ -15,7 +17,7 @@ const profileProvider = "lab"
 // UseClusterProfiles creates a ClusterProfile for each worker, and configures the
 // hub's Kueue to get credentials from a plugin instead of a Secret.
 func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
-	dir, err := moduleDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/cluster-inventory-api")
+	dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/cluster-inventory-api")
 	if err != nil {
 		return err
 	}

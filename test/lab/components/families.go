@@ -1,0 +1,76 @@
+package components
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// family is a set of components with a common go.mod, built with the same flags.
+type family struct {
+	name     string // folder below test/lab/components
+	programs []program
+	tags     string
+	ldflags  string
+	// cpu is the processor time of a build of all programs without caches.
+	cpu time.Duration
+}
+
+// program is a program that a family builds.
+type program struct {
+	name  string
+	pkg   string
+	links []string // further names of the program
+	// onlyTests is set if no fleet runs the program.
+	onlyTests bool
+}
+
+const kubernetesVersion = "v1.36.3"
+
+var families = []family{
+	{
+		name: "kube",
+		programs: []program{
+			{name: "kube", pkg: ".", links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}},
+			{name: "kueue", pkg: "sigs.k8s.io/kueue/cmd/kueue"},
+			{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
+		},
+		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+			" -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
+		cpu: 12 * time.Minute,
+	},
+	{
+		// 2.19.1 does not compile with client-go 0.36, so it has its own go.mod.
+		name:     "kube-state-metrics",
+		programs: []program{{name: "kube-state-metrics", pkg: "k8s.io/kube-state-metrics/v2"}},
+		cpu:      3 * time.Minute,
+	},
+	{
+		name: "prometheus",
+		programs: []program{
+			{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus"},
+			{name: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", onlyTests: true},
+		},
+		tags: "remove_all_sd,enable_kubernetes_sd",
+		cpu:  6 * time.Minute,
+	},
+	{
+		name:     "thanos",
+		programs: []program{{name: "thanos", pkg: "github.com/thanos-io/thanos/cmd/thanos"}},
+		// Without this tag the sidecar's gRPC server panics.
+		tags: "slicelabels",
+		cpu:  6 * time.Minute,
+	},
+	{
+		name:     "ocm",
+		programs: []program{{name: "placement", pkg: "open-cluster-management.io/ocm/cmd/placement"}},
+		cpu:      6 * time.Minute,
+	},
+}
+
+func (f family) dir(root string) string {
+	return filepath.Join(root, "test", "lab", "components", f.name)
+}
+
+// names returns all names that the program is run by.
+func (p program) names() []string { return append([]string{p.name}, p.links...) }
