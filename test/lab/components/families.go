@@ -33,6 +33,7 @@ var families = []family{
 			{name: "kube", pkg: ".", links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}},
 			{name: "kueue", pkg: "sigs.k8s.io/kueue/cmd/kueue"},
 			{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
+			{name: "placement", pkg: "./placement"},
 		},
 		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
 			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
@@ -60,11 +61,6 @@ var families = []family{
 		// Without this tag the sidecar's gRPC server panics.
 		tags: "slicelabels",
 		cpu:  6 * time.Minute,
-	},
-	{
-		name:     "ocm",
-		programs: []program{{name: "placement", pkg: "open-cluster-management.io/ocm/cmd/placement"}},
-		cpu:      6 * time.Minute,
 	},
 }
 

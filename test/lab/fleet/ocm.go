@@ -16,8 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/components"
 )
 
-// startPlacement installs OCM's CRDs on the hub and runs OCM's placement
-// controller.
+// startPlacement installs OCM's CRDs on the hub and runs OCM's placement controller.
 func (c *Cluster) startPlacement(ctx context.Context) error {
 	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
 	if err != nil {
@@ -51,22 +50,17 @@ func (c *Cluster) startPlacement(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	return c.fleet.procs.Run(ctx, program{
 		name: c.Name + "-ocm-placement", path: c.fleet.bin.Path("placement"),
-		args: []string{"controller", "--kubeconfig=" + c.Kubeconfig, "--namespace=open-cluster-management-hub",
-			fmt.Sprintf("--listen=127.0.0.1:%d", port), "--disable-leader-election"},
-		env:   []string{"POD_NAME=placement", "POD_NAMESPACE=open-cluster-management-hub"},
-		ready: tcpReady(fmt.Sprintf("127.0.0.1:%d", port)),
+		args:  []string{"--kubeconfig=" + c.Kubeconfig, "--listen=" + addr},
+		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }
 
 // placementObjects contains the ManagedClusterSet of all clusters, which OCM's
 // registration controller creates on a real hub.
 const placementObjects = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: open-cluster-management-hub}
----
 apiVersion: cluster.open-cluster-management.io/v1beta2
 kind: ManagedClusterSet
 metadata: {name: global}

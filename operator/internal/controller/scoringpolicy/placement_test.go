@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
@@ -23,8 +22,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
-
-const hubNamespace = "open-cluster-management-hub"
 
 // programPath returns the path of a program of the lab.
 func programPath(t *testing.T, name string) string {
@@ -39,10 +36,9 @@ func programPath(t *testing.T, name string) string {
 }
 
 // start runs a program until the test ends or stop is called. stop kills the program.
-func start(t *testing.T, path string, args []string, env ...string) (stop func()) {
+func start(t *testing.T, path string, args []string) (stop func()) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +62,6 @@ func kubeconfigFile(t *testing.T) string {
 // startPlacementController runs the placement controller of OCM.
 func startPlacementController(t *testing.T) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubNamespace}}
-	if err := client.IgnoreAlreadyExists(api.Create(context.Background(), namespace)); err != nil {
-		t.Fatal(err)
-	}
 	create(t, &clusterv1beta2.ManagedClusterSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "global"},
 		Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{
@@ -88,9 +80,7 @@ func startPlacementController(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	start(t, programPath(t, "placement"), []string{
-		"controller", "--kubeconfig=" + kubeconfigFile(t), "--namespace=" + hubNamespace, "--listen=" + address, "--disable-leader-election",
-	}, "POD_NAME=placement", "POD_NAMESPACE="+hubNamespace)
+	start(t, programPath(t, "placement"), []string{"--kubeconfig=" + kubeconfigFile(t), "--listen=" + address})
 }
 
 func placement(name, score string, wanted int32, cel ...string) *clusterv1beta1.Placement {
