@@ -8,11 +8,13 @@ GO            ?= go
 CONTROLLERGEN := $(GO) tool -modfile=.tools/controller-gen.mod controller-gen
 GOLANGCI      := $(GO) tool -modfile=.tools/golangci-lint.mod golangci-lint
 LAB           := $(GO) run ./test/lab
-# Programs are built without cgo. The exceptions set CGO_ENABLED=1: the exporter, which
-# loads NVIDIA's library at run time, and tests with the race detector.
-export CGO_ENABLED := 0
-RACETEST      := CGO_ENABLED=1 $(GO) test -race
-export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
+# Tests, linters, the lab and the demo use Go's own settings for cgo, as a plain `go test`
+# does. Another setting would compile all packages once more. Two things differ anyway:
+# programs for users, of which only the exporter needs cgo to load NVIDIA's library at run
+# time, and tests with the race detector. Those hide warnings about deprecated functions.
+NO_WARNINGS   := -O2 -Wno-deprecated-declarations
+CGO           := CGO_ENABLED=1 CGO_CFLAGS='$(NO_WARNINGS)'
+RACETEST      := $(CGO) $(GO) test -race
 
 # VERSION is stamped into programs and images, and tags the images.
 VERSION  ?= dev
@@ -29,11 +31,12 @@ help: ## Show this list
 ##@ Use
 .PHONY: build demo images release
 build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll (VERSION=v1.2.3)
-	$(GOBUILD) -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
-	CGO_ENABLED=1 $(GOBUILD) -o bin/ ./exporter/cmd/plimsoll-exporter
+	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
+	$(CGO) $(GOBUILD) -o bin/ ./exporter/cmd/plimsoll-exporter
 
 IMAGES    ?= operator,cli,exporter
 PLATFORMS ?= linux/amd64,linux/arm64
+images release: export CGO_CFLAGS := $(NO_WARNINGS)
 images: ## Build images in dist/images (BASE=host or an image for the exporter, IMAGES=, PLATFORMS=, REGISTRY= pushes)
 	$(GO) -C .tools/images run . --version='$(VERSION)' --revision='$(REVISION)' --created='$(CREATED)' --ldflags='$(LDFLAGS)' \
 	  --images='$(IMAGES)' --platforms='$(PLATFORMS)' --base='$(BASE)' --push='$(REGISTRY)'
@@ -43,7 +46,8 @@ release: images ## Write the files of a release to dist/release/VERSION (VERSION
 	  --downloads='$(DOWNLOADS)' --key='$(if $(SIGNING_KEY),$(abspath $(SIGNING_KEY)))'
 
 demo: ## Show how metrics decide placement, in one process and then on a fleet (QUICK=1 ends before the fleet, KEEP=1 keeps it running)
-	$(GO) run ./test/demo $(if $(QUICK),--quick) $(if $(KEEP),--keep)
+	@echo "Building the demo. Only the first build takes more than seconds."
+	@$(GO) run ./test/demo $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 
 .PHONY: lab-bundle
 lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
@@ -80,7 +84,7 @@ test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regex
 
 bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...
-	CGO_ENABLED=1 $(GO) test -run '^$$' -bench . -benchmem ./exporter/...
+	$(GO) test -run '^$$' -bench . -benchmem ./exporter/...
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
 
 bench-lab: ## Measure admission on a fleet and compare it with Kueue's own checks and dispatchers
@@ -96,22 +100,22 @@ soak: ## Run 1,000 jobs on a fleet with random faults (JOBS=number, SOAK=minutes
 	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...
 
 soak-exporter: ## Run the exporter for two minutes: its resource use must not grow, its memory stay below 40 MiB
-	CGO_ENABLED=1 $(GO) test -tags soak -count=1 -timeout 5m -v -run Soak ./exporter/cmd/plimsoll-exporter
+	$(GO) test -tags soak -count=1 -timeout 5m -v -run Soak ./exporter/cmd/plimsoll-exporter
 
 ##@ Keep
 .PHONY: lint generate manifests verify
 lint: ## Run golangci-lint
-	CGO_ENABLED=1 $(GOLANGCI) run ./...
+	$(GOLANGCI) run ./...
 
 generate: ## Generate deepcopy functions, the messages of the TPU runtime and the exporter's METRICS.md
 	$(CONTROLLERGEN) object paths=./operator/api/...
 	$(GO) -C .tools/proto run . ../../exporter/internal/tpu/tpupb runtime.proto
-	CGO_ENABLED=1 $(GO) generate ./exporter/...
+	$(GO) generate ./exporter/...
 
 manifests: ## Generate the CRDs, the operator's role and operator/docs/api.md
 	$(CONTROLLERGEN) crd:generateEmbeddedObjectMeta=false paths=./operator/api/... output:crd:dir=config/crd
 	$(CONTROLLERGEN) rbac:roleName=plimsoll-operator paths=./operator/... output:rbac:dir=config/rbac
-	CGO_ENABLED=1 $(GO) test -count=1 -run TestAPIReferenceIsGenerated ./config -update
+	$(GO) test -count=1 -run TestAPIReferenceIsGenerated ./config -update
 
 .PHONY: charts test-tools
 charts: ## Generate the Helm charts in config/chart from the kustomize folders
@@ -135,7 +139,7 @@ GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 audit: ## Check known vulnerabilities, the licenses of all modules, and that no test or cloud library is shipped
 	$(GO) test -run NoTestOrCloudLibraries ./operator
 	$(GO) -C .tools/images run . --check-licenses
-	@out=$$(CGO_ENABLED=1 $(GOVULNCHECK) ./operator/cmd/... ./exporter/cmd/... 2>&1) && echo "$$out" || { \
+	@out=$$($(GOVULNCHECK) ./operator/cmd/... ./exporter/cmd/... 2>&1) && echo "$$out" || { \
 	  code=$$?; echo "$$out"; \
 	  if grep -q 'https://vuln.go.dev' <<<"$$out" && ! grep -q 'Your code is affected' <<<"$$out"; then \
 	    echo "SKIPPED: govulncheck could not read its database, so vulnerabilities are NOT checked"; else exit $$code; fi; }
