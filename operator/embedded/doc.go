@@ -1,8 +1,8 @@
 // Package embedded runs a Prometheus and the operator's decisions in one process, without
 // an API server:
 //
-//   - Prometheus scrapes exporters and evaluates the shipped recording rules, with the
-//     scrape manager, the rule manager, the TSDB and the PromQL engine of Prometheus.
+//   - Prometheus scrapes exporters into memory and evaluates the shipped recording rules
+//     with Prometheus's own engine.
 //   - Hub runs the rounds of a ScoringPolicy and decides about jobs at a PlacementGate,
 //     with the same packages as the operator's controllers.
 //

@@ -62,13 +62,13 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 	free.Store(8)
 	ctx := t.Context()
 	p, err := NewPrometheus(PrometheusOptions{
-		Dir: t.TempDir(), RuleFiles: []string{"../../rules/recording-nodes.yaml", "../../rules/recording-devices.yaml"}, Logger: slog.New(slog.DiscardHandler),
+		RuleFiles: []string{"../../rules/recording-nodes.yaml", "../../rules/recording-devices.yaml"}, Logger: slog.New(slog.DiscardHandler),
 		Targets: []Target{{Cluster: "c1", Address: serveNode(t, &free)}, {Cluster: "c2", Address: "127.0.0.1:1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = p.db.Close() }()
+	defer func() { _ = p.engine.Close() }()
 	if err := p.collect(ctx); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("collect returned %v, want the failure of c2's target", err)
 	}

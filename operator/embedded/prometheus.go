@@ -10,13 +10,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
-	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb"
 	"golang.org/x/sync/errgroup"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
@@ -32,30 +30,28 @@ var scraper = &http.Client{Timeout: scrapeInterval}
 type Target struct {
 	// Cluster is the value of the label cluster that the target's series get.
 	Cluster string
-	// Address is the host:port.
+	// Address is the host:port, which is also the value of the label instance.
 	Address string
 }
 
 // PrometheusOptions configure a Prometheus.
 type PrometheusOptions struct {
-	// Dir is the folder of the TSDB.
-	Dir string
 	// RuleFiles have the recording rules. A file may read the series of the files before it.
 	RuleFiles []string
 	Targets   []Target
 	Logger    *slog.Logger
 }
 
-// Prometheus scrapes targets into a TSDB and evaluates recording rules.
+// Prometheus scrapes targets into memory and evaluates recording rules.
 type Prometheus struct {
-	db      *tsdb.DB
+	series  *promengine.Memory
 	engine  *promql.Engine
 	rules   *promengine.Recorder
 	targets []Target
 	logger  *slog.Logger
 }
 
-// NewPrometheus opens the TSDB and loads the rules. Run starts the scrapes.
+// NewPrometheus loads the rules. Run starts the scrapes.
 func NewPrometheus(o PrometheusOptions) (*Prometheus, error) {
 	var rules []promengine.Rule
 	for _, file := range o.RuleFiles {
@@ -69,19 +65,15 @@ func NewPrometheus(o PrometheusOptions) (*Prometheus, error) {
 		}
 		rules = append(rules, decoded...)
 	}
-	db, err := tsdb.Open(o.Dir, o.Logger, nil, tsdb.DefaultOptions(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("open the TSDB: %w", err)
-	}
+	series := promengine.NewMemory()
 	engine := promql.NewEngine(promql.EngineOpts{
 		Logger: o.Logger, MaxSamples: 1_000_000, Timeout: 10 * time.Second,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return scrapeInterval.Milliseconds() }, Parser: parser.NewParser(parser.Options{}),
 	})
-	return &Prometheus{db: db, engine: engine, rules: promengine.NewRecorder(engine, tsdbStorage{db}, rules), targets: o.Targets, logger: o.Logger}, nil
+	return &Prometheus{series: series, engine: engine, rules: promengine.NewRecorder(engine, series, rules), targets: o.Targets, logger: o.Logger}, nil
 }
 
-// Run scrapes the targets and evaluates the rules each second until ctx ends, and then
-// closes the TSDB.
+// Run scrapes the targets and evaluates the rules each second until ctx ends.
 func (p *Prometheus) Run(ctx context.Context) error {
 	tick := time.NewTicker(scrapeInterval)
 	defer tick.Stop()
@@ -91,7 +83,7 @@ func (p *Prometheus) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return p.db.Close()
+			return p.engine.Close()
 		case <-tick.C:
 		}
 	}
@@ -107,13 +99,14 @@ func (p *Prometheus) collect(ctx context.Context) error {
 		g.Go(func() error { bodies[i], errs[i] = fetch(ctx, t.Address); return nil })
 	}
 	_ = g.Wait() // always nil: each target has its own error
-	app := p.db.AppenderV2(ctx)
 	for i, t := range p.targets {
 		if errs[i] == nil {
-			errs[i] = appendSamples(app, bodies[i], t.Cluster, at)
+			errs[i] = eachSample(bodies[i], t, func(series labels.Labels, value float64) error {
+				return p.series.Append(series, at, value, nil)
+			})
 		}
 	}
-	return errors.Join(append(errs, app.Commit(), p.rules.Evaluate(ctx, at))...)
+	return errors.Join(append(errs, p.rules.Evaluate(ctx, at))...)
 }
 
 // fetch returns the metrics of a target in Prometheus's text format.
@@ -134,8 +127,8 @@ func fetch(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// appendSamples appends the samples of an exposition with the label cluster.
-func appendSamples(app storage.AppenderV2, body []byte, cluster string, at time.Time) error {
+// eachSample calls add for each sample of a target, with the labels cluster and instance.
+func eachSample(body []byte, t Target, add func(series labels.Labels, value float64) error) error {
 	metrics := textparse.NewPromParser(body, labels.NewSymbolTable(), false)
 	for {
 		entry, err := metrics.Next()
@@ -150,35 +143,16 @@ func appendSamples(app storage.AppenderV2, body []byte, cluster string, at time.
 		var series labels.Labels
 		metrics.Labels(&series)
 		_, _, value := metrics.Series()
-		series = labels.NewBuilder(series).Set(clusterLabel, cluster).Labels()
-		if err := appendSample(app, series, at, value); err != nil {
+		series = labels.NewBuilder(series).Set(clusterLabel, t.Cluster).Set(model.InstanceLabel, t.Address).Labels()
+		if err := add(series, value); err != nil {
 			return err
 		}
 	}
 }
 
-func appendSample(app storage.AppenderV2, series labels.Labels, at time.Time, value float64) error {
-	_, err := app.Append(0, series, 0, timestamp.FromTime(at), value, nil, nil, storage.AOptions{})
-	return err
-}
-
-// tsdbStorage stores the samples of recording rules in a TSDB.
-type tsdbStorage struct{ *tsdb.DB }
-
-// Store implements promengine.Storage. It stores all samples or none.
-func (s tsdbStorage) Store(ctx context.Context, at time.Time, samples []promengine.Sample) error {
-	app := s.AppenderV2(ctx)
-	for _, sample := range samples {
-		if err := appendSample(app, sample.Series, at, sample.Value); err != nil {
-			return errors.Join(err, app.Rollback())
-		}
-	}
-	return app.Commit()
-}
-
 // Query evaluates an instant query. It is a Source.
 func (p *Prometheus) Query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
-	return promengine.Query(ctx, p.engine, p.db, expr, at)
+	return promengine.Query(ctx, p.engine, p.series, expr, at)
 }
 
 // ByCluster evaluates an instant query now and returns its values by the label cluster.

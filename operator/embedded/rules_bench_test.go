@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,8 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
@@ -30,19 +36,23 @@ func BenchmarkRules(b *testing.B) {
 
 func benchmarkRules(b *testing.B, exposition string, nodes int) {
 	before := heapMiB()
-	p, err := NewPrometheus(PrometheusOptions{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	db, err := tsdb.Open(b.TempDir(), slog.New(slog.DiscardHandler), nil, tsdb.DefaultOptions(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = p.db.Close() }()
+	defer func() { _ = db.Close() }()
 	// Prometheus's default limits.
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: 2 * time.Minute, Parser: parser.NewParser(parser.Options{})})
-	recorder := promengine.NewRecorder(engine, tsdbStorage{p.db}, workerRules(b))
+	recorder := promengine.NewRecorder(engine, tsdbStorage{db}, workerRules(b))
 	at := time.Now()
 	scrape := func() {
-		app := p.db.AppenderV2(b.Context())
+		app := db.AppenderV2(b.Context())
 		for i := range nodes {
-			if err := appendSamples(app, []byte(renameNode(exposition, i)), "worker", at); err != nil {
+			target := Target{Cluster: "worker", Address: fmt.Sprintf("node-%d", i)}
+			err := eachSample([]byte(renameNode(exposition, i)), target, func(series labels.Labels, value float64) error {
+				return appendSample(app, series, at, value)
+			})
+			if err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -56,9 +66,9 @@ func benchmarkRules(b *testing.B, exposition string, nodes int) {
 		}
 	}
 	scrape()
-	scraped, heapScraped := p.db.Head().NumSeries(), heapMiB()-before
+	scraped, heapScraped := db.Head().NumSeries(), heapMiB()-before
 	evaluate()
-	evaluated, heapEvaluated := p.db.Head().NumSeries(), heapMiB()-before
+	evaluated, heapEvaluated := db.Head().NumSeries(), heapMiB()-before
 	cpu, n := time.Duration(0), 0
 	for b.Loop() {
 		at = at.Add(30 * time.Second)
@@ -74,6 +84,25 @@ func benchmarkRules(b *testing.B, exposition string, nodes int) {
 	b.ReportMetric(heapScraped, "heap-MiB-exporters")
 	b.ReportMetric(heapEvaluated-heapScraped, "heap-MiB-rules")
 	b.ReportMetric(0, "ns/op")
+}
+
+// tsdbStorage stores the samples of recording rules in the database of a Prometheus.
+type tsdbStorage struct{ *tsdb.DB }
+
+// Store implements promengine.Storage.
+func (s tsdbStorage) Store(ctx context.Context, at time.Time, samples []promengine.Sample) error {
+	app := s.AppenderV2(ctx)
+	for _, sample := range samples {
+		if err := appendSample(app, sample.Series, at, sample.Value); err != nil {
+			return errors.Join(err, app.Rollback())
+		}
+	}
+	return app.Commit()
+}
+
+func appendSample(app storage.AppenderV2, series labels.Labels, at time.Time, value float64) error {
+	_, err := app.Append(0, series, 0, timestamp.FromTime(at), value, nil, nil, storage.AOptions{})
+	return err
 }
 
 func workerRules(b *testing.B) []promengine.Rule {

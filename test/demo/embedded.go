@@ -38,7 +38,7 @@ type runningJob struct {
 	cluster string
 }
 
-// newEmbeddedDemo opens the TSDB in the folder of the nodes' state.
+// newEmbeddedDemo loads the rules and the samples of the repository at root.
 func newEmbeddedDemo(ctx context.Context, nodes *fleet.Fleet, root string, s *screen) (*embeddedDemo, error) {
 	log, err := os.Create(filepath.Join(nodes.Dir(), "logs", "embedded.log"))
 	if err != nil {
@@ -46,7 +46,6 @@ func newEmbeddedDemo(ctx context.Context, nodes *fleet.Fleet, root string, s *sc
 	}
 	d := &embeddedDemo{nodes: nodes, screen: s, progress: func() string { return "" }, running: map[string]runningJob{}}
 	o := embedded.PrometheusOptions{
-		Dir:       filepath.Join(nodes.Dir(), "work", "tsdb"),
 		RuleFiles: []string{filepath.Join(root, "rules", "recording-nodes.yaml"), filepath.Join(root, "rules", "recording-devices.yaml")},
 		Logger:    slog.New(slog.NewTextHandler(log, nil)),
 	}

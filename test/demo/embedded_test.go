@@ -1,17 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// TestQuickDemo runs `make demo QUICK=1` with the real exporter.
+// TestQuickDemo runs `make demo QUICK=1` with the real exporter, after a run that was killed.
 func TestQuickDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the demo")
@@ -27,6 +31,7 @@ func TestQuickDemo(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	killInTheMiddle(ctx, t, program, dir)
 	cmd := exec.CommandContext(ctx, program, "--quick", "--dir", dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -56,4 +61,56 @@ func TestQuickDemo(t *testing.T) {
 	if err == nil {
 		t.Errorf("the demo left %d files of its work folder", len(left))
 	}
+}
+
+// killInTheMiddle runs the demo, kills it once it has placed a job, and waits until its
+// exporters have ended, too.
+func killInTheMiddle(ctx context.Context, t *testing.T, program, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, program, "--quick", "--dir", dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "-> cluster") {
+		continue
+	}
+	if started := programsIn(t, dir); len(started) < 13 { // the demo and 12 exporters
+		t.Errorf("only %d programs run in the middle of the demo: %q", len(started), started)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // returns that the demo was killed
+	err = fleet.Await(ctx, "the exporters to end", func(context.Context) error {
+		if left := programsIn(t, dir); len(left) > 0 {
+			return fmt.Errorf("%q still run", left)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// programsIn returns the command lines of all processes that name a folder.
+func programsIn(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(content, []byte(dir)) { // a process may end meanwhile
+			found = append(found, string(content))
+		}
+	}
+	return found
 }

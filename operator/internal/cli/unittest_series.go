@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -15,7 +15,7 @@ import (
 
 // testSeries holds the series of a test and Prometheus's engine.
 type testSeries struct {
-	series *memorySeries
+	series *promengine.Memory
 	engine *promql.Engine
 }
 
@@ -25,9 +25,9 @@ const maxTestSamples = 50_000_000
 // loadSeries loads the input series of a test and evaluates the rules up to evalTime. The
 // caller must close the series.
 func loadSeries(ctx context.Context, t *unitTest, rules []promengine.Rule) (testSeries, error) {
-	series := newMemorySeries()
+	series := promengine.NewMemory()
 	for _, in := range t.InputSeries {
-		if err := series.load(in, time.Duration(t.Interval)); err != nil {
+		if err := loadInput(series, in, time.Duration(t.Interval)); err != nil {
 			return testSeries{}, fmt.Errorf("inputSeries: %w", err)
 		}
 	}
@@ -41,6 +41,26 @@ func loadSeries(ctx context.Context, t *unitTest, rules []promengine.Rule) (test
 	return s, nil
 }
 
+// loadInput adds a series in promtool's notation. Its first sample is at Unix time 0.
+func loadInput(to *promengine.Memory, in inputSeries, interval time.Duration) error {
+	set, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(in.Series + " " + in.Values)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", in.Series, in.Values, err)
+	}
+	if to.Contains(set) {
+		return fmt.Errorf("%s occurs twice", set)
+	}
+	for i, v := range values {
+		if v.Omitted {
+			continue
+		}
+		if err := to.Append(set, time.Unix(0, 0).Add(interval*time.Duration(i)), v.Value, v.Histogram); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close releases the engine.
 func (s testSeries) Close() error { return s.engine.Close() }
 
@@ -50,7 +70,7 @@ func (s testSeries) evaluateRules(ctx context.Context, t *unitTest, rules []prom
 	start := time.Unix(0, 0).UTC()
 	recorder := promengine.NewRecorder(s.engine, s.series, rules)
 	for at := time.Duration(0); at <= time.Duration(t.EvalTime); at += time.Duration(t.Interval) {
-		s.series.until = timestamp.FromTime(start.Add(at))
+		s.series.HideAfter(start.Add(at))
 		if err := recorder.Evaluate(ctx, start.Add(at)); err != nil {
 			return err
 		}

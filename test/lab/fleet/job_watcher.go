@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -57,27 +56,10 @@ func (f *Fleet) WatchJobs(ctx context.Context) (*JobWatcher, error) {
 // watch calls record for each change of the kind's objects in the jobs' namespace,
 // until ctx ends.
 func (c *Cluster) watch(ctx context.Context, kind client.Object, record func(o client.Object, deleted bool)) error {
-	objects, err := cache.New(c.Config, cache.Options{Scheme: Scheme, DefaultNamespaces: map[string]cache.Config{Namespace: {}}})
+	objects, err := c.startCache(ctx, cache.Options{DefaultNamespaces: map[string]cache.Config{Namespace: {}}}, kind, record)
 	if err != nil {
 		return err
 	}
-	informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { record(o.(client.Object), false) },
-		UpdateFunc: func(_, o any) { record(o.(client.Object), false) },
-		DeleteFunc: func(o any) {
-			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			record(o.(client.Object), true)
-		},
-	}); err != nil {
-		return err
-	}
-	go func() { _ = objects.Start(ctx) }() // a failed start makes WaitForCacheSync fail
 	if !objects.WaitForCacheSync(ctx) {
 		return fmt.Errorf("cannot watch %T on %s", kind, c.Name)
 	}

@@ -6,46 +6,55 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // watchPods reports the pods of each node to its simulated device manager until
 // lifetime ends.
 func (c *Cluster) watchPods(lifetime context.Context) error {
-	clientset, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	factory := informers.NewSharedInformerFactory(clientset, 0)
-	informer := factory.Core().V1().Pods().Informer()
-	observe := func(object any, deleted bool) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		pod, ok := object.(*corev1.Pod)
-		if !ok || pod.Spec.NodeName == "" {
-			return
-		}
+	pods, err := c.startCache(lifetime, cache.Options{}, &corev1.Pod{}, func(o client.Object, deleted bool) {
+		pod := o.(*corev1.Pod)
 		if node := c.fleet.node(pod.Spec.NodeName); node != nil {
 			node.observe(pod, deleted)
 		}
-	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { observe(o, false) },
-		UpdateFunc: func(_, o any) { observe(o, false) },
-		DeleteFunc: func(o any) { observe(o, true) },
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	factory.Start(lifetime.Done())
-	c.fleet.servers.Add(1)
-	go func() { defer c.fleet.servers.Done(); <-lifetime.Done(); factory.Shutdown() }()
 	ctx, cancel := context.WithTimeout(lifetime, 30*time.Second)
 	defer cancel()
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	if !pods.WaitForCacheSync(ctx) {
 		return fmt.Errorf("the pods of %s could not be listed within 30 s", c.Name)
 	}
 	return nil
+}
+
+// startCache starts a cache that calls record for each change of the kind's objects until
+// ctx ends.
+func (c *Cluster) startCache(ctx context.Context, options cache.Options, kind client.Object, record func(o client.Object, deleted bool)) (cache.Cache, error) {
+	options.Scheme = Scheme
+	objects, err := cache.New(c.Config, options)
+	if err != nil {
+		return nil, err
+	}
+	informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { record(o.(client.Object), false) },
+		UpdateFunc: func(_, o any) { record(o.(client.Object), false) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			record(o.(client.Object), true)
+		},
+	}); err != nil {
+		return nil, err
+	}
+	go func() { _ = objects.Start(ctx) }() // a failed start makes WaitForCacheSync fail
+	return objects, nil
 }

@@ -1,98 +1,138 @@
-package cli
+package promengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/timestamp"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
-
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
 
-// memorySeries is a storage.Queryable over a few series in memory. Prometheus's own test
-// storage would link its database, cloud SDKs and test libraries into the plugin.
-type memorySeries struct {
-	series map[string]*oneSeries
+// Memory is a Storage in memory. It keeps all samples, so it is for a few thousand series
+// over some minutes. Prometheus's own database would link cloud SDKs. Memory is safe for
+// concurrent use.
+type Memory struct {
+	mu       sync.RWMutex
+	byLabels map[string]*memorySeries
+	byName   map[string][]*memorySeries
 	// until is the time in milliseconds after which samples are not visible.
 	until int64
 }
 
-type oneSeries struct {
+type memorySeries struct {
 	labels  labels.Labels
-	samples []chunks.Sample // sorted by time
+	samples []chunks.Sample // sorted by time; samples are only appended
 }
 
-func newMemorySeries() *memorySeries { return &memorySeries{series: map[string]*oneSeries{}} }
+// NewMemory returns an empty storage.
+func NewMemory() *Memory {
+	return &Memory{byLabels: map[string]*memorySeries{}, byName: map[string][]*memorySeries{}, until: math.MaxInt64}
+}
 
-// load adds a series in promtool's notation. Its first sample is at Unix time 0.
-func (m *memorySeries) load(in inputSeries, interval time.Duration) error {
-	set, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(in.Series + " " + in.Values)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", in.Series, in.Values, err)
+// Contains reports whether the storage has samples of a series.
+func (m *Memory) Contains(series labels.Labels) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.byLabels[series.String()] != nil
+}
+
+// HideAfter hides samples that are later than at from queries.
+func (m *Memory) HideAfter(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until = timestamp.FromTime(at)
+}
+
+// Append adds a sample to a series: h, or the value if h is nil. It returns an error unless
+// the sample is later than the other samples of the series.
+func (m *Memory) Append(series labels.Labels, at time.Time, value float64, h *histogram.FloatHistogram) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := series.String()
+	s := m.byLabels[key]
+	if s == nil {
+		s = &memorySeries{labels: series}
+		m.byLabels[key] = s
+		name := series.Get(model.MetricNameLabel)
+		m.byName[name] = append(m.byName[name], s)
 	}
-	if _, exists := m.series[set.String()]; exists {
-		return fmt.Errorf("%s occurs twice", set)
+	sample := memorySample{at: timestamp.FromTime(at), value: value, histogram: h}
+	if n := len(s.samples); n > 0 && s.samples[n-1].T() >= sample.at {
+		return fmt.Errorf("%s already has a sample at or after %s", key, at.UTC().Format(time.RFC3339Nano))
 	}
-	for i, v := range values {
-		if !v.Omitted {
-			m.append(set, memorySample{at: interval.Milliseconds() * int64(i), value: v.Value, histogram: v.Histogram})
-		}
-	}
+	s.samples = append(s.samples, sample)
 	return nil
 }
 
-// append adds a sample that is later than the other samples of its series.
-func (m *memorySeries) append(set labels.Labels, s memorySample) {
-	key := set.String()
-	if m.series[key] == nil {
-		m.series[key] = &oneSeries{labels: set}
-	}
-	m.series[key].samples = append(m.series[key].samples, s)
-}
-
-// Store implements promengine.Storage.
-func (m *memorySeries) Store(_ context.Context, at time.Time, samples []promengine.Sample) error {
+// Store implements Storage.
+func (m *Memory) Store(_ context.Context, at time.Time, samples []Sample) error {
 	for _, s := range samples {
-		m.append(s.Series, memorySample{at: timestamp.FromTime(at), value: s.Value})
+		if err := m.Append(s.Series, at, s.Value, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // Querier implements storage.Queryable.
-func (m *memorySeries) Querier(from, to int64) (storage.Querier, error) {
-	return memoryQuerier{memorySeries: m, from: from, to: min(to, m.until)}, nil
+func (m *Memory) Querier(from, to int64) (storage.Querier, error) {
+	return memoryQuerier{memory: m, from: from, to: to}, nil
 }
 
 // memoryQuerier reads the samples of a time range, both ends included.
 type memoryQuerier struct {
-	*memorySeries
+	memory   *Memory
 	from, to int64
 }
 
 // Select returns the matching series, sorted by their labels.
 func (q memoryQuerier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	q.memory.mu.RLock()
+	defer q.memory.mu.RUnlock()
 	set := &memorySet{index: -1}
-	for _, s := range q.series {
-		if !matchesAll(s.labels, matchers) {
-			continue
-		}
-		visible := slices.DeleteFunc(slices.Clone(s.samples), func(c chunks.Sample) bool { return c.T() < q.from || c.T() > q.to })
-		if len(visible) > 0 {
+	for _, s := range q.memory.candidates(matchers) {
+		if visible := s.between(q.from, min(q.to, q.memory.until)); len(visible) > 0 && matchesAll(s.labels, matchers) {
 			set.all = append(set.all, storage.NewListSeries(s.labels, visible))
 		}
 	}
 	slices.SortFunc(set.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
 	return set
+}
+
+// candidates returns the series of the metric that the matchers name, or all series.
+func (m *Memory) candidates(matchers []*labels.Matcher) []*memorySeries {
+	for _, matcher := range matchers {
+		if matcher.Name == model.MetricNameLabel && matcher.Type == labels.MatchEqual {
+			return m.byName[matcher.Value]
+		}
+	}
+	var all []*memorySeries
+	for _, series := range m.byName {
+		all = append(all, series...)
+	}
+	return all
+}
+
+// between returns the samples of a time range, both ends included.
+func (s *memorySeries) between(from, to int64) []chunks.Sample {
+	first, _ := slices.BinarySearchFunc(s.samples, from, func(c chunks.Sample, at int64) int { return cmp.Compare(c.T(), at) })
+	samples := s.samples[first:]
+	for len(samples) > 0 && samples[len(samples)-1].T() > to {
+		samples = samples[:len(samples)-1]
+	}
+	return samples
 }
 
 func matchesAll(set labels.Labels, matchers []*labels.Matcher) bool {
