@@ -2,6 +2,7 @@
 // Thanos or Mimir server. A ScoringPolicy queries the server and turns the results
 // into scores of clusters. A PlacementGate admits workloads only to clusters that
 // have room for them. A CapacityPolicy turns measured devices into the quota of a Cohort.
+// A JobProfile holds what the operator learned from the runs of similar jobs.
 //
 // +kubebuilder:object:generate=true
 // +groupName=plimsoll.dev
@@ -28,6 +29,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&ScoringPolicy{}, &ScoringPolicyList{},
 		&PlacementGate{}, &PlacementGateList{},
 		&CapacityPolicy{}, &CapacityPolicyList{},
+		&JobProfile{}, &JobProfileList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -91,6 +91,10 @@ type PlacementGateSpec struct {
 	// them. Mutually exclusive with multiKueue.
 	// +optional
 	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
+	// JobProfiles of the workloads that pass this gate, from the metrics of their successful
+	// runs. They are advisory: no decision depends on them. Absent: the gate keeps none.
+	// +optional
+	Profiles *GateProfiles `json:"profiles,omitempty"`
 }
 
 // GateQueries are PromQL templates over the workload's facts: $namespace $queue

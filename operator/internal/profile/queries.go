@@ -1,0 +1,66 @@
+package profile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// maxRange limits the range of the queries: a longer run is measured by its last part.
+const maxRange = 30 * 24 * time.Hour
+
+// Variables of the queries. Each stands for a whole label value.
+var Variables = []string{"cluster", "namespace", "owner_kind", "owner_name"}
+
+const ownerSelector = `{$cluster_label="$cluster", namespace="$namespace", owner_kind="$owner_kind", owner_name="$owner_name"}`
+
+// Query measures one quantity of a run, by device model.
+type Query struct {
+	Quantity v1alpha1.ProfileQuantity
+	// Expr is a template over Variables and $cluster_label.
+	Expr string
+	// PerSecond is true if the result is a rate: the quantity is the rate times the duration.
+	PerSecond bool
+}
+
+// Queries returns the queries about a run of the given duration, which are evaluated at its
+// end. They read the recording rules owner_model:* of rules/recording-owners.yaml.
+func Queries(duration time.Duration) []Query {
+	over := func(aggregation, function, rule string) string {
+		return fmt.Sprintf("%s by ($cluster_label, model) (%s(%s%s[%ds]))", aggregation, function, rule, ownerSelector, rangeSeconds(duration))
+	}
+	return []Query{
+		{Quantity: v1alpha1.QuantityMemoryPeak, Expr: over("max", "max_over_time", "owner_model:plimsoll_memory_used_bytes:max")},
+		{Quantity: v1alpha1.QuantityUtilization, Expr: over("max", "avg_over_time", "owner_model:plimsoll_utilization:avg")},
+		{Quantity: v1alpha1.QuantityTensorActive, Expr: over("max", "avg_over_time", "owner_model:plimsoll_tensor_active:avg")},
+		{Quantity: v1alpha1.QuantityDRAMActive, Expr: over("max", "avg_over_time", "owner_model:plimsoll_dram_active:avg")},
+		{Quantity: v1alpha1.QuantityNVLink, Expr: over("max", "avg_over_time", "owner_model:plimsoll_nvlink_bytes:rate5m")},
+		{Quantity: v1alpha1.QuantityPCIe, Expr: over("max", "avg_over_time", "owner_model:plimsoll_pcie_bytes:rate5m")},
+		{Quantity: v1alpha1.QuantityEnergy, Expr: over("max", "avg_over_time", "owner_model:plimsoll_power_watts:sum"), PerSecond: true},
+	}
+}
+
+// rangeSeconds returns the range of the queries, at least one second.
+func rangeSeconds(duration time.Duration) int64 {
+	return int64(max(min(duration, maxRange), time.Second).Seconds())
+}
+
+// NewRun returns the run with a duration and the results of the queries by quantity and
+// model. A model without a name is left out.
+func NewRun(uid string, end time.Time, duration time.Duration, results map[v1alpha1.ProfileQuantity]map[string]float64) Run {
+	run := Run{UID: uid, End: end, Models: map[string]Measurement{}}
+	for quantity, byModel := range results {
+		for model, value := range byModel {
+			if strings.TrimSpace(model) == "" {
+				continue
+			}
+			if run.Models[model] == nil {
+				run.Models[model] = Measurement{v1alpha1.QuantityDuration: duration.Seconds()}
+			}
+			run.Models[model][quantity] = value
+		}
+	}
+	return run
+}
