@@ -76,6 +76,20 @@ status:
 		[]string{"Name", "Cohort", "Mode", "Ready", "Reason", "Age"},
 		[]string{"gpus", "fleet", "Shadow", "True", "QuotaFollows", "<age>"},
 	},
+	{
+		"jobprofiles", "jprof", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: JobProfile
+metadata: {namespace: default, name: llama-7b}
+status:
+  keySource: Label
+  label: llama-7b
+  runs: 12
+  lastRunTime: %[1]q
+  models: [{model: h100, runs: 12, lastRunTime: %[1]q, class: Training, bottleneck: Compute}]`,
+		[]string{"Name", "Key", "Runs", "Last run", "Age"},
+		[]string{"llama-7b", "Label", "12", "3h", "<age>"},
+	},
 }
 
 func TestPrinterColumns(t *testing.T) {

@@ -165,7 +165,7 @@ func TestCRDsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if found != 4 {
+	if found != 5 {
 		t.Errorf("%d CRDs", found)
 	}
 }

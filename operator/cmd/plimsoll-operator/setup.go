@@ -25,6 +25,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/capacitypolicy"
+	"plimsoll.dev/plimsoll/operator/internal/controller/jobprofile"
 	"plimsoll.dev/plimsoll/operator/internal/controller/metricssource"
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
@@ -147,6 +148,9 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		return err
 	}
 	if err := capacitypolicy.Setup(mgr, capacitypolicy.Options{Sources: sources}); err != nil {
+		return err
+	}
+	if err := jobprofile.Setup(mgr, jobprofile.Options{Sources: sources, Registerer: metrics.Registry}); err != nil {
 		return err
 	}
 	r, err := workload.Setup(mgr, workload.Options{

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func newProfile(a *app) *cobra.Command {
+	var out outputFlag
+	cmd := &cobra.Command{
+		Use:   "profile [NAME]",
+		Short: "Show what similar jobs used in their runs",
+		Long: `Show what similar jobs used in their runs, by device model.
+
+A JobProfile has the name of the label plimsoll.dev/profile of its jobs, or a hash of their
+images, commands and devices. Durations, the utilization and the energy are medians; P90
+marks 90th percentiles. -o wide adds activities, traffic and energy.
+
+Only workloads of a PlacementGate with the section profiles are profiled.`,
+		Example: "  kubectl plimsoll profile -n team-a\n  kubectl plimsoll profile llama-7b -n team-a -o wide",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("expected at most one name, got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			profiles, err := readProfiles(cmd.Context(), a, args)
+			if err != nil {
+				return err
+			}
+			if len(profiles) == 0 {
+				_, _ = fmt.Fprintln(a.ErrOut, "No JobProfile in this namespace. Gates need the section profiles, and a job must have succeeded: kubectl get jobprofiles -A")
+			}
+			return out.print(a.Out, profiles, func(w io.Writer) { writeProfiles(w, profiles, out.isWide(), a.now()) })
+		},
+	}
+	out.add(cmd)
+	return cmd
+}
+
+// readProfiles returns the profiles of the namespace, or the named one.
+func readProfiles(ctx context.Context, a *app, names []string) ([]v1alpha1.JobProfile, error) {
+	c, namespace, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		list := &v1alpha1.JobProfileList{}
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, reading("JobProfiles", err)
+		}
+		return list.Items, nil
+	}
+	p := v1alpha1.JobProfile{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, &p); err != nil {
+		return nil, reading("JobProfile "+namespace+"/"+names[0], err)
+	}
+	return []v1alpha1.JobProfile{p}, nil
+}
+
+func writeProfiles(w io.Writer, profiles []v1alpha1.JobProfile, wide bool, now time.Time) {
+	if len(profiles) == 0 {
+		return
+	}
+	header := []string{"PROFILE", "MODEL", "RUNS", "LAST RUN", "DURATION", "P90", "MEMORY P90", "UTILIZATION", "CLASS", "BOTTLENECK"}
+	if wide {
+		header = append(header, "TENSOR", "DRAM", "NVLINK", "PCIE", "ENERGY")
+	}
+	writeRow(w, header...)
+	for i := range profiles {
+		for j := range profiles[i].Status.Models {
+			m := &profiles[i].Status.Models[j]
+			row := []string{
+				profiles[i].Name, m.Model, fmt.Sprint(m.Runs), formatAge(now, m.LastRunTime.Time),
+				formatMeasured(m.DurationP50Seconds, formatSeconds), formatMeasured(m.DurationP90Seconds, formatSeconds),
+				formatMeasured(m.MemoryPeakP90Bytes, formatMemory), formatMeasured(m.UtilizationP50Percent, formatWholePercent), string(m.Class), string(m.Bottleneck),
+			}
+			if wide {
+				row = append(row, formatMeasured(m.TensorActiveP50Percent, formatWholePercent), formatMeasured(m.DRAMActiveP50Percent, formatWholePercent),
+					formatMeasured(m.NVLinkP50BytesPerSecond, formatTraffic), formatMeasured(m.PCIeP50BytesPerSecond, formatTraffic), formatMeasured(m.EnergyP50Joules, formatEnergy))
+			}
+			writeRow(w, row...)
+		}
+	}
+}
+
+// formatMeasured formats a value that may not have been measured.
+func formatMeasured(v *int64, format func(int64) string) string {
+	if v == nil {
+		return "unknown"
+	}
+	return format(*v)
+}
+
+func formatSeconds(n int64) string { return formatDuration(time.Duration(n) * time.Second) }
+
+func formatWholePercent(n int64) string { return fmt.Sprintf("%d%%", n) }
+
+func formatTraffic(n int64) string { return fmt.Sprintf("%.1fGB/s", float64(n)/1e9) }
+
+// formatEnergy formats joules as kilowatt-hours.
+func formatEnergy(n int64) string { return fmt.Sprintf("%.1fkWh", float64(n)/3.6e6) }
+
+// formatMemory formats bytes in mebibytes, as a quantity of Kubernetes.
+func formatMemory(n int64) string {
+	const mebibyte = 1 << 20
+	return resource.NewQuantity((n+mebibyte/2)/mebibyte*mebibyte, resource.BinarySI).String()
+}

@@ -1,0 +1,96 @@
+package jobprofile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// finishedRun is what the queries and the profile need to know about a finished Workload.
+type finishedRun struct {
+	// gate with the section profiles.
+	gate *v1alpha1.PlacementGate
+	uid  string
+	// namespace, ownerKind and ownerName identify the pods on the cluster.
+	namespace, ownerKind, ownerName string
+	cluster                         string
+	end                             time.Time
+	duration                        time.Duration
+}
+
+// finishedRunOf returns the run of a Workload. It is nil if no gate has the section profiles, or if
+// the cluster, the owner of the pods or the times are not known.
+func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, finished *metav1.Condition) (*finishedRun, error) {
+	gate, own, multiKueue, err := r.gateOf(ctx, wl)
+	if err != nil || gate == nil {
+		return nil, err
+	}
+	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, own, multiKueue)}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	owner := ownerOf(wl)
+	if f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {
+		r.metrics.count(resultUnknownRun)
+		return nil, nil
+	}
+	f.ownerKind, f.ownerName = owner.Kind, owner.Name
+	f.end = finished.LastTransitionTime.Time
+	f.duration = f.end.Sub(admitted.LastTransitionTime.Time)
+	return f, nil
+}
+
+// gateOf returns the first gate of the Workload, by the name of its check, that has the section
+// profiles. It also returns the names of the checks of all gates, and of MultiKueue's.
+func (r *Reconciler) gateOf(ctx context.Context, wl *kueue.Workload) (gate *v1alpha1.PlacementGate, own []string, multiKueue string, err error) {
+	gates := map[string]string{}
+	for _, entry := range wl.Status.AdmissionChecks {
+		check := &kueue.AdmissionCheck{}
+		if found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: string(entry.Name)}, check); err != nil {
+			return nil, nil, "", err
+		} else if !found {
+			continue
+		}
+		if name, ok := kueuestate.GateOf(check); ok {
+			own, gates[check.Name] = append(own, check.Name), name
+		}
+		if _, ok := kueuestate.MultiKueueConfigOf(check); ok {
+			multiKueue = check.Name
+		}
+	}
+	slices.Sort(own)
+	for _, check := range own {
+		candidate := &v1alpha1.PlacementGate{}
+		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: gates[check]}, candidate)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		if found && candidate.Spec.Profiles != nil {
+			return candidate, own, multiKueue, nil
+		}
+	}
+	return nil, own, multiKueue, nil
+}
+
+// ownerOf returns the job of a Workload, which is the topmost owner of its pods. It is nil
+// for a Workload without a single owner, such as a group of pods, and for a component of a
+// job of several Workloads: metrics do not distinguish its pods from those of the others.
+func ownerOf(wl *kueue.Workload) *metav1.OwnerReference {
+	if kueuestate.IsComponent(wl) {
+		return nil
+	}
+	if owner := metav1.GetControllerOf(wl); owner != nil {
+		return owner
+	}
+	if len(wl.OwnerReferences) != 1 {
+		return nil
+	}
+	return &wl.OwnerReferences[0]
+}
