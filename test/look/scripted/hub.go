@@ -26,6 +26,7 @@ func (f *Fleet) exportKueue(e *emitter, name, resource string, quota float64) {
 	add("cluster_queue_nominal_quota", quota, "cohort", "", "flavor", "default", "resource", resource)
 	add("cluster_queue_resource_reservation", math.Round(0.8*quota), "cohort", "", "flavor", "default", "resource", resource)
 	add("cluster_queue_resource_pending", pendingDevices, "resource", resource)
+	add("evicted_workloads_total", math.Floor(0.001*f.sinceStart(e.at)), "reason", "Preempted")
 	f.histogram(e, "kueue_admission_wait_time_seconds", 0.02, 12, waitBuckets, append(queue, "priority_class", "")...)
 }
 
