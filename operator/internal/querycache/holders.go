@@ -50,7 +50,7 @@ func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Ow
 	if err := source.fetch(ctx, gate.OwnersReportedQuery(s.label), reported); err != nil || len(reported.values) == 0 {
 		return nil, err
 	}
-	response, err := source.query(ctx, gate.HolderQuery(s.label, owners), queriedAt)
+	response, err := source.query(query.WithAllLabels(ctx), gate.HolderQuery(s.label, owners), queriedAt)
 	if err != nil {
 		return nil, err
 	}
