@@ -72,6 +72,44 @@ func TestUrgentJobDoesNotStarveBehindSmallOnes(t *testing.T) {
 	}
 }
 
+// A node has room for one job at a time. Jobs of two priorities, of which the urgent ones are
+// submitted last, start by priority, and within a priority in the order of their submission.
+func TestJobsStartByPriority(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	createPriorities(ctx, t)
+	cordonAllBut(ctx, t, "cluster1-gpu0")
+	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 8)
+	awaitFreeDevices(ctx, t, "cluster2", fleet.H100, 0)
+	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 0)
+	queue{name: "by-priority", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "first", Model: fleet.H100, GPUs: 8, Queue: "by-priority", Priority: "low", Duration: 20 * time.Second})
+	awaitRunning(ctx, t, "first")
+	order := []string{"high-1", "high-2", "low-1", "low-2"}
+	for _, name := range []string{"low-1", "low-2", "high-1", "high-2"} {
+		submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "by-priority", Priority: name[:len(name)-2], Duration: 3 * time.Second})
+		awaitWaiting(ctx, t, name, messageNoRoom(8, fleet.H100))
+	}
+	var started []string
+	await(ctx, t, "all jobs to start", func(ctx context.Context) error {
+		for _, name := range order {
+			v, err := lab.View(ctx, name)
+			if err != nil {
+				return err
+			}
+			if (len(v.Running) > 0 || v.Finished) && !slices.Contains(started, name) {
+				started = append(started, name)
+			}
+		}
+		if len(started) < len(order) {
+			return fmt.Errorf("started %v", started)
+		}
+		return nil
+	})
+	if !slices.Equal(started, order) {
+		t.Errorf("started %v, want %v", started, order)
+	}
+}
+
 // A queue has a second check of another controller. The gate decides at once, but sends the job
 // to a cluster only when the other check is Ready.
 func TestGateWaitsForTheOtherCheck(t *testing.T) {
