@@ -83,7 +83,7 @@ func (h *Hub) gather(ctx context.Context, job *batchv1.Job) input {
 	for _, c := range g.Clusters {
 		r := results[c.Name]
 		in.candidates = append(in.candidates, gate.Candidate{
-			Name: c.Name, Scores: c.Scores, SampledAt: r.SampledAt, Shapes: r.Shapes, Conditions: r.Conditions,
+			Name: c.Name, Scores: c.Scores, SampledAt: r.SampledAt, Shapes: r.Shapes, Conditions: r.Conditions, Prerequisites: r.Prerequisites,
 		})
 	}
 	return in

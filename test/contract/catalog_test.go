@@ -67,6 +67,11 @@ var (
 		"kube_node_labels": {"node", "label_nvidia_com_gpu_product", "label_amd_com_gpu_product_name", "label_cloud_google_com_gke_tpu_accelerator",
 			"label_cloud_google_com_gke_tpu_topology", "label_cloud_google_com_gke_nodepool", "label_topology_kubernetes_io_zone", "label_cloud_google_com_gce_topology_block"},
 		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
+		"kube_namespace_status_phase":                    {"namespace", "phase"},
+		"kube_serviceaccount_info":                       {"namespace", "serviceaccount", "uid", "automount_token"},
+		"kube_configmap_info":                            {"namespace", "configmap"},
+		"kube_secret_info":                               {"namespace", "secret"},
+		"kube_persistentvolumeclaim_info":                {"namespace", "persistentvolumeclaim", "storageclass", "volumename", "volumemode"},
 	}
 	kueueMetrics = map[string][]string{
 		"kueue_reserving_active_workloads":           {"cluster_queue", "replica_role"},
@@ -80,6 +85,7 @@ var (
 		"kueue_cohort_subtree_resource_reservations": {"cohort", "flavor", "resource", "replica_role"},
 		"kueue_cohort_info":                          {"cohort", "parent_cohort", "root_cohort", "replica_role"},
 		"kueue_evicted_workloads_total":              {"cluster_queue", "reason", "underlying_cause", "priority_class", "replica_role"},
+		"kueue_local_queue_status":                   {"name", "namespace", "active", "replica_role"},
 		"kueue_admission_wait_time_seconds":          {"cluster_queue", "priority_class", "replica_role"},
 	}
 )

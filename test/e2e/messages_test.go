@@ -46,6 +46,8 @@ func messageNoRoom(gpus int, model fleet.GPUModel) string {
 	return fmt.Sprintf("no cluster has %d free %s on one node", gpus, model.Label)
 }
 
+func messageLacks(cluster, object string) string { return cluster + " does not have " + object }
+
 func messageNotConnected(cluster string) string { return cluster + " is not connected by Kueue" }
 
 // Output of kubectl-plimsoll.

@@ -48,6 +48,15 @@ type PlacementGateSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []GateCondition `json:"conditions,omitempty"`
+	// Kinds of objects that must exist on a worker before the gate sends it a workload whose pods
+	// refer to them. Metrics of the worker in the gate's source show which objects exist. A
+	// cluster without such metrics stays a candidate, and messages name what is unknown. Only
+	// workloads that MultiKueue copies are tested. Absent: no test, and no queries for it.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=9
+	Prerequisites []GatePrerequisite `json:"prerequisites,omitempty"`
 	// Keys of the node labels that name a device model, in order of precedence. The gate
 	// looks for them in the pods' node selector, in their required node affinity, and in
 	// the nodeLabels of the assigned ResourceFlavor.
@@ -267,6 +276,41 @@ type GateCondition struct {
 	// +kubebuilder:default=Cluster
 	// +optional
 	Scope ConditionScope `json:"scope,omitempty"`
+}
+
+// PrerequisiteKind is a kind of objects that the pods of a workload may refer to.
+// +kubebuilder:validation:Enum=Namespace;LocalQueue;ServiceAccount;ConfigMap;Secret;PersistentVolumeClaim;PriorityClass;RuntimeClass;ResourceClaimTemplate
+type PrerequisiteKind string
+
+// Kinds of prerequisites.
+const (
+	PrerequisiteNamespace             PrerequisiteKind = "Namespace"
+	PrerequisiteLocalQueue            PrerequisiteKind = "LocalQueue"
+	PrerequisiteServiceAccount        PrerequisiteKind = "ServiceAccount"
+	PrerequisiteConfigMap             PrerequisiteKind = "ConfigMap"
+	PrerequisiteSecret                PrerequisiteKind = "Secret"
+	PrerequisitePersistentVolumeClaim PrerequisiteKind = "PersistentVolumeClaim"
+	PrerequisitePriorityClass         PrerequisiteKind = "PriorityClass"
+	PrerequisiteRuntimeClass          PrerequisiteKind = "RuntimeClass"
+	PrerequisiteResourceClaimTemplate PrerequisiteKind = "ResourceClaimTemplate"
+)
+
+// GatePrerequisite is one kind of objects that must exist on a worker.
+// +kubebuilder:validation:XValidation:rule="has(self.query) || !(self.kind in ['PriorityClass', 'RuntimeClass', 'ResourceClaimTemplate'])",message="query must be set for this kind: neither kube-state-metrics nor Kueue reports such objects"
+type GatePrerequisite struct {
+	// Kind of the objects. References to them in the pod templates count, except optional ones
+	// and those to objects that each cluster creates itself, such as the ServiceAccount default.
+	// Namespace is the workload's namespace, LocalQueue its queue.
+	Kind PrerequisiteKind `json:"kind"`
+	// PromQL query with one series for each existing object: its label name is the object's
+	// name, beside the label of the cluster. Select the workload's namespace with $namespace.
+	// Without this selection, the query must return at least one series from every cluster
+	// that reports the kind. Default: the series of kube-state-metrics, and of Kueue for
+	// LocalQueue. PriorityClass, RuntimeClass and ResourceClaimTemplate have no default.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Query string `json:"query,omitempty"`
 }
 
 // HoldMode states whether a gate holds clusters.

@@ -143,7 +143,7 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 		template, problems := promql.ParseTemplate(q.Expr, shape.Variables)
 		l.addProblems(d, path, problems)
 		if template != nil {
-			l.addFindings(d, path, querylint.Check(template.Expr(), q.Expr, querylint.Options{Use: useOf(q), ClusterLabel: label}))
+			l.addFindings(d, path, querylint.Check(template.Expr(), q.Expr, querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel}))
 		}
 	}
 }
@@ -153,6 +153,10 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 	if q.Condition != nil {
 		i := slices.IndexFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
 		return fmt.Sprintf("spec.conditions[%d].query", i), true
+	}
+	if q.Prerequisite != "" {
+		i := slices.IndexFunc(spec.Prerequisites, func(p v1alpha1.GatePrerequisite) bool { return p.Kind == q.Prerequisite })
+		return fmt.Sprintf("spec.prerequisites[%d].query", i), q.ObjectLabel != "" && spec.Prerequisites[i].Query != ""
 	}
 	own := map[string]string{
 		gate.QueryFit: spec.Queries.Fit, gate.QueryHeadroom: spec.Queries.Headroom, gate.QueryCapacity: spec.Queries.Capacity,
@@ -166,7 +170,7 @@ func useOf(q gate.Query) querylint.Use {
 	switch {
 	case q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet:
 		return querylint.FleetCondition
-	case q.Condition != nil:
+	case q.Condition != nil, q.Prerequisite != "":
 		return querylint.Condition
 	case q.Name == gate.QuerySampleTime:
 		return querylint.Time

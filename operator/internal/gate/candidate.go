@@ -57,6 +57,8 @@ type Candidate struct {
 	Shapes []ShapeMetrics
 	// Conditions are the results of the gate's conditions with scope Cluster.
 	Conditions []ConditionResult
+	// Prerequisites are the existing objects by kind, for the kinds that the gate tests.
+	Prerequisites []PrerequisiteResult
 }
 
 // Fleet holds the metrics that concern all clusters together.

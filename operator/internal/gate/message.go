@@ -82,6 +82,9 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string
 	if ignored := slices.Concat(ignoredFleetConditions, chosen.IgnoredConditions); len(ignored) > 0 {
 		text += "; " + noResult(ignored) + " and onStale is Open"
 	}
+	if len(chosen.UnknownPrerequisites) > 0 {
+		text += "; " + unknownPrerequisites(chosen.UnknownPrerequisites)
+	}
 	return text
 }
 

@@ -41,7 +41,16 @@ type Query struct {
 	Reclaims bool
 	// PerQueue queries return one series for each ClusterQueue of a cluster.
 	PerQueue bool
+	// Prerequisite is the kind of objects that the query is about; empty for other queries.
+	Prerequisite v1alpha1.PrerequisiteKind
+	// ObjectLabel is the label with the object's name, if the query returns one series for each
+	// object. The other query for a prerequisite returns the clusters that report any object of
+	// the kind, in whatever namespace.
+	ObjectLabel string
 }
+
+// AnyNamespace reports whether the query is rendered without $namespace.
+func (q *Query) AnyNamespace() bool { return q.Prerequisite != "" && q.ObjectLabel == "" }
 
 // Queries returns the queries of a gate. Fields that the gate leaves empty default to the
 // shipped recording rules. label is the series label with the cluster's name.
@@ -72,7 +81,7 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		c := &spec.Conditions[i]
 		list = append(list, Query{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
 	}
-	return list
+	return append(list, prerequisiteQueries(spec, label)...)
 }
 
 // quotaQueries return the unreserved quota of the worker queue that has the hub queue's

@@ -25,6 +25,8 @@ const (
 	// RejectConditionFailing applies if a condition of scope Cluster has had no valid result
 	// for too long.
 	RejectConditionFailing Rejection = "ConditionFailing"
+	// RejectPrerequisite applies if the worker lacks an object that the workload refers to.
+	RejectPrerequisite Rejection = "MissingPrerequisite"
 	// RejectUnknown applies if the cluster reports no sample time.
 	RejectUnknown Rejection = "Unknown"
 	// RejectStale applies if the cluster's samples are too old.
@@ -89,6 +91,8 @@ var rejections = []rejectionRow{
 	// meetsConditions detects both.
 	{rejection: RejectCondition, rule: meetsConditions, reason: ReasonRuledOut, message: detailMessage("does not meet condition %s")},
 	{rejection: RejectConditionFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for condition %s")},
+
+	{rejection: RejectPrerequisite, rule: hasPrerequisites, reason: ReasonRuledOut, message: detailMessage("does not have %s")},
 
 	// hasFreshSamples detects both.
 	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true, roomUnknown: true,
@@ -170,6 +174,9 @@ func eligibleMessage(v Verdict) string {
 	}
 	if len(v.IgnoredConditions) > 0 {
 		text += ", " + noResult(v.IgnoredConditions) + " and onStale is Open"
+	}
+	if len(v.UnknownPrerequisites) > 0 {
+		text += ", " + unknownPrerequisites(v.UnknownPrerequisites)
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // Verdict is the result for one candidate.
@@ -43,6 +44,9 @@ type Verdict struct {
 	WithoutMetrics bool `json:"withoutMetrics,omitempty"`
 	// IgnoredConditions have no result and are ignored because onStale is Open.
 	IgnoredConditions []string `json:"ignoredConditions,omitempty"`
+	// UnknownPrerequisites are objects of which no metric shows whether the cluster has them. They
+	// exclude no cluster.
+	UnknownPrerequisites []shape.Reference `json:"unknownPrerequisites,omitempty"`
 }
 
 // verdict evaluates the rules and then, if the candidate breaks none, its room.
@@ -53,6 +57,7 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 		Score:             Preferred(c.Scores, e.rules.Policies, e.now),
 		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
 	}
+	_, v.UnknownPrerequisites = e.prerequisites(c)
 	if !c.SampledAt.IsZero() {
 		v.Age = e.now.Sub(c.SampledAt).Seconds()
 	}

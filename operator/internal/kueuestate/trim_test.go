@@ -14,7 +14,11 @@ func TestTrimKeepsWhatDecisionsUse(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers:     []corev1.Container{{Name: "main", Image: "train", Resources: gpus}},
+		Containers: []corev1.Container{{Name: "main", Image: "train", Resources: gpus,
+			Env: []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "token"}}},
+				{Name: "MODE", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "mode"}}}},
+			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}}},
+		Volumes:        []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}},
 		InitContainers: []corev1.Container{{Name: "sidecar", Image: "proxy", Resources: gpus, RestartPolicy: &always}},
 		NodeSelector:   map[string]string{"zone": "a"},
 		Tolerations:    []corev1.Toleration{{Key: "gpu"}},
@@ -27,11 +31,10 @@ func TestTrimKeepsWhatDecisionsUse(t *testing.T) {
 	got.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kueue-admission"}}
 	got.Annotations[lastAppliedAnnotation] = "{}"
 	spec := &got.Spec.PodSets[0].Template.Spec
-	spec.Volumes = []corev1.Volume{{Name: "data"}}
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
 		containers[0].Command, containers[0].Args = []string{"python"}, []string{"train.py"}
-		containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "B"}}
-		containers[0].EnvFrom = []corev1.EnvFromSource{{Prefix: "C"}}
+		containers[0].Env = append(containers[0].Env, corev1.EnvVar{Name: "A", Value: "B"},
+			corev1.EnvVar{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}})
 		containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data"}}
 		containers[0].ReadinessProbe = &corev1.Probe{}
 	}

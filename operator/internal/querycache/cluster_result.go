@@ -15,6 +15,8 @@ type ClusterResult struct {
 	Shapes []gate.ShapeMetrics
 	// Conditions of scope Cluster.
 	Conditions []gate.ConditionResult
+	// Prerequisites are the existing objects by kind.
+	Prerequisites []gate.PrerequisiteResult
 }
 
 func clusterResultOf(cluster string, results []queryResult, podSets int) ClusterResult {
@@ -80,7 +82,9 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
 		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
 	default:
-		if !q.isFleetScoped() {
+		if q.Prerequisite != "" {
+			c.addPrerequisite(q, cluster)
+		} else if !q.isFleetScoped() {
 			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
 		}
 	}
@@ -95,6 +99,24 @@ func (r *cachedResult) queuesOf(cluster string) map[string]gate.Number {
 		}
 	}
 	return queues
+}
+
+// addPrerequisite adds one of the two results for a prerequisite. The result for the objects
+// comes first.
+func (c *ClusterResult) addPrerequisite(q queryResult, cluster string) {
+	if q.ObjectLabel != "" {
+		p := gate.PrerequisiteResult{Kind: q.Prerequisite, Names: q.result.objects[cluster]}
+		if !q.result.lacks(cluster) {
+			p.EvaluatedAt = q.result.succeededAt
+		}
+		c.Prerequisites = append(c.Prerequisites, p)
+		return
+	}
+	p := &c.Prerequisites[len(c.Prerequisites)-1]
+	p.Reported = q.result.values[cluster].Known && q.result.values[cluster].Value > 0
+	if q.result.succeededAt.Before(p.EvaluatedAt) {
+		p.EvaluatedAt = q.result.succeededAt
+	}
 }
 
 // clusterCondition returns a condition of scope Cluster. If the cluster is absent from an

@@ -92,11 +92,15 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 	if q.measuresRoom() {
 		result.sampleTimes = f.sampleTimes
 	}
-	fetch := source.fetch
-	if q.PerQueue {
-		fetch = source.fetchPerQueue
+	switch {
+	case q.PerQueue:
+		result.err = source.fetchPerQueue(ctx, q.expr, result)
+	case q.ObjectLabel != "":
+		result.err = source.fetchObjects(ctx, q.expr, q.ObjectLabel, result)
+	default:
+		result.err = source.fetch(ctx, q.expr, result)
 	}
-	if result.err = fetch(ctx, q.expr, result); result.err == nil {
+	if result.err == nil {
 		result.succeededAt = result.queriedAt
 	}
 	return result
@@ -165,13 +169,44 @@ func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResu
 
 // fetchPerQueue is fetch for a query per queue.
 func (s *querySource) fetchPerQueue(ctx context.Context, expr string, result *cachedResult) error {
-	response, err := s.query(ctx, expr, result.queriedAt)
+	response, err := s.query(query.WithAllLabels(ctx), expr, result.queriedAt)
 	if err != nil {
 		return err
 	}
 	result.setCompleteness(response)
 	result.valuesByQueue = valuesBy(s, response.Samples, func(sample query.Sample) string { return sample.Label(gate.LabelClusterQueue) })
 	return nil
+}
+
+// fetchObjects runs a query that returns one series for each object, with the object's name in a
+// label, and writes the names by cluster to result. The values of the series don't matter.
+func (s *querySource) fetchObjects(ctx context.Context, expr, label string, result *cachedResult) error {
+	response, err := s.query(query.WithAllLabels(ctx), expr, result.queriedAt)
+	if err != nil {
+		return err
+	}
+	result.setCompleteness(response)
+	result.objects = map[string]map[string]bool{}
+	for _, sample := range response.Samples {
+		cluster, ok := s.cluster(sample)
+		if !ok {
+			continue
+		}
+		if result.objects[cluster] == nil {
+			result.objects[cluster] = map[string]bool{}
+		}
+		result.objects[cluster][sample.Label(label)] = true
+	}
+	return nil
+}
+
+// cluster returns the cluster of a sample. ok is false if the sample names none, or several.
+func (s *querySource) cluster(sample query.Sample) (name string, ok bool) {
+	value := sample.Label(s.label)
+	if s.mapping == nil {
+		return value, value != ""
+	}
+	return s.mapping.Cluster(value)
 }
 
 // query runs a query at a time.

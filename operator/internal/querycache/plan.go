@@ -104,12 +104,14 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 }
 
 // newPlan renders the gate's queries. A query per shape is rendered for each pod set, a
-// condition only for the first one, which has the most devices per pod.
+// condition only for the first one, which has the most devices per pod. A prerequisite that the
+// workload does not refer to is not queried.
 func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		switch {
 		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
+		case q.Prerequisite != "" && !f.RefersTo(q.Prerequisite):
 		case q.Condition != nil || !q.PerShape:
 			p.queries = append(p.queries, p.render(q, f, 0))
 		default:
@@ -143,7 +145,11 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 		r.renderError = &cachedResult{err: errors.New(promql.Strings(problems))}
 		return r
 	}
-	expr, err := template.Render(f.Vars(pods))
+	vars := f.Vars(pods)
+	if q.AnyNamespace() {
+		delete(vars, "namespace")
+	}
+	expr, err := template.Render(vars)
 	if err != nil {
 		r.renderError = &cachedResult{err: err}
 		return r

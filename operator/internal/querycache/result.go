@@ -34,6 +34,9 @@ type cachedResult struct {
 	values map[string]gate.Number
 	// valuesByQueue are the values by ClusterQueue and cluster of a query per queue.
 	valuesByQueue map[string]map[string]gate.Number
+	// objects are the names of the existing objects by cluster, if the query is for a
+	// prerequisite. Results of other queries have none.
+	objects map[string]map[string]bool
 	// unmappedValues are the values of series that name none of the clusters. Only
 	// conditions on the fleet use them.
 	unmappedValues []float64

@@ -44,7 +44,7 @@ func (c *Cache) store(q *renderedQuery, result *cachedResult) (previous *cachedR
 }
 
 func (r *cachedResult) keepValuesOf(previous *cachedResult) {
-	r.values, r.valuesByQueue, r.unmappedValues = previous.values, previous.valuesByQueue, previous.unmappedValues
+	r.values, r.valuesByQueue, r.objects, r.unmappedValues = previous.values, previous.valuesByQueue, previous.objects, previous.unmappedValues
 	r.sampleTimes, r.succeededAt = previous.sampleTimes, previous.succeededAt
 	r.incomplete, r.failedClusters, r.incompleteSince = previous.incomplete, previous.failedClusters, previous.incompleteSince
 }

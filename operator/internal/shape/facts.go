@@ -1,5 +1,5 @@
 // Package shape reads from a Workload what its pods request: device resource, device model,
-// devices per pod and number of pods. Workloads of the same shape share queries and wait
+// devices per pod, number of pods, and the objects that they refer to. Workloads of the same shape share queries and wait
 // together.
 package shape
 
@@ -61,6 +61,9 @@ type Facts struct {
 	// Unmeasured are the names of other extended resources, resource claims, topologies and node
 	// labels that pods request. The gate has no metrics of these.
 	Unmeasured []string `json:"unmeasured,omitempty"`
+	// References are the objects that must exist on the cluster, of the kinds in the gate's
+	// prerequisites.
+	References []Reference `json:"references,omitempty"`
 }
 
 // Key returns namespace/name.
@@ -144,6 +147,8 @@ type Options struct {
 	// Topology fits the domains of a required topology, and TPUSlices slices of several hosts.
 	// They are set for gates whose own fit query reads them.
 	Topology, TPUSlices bool
+	// Prerequisites are the kinds of objects to which References are read.
+	Prerequisites []v1alpha1.PrerequisiteKind
 }
 
 // OptionsOf returns the options of a gate.
@@ -153,6 +158,9 @@ func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string
 	if spec.PodSetUpdates != nil {
 		opts.OwnLabels = spec.PodSetUpdates.NodeSelector
 	}
+	for _, p := range spec.Prerequisites {
+		opts.Prerequisites = append(opts.Prerequisites, p.Kind)
+	}
 	return opts
 }
 
@@ -160,7 +168,8 @@ func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string
 // Pod sets without devices are omitted, because they fit on every cluster. The caller sets
 // Remote, Preempts and Reclaims.
 func FactsOf(wl *kueue.Workload, opts Options) Facts {
-	facts := Facts{UID: string(wl.UID), Namespace: wl.Namespace, Name: wl.Name, Queue: string(wl.Spec.QueueName)}
+	facts := Facts{UID: string(wl.UID), Namespace: wl.Namespace, Name: wl.Name, Queue: string(wl.Spec.QueueName),
+		References: referencesOf(wl, opts.Prerequisites)}
 	if wl.Status.Admission != nil {
 		facts.ClusterQueue = string(wl.Status.Admission.ClusterQueue)
 	}
@@ -233,7 +242,7 @@ func assignmentOf(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetA
 // With returns the facts with the requests of other workloads that need room on the same
 // cluster. Pod sets of the same shape become one, so that they share their queries.
 func (f Facts) With(others ...Facts) Facts {
-	f.PodSets, f.Unmeasured = slices.Clone(f.PodSets), slices.Clone(f.Unmeasured)
+	f.PodSets, f.Unmeasured, f.References = slices.Clone(f.PodSets), slices.Clone(f.Unmeasured), slices.Clone(f.References)
 	for _, other := range others {
 		for _, p := range other.PodSets {
 			if i := slices.IndexFunc(f.PodSets, p.hasShapeOf); i >= 0 {
@@ -243,7 +252,9 @@ func (f Facts) With(others ...Facts) Facts {
 			}
 		}
 		f.Unmeasured = append(f.Unmeasured, other.Unmeasured...)
+		f.References = append(f.References, other.References...)
 	}
+	f.References = sortReferences(f.References)
 	slices.Sort(f.Unmeasured)
 	f.Unmeasured = slices.Compact(f.Unmeasured)
 	slices.SortStableFunc(f.PodSets, func(a, b PodSet) int { return cmp.Compare(b.DevicesPerPod, a.DevicesPerPod) })

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// EquivalenceKey returns the same key for workloads whose queries are the same: equal Vars
-// for all pod sets, and equal Remote and Reclaims.
+// EquivalenceKey returns the same key for workloads that the same clusters can take: equal Vars
+// for all pod sets, equal Remote and Reclaims, and the same References.
 func (f Facts) EquivalenceKey() string {
 	key := make([]byte, 0, 256)
 	for _, s := range []string{f.Namespace, f.Queue, f.ClusterQueue} {
@@ -24,6 +24,9 @@ func (f Facts) EquivalenceKey() string {
 		key = p.Share.appendKey(key)
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)
+	}
+	for _, r := range f.References {
+		key = strconv.AppendQuote(strconv.AppendQuote(append(key, 'r'), string(r.Kind)), r.Name)
 	}
 	return string(key)
 }

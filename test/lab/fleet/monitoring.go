@@ -65,7 +65,7 @@ func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
 	return c.fleet.procs.Run(ctx, program{
 		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
-			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs"},
+			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs,namespaces,serviceaccounts,configmaps,secrets,persistentvolumeclaims"},
 		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }

@@ -48,6 +48,13 @@ func TestInvalidGateIsRejected(t *testing.T) {
 		{"node selector too long", func(s *v1alpha1.PlacementGateSpec) {
 			s.MultiKueue, s.PodSetUpdates = nil, &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{"x": tooLong}}
 		}, "values of at most 253"},
+		{"prerequisite without a default query", func(s *v1alpha1.PlacementGateSpec) {
+			s.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteRuntimeClass}}
+		}, "query must be set for this kind"},
+		{"prerequisite twice", func(s *v1alpha1.PlacementGateSpec) {
+			s.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}, {Kind: v1alpha1.PrerequisiteSecret, Query: "x"}}
+		}, "Duplicate value"},
+		{"unknown prerequisite", func(s *v1alpha1.PlacementGateSpec) { s.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: "Pod"}} }, "Unsupported value"},
 		{"maxSampleAgeSeconds", func(s *v1alpha1.PlacementGateSpec) { s.Freshness.MaxSampleAgeSeconds = 86401 }, "spec.freshness.maxSampleAgeSeconds"},
 		{"unknownAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.Freshness.UnknownAfterSeconds = 86401 }, "spec.freshness.unknownAfterSeconds"},
 		{"yieldAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.WhenUnplaceable.YieldAfterSeconds = 86401 }, "spec.whenUnplaceable.yieldAfterSeconds"},
@@ -75,6 +82,9 @@ func TestValidGateIsAccepted(t *testing.T) {
 		{"defaults", func(*v1alpha1.PlacementGateSpec) {}},
 		{"unknown as soon as too old", func(s *v1alpha1.PlacementGateSpec) {
 			s.Freshness = v1alpha1.GateFreshness{MaxSampleAgeSeconds: 60, UnknownAfterSeconds: 60}
+		}},
+		{"prerequisites", func(s *v1alpha1.PlacementGateSpec) {
+			s.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}, {Kind: v1alpha1.PrerequisiteRuntimeClass, Query: "x"}}
 		}},
 		{"minimum of a required score", func(s *v1alpha1.PlacementGateSpec) {
 			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}

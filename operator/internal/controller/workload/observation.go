@@ -129,7 +129,7 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions, Prerequisites: result.Prerequisites}
 		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
 			candidate.Unusable = o.workers.disconnected[c.Name]
 			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {

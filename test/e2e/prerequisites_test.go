@@ -1,0 +1,75 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// createSecret creates a Secret on a worker until the end of the test.
+func createSecret(ctx context.Context, t *testing.T, cluster, name string) {
+	t.Helper()
+	secret := func(ctx context.Context, args ...string) error {
+		out, err := lab.Worker(cluster).Kubectl(ctx, "", append(args, "-n", fleet.Namespace)...)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	}
+	if err := secret(ctx, "create", "secret", "generic", name, "--from-literal=token=x"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error { return secret(ctx, "delete", "secret", name, "--ignore-not-found") })
+	})
+}
+
+// submitWithSecret creates a job on the hub whose pods read a Secret. The hub does not have it.
+func submitWithSecret(ctx context.Context, t *testing.T, j fleet.Job, secret string) {
+	t.Helper()
+	job := j.Object()
+	job.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}}
+	if err := lab.Hub.Client.Create(ctx, job); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteJob(t, j.Name) })
+}
+
+// A worker that lacks a Secret of the job is no candidate. The gate knows it from
+// kube-state-metrics alone.
+func TestJobGoesWhereItsSecretIs(t *testing.T) {
+	ctx := testContext(t, 2*time.Minute)
+	for cluster, name := range map[string]string{"cluster1": "other", "cluster2": "other", "cluster3": "here"} {
+		createSecret(ctx, t, cluster, name)
+	}
+	awaitValue(ctx, t, `count(kube_secret_info{secret=~"other|here"})`, 3)
+	patchGate(ctx, t, `{"prerequisites":[{"kind":"Namespace"},{"kind":"LocalQueue"},{"kind":"ServiceAccount"},{"kind":"ConfigMap"},{"kind":"Secret"},{"kind":"PersistentVolumeClaim"}]}`,
+		`{"prerequisites":null}`)
+
+	submitWithSecret(ctx, t, fleet.Job{Name: "with-secret", Model: fleet.H100, GPUs: 1}, "here")
+	if cluster := awaitRunning(ctx, t, "with-secret"); cluster != "cluster3" {
+		t.Errorf("the job runs on %s, which lacks its Secret", cluster)
+	}
+
+	submitWithSecret(ctx, t, fleet.Job{Name: "without-secret", Model: fleet.H100, GPUs: 1}, "absent")
+	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
+		awaitWaiting(ctx, t, "without-secret", messageLacks(cluster, "Secret absent"))
+	}
+	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
+	runCommand(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
+	checkContains(t, runCommand(ctx, t, []string{"KUBECONFIG=" + lab.Hub.Kubeconfig}, plugin, "explain", "workload", "job/without-secret", "-n", fleet.Namespace),
+		messageLacks("cluster1", "Secret absent"))
+	createSecret(ctx, t, "cluster2", "absent")
+	if cluster := awaitRunning(ctx, t, "without-secret"); cluster != "cluster2" {
+		t.Errorf("the job runs on %s, which lacks its Secret", cluster)
+	}
+}
