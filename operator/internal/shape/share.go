@@ -57,10 +57,15 @@ func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	return &share
 }
 
+// maxRequest bounds each request of a share, so that sums and bytes stay far from the limits of an
+// int64. No device has a PiB of memory.
+const maxRequest = 1 << 30
+
 func shareOfContainer(requests map[corev1.ResourceName]int64) Share {
-	s := Share{Memory: requests[hamiMemory] << 20, CorePercent: requests[hamiCores]}
+	request := func(name corev1.ResourceName) int64 { return min(max(requests[name], 0), maxRequest) }
+	s := Share{Memory: request(hamiMemory) << 20, CorePercent: request(hamiCores)}
 	if s.Memory == 0 {
-		s.MemoryPercent = requests[hamiMemoryPercent]
+		s.MemoryPercent = request(hamiMemoryPercent)
 	}
 	if s.Memory == 0 && s.MemoryPercent == 0 {
 		s.MemoryPercent = 100

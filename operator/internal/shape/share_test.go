@@ -53,6 +53,10 @@ func TestShareOfPodSet(t *testing.T) {
 		{name: "a container without devices has no share", containers: []corev1.Container{
 			sharing(map[corev1.ResourceName]string{gpu: "1", gpumem: "3000"}), sharing(map[corev1.ResourceName]string{"rdma/hca": "1"})},
 			want: &Share{Memory: 3000 << 20}, devices: 1, vars: [3]string{"3145728000", "0", "0"}, unmeasured: []string{"rdma/hca"}},
+		{name: "more than an int64 has bytes", containers: []corev1.Container{sharing(map[corev1.ResourceName]string{gpu: "1", gpumem: "9000000000000", cores: "9000000000000000000"})},
+			want: &Share{Memory: 1 << 50, CorePercent: 1 << 30}, devices: 1, vars: [3]string{"1125899906842624", "0", "1.073741824e+07"}},
+		{name: "a percentage without end", containers: []corev1.Container{sharing(map[corev1.ResourceName]string{gpu: "1", percent: "9000000000000000000"})},
+			want: &Share{MemoryPercent: 1 << 30}, devices: 1, vars: [3]string{"0", "1.073741824e+07", "0"}},
 		{name: "time-shared resource", containers: []corev1.Container{sharing(map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "1"})},
 			want: &Share{MemoryPercent: 100}, devices: 1, vars: [3]string{"0", "1", "0"}},
 	} {
