@@ -54,7 +54,7 @@ lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
 	$(LAB) bundle dist/lab-components.tar.gz
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-lab soak soak-exporter fuzz
+.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-rules bench-lab soak soak-exporter fuzz
 test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
 
 test-unit: ## Run unit tests with the race detector
@@ -86,6 +86,9 @@ bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...
 	$(GO) test -run '^$$' -bench . -benchmem ./exporter/...
 	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
+
+bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTERS=, NODES=, DEVICES=; 100 clusters of 100 nodes with 8 devices need 12 GiB)
+	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES))
 
 bench-lab: ## Measure admission on a fleet and compare it with Kueue's own checks and dispatchers
 	$(GO) test -tags labbench -count=1 -timeout 40m -v ./test/bench
@@ -124,6 +127,7 @@ charts: ## Generate the Helm charts in config/chart from the kustomize folders
 test-tools: ## Test the builders of images, charts and releases: each chart must equal its kustomize build
 	$(GO) -C .tools/charts test ./...
 	$(GO) -C .tools/images test ./...
+	$(GO) -C .tools/mixin test ./...
 
 .PHONY: pictures look
 pictures: ## Draw demo.svg from a run of make demo QUICK=1, and fleet.png from a scripted fleet or a real one (THANOS=url); needs chromium, node and npm

@@ -121,7 +121,7 @@ func exportedMetrics(t *testing.T) catalog {
 		"controller_runtime_reconcile_errors_total":   {"controller"},
 		"process_resident_memory_bytes":               nil,
 		"process_cpu_seconds_total":                   nil,
-		"ALERTS":                                      {"alertname", "alertstate", "severity", "node", "model", "namespace", "gate"},
+		"ALERTS":                                      {"alertname", "alertstate", "severity", "node", "model", "namespace", "gate", "owner_kind", "owner_name"},
 	} {
 		known.add(name, names...)
 	}

@@ -18,7 +18,8 @@ type mutant struct {
 	rule   rule
 }
 
-// mutantsOf returns the mutants of a rule: of its expression, its durations and its labels.
+// mutantsOf returns the mutants of a rule: of its expression, its durations, its labels and its
+// annotations.
 func mutantsOf(original rule) []mutant {
 	var found []mutant
 	expr, err := parse(original.content.Expr)
@@ -46,6 +47,12 @@ func mutantsOf(original rule) []mutant {
 	}
 	if original.content.Alert != "" && original.content.For == "" {
 		found = append(found, mutant{"for: none -> 5m", original.with(func(r *ruleContent) { r.For = "5m" })})
+	}
+	if original.content.Alert != "" && original.content.KeepFiringFor == "" {
+		found = append(found, mutant{"keep_firing_for: none -> 5m", original.with(func(r *ruleContent) { r.KeepFiringFor = "5m" })})
+	}
+	for _, name := range slices.Sorted(maps.Keys(original.content.Annotations)) {
+		found = append(found, mutant{"annotation " + name + " changed", original.with(func(r *ruleContent) { r.Annotations[name] += " x" })})
 	}
 	for _, name := range slices.Sorted(maps.Keys(original.content.Labels)) {
 		found = append(found,

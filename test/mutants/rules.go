@@ -15,8 +15,7 @@ type rule struct {
 	content     ruleContent
 }
 
-// ruleContent is a rule as a rule file states it. Annotations are read so that tests of
-// messages still succeed; they are not changed.
+// ruleContent is a rule as a rule file states it.
 type ruleContent struct {
 	Record        string            `yaml:"record,omitempty"`
 	Alert         string            `yaml:"alert,omitempty"`
@@ -35,7 +34,7 @@ type ruleGroup struct {
 func (r rule) name() string { return r.content.Record + r.content.Alert }
 
 func (r rule) with(change func(*ruleContent)) rule {
-	r.content.Labels = maps.Clone(r.content.Labels)
+	r.content.Labels, r.content.Annotations = maps.Clone(r.content.Labels), maps.Clone(r.content.Annotations)
 	change(&r.content)
 	return r
 }

@@ -66,9 +66,11 @@ func (f *Fleet) exportNode(e *emitter, c *cluster, n *node) {
 	for _, d := range n.devices {
 		if d.job != nil {
 			held++
-			if !pods[d.podName()] {
-				pods[d.podName()] = true
-				e.add("plimsoll_pod_owner_info", 1, "node", n.name, "namespace", d.job.namespace, "pod", d.podName(), "pod_uid", uuid(d.podName(), 0), "owner_kind", d.job.kind, "owner_name", d.job.name)
+		}
+		for _, pod := range d.podNames() {
+			if !pods[pod] {
+				pods[pod] = true
+				e.add("plimsoll_pod_owner_info", 1, "node", n.name, "namespace", d.job.namespace, "pod", pod, "pod_uid", uuid(pod, 0), "owner_kind", d.job.kind, "owner_name", d.job.name)
 			}
 		}
 	}
@@ -220,8 +222,8 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 	own("device_lost", number(lost))
 	own("device_hung", number(hung))
 	own("device_failed", 0)
-	if d.job != nil {
-		own("device_owner_info", 1, "namespace", d.job.namespace, "pod", d.podName(), "container", "main")
+	for _, pod := range d.podNames() {
+		own("device_owner_info", 1, "namespace", d.job.namespace, "pod", pod, "container", "main")
 	}
 	if lost {
 		own("xid_total", 1, "xid", "79", "severity", "critical")
@@ -229,6 +231,9 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 	}
 	if d.correctedErrors > 0 && f.happens(80*time.Minute, e.at) {
 		own("xid_total", 2, "xid", "63", "severity", "warning")
+	}
+	if f.happens(d.unknownXIDFor, e.at) {
+		own("xid_total", 1, "xid", "999", "severity", "unknown")
 	}
 	own("device_last_sample_timestamp_seconds", e.seconds()-4-number(hung)*600)
 	if hung {

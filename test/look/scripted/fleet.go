@@ -48,10 +48,13 @@ type deviceState struct {
 	pod int
 
 	lostFor, hungFor, hotFor, stalledFor time.Duration
-	migInstances                         []string
-	correctedErrors, remappedRows        float64
-	remapPending, linkErrors             bool
-	// shares is how many times a device plugin offers the device; 0 = once.
+	// unknownXIDFor is the time since an XID event with an unknown code.
+	unknownXIDFor                 time.Duration
+	migInstances                  []string
+	correctedErrors, remappedRows float64
+	remapPending, linkErrors      bool
+	// shares is how many times a device plugin offers the device; 0 = once. Two pods hold a
+	// shared device.
 	shares float64
 }
 
@@ -129,6 +132,7 @@ func west() *cluster {
 	a[0].migInstances = []string{"1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"}
 	a[1].migInstances = []string{"3g.40gb", "3g.40gb"}
 	a[0].job = &job{"team-search", "Deployment", "embedder", inference}
+	a[4].unknownXIDFor = 40 * time.Minute
 	a[5].correctedErrors, a[5].remappedRows, a[5].remapPending = 240, 1, true
 	return c
 }
@@ -155,7 +159,8 @@ func small(i int) *cluster {
 		holdSome(c.nodes[0], 0, 1+i%4, &job{fmt.Sprintf("store-%d", i+1), "Deployment", "detector", inference})
 	}
 	if i == 1 {
-		c.nodes[0].devices[0].shares = 4
+		c.nodes[0].devices[0].shares, c.nodes[0].devices[1].shares = 4, 4
+		c.nodes[0].devices[1].job = &job{"store-2", "Job", "retrain", training}
 	}
 	if i == 5 {
 		c.nodes[0].tainted = true
@@ -220,6 +225,17 @@ func (d *deviceState) podName() string {
 		return d.job.name
 	}
 	return fmt.Sprintf("%s-%d", d.job.name, d.pod)
+}
+
+// podNames returns the pods that hold the device.
+func (d *deviceState) podNames() []string {
+	switch {
+	case d.job == nil:
+		return nil
+	case d.shares > 0:
+		return []string{d.podName(), d.job.name + "-shared"}
+	}
+	return []string{d.podName()}
 }
 
 // happens reports whether an event that began `before` the end has begun at t.

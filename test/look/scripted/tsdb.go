@@ -104,19 +104,24 @@ func (f *Fleet) export(e *emitter) {
 		if f.labeled {
 			e.cluster = c.name
 		}
-		f.exportKube(e, c)
-		devices := 0.0
-		for _, n := range c.nodes {
-			f.exportNode(e, c, n)
-			devices += float64(len(n.devices))
-		}
-		f.exportKueue(e, c.name, resourceOf[c.nodes[0].model], devices)
+		f.exportCluster(e, c)
 	}
 	e.cluster = ""
 	if f.labeled { // with one cluster, its queues are the hub's
 		f.exportKueue(e, "hub", gpuResource, 120)
 	}
 	f.exportHub(e)
+}
+
+// exportCluster emits the series of a cluster.
+func (f *Fleet) exportCluster(e *emitter, c *cluster) {
+	f.exportKube(e, c)
+	devices := 0.0
+	for _, n := range c.nodes {
+		f.exportNode(e, c, n)
+		devices += float64(len(n.devices))
+	}
+	f.exportKueue(e, c.name, resourceOf[c.nodes[0].model], devices)
 }
 
 // exportDemand emits the series of the forecast from before the history of the others.
@@ -143,8 +148,8 @@ type emitter struct {
 	cluster       string
 	job, instance string
 	err           error
-	// seen, if not nil, gets every series.
-	seen func(labels.Labels)
+	// seen, if not nil, gets every sample.
+	seen func(labels.Labels, float64)
 }
 
 func (e *emitter) seconds() float64 { return float64(e.at.Unix()) }
@@ -167,7 +172,7 @@ func (e *emitter) add(name string, v float64, kv ...string) {
 	}
 	series := b.Labels()
 	if e.seen != nil {
-		e.seen(series)
+		e.seen(series, v)
 	}
 	if e.app == nil || e.err != nil {
 		return
@@ -178,4 +183,6 @@ func (e *emitter) add(name string, v float64, kv ...string) {
 func formatFloat(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // Series calls seen with every series of the fleet's last minute, before the rules.
-func (f *Fleet) Series(seen func(labels.Labels)) { f.export(&emitter{at: f.end, seen: seen}) }
+func (f *Fleet) Series(seen func(labels.Labels)) {
+	f.export(&emitter{at: f.end, seen: func(series labels.Labels, _ float64) { seen(series) }})
+}

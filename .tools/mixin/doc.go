@@ -1,0 +1,2 @@
+// Package mixin tests config/prometheus/mixin.libsonnet.
+package mixin
