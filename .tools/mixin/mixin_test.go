@@ -19,7 +19,7 @@ import (
 const root = "../.."
 
 var (
-	recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
+	recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
 	alertFiles     = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}
 )
 

@@ -70,6 +70,8 @@ local groupsOf(text) = std.parseYaml(text).groups;
     groups+:
       worker(importstr '../../rules/recording-nodes.yaml') +
       worker(importstr '../../rules/recording-devices.yaml') +
+      worker(importstr '../../rules/recording-shares.yaml') +
+      worker(importstr '../../rules/recording-topology.yaml') +
       worker(importstr '../../rules/recording-owners.yaml') +
       (if config.worker || config.hub then transform(importstr '../../rules/recording-queues.yaml') else []) +
       fleet(importstr '../../rules/recording-fleet.yaml'),
