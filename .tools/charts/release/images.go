@@ -18,6 +18,9 @@ type image struct {
 
 func (i image) String() string { return i.repository + "@" + i.digest }
 
+// hasRegistry reports whether a node can pull the image: its name contains a registry.
+func (i image) hasRegistry() bool { return strings.Contains(i.repository, "/") }
+
 // requiredImages are the images that the manifests name.
 var requiredImages = []string{"plimsoll-operator", "plimsoll-exporter"}
 

@@ -95,7 +95,7 @@ func (o options) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return o.list(sign != nil)
+	return o.list(images, sign != nil)
 }
 
 func (o *options) setDefaults() {
@@ -110,14 +110,17 @@ func (o *options) setDefaults() {
 	}
 }
 
-// list prints the files of the release.
-func (o options) list(signed bool) error {
+// list prints the files of the release, and what it lacks.
+func (o options) list(images map[string]image, signed bool) error {
 	files, err := o.files()
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
 		fmt.Fprintln(o.progress, filepath.Join(o.output, file))
+	}
+	if !images[requiredImages[0]].hasRegistry() {
+		fmt.Fprintln(o.progress, "NO REGISTRY: set REGISTRY, or no node can pull the images by the names in the manifests and charts")
 	}
 	if !signed {
 		fmt.Fprintln(o.progress, "UNSIGNED: set SIGNING_KEY to a PEM file with an ECDSA key to sign checksums.txt")

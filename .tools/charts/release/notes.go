@@ -26,6 +26,9 @@ func (o options) writeNotes(images map[string]image, signed bool) error {
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		fmt.Fprintf(&b, "- `%s`\n", images[name])
 	}
+	if !images[requiredImages[0]].hasRegistry() {
+		b.WriteString("\nNo registry was set, so no node can pull these images by the names in the manifests and charts.\n")
+	}
 	b.WriteString("\n## Verification\n\n`sha256sum -c checksums.txt` checks the files. ")
 	if signed {
 		b.WriteString("`checksums.txt.sig` is the signature of `checksums.txt`:\n\n```sh\n" +

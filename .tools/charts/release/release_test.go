@@ -203,6 +203,28 @@ func namesIn(t *testing.T, file string) []string {
 }
 
 // Two releases of one commit have the same files.
+// Without a registry the manifests name images that no node can pull. The release says so.
+func TestReleaseWithoutARegistry(t *testing.T) {
+	o := testOptions(t)
+	const notice = "No registry was set"
+	for names, want := range map[string]bool{"r.example.com/p/": false, "": true} {
+		digests := names + "plimsoll-operator@" + operatorDigest + "\n" + names + "plimsoll-exporter@" + exporterDigest + "\n"
+		if err := os.WriteFile(filepath.Join(o.images, "digests.txt"), []byte(digests), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		images, err := readDigests(filepath.Join(o.images, "digests.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.writeNotes(images, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(read(t, o, "NOTES.md"), notice); got != want {
+			t.Errorf("images %q: the notes name the missing registry: %t, want %t", names, got, want)
+		}
+	}
+}
+
 func TestReleasesAreReproducible(t *testing.T) {
 	var sums [2]string
 	for i := range sums {

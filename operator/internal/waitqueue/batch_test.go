@@ -44,11 +44,11 @@ func (f *fixture) mergeRefreshes() {
 	f.refreshes = merged
 }
 
-// 1,000 older shapes of one namespace delay a workload of another by maxDueLines results. All of
+// 400 older shapes of one namespace delay a workload of another by maxDueLines results. All of
 // them are decided, in the order of their ranks.
 func TestManyLinesOfANamespaceDelayOthersLittle(t *testing.T) {
 	f := newFixture(10)
-	const flood = 1000
+	const flood = 400
 	for i := range flood {
 		f.addIn("flood", fmt.Sprintf("flood-%03d", i), time.Duration(flood-i)*time.Minute)
 	}

@@ -292,7 +292,8 @@ func (h *scaleHub) endJob(resource string) {
 	h.waiting.StartRounds()
 }
 
-// idle waits until no workload is woken any more.
+// idle waits until no workload is woken any more. Another program may have the processor for a
+// moment, so it waits for long.
 func (h *scaleHub) idle() {
 	for last := int64(-1); ; {
 		n := h.decisions.Load() + h.source.queries.Load()
@@ -300,7 +301,7 @@ func (h *scaleHub) idle() {
 			return
 		}
 		last = n
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 	}
 }
 
