@@ -67,7 +67,7 @@ type Labels struct {
 	OldNamespace  bool                  // use container_name, pod_namespace and pod_name
 	PodUID        bool                  // add pod_uid; needs Config.Pods
 	PodLabel      func(key string) bool // selects labels of the pod to add; nil for none
-	VirtualGPUs   bool                  // write a series for each replica, with label vgpu and the value of the whole device
+	VirtualGPUs   bool                  // write a series for each replica, with label vgpu
 	Devices       DeviceFilter          // selects the devices
 }
 
@@ -84,6 +84,7 @@ type Collector struct {
 	tracked       map[string]*trackedDevice // by UUID
 	kubeletErrors reportedErrors
 	callErrors    map[string]float64 // failures by library call
+	assigned      map[podmap.Holder]podmap.Accepted
 }
 
 // New returns a Collector of one source. Call Run, or call Collect for each collection.

@@ -109,6 +109,10 @@ func (r *renderer) renderDCGM(d *deviceSnapshot) {
 		if !ok {
 			continue
 		}
+		if portions := r.portionsByProcess(d, f.field); portions != nil && shares[0].holder != nil {
+			r.renderVirtual(d, f, v, shares, portions)
+			continue
+		}
 		sets := each
 		if f.isQuantity() {
 			sets = once

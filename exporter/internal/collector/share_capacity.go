@@ -68,7 +68,7 @@ func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provi
 	case !d.fresh || memory == 0:
 		return n.Provider, amounts
 	case n.Provider == podmap.ProviderHAMi:
-		return n.Provider, append(amounts, r.assignedByHAMi(d, replicas, memory)...)
+		return n.Provider, append(amounts, r.assignedByHAMi(d, memory)...)
 	case mode != device.ExclusiveProcess:
 		return n.Provider, amounts
 	}
@@ -78,23 +78,24 @@ func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provi
 		equal(dimensionCores, 1, math.Floor(100/count)/100))
 }
 
-// assignedByHAMi returns what HAMi assigned to the pods that hold a device, or nil if the
-// assignment of a pod is unknown. memory is that of the device in bytes.
-func (r *renderer) assignedByHAMi(d *deviceSnapshot, holders map[podName]int, memory float64) []amount {
+// assignedByHAMi returns what HAMi assigned to the containers that hold a device, or nil if the
+// assignment of a container is unknown or contradicts the kubelet. memory is that of the device
+// in bytes.
+func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 	if r.snapshot.podMeta == nil {
 		return nil
 	}
 	bytes := amount{dimensionMemory, memory, 0, map[podName]float64{}}
 	cores := amount{dimensionCores, 1, 0, map[podName]float64{}}
-	for pod := range holders {
-		assigned := r.snapshot.podMeta[pod].HAMi
-		if len(assigned) == 0 {
+	for _, h := range d.holders {
+		accepted, ok := r.snapshot.pods.Assigned[h]
+		if !ok {
 			return nil
 		}
-		for _, a := range assigned {
+		for _, a := range accepted.Devices {
 			if a.Device == d.device.UUID {
-				bytes.add(pod, a.Memory)
-				cores.add(pod, a.Cores)
+				bytes.add(podName{h.Namespace, h.Pod}, a.Memory)
+				cores.add(podName{h.Namespace, h.Pod}, a.Cores)
 			}
 		}
 	}

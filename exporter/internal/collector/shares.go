@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"math"
 	"slices"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
@@ -49,6 +50,38 @@ func (r *renderer) sharesOf(d *deviceSnapshot, holders []podmap.Holder) []share 
 		shares = shares[:d.shareLimit]
 	}
 	return shares
+}
+
+// portionsByProcess returns the portions of a field that the processes of each pod use. It is
+// nil unless virtual GPUs are enabled, the processes are known, and dcgm-exporter divides the
+// field: used memory and utilization.
+func (r *renderer) portionsByProcess(d *deviceSnapshot, f device.Field) map[podName]float64 {
+	switch {
+	case !r.labels.VirtualGPUs || d.usage.unattributed == nil:
+		return nil
+	case f == device.FBUsed:
+		return d.usage.portions.memory
+	case f == device.GPUUtil:
+		return d.usage.portions.time
+	}
+	return nil
+}
+
+// renderVirtual writes a field whose value the pods of a device divide, as dcgm-exporter does
+// since 4.8.2: a series of the device without a pod, and one for each share with the value of
+// its pod, which is 0 for an idle pod. They have the UID of the pod.
+func (r *renderer) renderVirtual(d *deviceSnapshot, f dcgmField, v float64, shares []share, portions map[podName]float64) {
+	r.families.addSeries(f.name, f.kind, f.help, formatLabels(r.dcgmLabels(d, nil, nil)), f.export(v))
+	for _, s := range shares {
+		pod := podName{s.holder.Namespace, s.holder.Pod}
+		var uid []label
+		if meta, ok := r.snapshot.podMeta[pod]; ok {
+			uid = []label{{"pod_uid", meta.UID}}
+		}
+		labels := formatLabels(r.dcgmLabels(d, nil, r.attributes(s, uid)))
+		value := math.Round(v*portions[pod]*1e6) / 1e6 // a whole number of MiB must not become less
+		r.families.addSeries(f.name, f.kind, f.help, labels, f.export(value))
+	}
 }
 
 // combineHolders returns a share for each job, with the fields that all holders of the

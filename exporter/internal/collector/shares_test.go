@@ -41,6 +41,49 @@ func TestVirtualGPUsHaveOneSeriesEach(t *testing.T) {
 	}
 }
 
+// With the processes of each pod, used memory and utilization have the value of the pod: 0 for
+// an idle one. The device has a series of its own. A device without holders has one series.
+func TestVirtualGPUsByProcess(t *testing.T) {
+	f := setup(t)
+	f.cfg.Labels.VirtualGPUs, f.cfg.Attribution = true, ByProcess
+	f.cfg.Pods = metaPods{"a": {UID: "uid-a"}, "b": {UID: "uid-b"}, "c": {UID: "uid-c"}}
+	f.cfg.PodOf = func(pid int) (string, string, bool) {
+		return "ml", map[int]string{1: "a", 2: "a", 3: "b"}[pid], pid < 4
+	}
+	f.source.override = func(d device.Device, r *device.Reading) {
+		r.Set(device.GPUUtil, float64(10+d.Index))
+		r.Set(device.FBUsed, 700)
+		r.Set(device.GPUTemp, 60)
+		if d.Index == 0 {
+			r.Processes = &device.Processes{Memory: map[int]float64{1: 100 << 20, 2: 50 << 20, 3: 300 << 20, 4: 9 << 20}, Busy: map[int]float64{1: 1, 2: 2, 3: 5}}
+		}
+	}
+	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
+	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
+	f.kubelet.holdings["ml/c/main"] = []string{uuid(0) + "::2"}
+	_, text := f.collect(t)
+	for metric, want := range map[string]string{
+		"DCGM_FI_DEV_FB_USED": `} 700
+,container="main",namespace="ml",pod="a",pod_uid="uid-a",vgpu="0"} 150
+,container="main",namespace="ml",pod="b",pod_uid="uid-b",vgpu="1"} 300
+,container="main",namespace="ml",pod="c",pod_uid="uid-c",vgpu="2"} 0`,
+		"DCGM_FI_DEV_GPU_UTIL": `} 10
+,container="main",namespace="ml",pod="a",pod_uid="uid-a",vgpu="0"} 3
+,container="main",namespace="ml",pod="b",pod_uid="uid-b",vgpu="1"} 5
+,container="main",namespace="ml",pod="c",pod_uid="uid-c",vgpu="2"} 0`,
+	} {
+		if got := strings.Join(seriesOf(text, metric, "0"), "\n"); got != want {
+			t.Errorf("series of %s are\n%s\nwant\n%s", metric, got, want)
+		}
+	}
+	if got := seriesOf(text, "DCGM_FI_DEV_GPU_UTIL", "1"); len(got) != 1 || got[0] != "} 11" {
+		t.Errorf("a device without pods: %q", got)
+	}
+	if got := seriesOf(text, "DCGM_FI_DEV_GPU_TEMP", "0"); len(got) != 3 || strings.Contains(got[0], "pod_uid") {
+		t.Errorf("other metrics have a series for each replica: %q", got)
+	}
+}
+
 func TestJobsOutsideKubernetes(t *testing.T) {
 	f := setup(t)
 	f.cfg.Jobs = func(d device.Device) []string {
@@ -240,11 +283,12 @@ func TestSharesOfHAMi(t *testing.T) {
 			t.Errorf("pod %s does not own the device that HAMi assigned", pod)
 		}
 	}
-	pods["b"] = podmap.Meta{} // the annotation is not known yet
+	pods["b"] = podmap.Meta{UID: "another", HAMi: []podmap.Assignment{{Device: "unknown", Memory: 1}}} // contradicts the kubelet
 	families, _ = f.collect(t)
 	if n := len(families["plimsoll_device_share_capacity"].Metric); n != 4 {
 		t.Errorf("%d series, want the shares of both devices and the sizes of device 1", n)
 	}
+	value(t, families, "plimsoll_device_share_capacity", "uuid", uuid(1), "dimension", "memory")
 }
 
 // metaPods is the metadata of the pods of the namespace ml.

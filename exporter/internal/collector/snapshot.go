@@ -80,7 +80,7 @@ func (d *deviceSnapshot) isHealthy() bool { return !d.lost && !d.failed && !d.hu
 // devices have not been read again since the last call, energy does not increase. The
 // caller holds the lock.
 func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snapshot {
-	pods = c.applyHAMi(pods)
+	pods = c.applyHAMi(pods, podsErr)
 	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, callErrors: maps.Clone(c.callErrors)}
 	tracked := c.trackedInOrder()
 	of := map[*trackedDevice]*deviceSnapshot{}
@@ -147,15 +147,15 @@ func (t *trackedDevice) snapshot(now time.Time) *deviceSnapshot {
 	return d
 }
 
-// applyHAMi corrects the holders of HAMi's devices, if the metadata of pods is known.
-func (c *Collector) applyHAMi(pods podmap.Map) podmap.Map {
-	if c.cfg.Pods == nil {
+// applyHAMi corrects the holders of HAMi's devices, if the metadata of pods is known. If the
+// kubelet failed, the accepted assignments stay for the next map. The caller holds the lock.
+func (c *Collector) applyHAMi(pods podmap.Map, podsErr error) podmap.Map {
+	if c.cfg.Pods == nil || podsErr != nil {
 		return pods
 	}
-	return pods.ApplyHAMi(func(namespace, pod string) []podmap.Assignment {
-		meta, _ := c.cfg.Pods.Pod(namespace, pod)
-		return meta.HAMi
-	})
+	pods = pods.ApplyHAMi(c.cfg.Pods.Pod, c.assigned)
+	c.assigned = pods.Assigned
+	return pods
 }
 
 // addPodMeta looks up the metadata of every pod that holds a device.

@@ -22,13 +22,17 @@ type Assignment struct {
 //
 //	GPU-<uuid>,NVIDIA,3000,30:;
 //
-// The numbers are the memory in MiB and the percentage of the cores.
+// The numbers are the memory in MiB and the percentage of the cores. A container without a
+// device can have an entry with an empty device, which is left out.
 func ParseHAMi(text string) ([]Assignment, error) {
 	var assigned []Assignment
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ':' || r == ';' }) {
 		field := strings.Split(part, ",")
 		if len(field) < 4 {
 			return nil, fmt.Errorf("%s: %q must have four fields", HAMiAnnotation, part)
+		}
+		if field[0] == "" {
+			continue
 		}
 		mib, err := strconv.ParseUint(field[2], 10, 32)
 		if err != nil {
@@ -38,46 +42,115 @@ func ParseHAMi(text string) ([]Assignment, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: cores: %w", HAMiAnnotation, err)
 		}
+		if percent > 100 {
+			return nil, fmt.Errorf("%s: cores: %d%% is more than a device has", HAMiAnnotation, percent)
+		}
 		assigned = append(assigned, Assignment{field[0], float64(mib << 20), float64(percent) / 100})
 	}
 	return assigned, nil
+}
+
+// Accepted are the assignments of a container that do not contradict the kubelet.
+type Accepted struct {
+	PodUID  string
+	Devices []Assignment
 }
 
 // hamiHolding is a container that holds replicas of HAMi's device plugin.
 type hamiHolding struct {
 	Holder
 	devices, replicas []string // of each replica, in parallel
-	assigned          []Assignment
+	accepted          Accepted
+	isNew             bool // the annotation was not accepted before
 }
 
 // ApplyHAMi returns a map in which the containers hold the devices that HAMi assigned.
 // HAMi's device plugin gives a container the devices in the pod's annotation, whichever
-// replicas the kubelet allocated. assignments returns those of a pod. The holders stay as
-// the kubelet reports them if the pod has none, if several containers of the pod hold
-// devices, or if the numbers of devices differ.
-func (m Map) ApplyHAMi(assignments func(namespace, pod string) []Assignment) Map {
-	var changed []hamiHolding
+// replicas the kubelet allocated. podOf returns the metadata of a pod, and before is
+// Map.Assigned of the last call.
+//
+// Whoever may change a pod can write its annotation, so it can only say on which of HAMi's
+// devices the replicas are that the kubelet allocated to the pod. A container keeps the devices
+// that the kubelet reports if
+//   - the pod has no annotation, or several of its containers hold devices,
+//   - the annotation has another number of devices than the kubelet, or a device twice,
+//   - HAMi's plugin does not offer a device under the same resource,
+//   - a device would have more replicas allocated than HAMi's plugin offers.
+//
+// The devices of a container do not change while its pod exists: the first annotation counts.
+func (m Map) ApplyHAMi(podOf func(namespace, pod string) (Meta, bool), before map[Holder]Accepted) Map {
+	var moved []hamiHolding
 	for _, h := range m.hamiHoldings() {
-		if assigned := assignments(h.Namespace, h.Pod); m.offers(assigned) && len(assigned) == len(h.devices) {
-			h.assigned = assigned // the annotation may change while this runs
-			changed = append(changed, h)
+		meta, known := podOf(h.Namespace, h.Pod) // only once: the annotation may change while this runs
+		earlier, ok := before[h.Holder]
+		switch {
+		case ok && (!known || earlier.PodUID == meta.UID) && len(earlier.Devices) == len(h.devices):
+			h.accepted = earlier
+		case m.isPlausible(h, meta.HAMi):
+			h.accepted, h.isNew = Accepted{meta.UID, meta.HAMi}, true
+		default:
+			continue
 		}
+		moved = append(moved, h)
 	}
-	if len(changed) == 0 {
+	moved = m.withoutOverfull(moved)
+	if len(moved) == 0 {
 		return m
 	}
-	m.Holders, m.Allocated, m.ReplicaCounts, m.Replicas = maps.Clone(m.Holders), maps.Clone(m.Allocated), maps.Clone(m.ReplicaCounts), cloneReplicas(m.Replicas)
-	for _, h := range changed {
+	m.Holders, m.ReplicaCounts, m.Replicas = maps.Clone(m.Holders), maps.Clone(m.ReplicaCounts), cloneReplicas(m.Replicas)
+	m.Assigned = map[Holder]Accepted{}
+	resources := m.Allocated
+	m.Allocated = maps.Clone(resources)
+	for _, h := range moved {
+		m.Assigned[h.Holder] = h.accepted
 		for _, name := range h.devices {
 			m.release(name, h.Holder)
 		}
 	}
-	for _, h := range changed {
-		for i, a := range h.assigned {
-			m.allocate(deviceID{name: a.Device, replica: h.replicas[i], provider: ProviderHAMi}, m.Allocatable[a.Device], h.Holder)
+	for _, h := range moved {
+		for i, a := range h.accepted.Devices {
+			m.allocate(deviceID{name: a.Device, replica: h.replicas[i], provider: ProviderHAMi}, resources[h.devices[0]], h.Holder)
 		}
 	}
 	return m
+}
+
+// isPlausible reports whether a container can hold the devices of an annotation.
+func (m Map) isPlausible(h hamiHolding, assigned []Assignment) bool {
+	names := map[string]bool{}
+	for _, a := range assigned {
+		if m.ReplicaCounts[a.Device].Provider != ProviderHAMi || m.Allocatable[a.Device] != m.Allocated[h.devices[0]] {
+			return false
+		}
+		names[a.Device] = true
+	}
+	return len(names) == len(assigned) && len(names) == len(h.devices)
+}
+
+// withoutOverfull leaves out new assignments to devices that would have more replicas allocated
+// than offered: at least one of their annotations is wrong.
+func (m Map) withoutOverfull(holdings []hamiHolding) []hamiHolding {
+	for {
+		allocated := map[string]int{}
+		for name, n := range m.ReplicaCounts {
+			allocated[name] = n.Allocated
+		}
+		for _, h := range holdings {
+			for i, name := range h.devices {
+				allocated[name]--
+				allocated[h.accepted.Devices[i].Device]++
+			}
+		}
+		n := len(holdings)
+		holdings = slices.DeleteFunc(holdings, func(h hamiHolding) bool {
+			return h.isNew && slices.ContainsFunc(h.accepted.Devices, func(a Assignment) bool {
+				return allocated[a.Device] > m.ReplicaCounts[a.Device].Allocatable && !slices.Contains(h.devices, a.Device)
+			})
+		})
+		if len(holdings) == n {
+			return holdings
+		}
+	}
 }
 
 // hamiHoldings returns the containers that hold replicas of HAMi, without those of pods with
@@ -113,11 +186,6 @@ func (m Map) hamiHoldings() []hamiHolding {
 	}
 	slices.SortFunc(holdings, func(a, b hamiHolding) int { return a.Compare(b.Holder) })
 	return holdings
-}
-
-// offers reports whether HAMi offers every assigned device.
-func (m Map) offers(assigned []Assignment) bool {
-	return !slices.ContainsFunc(assigned, func(a Assignment) bool { return m.ReplicaCounts[a.Device].Provider != ProviderHAMi })
 }
 
 // release takes one replica of a device from a container.

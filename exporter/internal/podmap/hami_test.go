@@ -1,7 +1,9 @@
 package podmap
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +15,7 @@ func TestParseHAMi(t *testing.T) {
 		"":  nil,
 		";": nil,
 		other + ",NVIDIA,3000,0:;" + other + ",NVIDIA,5000,30:;":        {{other, 3000 << 20, 0}, {other, 5000 << 20, 0.3}}, // docs/develop/protocol.md
+		other + ",NVIDIA,1000,0:;;,,0,0:;,,0,0:;":                       {{other, 1000 << 20, 0}},                           // containers without a device
 		";" + uuid + ",NVIDIA,1024,100:" + other + ",NVIDIA,2048,100:;": {{uuid, 1 << 30, 1}, {other, 2 << 30, 1}},
 	} {
 		got, err := ParseHAMi(text)
@@ -20,7 +23,7 @@ func TestParseHAMi(t *testing.T) {
 			t.Errorf("%q: %v\n%s", text, err, diff)
 		}
 	}
-	for _, text := range []string{"GPU-1", "GPU-1,NVIDIA,3000", "GPU-1,NVIDIA,-1,0:;", "GPU-1,NVIDIA,a,0:;", "GPU-1,NVIDIA,1,x:;", "GPU-1,NVIDIA,99999999999,0:;"} {
+	for _, text := range []string{"GPU-1", "GPU-1,NVIDIA,3000", "GPU-1,NVIDIA,-1,0:;", "GPU-1,NVIDIA,a,0:;", "GPU-1,NVIDIA,1,x:;", "GPU-1,NVIDIA,1,101:;", "GPU-1,NVIDIA,99999999999,0:;"} {
 		if got, err := ParseHAMi(text); err == nil {
 			t.Errorf("%q is parsed as %+v", text, got)
 		}
@@ -47,12 +50,9 @@ func TestApplyHAMi(t *testing.T) {
 		return m
 	}
 	m := kubelet()
-	got := m.ApplyHAMi(func(_, pod string) []Assignment {
-		return map[string][]Assignment{
-			"moved": {{Device: "c"}}, "two": {{Device: "b"}, {Device: "c"}}, "several": {{Device: "c"}, {Device: "c"}},
-			"stays": {{Device: "unknown"}},
-		}[pod]
-	})
+	got := m.ApplyHAMi(annotated(map[string][]Assignment{
+		"moved": {{Device: "c"}}, "two": {{Device: "b"}, {Device: "c"}}, "several": {{Device: "b"}, {Device: "c"}},
+	}), nil)
 	want := map[string][]Holder{"a": {holder("stays", "main"), holder("several", "x")}, "b": {holder("several", "y"), holder("two", "main")}, "c": {holder("moved", "main"), holder("two", "main")}}
 	if diff := cmp.Diff(want, got.Holders); diff != "" {
 		t.Error(diff)
@@ -69,6 +69,108 @@ func TestApplyHAMi(t *testing.T) {
 	}
 }
 
+// annotated returns the metadata of pods with these annotations.
+func annotated(assigned map[string][]Assignment) func(string, string) (Meta, bool) {
+	return func(_, pod string) (Meta, bool) { return Meta{UID: "uid-of-" + pod, HAMi: assigned[pod]}, true }
+}
+
+// hamiNode is a node on which HAMi offers the devices a and b with two replicas each, and another
+// plugin the devices whole and sliced.
+func hamiNode(holdings map[string]string) Map {
+	m := newMap()
+	for _, device := range []string{"a", "b"} {
+		m.Allocatable[device], m.ReplicaCounts[device] = "nvidia.com/gpu", ReplicaCount{ProviderHAMi, 2, 0}
+	}
+	m.Allocatable["other"], m.ReplicaCounts["other"] = "nvidia.com/vgpu", ReplicaCount{ProviderHAMi, 2, 0}
+	m.Allocatable["sliced"], m.ReplicaCounts["sliced"] = "nvidia.com/gpu", ReplicaCount{"nvidia", 2, 0}
+	m.Allocatable["whole"] = "nvidia.com/gpu"
+	for _, pod := range slices.Sorted(maps.Keys(holdings)) {
+		for _, id := range strings.Fields(holdings[pod]) {
+			device, replica, _ := strings.Cut(id, "-")
+			m.allocate(deviceID{name: device, replica: replica, provider: m.ReplicaCounts[device].Provider}, m.Allocatable[device], Holder{"ml", pod, "main"})
+		}
+	}
+	return m
+}
+
+// podsOf returns the pods on each device, as in "a: x y; b: z".
+func podsOf(m Map) string {
+	var devices []string
+	for _, device := range slices.Sorted(maps.Keys(m.Holders)) {
+		var pods []string
+		for _, h := range m.Holders[device] {
+			pods = append(pods, h.Pod)
+		}
+		slices.Sort(pods)
+		devices = append(devices, device+": "+strings.Join(pods, " "))
+	}
+	return strings.Join(devices, "; ")
+}
+
+// TestHostileAnnotations: with an annotation of its own, a pod moves its own replicas between
+// devices of HAMi at most. It neither takes devices of others nor frees them.
+func TestHostileAnnotations(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		holdings    map[string]string
+		annotations map[string][]Assignment
+		want        string
+	}{
+		{"a pod without devices", map[string]string{"victim": "a-0"}, map[string][]Assignment{"attacker": {{Device: "b"}}}, "a: victim"},
+		{"more devices than allocated", map[string]string{"attacker": "a-0"}, map[string][]Assignment{"attacker": {{Device: "a"}, {Device: "b"}}}, "a: attacker"},
+		{"fewer devices than allocated", map[string]string{"attacker": "a-0 b-0"}, map[string][]Assignment{"attacker": {{Device: "a"}}}, "a: attacker; b: attacker"},
+		{"a device twice", map[string]string{"attacker": "a-0 a-1"}, map[string][]Assignment{"attacker": {{Device: "b"}, {Device: "b"}}}, "a: attacker"},
+		{"a device of another plugin", map[string]string{"attacker": "a-0", "victim": "whole"}, map[string][]Assignment{"attacker": {{Device: "whole"}}}, "a: attacker; whole: victim"},
+		{"replicas of another plugin", map[string]string{"attacker": "a-0", "victim": "sliced-0"}, map[string][]Assignment{"attacker": {{Device: "sliced"}}}, "a: attacker; sliced: victim"},
+		{"a device of another resource", map[string]string{"attacker": "a-0"}, map[string][]Assignment{"attacker": {{Device: "other"}}}, "a: attacker"},
+		{"a device that does not exist", map[string]string{"attacker": "a-0"}, map[string][]Assignment{"attacker": {{Device: "c"}}}, "a: attacker"},
+		{"a full device", map[string]string{"attacker": "a-0", "victim": "b-0 b-1"}, map[string][]Assignment{"attacker": {{Device: "b"}}}, "a: attacker; b: victim"},
+		{"a device that becomes full", map[string]string{"attacker": "a-0", "second": "a-1", "victim": "b-0"},
+			map[string][]Assignment{"attacker": {{Device: "b"}}, "second": {{Device: "b"}}, "victim": {{Device: "b"}}}, "a: attacker second; b: victim"},
+		{"a pod that relies on a refused one", map[string]string{"attacker": "a-0", "second": "b-0", "victim": "b-1", "whole": "a-1"},
+			map[string][]Assignment{"attacker": {{Device: "c"}}, "second": {{Device: "a"}}}, "a: attacker whole; b: second victim"},
+		{"two pods that change places", map[string]string{"x": "a-0", "y": "b-0", "v": "a-1", "w": "b-1"},
+			map[string][]Assignment{"x": {{Device: "b"}}, "y": {{Device: "a"}}}, "a: v y; b: w x"},
+	} {
+		m := hamiNode(tc.holdings)
+		before := podsOf(m)
+		if got := podsOf(m.ApplyHAMi(annotated(tc.annotations), nil)); got != tc.want {
+			t.Errorf("%s: holders are %q, want %q (of the kubelet: %q)", tc.name, got, tc.want, before)
+		}
+	}
+}
+
+// TestFirstAnnotationCounts: a pod that changes its annotation later does not move. Another pod
+// with the same name does.
+func TestFirstAnnotationCounts(t *testing.T) {
+	m := hamiNode(map[string]string{"x": "a-0"})
+	pods := map[string][]Assignment{}
+	var assigned map[Holder]Accepted
+	for _, step := range []struct {
+		name   string
+		device string
+		want   string
+	}{{"no annotation yet", "", "a: x"}, {"HAMi's", "b", "b: x"}, {"a changed one", "a", "b: x"}, {"none", "", "b: x"}} {
+		delete(pods, "x")
+		if step.device != "" {
+			pods["x"] = []Assignment{{Device: step.device}}
+		}
+		got := m.ApplyHAMi(annotated(pods), assigned)
+		if podsOf(got) != step.want {
+			t.Errorf("%s: holders are %q, want %q", step.name, podsOf(got), step.want)
+		}
+		assigned = got.Assigned
+	}
+	unknown := func(string, string) (Meta, bool) { return Meta{}, false }
+	if got := podsOf(m.ApplyHAMi(unknown, assigned)); got != "b: x" {
+		t.Errorf("while the API server does not have the pod: %q", got)
+	}
+	successor := func(string, string) (Meta, bool) { return Meta{UID: "another"}, true }
+	if got := podsOf(m.ApplyHAMi(successor, assigned)); got != "a: x" {
+		t.Errorf("another pod with the same name: %q", got)
+	}
+}
+
 // The annotation of a pod may change at any time, also while the map is built.
 func TestApplyHAMiReadsAnAssignmentOnce(t *testing.T) {
 	m := newMap()
@@ -77,10 +179,10 @@ func TestApplyHAMiReadsAnAssignmentOnce(t *testing.T) {
 	pod := Holder{"ml", "growing", "main"}
 	m.allocate(deviceID{name: "a", replica: "0", provider: ProviderHAMi}, "nvidia.com/gpu", pod)
 	reads := 0
-	got := m.ApplyHAMi(func(string, string) []Assignment {
+	got := m.ApplyHAMi(func(string, string) (Meta, bool) {
 		reads++
-		return slices.Repeat([]Assignment{{Device: "b"}}, reads)
-	})
+		return Meta{HAMi: slices.Repeat([]Assignment{{Device: "b"}}, reads)}, true
+	}, nil)
 	if diff := cmp.Diff(map[string][]Holder{"b": {pod}}, got.Holders); diff != "" {
 		t.Error(diff)
 	}

@@ -72,6 +72,9 @@ type Map struct {
 	// ReplicaCounts are the numbers of replicas of each device that has some. A device
 	// plugin offers all replicas of a device, so a device has a single provider.
 	ReplicaCounts map[string]ReplicaCount
+	// Assigned are the devices that HAMi assigned to containers, as far as ApplyHAMi accepts
+	// them.
+	Assigned map[Holder]Accepted
 	// Claimed is the claim through which a container holds a device.
 	Claimed map[string]map[Holder]Claim
 	// ClaimDrivers are the DRA drivers whose claims exist, existed in an earlier Poll, or are
