@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "generate addon/template*.yaml from exporter/ and exporter-tpu/")
+var update = flag.Bool("update", false, "generate addon/template*.yaml from exporter/, exporter-amd/ and exporter-tpu/")
 
 // addOnTemplates are the templates by file, with the component of each platform.
 var addOnTemplates = map[string]struct{ name, component string }{
@@ -23,8 +23,9 @@ var addOnTemplates = map[string]struct{ name, component string }{
 	"template-cdi.yaml": {"plimsoll-exporter-cdi", "exporter/cdi"},
 }
 
-// The add-on contains the objects of config/exporter and config/exporter-tpu, without
-// the network policies: the administrator of a worker decides about these.
+// The add-on contains the objects of config/exporter, config/exporter-amd and
+// config/exporter-tpu, without the network policies: the administrator of a worker decides
+// about these.
 func TestAddOnTemplatesAreGenerated(t *testing.T) {
 	for file, template := range addOnTemplates {
 		folder := "exporter"
@@ -32,8 +33,9 @@ func TestAddOnTemplatesAreGenerated(t *testing.T) {
 			folder = withComponents(t, "exporter", template.component)
 		}
 		_, documents := buildFolder(t, folder)
+		_, amd := buildFolder(t, "exporter-amd")
 		_, tpu := buildFolder(t, "exporter-tpu")
-		want := addOnTemplate(t, template.name, append(documents, tpu...))
+		want := addOnTemplate(t, template.name, slices.Concat(documents, amd, tpu))
 		path := filepath.Join("addon", file)
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -86,7 +88,7 @@ func addOnTemplate(t *testing.T, name string, documents [][]byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "# Generated from ../exporter and ../exporter-tpu: go test ./config -update\n" + string(text)
+	return "# Generated from ../exporter, ../exporter-amd and ../exporter-tpu: go test ./config -update\n" + string(text)
 }
 
 // Each variable of the templates has a default, and with the defaults the add-on equals

@@ -48,7 +48,7 @@ var installations = []installation{
 	{"exporter chart with pod owners", "plimsoll-exporter", "privileged", renderedChart("plimsoll-exporter", "plimsoll-exporter", `{podOwners: {enabled: true}, kubeletRoot: /var/lib/k0s/kubelet}`)},
 	{"exporter chart for GKE", "plimsoll-exporter", "privileged", renderedChart("plimsoll-exporter", "plimsoll-exporter", `{platform: gke}`)},
 	{"exporter chart for CDI", "plimsoll-exporter", "privileged", renderedChart("plimsoll-exporter", "plimsoll-exporter", `{platform: cdi}`)},
-	{"exporter chart without GPUs", "monitoring", "privileged", renderedChart("plimsoll-exporter", "monitoring", `{platform: sim, tpu: {enabled: false}}`)},
+	{"exporter chart without GPUs", "monitoring", "privileged", renderedChart("plimsoll-exporter", "monitoring", `{platform: sim, amd: {enabled: false}, tpu: {enabled: false}}`)},
 }
 
 // renderedChart returns the manifests of a chart, as `helm template` prints them.

@@ -227,7 +227,7 @@ func TestExporterChartEqualsKustomize(t *testing.T) {
 			if c := platforms[platform]; c != "" {
 				components = []string{c}
 			}
-			compare(t, build(t, map[string][]string{"exporter": components, "exporter-tpu": nil}), render(t, "plimsoll-exporter", map[string]any{"platform": platform}))
+			compare(t, build(t, map[string][]string{"exporter": components, "exporter-amd": nil, "exporter-tpu": nil}), render(t, "plimsoll-exporter", map[string]any{"platform": platform}))
 		})
 	}
 }
@@ -235,8 +235,15 @@ func TestExporterChartEqualsKustomize(t *testing.T) {
 func TestExporterChartOptions(t *testing.T) {
 	enabled := map[string]any{"enabled": true}
 	got := render(t, "plimsoll-exporter", map[string]any{"podOwners": enabled, "openshift": enabled, "prometheus": enabled, "kubeletRoot": "/var/lib/k0s/kubelet"})
-	want := build(t, map[string][]string{"exporter": {"exporter/pod-owners", "exporter/openshift", "exporter/kubelet-root"}, "exporter-tpu": {"exporter/pod-owners", "exporter/kubelet-root"}, "prometheus/worker": nil})
+	want := build(t, map[string][]string{"exporter": {"exporter/pod-owners", "exporter/openshift", "exporter/kubelet-root"}, "exporter-amd": {"exporter/pod-owners", "exporter/kubelet-root"},
+		"exporter-tpu": {"exporter/pod-owners", "exporter/kubelet-root"}, "prometheus/worker": nil})
 	compare(t, want, got)
+}
+
+// TestExporterChartByVendor: a vendor that is disabled has no DaemonSet and no Service.
+func TestExporterChartByVendor(t *testing.T) {
+	disabled := map[string]any{"enabled": false}
+	compare(t, build(t, map[string][]string{"exporter": nil}), render(t, "plimsoll-exporter", map[string]any{"amd": disabled, "tpu": disabled}))
 }
 
 func TestUnknownValuesAreRefused(t *testing.T) {

@@ -14,6 +14,7 @@ var exporterChart = chart{
 	name: "plimsoll-exporter", description: "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free.",
 	values: append(imageValues("plimsoll-exporter"), []value{
 		{"gpu.enabled", true, boolean, "Install the DaemonSet for nodes with NVIDIA GPUs."},
+		{"amd.enabled", true, boolean, "Install the DaemonSet for nodes with AMD GPUs."},
 		{"tpu.enabled", true, boolean, "Install the DaemonSet for nodes with Google TPUs."},
 		{"platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(platforms))...), "How containers get access to GPUs. sim: simulated devices on every node."},
 		{"openshift.enabled", false, boolean, "Install the SecurityContextConstraints for OpenShift."},
@@ -21,7 +22,7 @@ var exporterChart = chart{
 		{"collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
 		{"attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"podOwners.enabled", false, boolean, "Export the owner of each pod. Requires read access to pods in all namespaces."},
-		{"extraArgs", []any{}, textList, "More arguments of the exporter for GPUs."},
+		{"extraArgs", []any{}, textList, "More arguments of the exporter for NVIDIA GPUs."},
 		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
 		{"prometheus.enabled", false, boolean, "Install a PodMonitor, recording rules and alerts. Requires prometheus-operator."},
@@ -63,14 +64,19 @@ func exporterParts(root string) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	amd, err := buildFolder(root, "exporter-amd")
+	if err != nil {
+		return nil, err
+	}
 	common := without(without(without(without(gpu, "Namespace"), "DaemonSet"), "NetworkPolicy"), "Service")
-	for _, o := range only(tpu, "DaemonSet") {
+	for _, o := range slices.Concat(only(amd, "DaemonSet"), only(tpu, "DaemonSet")) {
 		if err := templateExporter(o, false); err != nil {
 			return nil, err
 		}
 	}
 	parts := []part{
 		{"exporter.yaml", "", common},
+		{"exporter-amd.yaml", ".Values.amd.enabled", amd},
 		{"exporter-tpu.yaml", ".Values.tpu.enabled", without(tpu, "NetworkPolicy")},
 		{"service.yaml", ".Values.gpu.enabled", only(gpu, "Service")},
 		{"networkpolicy.yaml", ".Values.networkPolicy.enabled", only(gpu, "NetworkPolicy")},
