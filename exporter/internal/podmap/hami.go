@@ -69,7 +69,7 @@ type hamiHolding struct {
 // replicas the kubelet allocated. podOf returns the metadata of a pod, and before is
 // Map.Assigned of the last call.
 //
-// Whoever may change a pod can write its annotation, so it can only say on which of HAMi's
+// A user who may change a pod can write its annotation, so it can only say on which of HAMi's
 // devices the replicas are that the kubelet allocated to the pod. A container keeps the devices
 // that the kubelet reports if
 //   - the pod has no annotation, or several of its containers hold devices,
