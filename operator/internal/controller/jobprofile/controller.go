@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
@@ -79,7 +80,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("jobprofile").
 		For(&kueue.Workload{}, builder.WithPredicates(finishes)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRuns, LogConstructor: logging.ForRequests(mgr, "jobprofile", "workload")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRuns, NewQueue: fairqueue.NewForRequests, LogConstructor: logging.ForRequests(mgr, "jobprofile", "workload")}).
 		Complete(r)
 }
 
