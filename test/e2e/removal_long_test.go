@@ -185,7 +185,8 @@ func removalSteps(ctx context.Context, plugin string) ([]removalStep, error) {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+lab.Hub.Kubeconfig)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1 && len(out) > 0) { // 1: steps remain
+	stepsRemain := errors.As(err, &exit) && exit.ExitCode() == 1 && len(out) > 0
+	if err != nil && !stepsRemain {
 		return nil, fmt.Errorf("uninstall --check: %w", err)
 	}
 	var steps []removalStep

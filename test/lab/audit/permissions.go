@@ -69,7 +69,8 @@ func (l *Log) Unused(user string, granted []Permission) []Permission {
 	var unused []Permission
 	for _, p := range granted {
 		watch := Permission{Group: p.Group, Resource: p.Resource, Verb: "watch"}
-		if !l.granted[user][p] && !(p.Verb == "list" && l.granted[user][watch]) {
+		isUsed := l.granted[user][p] || p.Verb == "list" && l.granted[user][watch]
+		if !isUsed {
 			unused = append(unused, p)
 		}
 	}

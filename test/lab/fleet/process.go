@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -320,16 +319,5 @@ func httpReady(url string, c *http.Client) func(context.Context) error {
 			return fmt.Errorf("GET %s: %s", url, resp.Status)
 		}
 		return nil
-	}
-}
-
-// tcpReady returns a readiness check that opens a TCP connection to addr.
-func tcpReady(addr string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
 	}
 }
