@@ -94,14 +94,15 @@ func placedClusters(ctx context.Context, prefix string, n int) ([]string, error)
 	return slices.Compact(clusters), nil
 }
 
-func applyJob(ctx context.Context, t *testing.T, resource, manifest string) {
+// applyJob creates a job, and deletes it at the end of the test.
+func applyJob(ctx context.Context, t *testing.T, manifest, object string) {
 	t.Helper()
 	if err := lab.Hub.Apply(ctx, manifest); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error {
-			_, err := lab.Hub.Kubectl(ctx, "", "delete", resource, "-n", fleet.Namespace)
+			_, err := lab.Hub.Kubectl(ctx, "", "delete", object, "-n", fleet.Namespace)
 			return err
 		})
 	})
@@ -113,7 +114,7 @@ const podOfEight = `{nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM
 // replicas of a LeaderWorkerSet go to one cluster.
 func TestLeaderWorkerSetIsPlacedAsAWhole(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
-	applyJob(ctx, t, "leaderworkersets/serve", `
+	applyJob(ctx, t, `
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: serve, namespace: `+fleet.Namespace+`, labels: {kueue.x-k8s.io/queue-name: `+fleet.Queue+`}}
@@ -124,7 +125,7 @@ spec:
   leaderWorkerTemplate:
     size: 1
     workerTemplate:
-      spec: `+fmt.Sprintf(podOfEight, "Always"))
+      spec: `+fmt.Sprintf(podOfEight, "Always"), "leaderworkersets/serve")
 	await(ctx, t, "both replicas to be placed", func(ctx context.Context) error {
 		clusters, err := placedClusters(ctx, "leaderworkerset-serve", 2)
 		if err == nil && !slices.Equal(clusters, []string{"cluster1"}) {
@@ -134,28 +135,96 @@ spec:
 	})
 }
 
-// The pod sets of a JobSet need room together.
-func TestJobSetIsPlacedAsAWhole(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
-	pod := fmt.Sprintf(podOfEight, "Never")
-	applyJob(ctx, t, "jobsets/pair", `
+// kindOfJob is a job with two pods that have eight H100 each.
+type kindOfJob struct {
+	workload string // prefix of its name
+	object   string // on the hub
+	manifest string
+}
+
+// jobsOfTwo are jobs of each kind. %[1]s is a pod with devices, %[2]s one without, and %[3]s the
+// metadata of a job in the queue.
+var jobsOfTwo = []kindOfJob{
+	{"jobset-pair", "jobsets/pair", `
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
-metadata: {name: pair, namespace: `+fleet.Namespace+`, labels: {kueue.x-k8s.io/queue-name: `+fleet.Queue+`}}
+metadata: {name: pair, %[3]s}
 spec:
   suspend: true
   managedBy: kueue.x-k8s.io/multikueue
   replicatedJobs:
-  - {name: a, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: `+pod+`}}}}
-  - {name: b, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: `+pod+`}}}}
-`)
-	await(ctx, t, "the JobSet to be placed", func(ctx context.Context) error {
-		clusters, err := placedClusters(ctx, "jobset-pair", 1)
-		if err == nil && !slices.Equal(clusters, []string{"cluster1"}) {
-			err = fmt.Errorf("placed on %v", clusters)
-		}
-		return err
-	})
+  - {name: a, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: %[1]s}}}}
+  - {name: b, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: %[1]s}}}}
+`},
+	{"rayjob-pair", "rayjobs/pair", `
+apiVersion: ray.io/v1
+kind: RayJob
+metadata: {name: pair, %[3]s}
+spec:
+  suspend: true
+  managedBy: kueue.x-k8s.io/multikueue
+  shutdownAfterJobFinishes: true
+  submissionMode: HTTPMode
+  entrypoint: "true"
+  rayClusterSpec:
+    headGroupSpec: {rayStartParams: {}, template: {spec: %[2]s}}
+    workerGroupSpecs:
+    - {groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 2, numOfHosts: 1, rayStartParams: {}, template: {spec: %[1]s}}
+`},
+	{"raycluster-pair", "rayclusters/pair", `
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: pair, %[3]s}
+spec:
+  suspend: true
+  managedBy: kueue.x-k8s.io/multikueue
+  headGroupSpec: {rayStartParams: {}, template: {spec: %[2]s}}
+  workerGroupSpecs:
+  - {groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 2, numOfHosts: 1, rayStartParams: {}, template: {spec: %[1]s}}
+`},
+	{"pytorchjob-pair", "pytorchjobs/pair", `
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: pair, %[3]s}
+spec:
+  runPolicy: {suspend: true, managedBy: kueue.x-k8s.io/multikueue}
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, restartPolicy: Never, template: {spec: %[1]s}}
+    Worker: {replicas: 1, restartPolicy: Never, template: {spec: %[1]s}}
+`},
+	{"mpijob-pair", "mpijobs/pair", `
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: pair, %[3]s}
+spec:
+  slotsPerWorker: 8
+  runPolicy: {suspend: true, managedBy: kueue.x-k8s.io/multikueue}
+  mpiReplicaSpecs:
+    Launcher: {replicas: 1, restartPolicy: Never, template: {spec: %[2]s}}
+    Worker: {replicas: 2, restartPolicy: Never, template: {spec: %[1]s}}
+`},
+}
+
+// The pods with devices need room together, whatever the kind of the job. Only cluster1 has two
+// nodes with eight H100.
+func TestJobsArePlacedAsAWhole(t *testing.T) {
+	const (
+		inQueue       = "namespace: " + fleet.Namespace + ", labels: {kueue.x-k8s.io/queue-name: " + fleet.Queue + "}"
+		withoutDevice = `{restartPolicy: Never, containers: [{name: main, image: "registry.example/train:1", resources: {limits: {cpu: "1", memory: 1Gi}}}]}`
+	)
+	for _, kind := range jobsOfTwo {
+		t.Run(kind.workload, func(t *testing.T) {
+			ctx := testContext(t, 3*time.Minute)
+			applyJob(ctx, t, fmt.Sprintf(kind.manifest, fmt.Sprintf(podOfEight, "Never"), withoutDevice, inQueue), kind.object)
+			await(ctx, t, "the job to be placed", func(ctx context.Context) error {
+				clusters, err := placedClusters(ctx, kind.workload, 1)
+				if err == nil && !slices.Equal(clusters, []string{"cluster1"}) {
+					err = fmt.Errorf("placed on %v", clusters)
+				}
+				return err
+			})
+		})
+	}
 }
 
 // With the policy of Kueue itself, the operator nominates with its own field manager, without

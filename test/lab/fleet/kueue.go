@@ -66,36 +66,6 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 	})
 }
 
-// jobKinds are the CRDs of the kinds of jobs that Kueue manages, apart from those of
-// Kubernetes: folder by module. Their own controllers do not run, so they have no pods.
-var jobKinds = map[string]string{
-	"sigs.k8s.io/jobset": "config/components/crd/bases",
-	"sigs.k8s.io/lws":    "config/crd/bases",
-}
-
-// jobKindManifests returns the CRDs of jobKinds.
-func (f *Fleet) jobKindManifests(ctx context.Context) ([]string, error) {
-	var manifests []string
-	for module, folder := range jobKinds {
-		dir, err := components.SourceDir(ctx, f.opts.Root, "kube", module)
-		if err != nil {
-			return nil, err
-		}
-		files, err := filepath.Glob(filepath.Join(dir, folder, "*.yaml"))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("find the CRDs of %s in %s: %w", module, folder, errors.Join(err, os.ErrNotExist))
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, fmt.Errorf("read the CRDs of %s: %w", module, err)
-			}
-			manifests = append(manifests, strings.TrimPrefix(string(text), "---\n"))
-		}
-	}
-	return manifests, nil
-}
-
 // ApplyNominationPolicy applies Kueue's own policy that clears nominations to the hub.
 func (f *Fleet) ApplyNominationPolicy(ctx context.Context) error {
 	dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
@@ -201,7 +171,15 @@ controller:
   groupKindConcurrency: {Job.batch: 5, Workload.kueue.x-k8s.io: 10, LocalQueue.kueue.x-k8s.io: 5, ClusterQueue.kueue.x-k8s.io: 5}
 internalCertManagement: {enable: true}
 clientConnection: {qps: 300, burst: 500}
-integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset, leaderworkerset.x-k8s.io/leaderworkerset]}
+integrations:
+  frameworks:
+  - batch/job
+  - jobset.x-k8s.io/jobset
+  - leaderworkerset.x-k8s.io/leaderworkerset
+  - ray.io/rayjob
+  - ray.io/raycluster
+  - kubeflow.org/pytorchjob
+  - kubeflow.org/mpijob
 %s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
 }
 
