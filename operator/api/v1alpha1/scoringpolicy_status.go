@@ -26,6 +26,9 @@ const (
 	// ReasonNoClusterMatches is the reason of ConditionQueriesValid if a query has matched
 	// no cluster yet.
 	ReasonNoClusterMatches = "NoClusterMatches"
+	// ReasonCollidingNames is the reason of ConditionQueriesValid if several values of
+	// nameFrom.label give the same name.
+	ReasonCollidingNames = "CollidingNames"
 	// ReasonTooManyNames is the reason of ConditionQueriesValid if a result has more names
 	// than nameFrom.limit.
 	ReasonTooManyNames = "TooManyNames"

@@ -5,29 +5,34 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
 // readNames returns the report of a score with nameFrom, and the input of each of its scores
 // for each cluster.
-func (results queryResults) readNames(s *v1alpha1.ScoreSpec, clusters *clustermap.Mapping, previous *score.Result, matched map[string]bool) (QueryReport, [][]score.Input) {
-	r := results[s.Query]
+func (results queryResults) readNames(s *v1alpha1.ScoreSpec, req Request, matched map[string]bool) (QueryReport, [][]score.Input) {
+	r, clusters := results[s.Query], req.Clusters
 	report := QueryReport{
 		Query: s.Query, Duration: r.response.Duration, Series: len(r.response.Samples), Problems: r.problems, Err: r.err, Infos: r.response.Infos,
 	}
-	byName := map[string][]query.Sample{}
-	conclusive := r.problems == nil && r.err == nil && !r.response.Partial && len(r.response.Failed) == 0
+	var found namedSamples
 	if r.problems == nil && r.err == nil {
-		byName, report.Warnings = samplesByName(s, r.response.Samples)
+		found = nameSamples(s, r.response.Samples)
+		report.Warnings = found.warnings(s.NameFrom.Label)
+		report.Collisions = found.collisions(s.NameFrom.Label)
 	}
-	limit := int(cmp.Or(s.NameFrom.Limit, 16))
-	report.Names, report.LeftOut = chooseNames(knownNames(s.Name, previous, conclusive && len(byName) > 0), slices.Sorted(maps.Keys(byName)), limit)
-	if len(report.LeftOut) > 0 {
-		report.Warnings = append(report.Warnings, "the query "+report.TooManyNames())
+	isSilent := func(cluster string) bool {
+		_, failed := r.response.Failed[cluster]
+		return failed || len(found.samples) == 0 || r.response.Partial
+	}
+	inUse, maybeInUse := knownNames(s.Name, req.Previous, req.Now, isSilent)
+	report.Names, report.LeftOut = chooseNames(inUse, slices.Sorted(maps.Keys(found.samples)), maybeInUse, int(cmp.Or(s.NameFrom.Limit, 16)))
+	for _, problem := range report.NameProblems() {
+		report.Warnings = append(report.Warnings, "the query "+problem)
 	}
 	columns := make([][]score.Input, len(report.Names))
 	for i, name := range report.Names {
@@ -36,8 +41,10 @@ func (results queryResults) readNames(s *v1alpha1.ScoreSpec, clusters *clusterma
 			columns[i] = repeatOutcome(score.Invalid, clusters.Len())
 		case r.err != nil:
 			columns[i] = repeatOutcome(score.Failed, clusters.Len())
+		case len(found.values[name]) > 1:
+			columns[i] = repeatOutcome(score.Colliding, clusters.Len())
 		default:
-			columns[i] = inputsOf(clusters.Group(byName[name]))
+			columns[i] = inputsOf(clusters.Group(found.samples[name]))
 			markNoResponse(columns[i], clusters.Names(), &r.response)
 		}
 	}
@@ -50,60 +57,109 @@ func (results queryResults) readNames(s *v1alpha1.ScoreSpec, clusters *clusterma
 	return report, columns
 }
 
-// samplesByName groups the samples by the name of their score.
-func samplesByName(s *v1alpha1.ScoreSpec, samples []query.Sample) (byName map[string][]query.Sample, warnings []string) {
-	byName = map[string][]query.Sample{}
-	values := map[string]string{} // the first value of the label, by name
-	unnamed, firstUnnamed, colliding := 0, "", ""
+// namedSamples are the samples of a query with nameFrom.
+type namedSamples struct {
+	// samples, and the values of the label that give the name, by name of the score.
+	samples map[string][]query.Sample
+	values  map[string]map[string]bool
+	// unnamed are the values that give no name, one for each sample.
+	unnamed []string
+}
+
+// nameSamples groups the samples by the name of their score.
+func nameSamples(s *v1alpha1.ScoreSpec, samples []query.Sample) namedSamples {
+	found := namedSamples{samples: map[string][]query.Sample{}, values: map[string]map[string]bool{}}
 	for _, sample := range samples {
 		value := sample.Labels[s.NameFrom.Label]
 		name, ok := score.NameOf(s.Name, value)
 		if !ok {
-			if unnamed++; unnamed == 1 {
-				firstUnnamed = value
-			}
+			found.unnamed = append(found.unnamed, value)
 			continue
 		}
-		if first, known := values[name]; !known {
-			values[name] = value
-		} else if first != value && colliding == "" {
-			colliding = fmt.Sprintf("the values %q and %q of the label %s give the same score %s", first, value, s.NameFrom.Label, name)
+		found.samples[name] = append(found.samples[name], sample)
+		if found.values[name] == nil {
+			found.values[name] = map[string]bool{}
 		}
-		byName[name] = append(byName[name], sample)
+		found.values[name][value] = true
 	}
-	if unnamed > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d series give no score because their label %s is empty or too long, such as %q", unnamed, s.NameFrom.Label, firstUnnamed))
-	}
-	if colliding != "" {
-		warnings = append(warnings, colliding)
-	}
-	return byName, warnings
+	return found
 }
 
-// knownNames returns the names of a score with nameFrom in the previous round. If the response
-// is complete, names that no cluster uses any more are left out. Without a response, nothing is
-// known about a name, and it stays.
-func knownNames(base string, previous *score.Result, complete bool) []string {
-	if previous == nil {
+// warnings reports the samples that give no score.
+func (n *namedSamples) warnings(label string) []string {
+	if len(n.unnamed) == 0 {
 		return nil
 	}
-	names := score.NamesFrom(base, previous.Names)
-	if complete {
-		names = slices.DeleteFunc(names, func(name string) bool { return !previous.IsInUse(name) })
-	}
-	slices.Sort(names)
-	return names
+	return []string{fmt.Sprintf("%d series give no score because their label %s is empty or too long, such as %q", len(n.unnamed), label, slices.Min(n.unnamed))}
 }
 
-// chooseNames returns at most limit names in ascending order: known ones first, then new ones.
-func chooseNames(known, found []string, limit int) (chosen, leftOut []string) {
-	all := slices.Clone(known)
-	for _, name := range found {
-		if !slices.Contains(known, name) {
-			all = append(all, name)
+// collisions describes each name that several values of the label give, in order of the names.
+func (n *namedSamples) collisions(label string) []string {
+	var collisions []string
+	for _, name := range slices.Sorted(maps.Keys(n.values)) {
+		if values := slices.Sorted(maps.Keys(n.values[name])); len(values) > 1 {
+			collisions = append(collisions, fmt.Sprintf("%d values of the label %s, such as %q and %q, give the name %s", len(values), label, values[0], values[1], name))
 		}
 	}
-	chosen, leftOut = all[:min(limit, len(all))], all[min(limit, len(all)):]
+	return collisions
+}
+
+// NameProblems describes what is wrong with the names of a score with nameFrom.
+func (q *QueryReport) NameProblems() []string {
+	var problems []string
+	if n := len(q.Collisions); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(", and %d more names collide", n-1)
+		}
+		problems = append(problems, fmt.Sprintf("has colliding names: %s%s; such a score is not published after its hold: change one of the values with label_replace, or select one in the query", q.Collisions[0], more))
+	}
+	if n := len(q.LeftOut); n > 0 {
+		problems = append(problems, fmt.Sprintf("has %d names more than nameFrom.limit, the first of which is %s: raise the limit, or select fewer values in the query", n, q.LeftOut[0]))
+	}
+	return problems
+}
+
+// knownNames returns the names of the previous round that a cluster uses, and those that a
+// cluster may still use. isSilent reports the clusters about which the response says nothing.
+//
+// Scenario: the only cluster with A100s loses its endpoint. Its score ends with its hold, but
+// its name stays for 24 hours: a Placement that reads a name which no cluster has gets 0.
+func knownNames(base string, previous *score.Result, now time.Time, isSilent func(cluster string) bool) (inUse, maybeInUse []string) {
+	if previous == nil {
+		return nil, nil
+	}
+	for _, name := range score.NamesFrom(base, previous.Names) {
+		switch {
+		case previous.IsInUse(name):
+			inUse = append(inUse, name)
+		case previous.MayBeInUse(name, now, isSilent):
+			maybeInUse = append(maybeInUse, name)
+		}
+	}
+	return inUse, maybeInUse
+}
+
+// chooseNames returns at most limit names in ascending order: names in use come first, then
+// those of the response, then those that may be in use. leftOut are names of the response
+// beyond the limit.
+func chooseNames(inUse, found, maybeInUse []string, limit int) (chosen, leftOut []string) {
+	chosen = slices.Sorted(slices.Values(inUse))
+	chosen = chosen[:min(limit, len(chosen))]
+	for _, name := range found {
+		switch {
+		case slices.Contains(chosen, name):
+		case len(chosen) < limit:
+			chosen = append(chosen, name)
+		default:
+			leftOut = append(leftOut, name)
+		}
+	}
+	for _, name := range maybeInUse {
+		if len(chosen) < limit && !slices.Contains(chosen, name) {
+			chosen = append(chosen, name)
+		}
+	}
 	slices.Sort(chosen)
 	return chosen, leftOut
 }

@@ -63,14 +63,15 @@ func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clus
 	if len(mappingWarnings) > 0 {
 		n.Hint = strings.Join(mappingWarnings, "; ")
 	}
+	seen := map[string]bool{}
 	for _, s := range samples {
 		if s.Labels == nil && s.Cluster != "" {
 			continue // only the first series of a response have all labels
 		}
-		if text := seriesText(s.Labels); !slices.Contains(n.Seen, text) && len(n.Seen) < maxExamples {
-			n.Seen = append(n.Seen, text)
-		}
+		seen[seriesText(s.Labels)] = true
 	}
+	all := slices.Sorted(maps.Keys(seen)) // the order of a response can change
+	n.Seen = all[:min(maxExamples, len(all))]
 	for _, value := range clusters.Values(maxExamples) {
 		n.Expected = append(n.Expected, seriesText(map[string]string{clusters.Label(): value}))
 	}

@@ -2,7 +2,6 @@ package round
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -46,13 +45,10 @@ type QueryReport struct {
 	// Names of the scores, if nameFrom makes them from the response. LeftOut are names beyond
 	// nameFrom.limit.
 	Names, LeftOut []string
+	// Collisions describe names that several values of nameFrom's label give.
+	Collisions []string
 	// NoMatch is set if the response matches no cluster, and none did before.
 	NoMatch *NoMatch
-}
-
-// TooManyNames describes LeftOut.
-func (q *QueryReport) TooManyNames() string {
-	return fmt.Sprintf("has %d names more than nameFrom.limit, the first of which is %s: raise the limit, or select fewer values in the query", len(q.LeftOut), q.LeftOut[0])
 }
 
 // Report is the outcome of a round.
@@ -81,7 +77,7 @@ func Run(ctx context.Context, req Request) *Report {
 		var queryReport QueryReport
 		if s.NameFrom != nil {
 			var columns [][]score.Input
-			queryReport, columns = results.readNames(s, req.Clusters, req.Previous, matched)
+			queryReport, columns = results.readNames(s, req, matched)
 			scoreNames[s.Name] = queryReport.Names
 			samples.Scores = append(samples.Scores, columns...)
 		} else {

@@ -201,7 +201,7 @@ func (r *Result) isDelayed(rule *rule, c *Cell) bool {
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
-	c.history.hasPoints = true
+	c.history.hasPoints, c.history.seen = true, sampleTime
 	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
 		c.history.hasPublished = true
@@ -228,11 +228,12 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 
 // decideMissing decides the score without a usable value: the last score is held, and
 // afterwards the policy's outcome applies. No score is published instead of the worst one
-// in two scenarios:
+// in three scenarios:
 //
 //   - The operator starts while the source is down. Nothing is known about the clusters,
 //     not even that their metrics are missing.
 //   - The query has never matched a cluster. The query is wrong, and the clusters are not.
+//   - Two values of nameFrom's label have the same name. No value is the right one.
 func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
@@ -250,7 +251,7 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	switch {
 	case outcome == Absent && r.absent != "":
 		c.Outcome, c.Since, then = None, 0, r.absent
-	case outcome == Unmatched, !outcome.isConclusive() && !c.history.hasPublished:
+	case outcome == Unmatched, outcome == Colliding, !outcome.isConclusive() && !c.history.hasPublished:
 		then = v1alpha1.MissingOmit
 	}
 	c.endHold(then, r.fixed)
@@ -259,7 +260,7 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 // endHold applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
 func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
-	c.history = history{hasPublished: true}
+	c.history = history{hasPublished: true, seen: c.history.seen}
 	c.HeldUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:

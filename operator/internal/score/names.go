@@ -3,6 +3,7 @@ package score
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxNameLength is the length of the longest name of a score.
@@ -68,15 +69,43 @@ func (p *Policy) Expand(names map[string][]string) *Policy {
 	return &expanded
 }
 
+// SortNames returns the names of the scores, of which those with nameFrom can have several, in
+// the order of the policy.
+func (p *Policy) SortNames(names []string) []string {
+	var sorted []string
+	for i, name := range p.Names {
+		if i < len(p.dynamic) && p.dynamic[i] {
+			sorted = append(sorted, slices.Sorted(slices.Values(NamesFrom(name, names)))...)
+		} else if slices.Contains(names, name) {
+			sorted = append(sorted, name)
+		}
+	}
+	return sorted
+}
+
 // IsInUse reports whether a cluster has a usable or a held value of the score with the
 // given name.
 func (r *Result) IsInUse(name string) bool {
+	return r.anyCell(name, func(_ string, c *Cell) bool { return c.history.hasPoints })
+}
+
+// MayBeInUse reports whether a cluster had a usable value of the score with the given name
+// within 24 hours before now, and nothing is known about the cluster since then. isSilent
+// reports the clusters whose part of the source does not respond.
+func (r *Result) MayBeInUse(name string, now time.Time, isSilent func(cluster string) bool) bool {
+	return r.anyCell(name, func(cluster string, c *Cell) bool {
+		return !c.history.seen.IsZero() && At(now).sub(c.history.seen) <= healthyWindow && isSilent(cluster)
+	})
+}
+
+// anyCell reports whether the condition is true for a cluster's score with the given name.
+func (r *Result) anyCell(name string, condition func(cluster string, c *Cell) bool) bool {
 	j := slices.Index(r.Names, name)
 	if j < 0 {
 		return false
 	}
-	for i := range r.Clusters {
-		if r.Row(i)[j].history.hasPoints {
+	for i, cluster := range r.Clusters {
+		if condition(cluster, &r.Row(i)[j]) {
 			return true
 		}
 	}

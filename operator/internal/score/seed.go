@@ -74,11 +74,12 @@ func (c *Cell) seed(s SeedScore, now Instant) {
 	switch s.State {
 	case Scored, Held, Vetoed:
 	case Worst, Fixed, Omitted:
+		c.history.seen = min(c.Since, now)
 		return
 	}
 	// A clock that was corrected must not prolong a hold.
 	c.SampleTime = min(At(s.SampleTime), now)
-	c.Points = float64(s.Value)
+	c.history.seen, c.Points = c.SampleTime, float64(s.Value)
 	c.history.hasPoints, c.history.skipDamping = true, s.State == Vetoed
 	c.history.updated, c.history.mean = c.SampleTime, c.Points
 }

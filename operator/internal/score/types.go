@@ -21,9 +21,10 @@ const (
 	Invalid                    // the expression does not parse
 	TooFewFresh                // a usable value of a refused round, which does not count yet
 	Unmatched                  // the query matches no cluster, now and in all rounds before
+	Colliding                  // several values of nameFrom's label have this name
 )
 
-var outcomeNames = [...]string{"OK", "Absent", "None", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh", "Unmatched"}
+var outcomeNames = [...]string{"OK", "Absent", "None", "NaN", "Infinite", "Duplicate", "Stale", "Failed", "Invalid", "TooFewFresh", "Unmatched", "Colliding"}
 
 // String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[o] }
@@ -31,7 +32,7 @@ func (o Outcome) String() string { return outcomeNames[o] }
 // isConclusive reports whether the source evaluated the query: its response, or the
 // lack of a series in its response, is a statement about the cluster.
 func (o Outcome) isConclusive() bool {
-	return o != Failed && o != Invalid && o != TooFewFresh && o != Unmatched
+	return o != Failed && o != Invalid && o != TooFewFresh && o != Unmatched && o != Colliding
 }
 
 // IsExpected reports whether the source responded for the cluster as the policy
@@ -108,6 +109,9 @@ type history struct {
 	skipDamping bool
 	// updated is the time of the last round with a usable value.
 	updated Instant
+	// seen is the time of the last usable value, also after the hold. After a restart, it is
+	// the time from which the value is missing.
+	seen Instant
 	// mean is the exponentially weighted mean of the points.
 	mean float64
 	// risingSince is the time from which the mean is above Points. It is zero if the

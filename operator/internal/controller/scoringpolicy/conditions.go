@@ -36,7 +36,7 @@ func decideConditions(done *completedRound) []typedDecision {
 // has matched no cluster yet. The condition is Unknown until the source has responded to every
 // query once.
 func decideQueriesValid(report *round.Report) condition.Decision {
-	var unparsed, rejected, unmatched, leftOut, pending []string
+	var unparsed, rejected, unmatched, colliding, leftOut, pending []string
 	for _, q := range queriesOf(report) {
 		switch {
 		case q.Problems != nil:
@@ -45,8 +45,10 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 			rejected = append(rejected, fieldOf(q)+" "+q.Err.Error())
 		case q.NoMatch != nil:
 			unmatched = append(unmatched, fieldOf(q)+" "+q.NoMatch.String())
+		case len(q.Collisions) > 0:
+			colliding = append(colliding, describeNames(q))
 		case len(q.LeftOut) > 0:
-			leftOut = append(leftOut, fieldOf(q)+" "+q.TooManyNames())
+			leftOut = append(leftOut, describeNames(q))
 		case q.Err != nil && !report.Result.Matched[q.Query]:
 			pending = append(pending, fieldOf(q))
 		}
@@ -60,6 +62,8 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 		return condition.False(v1alpha1.ReasonNoClusterMatches, strings.Join(unmatched, "; "))
 	case report.Result.TotalErr != nil:
 		return condition.False("TotalFailed", report.Result.TotalErr.Error())
+	case colliding != nil:
+		return condition.False(v1alpha1.ReasonCollidingNames, strings.Join(append(colliding, leftOut...), "; "))
 	case leftOut != nil:
 		return condition.False(v1alpha1.ReasonTooManyNames, strings.Join(leftOut, "; "))
 	case pending != nil:
@@ -86,6 +90,11 @@ func fieldOf(q *round.QueryReport) string {
 		return "freshness.query"
 	}
 	return "scores[" + q.Name + "].query"
+}
+
+// describeNames describes what is wrong with the names of a score with nameFrom.
+func describeNames(q *round.QueryReport) string {
+	return fieldOf(q) + " " + strings.Join(q.NameProblems(), "; ")
 }
 
 // decideDataFresh decides the condition DataFresh: whether every cluster has a fresh

@@ -68,6 +68,14 @@ func TestDecideConditions(t *testing.T) {
 			s.Scores[0].Missing.Absent = "Worst"
 			return w.round(s, nil, now)
 		}, "Valid: all queries are valid", "Fresh: all 4 clusters have fresh values, or are absent as missing.absent accepts (1)", "Ready: scores are fresh and published"},
+		{"colliding names", func() *completedRound {
+			d := healthy.round(newSpec("free"), nil, now)
+			d.report.Scores[0].Collisions = []string{`2 values of the label model, such as "A 1" and "A-1", give the name a-A-1`}
+			d.report.Scores[0].LeftOut = []string{"a-Z"}
+			return d
+		}, `CollidingNames: scores[a].query has colliding names: 2 values of the label model, such as "A 1" and "A-1", give the name a-A-1; ` +
+			"such a score is not published after its hold: change one of the values with label_replace, or select one in the query; " +
+			"has 1 names more than nameFrom.limit, the first of which is a-Z: raise the limit, or select fewer values in the query", "", ""},
 		{"source does not exist", func() *completedRound {
 			d := fakeFleet{}.round(newSpec("free"), nil, now)
 			d.in.sourceErr = errors.Join(query.ErrNoSource)
