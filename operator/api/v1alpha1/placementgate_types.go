@@ -23,7 +23,9 @@ type PlacementGateSpec struct {
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 	// PromQL queries about a workload's shape. Each one that is absent has a default
-	// over the recording rules in rules/recording-*.yaml.
+	// over the recording rules in rules/recording-*.yaml. Facts of the workload are
+	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
+	// for the name of the source's cluster label.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.
@@ -111,7 +113,8 @@ type PlacementGateSpec struct {
 // flavor's nodeLabels and the pods' node selector. A label becomes a variable by its key,
 // with _ in place of every other character ($flavor_label_nvidia_com_gpu_product,
 // $node_selector_topology_kubernetes_io_zone). A variable may only stand for a whole label
-// value or for a number. An absent fact matches every value.
+// value or for a number. An absent fact matches every value. $cluster_label stands for the
+// name of the source's cluster label.
 type GateQueries struct {
 	// Pods of the workload's shape that each cluster could start now. Default: the sum over
 	// nodes of floor(free devices of the model / devices per pod). If the query contains

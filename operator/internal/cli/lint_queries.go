@@ -26,33 +26,29 @@ type fileQuery struct {
 // queries returns the valid queries of all policies, capacity policies and gates.
 func (l *linter) queries() []fileQuery {
 	var found []fileQuery
-	add := func(d *document, path, text string, variables []string) {
-		template, problems := promql.ParseTemplate(text, variables)
-		if problems == nil {
-			found = append(found, fileQuery{d, path, text, template.Expr()})
-		}
-	}
 	for _, o := range l.objects {
-		addExpanded := func(source v1alpha1.LocalReference, path, query string) {
-			expr, _ := promql.ExpandClusterLabel(query, cmp.Or(l.labelOf(source.Name), "cluster"))
-			add(o.doc, path, expr, nil)
+		add := func(source v1alpha1.LocalReference, path, query string, variables []string) {
+			text, _ := promql.ExpandClusterLabel(query, cmp.Or(l.labelOf(source.Name), "cluster"))
+			if template, problems := promql.ParseTemplate(text, variables); problems == nil {
+				found = append(found, fileQuery{o.doc, path, text, template.Expr()})
+			}
 		}
 		switch object := o.Object.(type) {
 		case *v1alpha1.CapacityPolicy:
 			for path, query := range capacityQueries(object) {
-				addExpanded(object.Spec.SourceRef, path, query)
+				add(object.Spec.SourceRef, path, query, nil)
 			}
 		case *v1alpha1.ScoringPolicy:
 			if f := object.Spec.Freshness; f != nil {
-				addExpanded(object.Spec.SourceRef, freshnessPath, f.Query)
+				add(object.Spec.SourceRef, freshnessPath, f.Query, nil)
 			}
 			for i := range object.Spec.Scores {
-				addExpanded(object.Spec.SourceRef, fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query)
+				add(object.Spec.SourceRef, fmt.Sprintf("spec.scores[%d].query", i), object.Spec.Scores[i].Query, nil)
 			}
 		case *v1alpha1.PlacementGate:
 			for _, q := range gate.Queries(&object.Spec, "cluster") {
 				if path, set := gateQueryPath(&object.Spec, q); set {
-					add(o.doc, path, q.Expr, shape.Variables)
+					add(object.Spec.SourceRef, path, q.Expr, shape.Variables)
 				}
 			}
 		}

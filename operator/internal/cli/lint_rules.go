@@ -36,7 +36,7 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	label := l.labelOf(p.Spec.SourceRef.Name)
 	if f := p.Spec.Freshness; f != nil {
-		l.checkQuery(d, freshnessPath, f.Query, querylint.Options{Use: querylint.Age, ClusterLabel: label})
+		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
 	weighted := false
 	for i := range p.Spec.Scores {
@@ -46,7 +46,7 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		if s.NameFrom != nil {
 			options.NameLabel = s.NameFrom.Label
 		}
-		l.checkQuery(d, path+".query", s.Query, options)
+		l.checkQuery(d, path+".query", s.Query, nil, options)
 		l.checkPoints(d, path, s)
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
@@ -67,7 +67,7 @@ func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
 		if path == freshnessPath {
 			use = querylint.Age
 		}
-		l.checkQuery(d, path, q, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+		l.checkQuery(d, path, q, nil, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
 	}
 }
 
@@ -140,11 +140,7 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 		if !set {
 			continue
 		}
-		template, problems := promql.ParseTemplate(q.Expr, shape.Variables)
-		l.addProblems(d, path, problems)
-		if template != nil {
-			l.addFindings(d, path, querylint.Check(template.Expr(), q.Expr, querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel}))
-		}
+		l.checkQuery(d, path, q.Expr, shape.Variables, querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel})
 	}
 }
 
@@ -225,19 +221,18 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-// checkQuery checks a query of a policy. Its only variable is $cluster_label.
-func (l *linter) checkQuery(d *document, path, text string, options querylint.Options) {
+// checkQuery checks a query. It can use $cluster_label and the variables.
+func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) {
 	expr, source := promql.ExpandClusterLabel(text, cmp.Or(options.ClusterLabel, "cluster"))
-	problems := promql.Check(expr)
+	template, problems := promql.ParseTemplate(expr, variables)
 	for i := range problems {
 		problems[i].Pos = promql.PositionAt(text, source(problems[i].Pos.Offset))
 	}
-	if problems != nil {
-		l.addProblems(d, path, problems)
+	l.addProblems(d, path, problems)
+	if template == nil {
 		return
 	}
-	e, _ := promql.Parse(expr)
-	findings := querylint.Check(e, expr, options)
+	findings := querylint.Check(template.Expr(), expr, options)
 	for i := range findings {
 		findings[i].Pos = promql.PositionAt(text, source(findings[i].Pos.Offset))
 	}

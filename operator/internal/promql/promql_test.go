@@ -41,7 +41,7 @@ func TestParseTemplate(t *testing.T) {
 		{"variable with an allowed prefix", `up{zone="$node_zone"} > $node_cost`, ""},
 		{"an allowed prefix alone", `up{zone="$node_"}`, "1:10: unknown variable $node_"},
 		{"part of a label, with an allowed prefix", `up{zone="z-$node_zone"}`, "1:12: $node_zone must be a whole label value"},
-		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle; known variables are $devices_per_pod $model $namespace $node_*"},
+		{"unknown in a label", `up{a="$modle"}`, "1:7: unknown variable $modle; known variables are $cluster_label $devices_per_pod $model $namespace $node_*"},
 		{"unknown number", `up > $x`, "1:6: unknown variable $x"},
 		{"part of a label", `up{a="x-$model"}`, "1:9: $model must be a whole label value or a number"},
 		{"part of a name", `free_$model`, "1:6: $model must be a whole label value"},

@@ -220,9 +220,9 @@ func isKnown(vars []string, name string) bool {
 }
 
 func unknownMessage(name string, vars []string) string {
-	all := make([]string, len(vars))
-	for i, v := range vars {
-		all[i] = "$" + v
+	all := []string{"$cluster_label"} // ExpandClusterLabel replaces it before
+	for _, v := range vars {
+		all = append(all, "$"+v)
 	}
 	slices.Sort(all)
 	return fmt.Sprintf("unknown variable $%s; known variables are %s", name, strings.Join(all, " "))

@@ -103,12 +103,13 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 	return p.completedAt
 }
 
-// newPlan renders the gate's queries. A query per shape is rendered for each pod set, a
-// condition only for the first one, which has the most devices per pod. A prerequisite that the
-// workload does not refer to is not queried.
+// newPlan renders the gate's queries, with the cluster label of the source. A query per shape
+// is rendered for each pod set, a condition only for the first one, which has the most devices
+// per pod. A prerequisite that the workload does not refer to is not queried.
 func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
+		q.Expr, _ = promql.ExpandClusterLabel(q.Expr, key.ClusterLabel)
 		switch {
 		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
 		case q.Prerequisite != "" && !f.RefersTo(q.Prerequisite):

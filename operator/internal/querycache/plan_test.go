@@ -41,6 +41,21 @@ func TestPlanEscapesFacts(t *testing.T) {
 	}
 }
 
+// The queries of a gate fit every source: $cluster_label is the label of the source.
+func TestPlanExpandsTheClusterLabel(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{
+		Queries:    v1alpha1.GateQueries{Fit: `sum by ($cluster_label) (free{model="$model"})`},
+		Conditions: []v1alpha1.GateCondition{{Name: "power", Query: `max by ($cluster_label) (power_ok)`, Scope: v1alpha1.ScopeCluster}},
+	})
+	f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "site"}, f.source)
+	f.results(t)
+	for _, want := range []string{`sum by (site) (free{model="NVIDIA-L4"})`, `max by (site) (power_ok)`} {
+		if !slices.Contains(f.source.queries, want) {
+			t.Errorf("queries %q\nwant %s", f.source.queries, want)
+		}
+	}
+}
+
 // mixedFleet is a script for promqltest: cluster1 has whole GPUs, MIG instances, GPUs for
 // resource claims and TPUs, cluster2 has only MIG instances.
 func mixedFleet() string {

@@ -123,7 +123,8 @@ func (r *Reconciler) gatherMultiKueue(ctx context.Context, in *input) error {
 func describeInvalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 	var descriptions []string
 	for _, q := range gate.Queries(spec, "cluster") {
-		if _, problems := promql.ParseTemplate(q.Expr, shape.Variables); len(problems) > 0 {
+		expr, _ := promql.ExpandClusterLabel(q.Expr, "cluster")
+		if _, problems := promql.ParseTemplate(expr, shape.Variables); len(problems) > 0 {
 			descriptions = append(descriptions, q.Name+": "+promql.Strings(problems))
 		}
 	}
