@@ -60,7 +60,8 @@ excluded. Nothing is written.
 TREND divides the time into up to 42 slices and shows the mean of each; · stands for a slice
 in which most rounds have no usable score. MIN, MEDIAN and MAX are those of the published
 values. BEST is the share of rounds in which the cluster ranks first; the first by name wins
-a tie, as in OCM. CHANGES/DAY counts new values, not renewals. -o wide shows every score.
+a tie, as in OCM. CHANGES/DAY counts new values, not renewals. -o wide shows every score. A
+score with nameFrom has a row for each name that occurs at some time, and is missing at others.
 
 The exit code is 1 if a query always fails or no query returns data.`,
 		Example: "  kubectl plimsoll backtest -f policy.yaml --prometheus http://localhost:9090 --since 7d",
@@ -92,10 +93,7 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 	}
 	defer e.source.client.Close()
 	policy := e.compiled
-	if i := slices.IndexFunc(e.policy.Spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.NameFrom != nil }); i >= 0 {
-		return nil, fmt.Errorf("the score %s has nameFrom, whose names can change over time: write one score for each value that backtest should evaluate", e.policy.Spec.Scores[i].Name)
-	}
-	rank, err := rankIndex(policy, f.rankScore)
+	rank, err := rankName(&e.policy.Spec, policy, f.rankScore)
 	if err != nil {
 		return nil, err
 	}
@@ -135,23 +133,35 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 		return nil, fmt.Errorf("no cluster has data between %s and %s: check that %s has metrics of this time, and that the label %q of its series identifies clusters",
 			formatTime(grid.start), formatTime(grid.end()), e.source.address(), e.source.info.ClusterLabel)
 	}
+	if totals.scores[rank] == nil {
+		return nil, fmt.Errorf("no round has the score %s: --score must be one of %s", rank, strings.Join(totals.names, ", "))
+	}
 	return totals.report(e.policy, fromResults), nil
 }
 
-// rankIndex returns the index of the score that ranks the clusters. Without a name, it is
-// the total, or the first score if the policy has no total.
-func rankIndex(p *score.Policy, name string) (int, error) {
-	if name == "" {
-		if p.HasTotal {
-			return len(p.Names) - 1, nil
+// rankName returns the score that ranks the clusters. Without a name, it is the total, or the
+// first score if the policy has no total.
+func rankName(spec *v1alpha1.ScoringPolicySpec, p *score.Policy, name string) (string, error) {
+	if name == "" && p.HasTotal {
+		return p.Names[len(p.Names)-1], nil
+	}
+	if name == "" && spec.Scores[0].NameFrom == nil {
+		return p.Names[0], nil
+	}
+	given := func(s v1alpha1.ScoreSpec) bool { return givesName(&s, name) }
+	if !slices.ContainsFunc(spec.Scores, given) && (!p.HasTotal || name != p.Names[len(p.Names)-1]) {
+		names := slices.Clone(p.Names)
+		for i := range spec.Scores {
+			if spec.Scores[i].NameFrom != nil {
+				names[i] += "-VALUE"
+			}
 		}
-		return 0, nil
+		if name == "" {
+			return "", usagef("--score must be set, because the names of the first score vary: one of %s", strings.Join(names, ", "))
+		}
+		return "", usagef("--score must be one of %s, not %q", strings.Join(names, ", "), name)
 	}
-	i := slices.Index(p.Names, name)
-	if i < 0 {
-		return 0, usagef("--score must be one of %s, not %q", strings.Join(p.Names, ", "), name)
-	}
-	return i, nil
+	return name, nil
 }
 
 // grid returns the simulated time that the flags request. If the period of the policy

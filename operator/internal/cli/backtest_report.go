@@ -65,7 +65,7 @@ func (t *backtestTotals) report(policy *v1alpha1.ScoringPolicy, withDataOnly boo
 	length := time.Duration(rounds) * t.grid.step
 	r := &backtestReport{
 		Policy: policy.Name, From: t.grid.at(t.firstRound), To: t.grid.end(), StepSeconds: t.grid.step.Seconds(), Rounds: rounds, RefusedRounds: t.refused,
-		RankedBy: t.policy.Names[t.rank], Switches: t.switches, SwitchesPerDay: perDay(t.switches, length), NoBestShare: share(t.roundsNoBest, rounds),
+		RankedBy: t.rank, Switches: t.switches, SwitchesPerDay: perDay(t.switches, length), NoBestShare: share(t.roundsNoBest, rounds),
 		Clusters: []backtestCluster{}, minHealthy: t.policy.MinHealthy, requestedStart: t.grid.start,
 	}
 	changes := 0
@@ -76,8 +76,8 @@ func (t *backtestTotals) report(policy *v1alpha1.ScoringPolicy, withDataOnly boo
 		}
 		changes += totals.changedRounds
 		row := backtestCluster{Cluster: cluster, BestShare: share(totals.bestRounds, rounds), ChangesPerDay: perDay(totals.changedRounds, length)}
-		for s, name := range t.policy.Names {
-			row.Scores = append(row.Scores, t.scores[c*len(t.policy.Names)+s].report(name, lowestValue(&policy.Spec, s), min(maxTrendSlices, rounds), length))
+		for _, name := range t.names {
+			row.Scores = append(row.Scores, t.scores[name][c].report(name, lowestValue(&policy.Spec, name), min(maxTrendSlices, rounds), length))
 		}
 		r.Clusters = append(r.Clusters, row)
 	}
@@ -104,12 +104,11 @@ func (t *scoreTotals) report(name string, lowest float64, slices int, length tim
 	return s
 }
 
-// lowestValue returns the smallest value in the range of score s. The total follows the
-// scores of the spec.
-func lowestValue(spec *v1alpha1.ScoringPolicySpec, s int) float64 {
+// lowestValue returns the smallest value in the range of a score.
+func lowestValue(spec *v1alpha1.ScoringPolicySpec, name string) float64 {
 	r := v1alpha1.RangeZeroTo100
-	if s < len(spec.Scores) {
-		r = spec.Scores[s].Range
+	if i := slices.IndexFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return givesName(&s, name) }); i >= 0 {
+		r = spec.Scores[i].Range
 	} else if spec.Total != nil {
 		r = spec.Total.Range
 	}
@@ -117,6 +116,11 @@ func lowestValue(spec *v1alpha1.ScoringPolicySpec, s int) float64 {
 		return score.Lowest
 	}
 	return 0
+}
+
+// givesName reports whether a score has the name, or gives it by nameFrom.
+func givesName(s *v1alpha1.ScoreSpec, name string) bool {
+	return s.NameFrom == nil && s.Name == name || s.NameFrom != nil && score.NamesFrom(s.Name, []string{name}) != nil
 }
 
 func (r *backtestReport) write(w io.Writer, paint painter, wide bool) {

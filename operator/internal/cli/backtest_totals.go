@@ -2,6 +2,7 @@ package cli
 
 import (
 	"math"
+	"slices"
 
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
@@ -18,17 +19,18 @@ const (
 // number.
 type backtestTotals struct {
 	policy   *score.Policy
-	rank     int // index of the score that ranks the clusters
+	rank     string // score that ranks the clusters
 	grid     timeGrid
 	clusters []string
 
 	started       bool // a round had fresh data
 	firstRound    int
 	refused       int
-	scores        []scoreTotals   // all scores of the first cluster, then of the second, …
-	clusterTotals []clusterTotals // as clusters
-	best          int             // index of the best cluster of the last round that had one; -1 for none
-	switches      int             // changes of best
+	names         []string                 // of all scores, in the order of the policy
+	scores        map[string][]scoreTotals // by name, each as clusters
+	clusterTotals []clusterTotals          // as clusters
+	best          int                      // index of the best cluster of the last round that had one; -1 for none
+	switches      int                      // changes of best
 	roundsNoBest  int
 }
 
@@ -56,10 +58,10 @@ type trendSlice struct {
 	usable, notUsable int // rounds with and without a usable score
 }
 
-func newTotals(p *score.Policy, rank int, grid timeGrid, clusters []string) *backtestTotals {
+func newTotals(p *score.Policy, rank string, grid timeGrid, clusters []string) *backtestTotals {
 	return &backtestTotals{
 		policy: p, rank: rank, grid: grid, clusters: clusters, best: -1,
-		scores: make([]scoreTotals, len(clusters)*len(p.Names)), clusterTotals: make([]clusterTotals, len(clusters)),
+		scores: map[string][]scoreTotals{}, clusterTotals: make([]clusterTotals, len(clusters)),
 	}
 }
 
@@ -76,29 +78,54 @@ func (t *backtestTotals) addRound(i int, report *round.Report) bool {
 	if r.Refused {
 		t.refused++
 	}
+	t.addNames(i, r.Names)
+	changed := make([]bool, len(t.clusters))
+	for _, name := range t.names {
+		column := slices.Index(r.Names, name)
+		for c := range t.clusters {
+			cell := &score.Cell{State: score.Omitted, Outcome: score.None} // nameFrom gives the name in other rounds
+			if column >= 0 {
+				cell = &r.Row(c)[column]
+			}
+			t.clusterTotals[c].hasData = t.clusterTotals[c].hasData || cell.Outcome == score.OK
+			changed[c] = t.scores[name][c].addCell(cell, t.sliceOf(i)) || changed[c]
+		}
+	}
 	for c := range t.clusters {
-		t.addCluster(c, r.Row(c), t.sliceOf(i))
+		if changed[c] {
+			t.clusterTotals[c].changedRounds++
+		}
 	}
 	t.addRanking(r)
 	return true
+}
+
+// addNames adds the names that appear for the first time in round i. They were missing in the
+// rounds before.
+func (t *backtestTotals) addNames(i int, names []string) {
+	var added []string
+	for _, name := range names {
+		if t.scores[name] == nil {
+			added = append(added, name)
+		}
+	}
+	if added == nil {
+		return
+	}
+	missing := scoreTotals{rounds: i - t.firstRound, missingRounds: i - t.firstRound}
+	for before := t.firstRound; before < i; before++ {
+		missing.trend[t.sliceOf(before)].notUsable++
+	}
+	for _, name := range added {
+		t.scores[name] = slices.Repeat([]scoreTotals{missing}, len(t.clusters))
+	}
+	t.names = t.policy.SortNames(append(t.names, added...))
 }
 
 // sliceOf returns the index of the trend slice of round i.
 func (t *backtestTotals) sliceOf(i int) int {
 	rounds := t.grid.rounds - t.firstRound
 	return (i - t.firstRound) * min(maxTrendSlices, rounds) / rounds
-}
-
-func (t *backtestTotals) addCluster(c int, row []score.Cell, slice int) {
-	cluster, changed := &t.clusterTotals[c], false
-	for s := range row {
-		cell := &row[s]
-		cluster.hasData = cluster.hasData || cell.Outcome == score.OK
-		changed = t.scores[c*len(row)+s].addCell(cell, slice) || changed
-	}
-	if changed {
-		cluster.changedRounds++
-	}
 }
 
 // addCell adds the score of one round, and reports whether the published value changed.
@@ -136,8 +163,12 @@ func (t *scoreTotals) addCell(cell *score.Cell, slice int) (changed bool) {
 // the best.
 func (t *backtestTotals) addRanking(r *score.Result) {
 	best, highest := -1, int32(math.MinInt32)
+	column := slices.Index(r.Names, t.rank)
 	for c := range t.clusters {
-		cell := &r.Row(c)[t.rank]
+		if column < 0 {
+			break
+		}
+		cell := &r.Row(c)[column]
 		usable := cell.State == score.Scored || cell.State == score.Held || cell.State == score.Fixed
 		if usable && cell.Value > highest {
 			best, highest = c, cell.Value

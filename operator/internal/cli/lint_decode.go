@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -92,6 +93,10 @@ func (l *linter) readDocument(d *document) error {
 	}
 	l.checked++
 	d.object = strings.TrimSpace(kind + " " + nodeText(d.find("metadata.name")))
+	if path, message := explainUnknownType(apiVersion, kind); path != "" {
+		l.add(d, path, "%s", message)
+		return nil
+	}
 	content, err := yaml.Marshal(d.root)
 	if err != nil {
 		l.add(d, "", "%s", err)
@@ -114,8 +119,11 @@ func (l *linter) readDocument(d *document) error {
 			l.add(d, m[2], "%s field", m[1])
 		}
 	}
-	if nodeText(d.find("metadata.name")) == "" {
+	switch name := nodeText(d.find("metadata.name")); {
+	case name == "":
 		l.add(d, "metadata", "must have a name")
+	case validation.IsDNS1123Subdomain(name) != nil:
+		l.add(d, "metadata.name", "must have lower case letters, digits, hyphens and dots only, and begin and end with a letter or digit")
 	}
 	l.objects = append(l.objects, decodedObject{object, d})
 	switch o := object.(type) {
@@ -154,16 +162,23 @@ func (l *linter) checkObject(o decodedObject) {
 // explainDecodeError returns the path of the field that can't be decoded, and a message
 // without the names of Go types.
 func explainDecodeError(err error) (path, message string) {
-	if err == nil {
-		return "", ""
-	}
-	if runtime.IsNotRegisteredError(err) {
-		return "kind", "unknown kind: plimsoll.dev/v1alpha1 has MetricsSource, ScoringPolicy, PlacementGate and CapacityPolicy"
-	}
 	if m := typeError.FindStringSubmatch(err.Error()); m != nil {
 		return m[2], "must be of type " + m[3] + ", not " + m[1]
 	}
 	return "", err.Error()
+}
+
+// explainUnknownType returns the field that names no type of the API, and what is wrong with it.
+// path is empty for a type of the API.
+func explainUnknownType(apiVersion, kind string) (path, message string) {
+	known := v1alpha1.GroupVersion
+	switch {
+	case apiVersion != known.String():
+		return "apiVersion", fmt.Sprintf("must be %s, not %s", known, apiVersion)
+	case !scheme.Recognizes(known.WithKind(kind)):
+		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate and CapacityPolicy", known)
+	}
+	return "", ""
 }
 
 // add adds a finding about the field at path.

@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -90,6 +92,13 @@ func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
 		for key, value := range secret.StringData {
 			m.secrets[v1alpha1.SecretKeyReference{Name: secret.Name, Key: key}] = value
 		}
+	default:
+		if group, _, _ := strings.Cut(kind.APIVersion, "/"); group != v1alpha1.GroupVersion.Group {
+			return nil
+		}
+		if path, message := explainUnknownType(kind.APIVersion, kind.Kind); path != "" {
+			return fmt.Errorf("%s: %s", path, message)
+		}
 	}
 	return nil
 }
@@ -121,10 +130,22 @@ func decodeValid(document []byte, object runtime.Object) error {
 		return errors.Join(errs...)
 	}
 	err = yaml.UnmarshalStrict(document, object)
+	if err == nil {
+		return nil
+	}
 	if path, message := explainDecodeError(err); path != "" {
 		return fmt.Errorf("%s: %s", path, message)
 	}
-	return err
+	// Only this decoder reports the path of an unknown field.
+	_, _, strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(document, nil, nil)
+	if !runtime.IsStrictDecodingError(strict) {
+		return err
+	}
+	var errs []error
+	for _, m := range strictError.FindAllStringSubmatch(strict.Error(), -1) {
+		errs = append(errs, fmt.Errorf("%s: %s field", m[2], m[1]))
+	}
+	return errors.Join(errs...)
 }
 
 // expandFolders replaces folders by the .yaml and .yml files in them, recursively.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +82,7 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	}
 	report := round.Run(ctx, req)
 	writeAnnotations(a.ErrOut, report)
+	writeOutcomeHints(a.ErrOut, report.Result, e.compiled.HasTotal, e.source.info.ClusterLabel)
 	rows := previewRows(report.Result)
 	err = out.print(a.Out, rows, func(w io.Writer) { writePreview(w, rows, out.isWide()) })
 	return errors.Join(err, queryErrors(report))
@@ -146,16 +149,66 @@ func writePreview(w io.Writer, rows []previewRow, wide bool) {
 	}
 }
 
-// writeAnnotations writes the warnings and infos of all queries of a round.
+// writeAnnotations writes the warnings and infos of all queries of a round, and how many values
+// normalization cut off. It leaves out what queryErrors reports.
 func writeAnnotations(w io.Writer, report *round.Report) {
 	for _, q := range roundQueries(report) {
+		reported := q.NameProblems()
+		if q.NoMatch != nil {
+			reported = append(reported, q.NoMatch.String())
+		}
 		for _, text := range q.Warnings {
-			_, _ = fmt.Fprintf(w, "warning: %s: %s\n", q.Name, text)
+			if problem, _ := strings.CutPrefix(text, "the query "); !slices.Contains(reported, problem) {
+				_, _ = fmt.Fprintf(w, "warning: %s: %s\n", q.Name, text)
+			}
 		}
 		for _, text := range q.Infos {
 			_, _ = fmt.Fprintf(w, "info: %s: %s\n", q.Name, text)
 		}
 	}
+	if n := report.Result.Clamped; n > 0 {
+		_, _ = fmt.Fprintf(w, "warning: %s outside of the range of the score: the nearest end counts. Linear maps other values to the range, and range: Full allows points below 0\n", pluralize(n, "value"))
+	}
+}
+
+// outcomeHints say why a cluster has no usable value, and what to do. Errors report the other
+// outcomes.
+var outcomeHints = map[score.Outcome]string{
+	score.Absent:    "no series. If clusters may lack it, set missing.absent",
+	score.Duplicate: "several series. Aggregate them, as in sum by ($label) (...)",
+	score.NaN:       "not a number, as 0 / 0 is",
+	score.Infinite:  "infinite, as 1 / 0 is",
+	score.Stale:     "the samples are too old, or of unknown age: see freshness",
+}
+
+// writeOutcomeHints writes for each score which clusters have no usable value, and why.
+func writeOutcomeHints(w io.Writer, r *score.Result, hasTotal bool, label string) {
+	names := r.Names
+	if hasTotal {
+		names = names[:len(names)-1] // the parts say why
+	}
+	for j, name := range names {
+		clusters := map[score.Outcome][]string{}
+		for i, cluster := range r.Clusters {
+			cell := &r.Row(i)[j]
+			clusters[cell.Outcome] = append(clusters[cell.Outcome], cluster)
+		}
+		for _, outcome := range slices.Sorted(maps.Keys(clusters)) {
+			if hint := outcomeHints[outcome]; hint != "" {
+				hint = strings.ReplaceAll(hint, "$label", label)
+				_, _ = fmt.Fprintf(w, "info: %s: %s for %s: %s\n", name, outcome, abbreviate(clusters[outcome]), hint)
+			}
+		}
+	}
+}
+
+// abbreviate joins names, of many only the first ones.
+func abbreviate(names []string) string {
+	const limit = 3
+	if len(names) > limit {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+	}
+	return strings.Join(names, ", ")
 }
 
 // roundQueries returns the queries of all scores and of freshness, under freshnessName.
@@ -180,8 +233,9 @@ func queryErrors(report *round.Report) error {
 			errs = append(errs, fmt.Errorf("%s: %w", q.Name, q.Err))
 		case q.NoMatch != nil:
 			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.NoMatch))
-		case len(q.LeftOut) > 0:
-			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.TooManyNames()))
+		}
+		for _, problem := range q.NameProblems() {
+			errs = append(errs, fmt.Errorf("%s: %s", q.Name, problem))
 		}
 	}
 	return errors.Join(append(errs, report.Result.TotalErr)...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,13 +35,18 @@ func validateSchema(document []byte) ([]schemaProblem, error) {
 	}
 	problems := make([]schemaProblem, 0, len(found))
 	for _, f := range found {
-		problems = append(problems, schemaProblem{path: f.Field, message: schemaMessage(f)})
+		if f.Field != "<nil>" { // repeats another error, without the field
+			problems = append(problems, schemaProblem{path: f.Field, message: schemaMessage(f)})
+		}
 	}
 	return problems, nil
 }
 
 // wrongType is the message about a value of another type.
-var wrongType = regexp.MustCompile(`^(must be of type \S+): "(\S+)"$`)
+var wrongType = regexp.MustCompile(`^must be of type (\S+): "(\S+)"$`)
+
+// typeNames are the names of the schema for types of Go.
+var typeNames = map[string]string{"int32": "integer", "int64": "integer", "float64": "number"}
 
 // schemaMessage returns the message of a schema error without the values of Go.
 func schemaMessage(f *field.Error) string {
@@ -57,7 +63,10 @@ func schemaMessage(f *field.Error) string {
 		if _, after, ok := strings.Cut(detail, " in body "); ok {
 			detail = after
 		}
-		return wrongType.ReplaceAllString(detail, "$1, not $2")
+		if m := wrongType.FindStringSubmatch(detail); m != nil {
+			return fmt.Sprintf("must be of type %s, not %s", cmp.Or(typeNames[m[1]], m[1]), cmp.Or(typeNames[m[2]], m[2]))
+		}
+		return detail
 	}
 	return f.ErrorBody()
 }

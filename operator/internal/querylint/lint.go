@@ -162,8 +162,17 @@ func (l *linter) checkResult(e parser.Expr) {
 		several = l.severalInMetric(result)
 	}
 	if several != "" {
-		l.add(RuleSeveralSeries, e, "may return several series for a cluster, which differ in %s: %s", several, l.aggregateHint())
+		l.add(RuleSeveralSeries, e, "may return several series for a cluster, which differ in %s: %s", several, l.severalHint(e))
 	}
+}
+
+// severalHint says how to get one series for each cluster.
+func (l *linter) severalHint(e parser.Expr) string {
+	if call, ok := unwrap(e).(*parser.Call); ok && call.Func.Name == "histogram_quantile" {
+		labels := strings.Join(append(l.keptLabels(), "le"), ", ")
+		return fmt.Sprintf("aggregate the buckets, as in histogram_quantile(0.9, sum by (%s) (rate(...)))", labels)
+	}
+	return l.aggregateHint()
 }
 
 // keptLabels are the labels that the result should have.

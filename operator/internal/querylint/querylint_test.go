@@ -69,6 +69,7 @@ func TestCheckNumber(t *testing.T) {
 		{name: "one of two labels fixed", expr: `sum by (cluster, model) (a{model="x"})`},
 		{name: "constant", expr: `vector(1)`, want: []string{"1:1 constant: reads no series"}},
 		{name: "the same twice", expr: `sum by (cluster) (a) / sum by (cluster) (a)`, want: []string{"1:1 constant: both sides of / are equal"}},
+		{name: "quantile of all buckets", expr: `histogram_quantile(0.99, rate(x_bucket[5m]))`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in instance and other labels of x_bucket: aggregate the buckets, as in histogram_quantile(0.9, sum by (cluster, le) (rate(...)))"}},
 		{name: "filter", expr: `sum by (cluster) (a) > 5`, want: []string{"1:22 filter: a cluster for which the comparison is false has no result: write > bool"}},
 		{name: "filter under arithmetic", expr: `100 - (sum by (cluster) (a) >= 5)`, want: []string{"1:29 filter:"}},
 		{name: "bool", expr: `sum by (cluster) (a) > bool 5`},
