@@ -123,6 +123,19 @@ func TestManySmallDecaysAddUp(t *testing.T) {
 	}
 }
 
+// Weights double with every half-life after the reference time, which therefore has to move.
+func TestWeightsStayBounded(t *testing.T) {
+	h := histogram(v1alpha1.QuantityDuration)
+	for i := range 200 {
+		add(h, 100, noon.Add(time.Duration(i)*month), month)
+	}
+	for bucket, weight := range h.Weights {
+		if weight < unit || weight > unit<<(maxGrowth+2) {
+			t.Errorf("bucket %s has the weight %d after 200 half-lives", bucket, weight)
+		}
+	}
+}
+
 // Runs can end in another order than they are added.
 func TestLateRunsCountLess(t *testing.T) {
 	h := histogram(v1alpha1.QuantityDuration)
