@@ -25,6 +25,7 @@ func TestHoldersReplaceTheEntry(t *testing.T) {
 		{"pods pull their image", reported(2), 21, 0},
 		{"a sample from before the query", reported(2), 20, 16},
 		{"half of the gang runs", reported(1), 21, 8},
+		{"half of the gang runs for long", reported(1), 300, 8},
 		{"more pods than requested", reported(4), 21, 0},
 		{"a job of another kind and the same name", Holders{"cluster1": {ownedBy("RayJob", "train"): 2}}, 300, 16},
 		{"a job of another namespace", Holders{"cluster1": {{Namespace: "team-b", Kind: "Job", Name: "train"}: 2}}, 300, 16},
