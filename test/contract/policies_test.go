@@ -74,7 +74,7 @@ var expectedResults = map[string]map[string]float64{
 	"live-utilization/utilization":             {"c1": 0.25, "c2": 1},
 	"packing/freshness":                        {"c1": 0, "c2": 600},
 	"packing/packed":                           {"c1": 0.25, "c2": 1},
-	"packing/calm":                             {"c1": 1, "c2": 0},
+	"packing/calm":                             {"c1": 0.5, "c2": 0},
 	"health/freshness":                         {"c1": 0, "c2": 600},
 	"health/usable":                            {"c1": 1, "c2": 0.5},
 	"health/xids":                              {"c1": 0, "c2": 2},
