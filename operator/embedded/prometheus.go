@@ -21,8 +21,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// scrapeInterval is the time between two scrapes, and between two evaluations of the rules.
-const scrapeInterval = time.Second
+const (
+	// scrapeInterval is the time between two scrapes, and between two evaluations of the rules.
+	scrapeInterval = time.Second
+	// retention is the age up to which samples are kept. The rules that the demo shows read at
+	// most 10 minutes.
+	retention = 15 * time.Minute
+	// dropInterval is the time after which old samples are dropped again.
+	dropInterval = time.Minute
+)
 
 var scraper = &http.Client{Timeout: scrapeInterval}
 
@@ -75,8 +82,9 @@ func NewPrometheus(o PrometheusOptions) (*Prometheus, error) {
 
 // Run scrapes the targets and evaluates the rules each second until ctx ends.
 func (p *Prometheus) Run(ctx context.Context) error {
-	tick := time.NewTicker(scrapeInterval)
+	tick, drop := time.NewTicker(scrapeInterval), time.NewTicker(dropInterval)
 	defer tick.Stop()
+	defer drop.Stop()
 	for {
 		if err := p.collect(ctx); err != nil && ctx.Err() == nil {
 			p.logger.Error("Collection failed", "error", err)
@@ -84,6 +92,8 @@ func (p *Prometheus) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return p.engine.Close()
+		case now := <-drop.C:
+			p.series.DropBefore(now.Add(-retention))
 		case <-tick.C:
 		}
 	}

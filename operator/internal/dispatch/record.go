@@ -113,7 +113,7 @@ func (r Record) IsCurrent(reserved time.Time) bool {
 // IsOutlived reports whether the nominated clusters are those of an attempt whose quota is no
 // longer reserved: they completed a stuck eviction, and the workload has other quota now.
 func (r Record) IsOutlived(nominated []string, reserved time.Time) bool {
-	return r.Attempt > 0 && !r.IsCurrent(reserved) && len(r.Foreign(nominated)) == 0
+	return !r.QuotaReservedAt.IsZero() && !r.IsCurrent(reserved) && len(r.Foreign(nominated)) == 0
 }
 
 // Adopt records clusters that the current attempt did not nominate: another component did. If

@@ -153,6 +153,7 @@ func TestIsOutlived(t *testing.T) {
 		{"other quota, one nomination was removed", r, []string{"b"}, 90, true},
 		{"other quota, and another dispatcher nominates", r, []string{"a", "c"}, 90, false},
 		{"no record", Record{}, []string{"a"}, 90, false},
+		{"a record without its quota", Record{Attempt: 1, Nominated: []string{"a"}}, []string{"a"}, 90, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := tc.r.IsOutlived(tc.nominated, after(tc.reserved)); got != tc.want {

@@ -14,16 +14,17 @@ import (
 const LabelObject = "name"
 
 // objectSeries are the series that report the objects of a kind, and the label with the object's
-// name. A namespace that is being deleted takes no workload.
+// name. A namespace that is being deleted takes no workload. Without honorLabels, a scrape renames
+// the label namespace to exported_namespace: such a cluster reports nothing about the objects.
 type objectSeries struct{ selector, label string }
 
 var defaultObjectSeries = map[v1alpha1.PrerequisiteKind]objectSeries{
-	v1alpha1.PrerequisiteNamespace:             {`kube_namespace_status_phase{phase="Active",namespace="$namespace"} == 1`, "namespace"},
-	v1alpha1.PrerequisiteLocalQueue:            {`kueue_local_queue_status{namespace="$namespace"}`, "name"},
-	v1alpha1.PrerequisiteServiceAccount:        {`kube_serviceaccount_info{namespace="$namespace"}`, "serviceaccount"},
-	v1alpha1.PrerequisiteConfigMap:             {`kube_configmap_info{namespace="$namespace"}`, "configmap"},
-	v1alpha1.PrerequisiteSecret:                {`kube_secret_info{namespace="$namespace"}`, "secret"},
-	v1alpha1.PrerequisitePersistentVolumeClaim: {`kube_persistentvolumeclaim_info{namespace="$namespace"}`, "persistentvolumeclaim"},
+	v1alpha1.PrerequisiteNamespace:             {`kube_namespace_status_phase{phase="Active",namespace="$namespace",exported_namespace=""} == 1`, "namespace"},
+	v1alpha1.PrerequisiteLocalQueue:            {`kueue_local_queue_status{namespace="$namespace",exported_namespace=""}`, "name"},
+	v1alpha1.PrerequisiteServiceAccount:        {`kube_serviceaccount_info{namespace="$namespace",exported_namespace=""}`, "serviceaccount"},
+	v1alpha1.PrerequisiteConfigMap:             {`kube_configmap_info{namespace="$namespace",exported_namespace=""}`, "configmap"},
+	v1alpha1.PrerequisiteSecret:                {`kube_secret_info{namespace="$namespace",exported_namespace=""}`, "secret"},
+	v1alpha1.PrerequisitePersistentVolumeClaim: {`kube_persistentvolumeclaim_info{namespace="$namespace",exported_namespace=""}`, "persistentvolumeclaim"},
 }
 
 // prerequisiteQueries return two queries for each prerequisite of a gate: the objects in the

@@ -115,12 +115,12 @@ func TestPrerequisiteQueries(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"prerequisites/Namespace":              `group by (site, namespace) (kube_namespace_status_phase{phase="Active",namespace="$namespace"} == 1) namespace`,
-		"prerequisites/Namespace/reported":     "count by (site) (group by (site, namespace) (kube_namespace_status_phase{phase=\"Active\",namespace=\"$namespace\"} == 1)\n) ",
-		"prerequisites/LocalQueue":             `group by (site, name) (kueue_local_queue_status{namespace="$namespace"}) name`,
-		"prerequisites/LocalQueue/reported":    "count by (site) (group by (site, name) (kueue_local_queue_status{namespace=\"$namespace\"})\n) ",
-		"prerequisites/Secret":                 `group by (site, secret) (kube_secret_info{namespace="$namespace"}) secret`,
-		"prerequisites/Secret/reported":        "count by (site) (group by (site, secret) (kube_secret_info{namespace=\"$namespace\"})\n) ",
+		"prerequisites/Namespace":              `group by (site, namespace) (kube_namespace_status_phase{phase="Active",namespace="$namespace",exported_namespace=""} == 1) namespace`,
+		"prerequisites/Namespace/reported":     "count by (site) (group by (site, namespace) (kube_namespace_status_phase{phase=\"Active\",namespace=\"$namespace\",exported_namespace=\"\"} == 1)\n) ",
+		"prerequisites/LocalQueue":             `group by (site, name) (kueue_local_queue_status{namespace="$namespace",exported_namespace=""}) name`,
+		"prerequisites/LocalQueue/reported":    "count by (site) (group by (site, name) (kueue_local_queue_status{namespace=\"$namespace\",exported_namespace=\"\"})\n) ",
+		"prerequisites/Secret":                 `group by (site, secret) (kube_secret_info{namespace="$namespace",exported_namespace=""}) secret`,
+		"prerequisites/Secret/reported":        "count by (site) (group by (site, secret) (kube_secret_info{namespace=\"$namespace\",exported_namespace=\"\"})\n) ",
 		"prerequisites/PriorityClass":          `group by (site, name) (priority_classes) name`,
 		"prerequisites/PriorityClass/reported": "count by (site) (group by (site, name) (priority_classes)\n) ",
 	}

@@ -128,7 +128,9 @@ func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
 
 // sharesTaken returns how many pods of shape p the pods of others displace at most, wherever the
 // cluster starts them: on each of its devices, a pod displaces as many as its memory, its cores or
-// its replica, whichever is most. No cluster has room if the size of a device decides.
+// its replica, whichever is most. No cluster has room if the size of a device decides. Pods of gates
+// that fit whole devices count only if the size does not matter: they may be on nodes that share
+// nothing, and some are always in flight.
 func sharesTaken(others []shape.PodSet, p shape.PodSet) int64 {
 	var slots int64
 	for _, other := range others {
@@ -136,7 +138,10 @@ func sharesTaken(others []shape.PodSet, p shape.PodSet) int64 {
 			continue
 		}
 		perDevice, ok := p.Share.SlotsTaken(partOf(other))
-		if !ok {
+		switch {
+		case !ok && other.Share == nil:
+			continue
+		case !ok:
 			return math.MaxInt32
 		}
 		slots += other.Devices() * perDevice

@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// Memory is a Storage in memory. It keeps all samples, so it is for a few thousand series
-// over some minutes. Prometheus's own database would link cloud SDKs. Memory is safe for
+// Memory is a Storage in memory. It keeps all samples until DropBefore, so it is for a few thousand
+// series over some minutes. Prometheus's own database would link cloud SDKs. Memory is safe for
 // concurrent use.
 type Memory struct {
 	mu       sync.RWMutex
@@ -53,6 +53,24 @@ func (m *Memory) HideAfter(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until = timestamp.FromTime(at)
+}
+
+// DropBefore drops samples that are earlier than at, and series without later samples.
+func (m *Memory) DropBefore(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, all := range m.byName {
+		for _, s := range all {
+			s.samples = slices.Clone(s.between(timestamp.FromTime(at), math.MaxInt64))
+			if len(s.samples) == 0 {
+				delete(m.byLabels, s.labels.String())
+			}
+		}
+		kept := slices.DeleteFunc(slices.Clone(all), func(s *memorySeries) bool { return len(s.samples) == 0 })
+		if m.byName[name] = kept; len(kept) == 0 {
+			delete(m.byName, name)
+		}
+	}
 }
 
 // Append adds a sample to a series: h, or the value if h is nil. It returns an error unless

@@ -51,8 +51,18 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s after %s is %g, want %g", c.expr, c.after, got, c.want)
 		}
 	}
+	m.DropBefore(start.Add(3 * time.Second))
+	if got := query(`sum_over_time(up[1m])`, 4*time.Second); got != 3+4 {
+		t.Errorf("the sum is %g, want that of the samples that were kept", got)
+	}
 	m.HideAfter(start.Add(3 * time.Second))
 	if got := query(`up`, time.Minute); got != 3 {
 		t.Errorf("up is %g although the sample is hidden, want 3", got)
+	}
+	if m.DropBefore(start.Add(time.Hour)); m.Contains(up) {
+		t.Error("a series without samples stays")
+	}
+	if err := m.Append(up, start.Add(2*time.Hour), 1, nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	secretObjects  = `group by (cluster, secret) (kube_secret_info{namespace="team-a"})`
-	secretReported = `count by (cluster) (group by (cluster, secret) (kube_secret_info{namespace=~".+"}))`
+	secretObjects  = `group by (cluster, secret) (kube_secret_info{exported_namespace="",namespace="team-a"})`
+	secretReported = `count by (cluster) (group by (cluster, secret) (kube_secret_info{exported_namespace="",namespace=~".+"}))`
 )
 
 func secretSeries(cluster, name string) query.Sample {
@@ -129,7 +129,7 @@ func TestQueriesForPrerequisites(t *testing.T) {
 	}
 	f.facts.Namespace = `a"} or vector(1) #`
 	f.results(t)
-	if want := `group by (cluster, secret) (kube_secret_info{namespace="a\"} or vector(1) #"})`; f.source.queryCounts()[want] != 1 {
+	if want := `group by (cluster, secret) (kube_secret_info{exported_namespace="",namespace="a\"} or vector(1) #"})`; f.source.queryCounts()[want] != 1 {
 		t.Errorf("queries %q\nwant %s", f.source.queries, want)
 	}
 	if n := f.source.queryCounts()[secretReported]; n != 1 {

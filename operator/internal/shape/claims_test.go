@@ -55,3 +55,21 @@ func TestDevicesOfClaims(t *testing.T) {
 		})
 	}
 }
+
+// The pod of a claim has no container that requests devices. It holds whole devices.
+func TestShareOfClaimedDevices(t *testing.T) {
+	set := kueuePodSet("main", 1, "cpu", 1)
+	set.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("t")}}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{set}}}
+	wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: ptr.To[int32](1),
+		ResourceUsage: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
+	spec := v1alpha1.PlacementGateSpec{}
+	spec.Queries.Fit = "sum by (cluster) (free / $share_memory_ratio)"
+	f := FactsOf(wl, OptionsOf(&spec, nil))
+	if len(f.PodSets) != 1 || f.PodSets[0].Share == nil || *f.PodSets[0].Share != wholeDevice {
+		t.Fatalf("pod sets %+v, want one with whole devices", f.PodSets)
+	}
+	if slots, ok := f.PodSets[0].Share.SlotsTaken(Share{MemoryPercent: 50}); slots != 1 || !ok {
+		t.Errorf("another share takes %d slots (known %t), want 1", slots, ok)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -33,6 +35,7 @@ func (f Facts) RefersTo(kind v1alpha1.PrerequisiteKind) bool {
 const (
 	defaultServiceAccount = "default"
 	rootCAConfigMap       = "kube-root-ca.crt"
+	serviceCAConfigMap    = "openshift-service-ca.crt" // on OpenShift
 )
 
 // generatedByTrainJob are the suffixes of objects that the controller of a TrainJob with MPI
@@ -58,9 +61,18 @@ func referencesOf(wl *kueue.Workload, kinds []v1alpha1.PrerequisiteKind) []Refer
 	r := &references{kinds: kinds}
 	r.add(v1alpha1.PrerequisiteNamespace, wl.Namespace)
 	r.add(v1alpha1.PrerequisiteLocalQueue, string(wl.Spec.QueueName))
+	// A cluster adds the pull secrets of its own service accounts to pods, but not to templates.
+	isPod := slices.ContainsFunc(wl.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" })
 	for i := range wl.Spec.PodSets {
-		if wl.Spec.PodSets[i].Count > 0 {
-			r.addPod(&wl.Spec.PodSets[i].Template.Spec)
+		spec := &wl.Spec.PodSets[i].Template.Spec
+		if wl.Spec.PodSets[i].Count == 0 {
+			continue
+		}
+		r.addPod(spec)
+		for j := range spec.ImagePullSecrets {
+			if !isPod {
+				r.addSecret(&spec.ImagePullSecrets[j])
+			}
 		}
 	}
 	return sortReferences(slices.DeleteFunc(r.found, func(ref Reference) bool { return ref.isGenerated(wl) }))
@@ -74,7 +86,7 @@ func sortReferences(list []Reference) []Reference {
 // isGenerated reports whether the object is created on each cluster that needs it.
 func (r Reference) isGenerated(wl *kueue.Workload) bool {
 	switch r {
-	case Reference{v1alpha1.PrerequisiteServiceAccount, defaultServiceAccount}, Reference{v1alpha1.PrerequisiteConfigMap, rootCAConfigMap},
+	case Reference{v1alpha1.PrerequisiteServiceAccount, defaultServiceAccount}, Reference{v1alpha1.PrerequisiteConfigMap, rootCAConfigMap}, Reference{v1alpha1.PrerequisiteConfigMap, serviceCAConfigMap},
 		Reference{v1alpha1.PrerequisitePriorityClass, "system-cluster-critical"}, Reference{v1alpha1.PrerequisitePriorityClass, "system-node-critical"}:
 		return true
 	}
@@ -111,9 +123,6 @@ func (r *references) addPod(spec *corev1.PodSpec) {
 	r.add(v1alpha1.PrerequisitePriorityClass, spec.PriorityClassName)
 	if spec.RuntimeClassName != nil {
 		r.add(v1alpha1.PrerequisiteRuntimeClass, *spec.RuntimeClassName)
-	}
-	for i := range spec.ImagePullSecrets {
-		r.addSecret(&spec.ImagePullSecrets[i])
 	}
 	for _, claim := range spec.ResourceClaims {
 		if claim.ResourceClaimTemplateName != nil {

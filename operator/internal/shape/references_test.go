@@ -123,6 +123,11 @@ func TestReferencesOfSomeKinds(t *testing.T) {
 	if diff := cmp.Diff([]Reference{{v1alpha1.PrerequisiteSecret, "registry"}}, with.References); diff != "" {
 		t.Errorf("kind Secret alone (-want +got):\n%s", diff)
 	}
+	wl.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "train-0"}}
+	ofPod := FactsOf(wl, OptionsOf(&v1alpha1.PlacementGateSpec{Prerequisites: []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}}}, nil))
+	if len(ofPod.References) > 0 {
+		t.Errorf("a plain pod refers to %v, which its service account on the hub added", ofPod.References)
+	}
 	without := FactsOf(wl, OptionsOf(&v1alpha1.PlacementGateSpec{}, nil))
 	if without.References != nil {
 		t.Errorf("a gate without prerequisites reads %v", without.References)

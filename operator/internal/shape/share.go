@@ -19,6 +19,9 @@ type Share struct {
 	CorePercent int64 `json:"corePercent,omitempty"`
 }
 
+// wholeDevice is the share of a pod that states no memory.
+var wholeDevice = Share{MemoryPercent: 100}
+
 // Names of the variables of a share.
 const (
 	varShareMemory      = "share_memory"
@@ -43,6 +46,9 @@ func fitsShares(fit string) bool { return strings.Contains(fit, "$share_") }
 // shareOf returns the share of each device of a pod. If the containers differ, the largest request
 // of each dimension counts. A pod that states no memory requests that of the whole device, as with
 // HAMi.
+//
+// A pod whose devices are those of a claim has no container that requests them, and holds whole
+// devices.
 func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	var share Share
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -53,6 +59,9 @@ func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 				share = share.max(shareOfContainer(requests))
 			}
 		}
+	}
+	if share == (Share{}) {
+		share = wholeDevice
 	}
 	return &share
 }
@@ -68,7 +77,7 @@ func shareOfContainer(requests map[corev1.ResourceName]int64) Share {
 		s.MemoryPercent = request(hamiMemoryPercent)
 	}
 	if s.Memory == 0 && s.MemoryPercent == 0 {
-		s.MemoryPercent = 100
+		s.MemoryPercent = wholeDevice.MemoryPercent
 	}
 	return s
 }

@@ -154,7 +154,9 @@ func (q *Queue) remove(workload types.NamespacedName) {
 	l.remove(e)
 	if len(l.byPriority) == 0 {
 		delete(g.lines, e.Key)
-		g.lineCounts[e.Key.Namespace]--
+		if g.lineCounts[e.Key.Namespace]--; g.lineCounts[e.Key.Namespace] == 0 {
+			delete(g.lineCounts, e.Key.Namespace)
+		}
 	}
 	g.summary.Workloads--
 	if g.summary.Workloads == 0 {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -33,8 +35,9 @@ const (
 	// settleTime is the wait between the end of a run and its queries, in which the last
 	// samples reach the source.
 	settleTime = 15 * time.Second
-	// retryInterval is the wait after a failed query.
-	retryInterval = 30 * time.Second
+	// minRetryInterval is the shortest wait after a failed query. Later, it is a quarter of the
+	// time since the end of the run, so that a source that is down gets fewer queries.
+	minRetryInterval = 30 * time.Second
 	// maxDelay is the time after the end of a run in which it can be added. It bounds what a
 	// new leader queries about the Workloads that finished before.
 	maxDelay = time.Hour
@@ -156,6 +159,8 @@ func (r *Reconciler) addRun(ctx context.Context, req reconcile.Request, f *finis
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the profile changed since it was read
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("write JobProfile %s/%s: %w", req.Namespace, key.Name, err)
 	}
@@ -170,10 +175,12 @@ func (r *Reconciler) retry(ctx context.Context, f *finishedRun, err error) recon
 	if ctx.Err() != nil {
 		return reconcile.Result{} // the process stops
 	}
-	if r.now().Sub(f.end) > maxDelay-retryInterval {
+	age := r.now().Sub(f.end)
+	wait := max(minRetryInterval, age/4)
+	if age+wait > maxDelay {
 		r.metrics.count(resultQueryFailed)
 		log.FromContext(ctx).Info("The run could not be measured and is not added to a profile", "source", f.gate.Spec.SourceRef.Name, "error", err.Error())
 		return reconcile.Result{}
 	}
-	return reconcile.Result{RequeueAfter: retryInterval}
+	return reconcile.Result{RequeueAfter: wait}
 }

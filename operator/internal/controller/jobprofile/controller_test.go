@@ -138,7 +138,7 @@ func TestFailedQueriesAreRepeated(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t, &v1alpha1.GateProfiles{})
 			tc.breaks(h)
-			if result := h.add(finished("a")); result.RequeueAfter != retryInterval || len(h.profiles("team-a")) != 0 {
+			if result := h.add(finished("a")); result.RequeueAfter != minRetryInterval || len(h.profiles("team-a")) != 0 {
 				t.Errorf("%+v, profiles %+v", result, h.profiles("team-a"))
 			}
 			tc.repairs(h)

@@ -17,6 +17,7 @@ import (
 // reserve (which calls next), apply. Nothing is remembered, debited or written before the
 // check for a stale cache has passed.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer r.endTurnOnPanic(req.NamespacedName)
 	if err := r.rebuildOnce(ctx); err != nil {
 		return reconcile.Result{}, fmt.Errorf("rebuild the ledger: %w", err)
 	}
@@ -41,6 +42,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, err
+}
+
+// endTurnOnPanic ends the workload's turn, so that a panic, which controller-runtime logs and
+// retries, does not stop the other workloads of the gate.
+func (r *Reconciler) endTurnOnPanic(workload types.NamespacedName) {
+	if cause := recover(); cause != nil {
+		r.waiting.EndTurn(workload)
+		panic(cause)
+	}
 }
 
 // wakeAfterHold requests a round for the workloads that a hold kept waiting, if the cluster is no
