@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // binariesVariable names a folder with programs that the lab uses instead of its own.
@@ -38,6 +39,10 @@ var upstream = map[string]release{
 	"thanos":                  {"0.42.0", []string{"--version"}, "github.com/thanos-io/thanos"},
 }
 
+// versionTimeout is the time that a program has to print its version. A wrapper in PATH may
+// wait for input or download something.
+const versionTimeout = 5 * time.Second
+
 // releases contains the developer's programs of the pinned versions.
 type releases struct {
 	named    map[string]string // in the folder of binariesVariable, by name
@@ -62,6 +67,11 @@ func (r releases) choose(name, cached string, isCached bool) string {
 func findReleases(ctx context.Context, out io.Writer, names []string) releases {
 	r := releases{named: map[string]string{}, fallback: map[string]string{}}
 	find := func(into map[string]string, folder string, report bool) {
+		folder, err := filepath.Abs(folder) // programs run in folders of their own
+		if err != nil {
+			fmt.Fprintf(out, "lab: %s is not used: %v\n", folder, err)
+			return
+		}
 		for _, name := range names {
 			path := filepath.Join(folder, name)
 			expected, ok := upstream[name]
@@ -92,6 +102,8 @@ func findReleases(ctx context.Context, out io.Writer, names []string) releases {
 
 // check returns an error unless the program reports the release's version.
 func (r release) check(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
 	output, err := exec.CommandContext(ctx, path, r.args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("`%s %s` failed: %w", path, strings.Join(r.args, " "), err)
