@@ -114,14 +114,14 @@ func TestJobsStartByPriority(t *testing.T) {
 // to a cluster only when the other check is Ready.
 func TestGateWaitsForTheOtherCheck(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
-	t.Cleanup(func() { deleteObjects(t, "admissioncheck/budget") })
-	if err := lab.Hub.Apply(ctx, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: budget}\nspec: {controllerName: example.com/budget}\n"); err != nil {
+	deleteObjects(t, "admissioncheck/other-budget", "--wait=false") // the queue still names it
+	if err := lab.Hub.Apply(ctx, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: other-budget}\nspec: {controllerName: example.com/budget}\n"); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().UTC().Format(time.RFC3339)
-	kubectl(ctx, t, "patch", "admissioncheck/budget", "--subresource=status", "--type=merge", "-p",
+	kubectl(ctx, t, "patch", "admissioncheck/other-budget", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Active","status":"True","reason":"Active","message":"","lastTransitionTime":"`+now+`"}]}}`)
-	queue{name: "budgeted", hub: 8, worker: 8, checks: []string{"plimsoll", "multikueue", "budget"}}.create(ctx, t)
+	queue{name: "budgeted", hub: 8, worker: 8, checks: []string{"plimsoll", "multikueue", "other-budget"}}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "budgeted", Model: fleet.H100, GPUs: 1, Queue: "budgeted"})
 	name := "workload/" + awaitWorkloadName(ctx, t, "budgeted")
 	check := func(check, field string) string {
@@ -138,7 +138,7 @@ func TestGateWaitsForTheOtherCheck(t *testing.T) {
 	}
 	names := strings.Fields(kubectl(ctx, t, "get", name, "-n", fleet.Namespace, "-o", "jsonpath={.status.admissionChecks[*].name}"))
 	kubectl(ctx, t, "patch", name, "-n", fleet.Namespace, "--subresource=status", "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"replace","path":"/status/admissionChecks/%d/state","value":"Ready"}]`, slices.Index(names, "budget")))
+		fmt.Sprintf(`[{"op":"replace","path":"/status/admissionChecks/%d/state","value":"Ready"}]`, slices.Index(names, "other-budget")))
 	awaitRunning(ctx, t, "budgeted")
 }
 

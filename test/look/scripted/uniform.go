@@ -34,7 +34,7 @@ func (f *Fleet) WriteCluster(w io.Writer, index int, at time.Time) {
 	}
 	c := f.clusters[index]
 	f.exportCluster(&emitter{at: at, cluster: c.name, seen: func(series labels.Labels, v float64) {
-		name, rest := series.Get(model.MetricNameLabel), series.DropMetricName()
+		name, rest := series.Get(model.MetricNameLabel), labels.NewBuilder(series).Del(model.MetricNameLabel).Labels()
 		_, _ = fmt.Fprintf(w, "%s%s %s\n", name, rest, formatFloat(v)) // A failed write ends with the connection.
 	}}, c)
 }
