@@ -172,6 +172,16 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 
 // The exporter shows the pods that hold devices by their topmost controller: the job, or each pod of
 // a group. It does not show those of devices that it can't count.
+func TestOwnersWithoutMultiKueueAreUnknown(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := pendingWorkload(noon)
+	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "nightly-1", UID: "nightly-1"}}
+	b.create(wl)
+	if owners := b.look().owners(); owners != nil {
+		t.Errorf("owners %v; a CronJob may own the job, and the exporter then shows the CronJob", owners)
+	}
+}
+
 func TestEntriesNameTheOwnersOfPods(t *testing.T) {
 	owner := func(kind, name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(name)}

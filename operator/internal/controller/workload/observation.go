@@ -191,10 +191,11 @@ func (o *observation) runsFor() time.Duration {
 
 // owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
 // group. nil = unknown: the components of a job share one owner, and the exporter does not show
-// the pods of devices that it does not measure.
+// the pods of devices that it does not measure. Without MultiKueue, a controller that the Workload
+// does not name may own the job, such as a CronJob. MultiKueue's copies have no such owner.
 func (o *observation) owners() []ledger.Owner {
 	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
-	if kueuestate.IsComponent(o.wl) || slices.ContainsFunc(o.facts.PodSets, isUnmeasured) {
+	if !o.facts.Remote || kueuestate.IsComponent(o.wl) || slices.ContainsFunc(o.facts.PodSets, isUnmeasured) {
 		return nil
 	}
 	var owners []ledger.Owner
