@@ -17,6 +17,7 @@ const (
 	onlyLongTests   = "the tests with the tag long use it"
 	onlyRepetition  = "a client sends it for an event that occurs again within minutes, which depends on the time of the tests"
 	onlyIntegration = "the integration tests of the controller use it"
+	onlyUnit        = "the unit tests of the controller use it"
 )
 
 // unusedPermissions are permissions that a run may leave unused, with the reason.
@@ -31,6 +32,7 @@ var unusedPermissions = map[string]string{
 	"patch events":                                                   onlyRepetition,
 	"patch events.k8s.io/events":                                     onlyRepetition,
 	"delete cluster.open-cluster-management.io/addonplacementscores": onlyIntegration,
+	"delete plimsoll.dev/jobprofiles":                                onlyUnit, // above the limit of a namespace
 }
 
 // checkUnusedPermissions fails if a role grants what no test used, unless unusedPermissions has
