@@ -1,0 +1,104 @@
+package v1alpha1
+
+// PolicyUse is the effect of a score on a gate's decisions.
+// +kubebuilder:validation:Enum=Require;Prefer
+type PolicyUse string
+
+// Uses of a score.
+const (
+	// UseRequire excludes clusters whose score is below the minimum.
+	UseRequire PolicyUse = "Require"
+	// UsePrefer ranks clusters by the score.
+	UsePrefer PolicyUse = "Prefer"
+)
+
+// GatePolicy applies one score of a ScoringPolicy to the gate's decisions.
+// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum must stand with use: Require alone: a preferred score ranks and rules nothing out"
+type GatePolicy struct {
+	// Name of the AddOnPlacementScore, which is the ScoringPolicy's name unless that states
+	// publish.name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy"`
+	// Name of the score within the policy, such as total.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Score string `json:"score"`
+	// Require excludes clusters below the minimum; Prefer ranks clusters by the score.
+	// Default Prefer.
+	// +kubebuilder:default=Prefer
+	// +optional
+	Use PolicyUse `json:"use,omitempty"`
+	// Lowest score in points of a cluster that takes workloads, only with use: Require.
+	// Default -99, which excludes the clusters that a policy sets to -100 for lack of data.
+	// +optional
+	// +kubebuilder:validation:Minimum=-100
+	// +kubebuilder:validation:Maximum=100
+	Minimum *int32 `json:"minimum,omitempty"`
+}
+
+// ConditionScope is what a condition's result applies to.
+// +kubebuilder:validation:Enum=Cluster;Fleet
+type ConditionScope string
+
+// Scopes of a condition.
+const (
+	// ScopeCluster applies each series to the cluster that its label names.
+	ScopeCluster ConditionScope = "Cluster"
+	// ScopeFleet applies the whole result to all clusters, such as a budget or a freeze.
+	ScopeFleet ConditionScope = "Fleet"
+)
+
+// GateCondition is met when its query returns a value other than 0. If the query fails, the
+// last result counts for maxSampleAgeSeconds. After that workloads wait, until onStale
+// applies after unknownAfterSeconds.
+type GateCondition struct {
+	// Name of the condition, which messages and explanations show.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// PromQL query. It may use the variables of spec.queries.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
+	// Cluster: each cluster must meet the condition by itself. Fleet: any series with a value
+	// other than 0 meets it for all clusters. Default Cluster.
+	// +kubebuilder:default=Cluster
+	// +optional
+	Scope ConditionScope `json:"scope,omitempty"`
+}
+
+// PrerequisiteKind is a kind of objects that the pods of a workload may refer to.
+// +kubebuilder:validation:Enum=Namespace;LocalQueue;ServiceAccount;ConfigMap;Secret;PersistentVolumeClaim;PriorityClass;RuntimeClass;ResourceClaimTemplate
+type PrerequisiteKind string
+
+// Kinds of prerequisites.
+const (
+	PrerequisiteNamespace             PrerequisiteKind = "Namespace"
+	PrerequisiteLocalQueue            PrerequisiteKind = "LocalQueue"
+	PrerequisiteServiceAccount        PrerequisiteKind = "ServiceAccount"
+	PrerequisiteConfigMap             PrerequisiteKind = "ConfigMap"
+	PrerequisiteSecret                PrerequisiteKind = "Secret"
+	PrerequisitePersistentVolumeClaim PrerequisiteKind = "PersistentVolumeClaim"
+	PrerequisitePriorityClass         PrerequisiteKind = "PriorityClass"
+	PrerequisiteRuntimeClass          PrerequisiteKind = "RuntimeClass"
+	PrerequisiteResourceClaimTemplate PrerequisiteKind = "ResourceClaimTemplate"
+)
+
+// GatePrerequisite is one kind of objects that must exist on a worker.
+// +kubebuilder:validation:XValidation:rule="has(self.query) || !(self.kind in ['PriorityClass', 'RuntimeClass', 'ResourceClaimTemplate'])",message="query must be set for this kind: neither kube-state-metrics nor Kueue reports such objects"
+type GatePrerequisite struct {
+	// Kind of the objects. References to them in the pod templates count, except optional ones
+	// and those to objects that each cluster creates itself, such as the ServiceAccount default.
+	// Namespace is the workload's namespace, LocalQueue its queue.
+	Kind PrerequisiteKind `json:"kind"`
+	// PromQL query with one series for each existing object: its label name is the object's
+	// name, beside the label of the cluster. Select the workload's namespace with $namespace.
+	// Without this selection, the query must return at least one series from every cluster
+	// that reports the kind. Default: the series of kube-state-metrics, and of Kueue for
+	// LocalQueue. PriorityClass, RuntimeClass and ResourceClaimTemplate have no default.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Query string `json:"query,omitempty"`
+}
