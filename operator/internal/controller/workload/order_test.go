@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -36,4 +40,32 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster1" {
 		t.Errorf("nominated %v after the urgent workload left, want cluster1", got)
 	}
+}
+
+// controller-runtime logs a panic and retries with growing pauses. Other workloads of the gate must
+// not wait for that.
+func TestPanicEndsTheTurn(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(map[string]float64{})
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	b.clock.add(timing.DefaultPeriod)
+	b.waiting.StartRounds()
+	for _, key := range b.refreshed {
+		b.waiting.Refreshed(key, b.now())
+	}
+	if !b.waiting.HasTurn(b.key) {
+		t.Fatal("the workload has no turn")
+	}
+	b.client = nil
+	defer func() {
+		if recover() == nil {
+			t.Error("Reconcile swallowed the panic")
+		}
+		if b.waiting.HasTurn(b.key) {
+			t.Error("the workload keeps its turn")
+		}
+	}()
+	_, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
+	t.Errorf("Reconcile returned %v", err)
 }
