@@ -49,6 +49,10 @@ func TestSlotsTakenByShares(t *testing.T) {
 	if got := SlotsTaken([]shape.PodSet{podSet(8, 2)}, sharing(1, percent(50, 0)), 0); got != 32 {
 		t.Errorf("pods with whole devices take %d slots, want 32", got)
 	}
+	// Their devices may be on nodes without shares, and how many shares in bytes fit on one is unknown.
+	if got := SlotsTaken([]shape.PodSet{podSet(8, 2), sharing(1, bytes(20, 0))}, sharing(1, bytes(10, 0)), 0); got != 2 {
+		t.Errorf("pods with whole devices and one with a share take %d slots of shares in bytes, want 2", got)
+	}
 	other := sharing(1, percent(50, 0))
 	other.Model = "NVIDIA-L4"
 	if got := SlotsTaken([]shape.PodSet{other}, sharing(1, percent(50, 0)), 0); got != 0 {

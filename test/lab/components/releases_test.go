@@ -3,6 +3,7 @@ package components
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,6 +89,18 @@ func TestReleasesOfOtherVersionsAreRefused(t *testing.T) {
 	}
 	if want := "lab: " + dir + "/etcd is not taken: it reports `etcd Version: 3.6.80`, want version 3.6.8\n"; out.String() != want {
 		t.Errorf("reported %q, want %q", out.String(), want)
+	}
+}
+
+// The programs of a fleet run in folders of their own.
+func TestReleasesOfARelativeFolderHaveAbsolutePaths(t *testing.T) {
+	emptyEnvironment(t)
+	dir := installFakes(t, map[string]string{"kubectl": "Client Version: v1.36.3"})
+	t.Chdir(filepath.Dir(dir))
+	t.Setenv(binariesVariable, filepath.Base(dir))
+	found := findReleases(t.Context(), io.Discard, []string{"kubectl"})
+	if got, want := found.choose("kubectl", "cached", false), filepath.Join(dir, "kubectl"); got != want {
+		t.Errorf("kubectl is %s, want %s", got, want)
 	}
 }
 

@@ -149,6 +149,11 @@ func TestFailedQueriesAreRepeated(t *testing.T) {
 		})
 	}
 	h := newHub(t, &v1alpha1.GateProfiles{})
+	h.failing, h.now = errors.New("connection refused"), noon.Add(20*time.Minute)
+	if result := h.add(finished("a")); result.RequeueAfter != 5*time.Minute {
+		t.Errorf("after 20 minutes: %+v, want a quarter of that time", result)
+	}
+	h = newHub(t, &v1alpha1.GateProfiles{})
 	h.failing, h.now = errors.New("connection refused"), noon.Add(maxDelay-time.Second)
 	if result := h.add(finished("a")); result.RequeueAfter != 0 || testutil.ToFloat64(h.r.metrics.runs.WithLabelValues(resultQueryFailed)) != 1 {
 		t.Errorf("after an hour: %+v", result)
