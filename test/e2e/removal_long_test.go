@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
@@ -138,10 +141,10 @@ func remove(ctx context.Context, t *testing.T, plugin string) {
 		return func() error { _, err := lab.Hub.Kubectl(ctx, "", args...); return err }
 	}
 	actions := []func() error{
-		patchTo("clusterqueue/gpu", "", `{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":"multikueue"}]}}}`),
+		func() error { return removeGateChecks(ctx) },
 		func() error { return lab.SetDispatcher(ctx, builtinDispatcher) },
 		func() error {
-			return errors.Join(run("delete", "admissioncheck", "plimsoll")(), run("delete", "placementgate", "gpu")())
+			return errors.Join(deleteGateChecks(ctx), run("delete", "placementgate", "--all")())
 		},
 		run("label", "multikueueconfig,multikueuecluster", "--all", "plimsoll.dev/gate-"),
 		patchTo("placement/gpu", "plimsoll-fleet", `{"spec":{"prioritizerPolicy":{"configurations":[]}}}`),
@@ -172,6 +175,43 @@ func remove(ctx context.Context, t *testing.T, plugin string) {
 		_, err := lab.Hub.Kubectl(ctx, "", "label", "clusterqueue", "--all", "plimsoll.dev/queue-role-")
 		return err
 	})
+}
+
+// removeGateChecks removes the checks of gates from all ClusterQueues, also from those that other
+// tests leave.
+func removeGateChecks(ctx context.Context) error {
+	queues := &kueue.ClusterQueueList{}
+	if err := lab.Hub.Client.List(ctx, queues); err != nil {
+		return err
+	}
+	for i := range queues.Items {
+		q := &queues.Items[i]
+		strategy := q.Spec.AdmissionChecksStrategy
+		if strategy == nil {
+			continue
+		}
+		before := q.DeepCopy()
+		strategy.AdmissionChecks = slices.DeleteFunc(strategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool { return isGateCheck(string(rule.Name)) })
+		if err := lab.Hub.Client.Patch(ctx, q, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteGateChecks(ctx context.Context) error {
+	checks := &kueue.AdmissionCheckList{}
+	if err := lab.Hub.Client.List(ctx, checks); err != nil {
+		return err
+	}
+	for i := range checks.Items {
+		if c := &checks.Items[i]; isGateCheck(c.Name) {
+			if err := lab.Hub.Client.Delete(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 type removalStep struct {
