@@ -57,7 +57,8 @@ type GateCondition struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// PromQL query. It may use the variables of spec.queries.
+	// PromQL query. It may use the variables of spec.queries. If it uses a value of a profile that
+	// the job does not have, the condition does not apply.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`

@@ -25,7 +25,10 @@ type PlacementGateSpec struct {
 	// PromQL queries about a workload's shape. Each one that is absent has a default
 	// over the recording rules in rules/recording-*.yaml. Facts of the workload are
 	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
-	// for the name of the source's cluster label.
+	// for the name of the source's cluster label. headroom, capacity, queued and conditions may
+	// also use $profile_memory_peak (bytes of a device) and $profile_duration (seconds), the values
+	// of the job's JobProfile. For a job without them, a condition does not apply, queued is not
+	// queried, and the others have their defaults.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.
@@ -103,7 +106,8 @@ type PlacementGateSpec struct {
 	// +optional
 	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
 	// JobProfiles of the workloads that pass this gate, from the metrics of their successful
-	// runs. They are advisory: no decision depends on them. Absent: the gate keeps none.
+	// runs. No decision depends on them, except through queries with $profile_memory_peak or
+	// $profile_duration. Absent: the gate keeps none.
 	// +optional
 	Profiles *GateProfiles `json:"profiles,omitempty"`
 }

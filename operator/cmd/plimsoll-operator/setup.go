@@ -32,6 +32,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
@@ -97,6 +98,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *kueue.Workload:
+		profile.RecordName(o)
 		kueuestate.Trim(o)
 	case *clusterv1alpha1.AddOnPlacementScore:
 	case metav1.Object:

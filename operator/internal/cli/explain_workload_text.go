@@ -66,6 +66,9 @@ func (r *workloadReport) writeSummary(w io.Writer, a *app) {
 	for _, c := range r.Conditions {
 		row("Condition", formatCondition(c, a.now()))
 	}
+	for _, name := range r.SkippedConditions {
+		row("Condition", name+" does not apply: the job has no profile for it yet")
+	}
 	row("Decided after", r.Preceding)
 	row("Holds", formatHold(r.Decision.Hold, a.now()))
 	row("Nominations", formatDispatch(r.Dispatch, a.now()))
@@ -187,12 +190,27 @@ func formatRequests(f shape.Facts) string {
 		if p.Share != nil {
 			text += " with " + p.Share.String()
 		}
+		if p.Profile != nil {
+			text += " (" + formatProfile(p.Profile) + ")"
+		}
 		requests = append(requests, text)
 	}
 	for _, name := range f.Unmeasured {
 		requests = append(requests, name+" (not measured)")
 	}
 	return strings.Join(requests, ", ")
+}
+
+// formatProfile lists what earlier runs used: earlier runs: 40960Mi per device, 10m.
+func formatProfile(p *shape.Profile) string {
+	var known []string
+	if p.MemoryPeak > 0 {
+		known = append(known, formatMemory(p.MemoryPeak)+" per device")
+	}
+	if p.Duration > 0 {
+		known = append(known, formatSeconds(p.Duration))
+	}
+	return "earlier runs: " + strings.Join(known, ", ")
 }
 
 // formatDispatch describes the current attempt, or returns "" before the first one.

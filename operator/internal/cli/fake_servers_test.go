@@ -242,7 +242,7 @@ func serveOperator(w http.ResponseWriter, req *http.Request) {
 // room, the room in cluster2 is reserved for another workload, cluster3 has stale samples
 // and does not meet the condition power.
 func workloadExplanation() gate.Explanation {
-	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1}
+	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1, Profile: &shape.Profile{MemoryPeak: 40 << 30, Duration: 600}}
 	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
 	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
 		return gate.Candidate{
@@ -258,7 +258,7 @@ func workloadExplanation() gate.Explanation {
 	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
-	e.Conditions = fleet.Conditions
+	e.Conditions, e.SkippedConditions = fleet.Conditions, []string{"window"}
 	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, inFlight.View(), rules, 1, now)
 	return e
 }

@@ -12,7 +12,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // fileQuery is one valid query of the files and where it stands.
@@ -48,7 +47,7 @@ func (l *linter) queries() []fileQuery {
 		case *v1alpha1.PlacementGate:
 			for _, q := range gate.Queries(&object.Spec, "cluster") {
 				if path, set := gateQueryPath(&object.Spec, q); set {
-					add(object.Spec.SourceRef, path, q.Expr, shape.Variables)
+					add(object.Spec.SourceRef, path, q.Expr, q.Variables())
 				}
 			}
 		}

@@ -134,13 +134,16 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
 		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
 	}
+	if g.Spec.Profiles == nil && shape.UsesProfiles(&g.Spec) {
+		l.add(d, "spec.profiles", "must be set: a query uses a profile, and without the section no profile is kept")
+	}
 	label := l.labelOf(g.Spec.SourceRef.Name)
 	for _, q := range gate.Queries(&g.Spec, cmp.Or(label, "cluster")) {
 		path, set := gateQueryPath(&g.Spec, q)
 		if !set {
 			continue
 		}
-		l.checkQuery(d, path, q.Expr, shape.Variables, querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel})
+		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel})
 	}
 }
 

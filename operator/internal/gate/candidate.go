@@ -65,6 +65,9 @@ type Candidate struct {
 type Fleet struct {
 	// Conditions are the results of the gate's conditions with scope Fleet.
 	Conditions []ConditionResult
+	// SkippedConditions are the names of the conditions that do not apply, because the workload has
+	// no profile with the values that their queries use.
+	SkippedConditions []string
 	// Incomplete is true if a query result may lack clusters, or if the room of a cluster is
 	// not a number.
 	Incomplete bool

@@ -70,3 +70,14 @@ func TestDecideClusterConditions(t *testing.T) {
 			state: Pending, reason: ReasonRuledOut, message: "no cluster is eligible; cluster1 does not meet condition power"},
 	})
 }
+
+// A condition about a profile does not apply to a job without one, and the message says so.
+func TestDecideWithoutAProfile(t *testing.T) {
+	cluster1 := cluster("cluster1", 4, 32, 8, 64)
+	runDecideCases(t, []decideCase{
+		{name: "one condition", candidates: []Candidate{cluster1}, fleet: Fleet{SkippedConditions: []string{"memory"}},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods; condition memory does not apply: the job has no profile for it yet", order: []string{"cluster1"}},
+		{name: "several conditions", candidates: []Candidate{cluster1}, fleet: Fleet{SkippedConditions: []string{"memory", "window"}},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods; conditions memory, window do not apply: the job has no profile for them yet", order: []string{"cluster1"}},
+	})
+}

@@ -33,8 +33,10 @@ type Explanation struct {
 	// Decision of the gate at this moment.
 	Decision Decision `json:"decision"`
 	// Conditions of scope Fleet.
-	Conditions []ConditionResult    `json:"conditions,omitempty"`
-	Clusters   []ClusterExplanation `json:"clusters,omitempty"`
+	Conditions []ConditionResult `json:"conditions,omitempty"`
+	// SkippedConditions do not apply: the job has no profile with the values that they use.
+	SkippedConditions []string             `json:"skippedConditions,omitempty"`
+	Clusters          []ClusterExplanation `json:"clusters,omitempty"`
 	// Problem states why the explanation is incomplete, such as a failing query.
 	Problem string `json:"problem,omitempty"`
 	// Follower is true if the explaining replica is not the leader. Only the leader knows

@@ -24,7 +24,7 @@ func decisionMessage(f shape.Facts, d Decision, fleet Fleet, conditions conditio
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeableMessage(f, d, conditions[conditionIgnored])
+		text = placeableMessage(f, d, conditions[conditionIgnored], fleet.SkippedConditions)
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
 	case ReasonFleetConditionUnmet:
@@ -52,9 +52,17 @@ func notMet(conditions []string) string {
 	return "conditions " + strings.Join(conditions, ", ") + " are not met"
 }
 
+// skipped states that conditions do not apply.
+func skipped(conditions []string) string {
+	if len(conditions) == 1 {
+		return "condition " + conditions[0] + " does not apply: the job has no profile for it yet"
+	}
+	return "conditions " + strings.Join(conditions, ", ") + " do not apply: the job has no profile for them yet"
+}
+
 // placeableMessage states why the chosen cluster can take the workload, and which missing
-// data the decision ignores.
-func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string) string {
+// data and conditions the decision ignores.
+func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions, skippedConditions []string) string {
 	chosen := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
 	var text string
 	switch {
@@ -81,6 +89,9 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions []string
 	}
 	if ignored := slices.Concat(ignoredFleetConditions, chosen.IgnoredConditions); len(ignored) > 0 {
 		text += "; " + noResult(ignored) + " and onStale is Open"
+	}
+	if len(skippedConditions) > 0 {
+		text += "; " + skipped(skippedConditions)
 	}
 	if len(chosen.UnknownPrerequisites) > 0 {
 		text += "; " + unknownPrerequisites(chosen.UnknownPrerequisites)

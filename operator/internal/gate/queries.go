@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // Names of a gate's queries. The query of a condition is named "conditions/" and the
@@ -29,8 +31,11 @@ const (
 // Query is one PromQL query of a gate.
 type Query struct {
 	Name string
-	// Expr is the expression. It may use shape.Variables.
+	// Expr is the expression. It may use Variables.
 	Expr string
+	// Default replaces Expr for a workload without the profile values that Expr uses. If it is
+	// empty, such a workload does without the query.
+	Default string
 	// Condition that the query decides; nil for other queries.
 	Condition *v1alpha1.GateCondition
 	// PerShape queries run once for each pod set.
@@ -49,20 +54,30 @@ type Query struct {
 	ObjectLabel string
 }
 
+// Variables returns the names of the variables that the query may use. A workload may have no
+// profile, so profiles are for conditions, which then do not apply, and for queries that only rank
+// clusters.
+func (q *Query) Variables() []string {
+	if q.Condition != nil || q.Name == QueryHeadroom || q.Name == QueryCapacity || q.Name == QueryQueued {
+		return slices.Concat(shape.Variables, shape.ProfileVariables)
+	}
+	return shape.Variables
+}
+
 // AnyNamespace reports whether the query is rendered without $namespace.
 func (q *Query) AnyNamespace() bool { return q.Prerequisite != "" && q.ObjectLabel == "" }
 
 // Queries returns the queries of a gate. Fields that the gate leaves empty default to the
 // shipped recording rules. label is the series label with the cluster's name.
 func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
+	headroom := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label)
+	capacity := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label)
 	list := []Query{
 		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
 		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
 			`sum by (%s) (floor(node_resource_model:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
-		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, fmt.Sprintf(
-			`sum by (%s) (cluster_resource_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label))},
-		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, fmt.Sprintf(
-			`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label))},
+		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, headroom), Default: headroom},
+		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, capacity), Default: capacity},
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}

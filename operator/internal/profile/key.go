@@ -50,6 +50,22 @@ func KeyOf(wl *kueue.Workload) Key {
 	}
 }
 
+// recordedAnnotation holds the name of the profile on Workloads in the operator's cache, which do
+// not have what their containers run. It is never written to the API server.
+const recordedAnnotation = "plimsoll.dev/cached-profile"
+
+// RecordName adds the name of the Workload's profile to a complete Workload that is about to be
+// trimmed for the cache.
+func RecordName(wl *kueue.Workload) {
+	if wl.Annotations == nil {
+		wl.Annotations = map[string]string{}
+	}
+	wl.Annotations[recordedAnnotation] = KeyOf(wl).Name
+}
+
+// RecordedName returns the name of the profile of a Workload from the cache.
+func RecordedName(wl *kueue.Workload) string { return wl.Annotations[recordedAnnotation] }
+
 // labelOf returns the label of the Workload, otherwise the one of its first pod set that has
 // it.
 func labelOf(wl *kueue.Workload) string {

@@ -97,3 +97,24 @@ func TestLabelNamesTheProfile(t *testing.T) {
 		t.Errorf("key from the pods' label: %+v", fromPods)
 	}
 }
+
+// Workloads in the operator's cache have no commands, from which the hash is computed.
+func TestRecordedNameSurvivesTrimming(t *testing.T) {
+	wl := workload(nil)
+	want := KeyOf(wl).Name
+	RecordName(wl)
+	for i := range wl.Spec.PodSets[0].Template.Spec.Containers {
+		wl.Spec.PodSets[0].Template.Spec.Containers[i].Command = nil
+		wl.Spec.PodSets[0].Template.Spec.Containers[i].Args = nil
+	}
+	if KeyOf(wl).Name == want {
+		t.Fatal("the command is not part of the key")
+	}
+	if got := RecordedName(wl); got != want {
+		t.Errorf("recorded %s, want %s", got, want)
+	}
+	forged := workload(func(wl *kueue.Workload) { wl.Annotations = map[string]string{recordedAnnotation: "of-another-job"} })
+	if RecordName(forged); RecordedName(forged) != want {
+		t.Errorf("the Workload names its own profile: %s", RecordedName(forged))
+	}
+}

@@ -85,6 +85,7 @@ func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (ma
 		c.Refresh(key, now.Add(-timing.FreshResult))
 	}
 	fleet := fleetOf(results)
+	fleet.SkippedConditions = p.skippedConditions
 	if _, _, err := c.sources.For(key.Source); err != nil {
 		fleet.Problem = err.Error()
 	}

@@ -2,6 +2,7 @@ package querycache
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -51,7 +52,9 @@ type queryPlan struct {
 	ttl time.Duration
 	// queries in the order of execution. The first returns the sample times.
 	queries []renderedQuery
-	usedAt  time.Time
+	// skippedConditions are the names of the conditions that do not apply to these facts.
+	skippedConditions []string
+	usedAt            time.Time
 	// refreshAfter is the oldest permitted start of the queries after the next refresh.
 	refreshAfter time.Time
 	// completedAt is the end of the last refresh.
@@ -70,6 +73,9 @@ type renderedQuery struct {
 	ttl time.Duration
 	// renderError is the result if the query can't be rendered with the facts.
 	renderError *cachedResult
+	// lacksProfile is true if the query uses a value of a profile that the facts do not have. Such
+	// a query does not run.
+	lacksProfile bool
 }
 
 // plan returns the plan of a key, and creates it on the first use. Only one of several
@@ -105,7 +111,8 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 
 // newPlan renders the gate's queries, with the cluster label of the source. A query per shape
 // is rendered for each pod set, a condition only for the first one, which has the most devices
-// per pod. A prerequisite that the workload does not refer to is not queried.
+// per pod. A prerequisite that the workload does not refer to is not queried, and neither is a
+// condition about a profile that the workload does not have.
 func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
@@ -114,14 +121,29 @@ func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
 		case q.Prerequisite != "" && !f.RefersTo(q.Prerequisite):
 		case q.Condition != nil || !q.PerShape:
-			p.queries = append(p.queries, p.render(q, f, 0))
+			p.add(q, f, 0)
 		default:
 			for i := range f.PodSets {
-				p.queries = append(p.queries, p.render(q, f, i))
+				p.add(q, f, i)
 			}
 		}
 	}
 	return p
+}
+
+// add renders a query for a pod set. If the workload has no profile with the values that the query
+// uses, the query's default takes its place.
+func (p *queryPlan) add(q gate.Query, f shape.Facts, podSet int) {
+	if r := p.render(q, f, podSet); !r.lacksProfile {
+		p.queries = append(p.queries, r)
+		return
+	}
+	if q.Condition != nil {
+		p.skippedConditions = append(p.skippedConditions, q.Condition.Name)
+	}
+	if q.Expr = q.Default; q.Expr != "" {
+		p.queries = append(p.queries, p.render(q, f, podSet))
+	}
 }
 
 // ttlOf returns the time for which the results of a gate are kept after their last use:
@@ -141,12 +163,15 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 	if podSet < len(f.PodSets) {
 		pods = f.PodSets[podSet]
 	}
-	template, problems := promql.ParseTemplate(q.Expr, shape.Variables)
+	template, problems := promql.ParseTemplate(q.Expr, q.Variables())
 	if len(problems) > 0 {
 		r.renderError = &cachedResult{err: errors.New(promql.Strings(problems))}
 		return r
 	}
 	vars := f.Vars(pods)
+	if r.lacksProfile = lacksProfile(template.Vars(), vars); r.lacksProfile {
+		return r
+	}
 	if q.AnyNamespace() {
 		delete(vars, "namespace")
 	}
@@ -160,6 +185,13 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 		r.cacheKey += "\x00" + p.queries[0].expr // the result keeps the sample times of this plan
 	}
 	return r
+}
+
+// lacksProfile reports whether one of the used variables is about the profile and has no value.
+func lacksProfile(used []string, vars map[string]string) bool {
+	return slices.ContainsFunc(used, func(name string) bool {
+		return vars[name] == "" && slices.Contains(shape.ProfileVariables, name)
+	})
 }
 
 // decidesAdmission reports whether the query decides which clusters may take a workload.

@@ -31,6 +31,8 @@ type PodSet struct {
 	// RequiredTopology is the level of Kueue's Topology in one domain of which all pods must
 	// start, or levelCluster. Empty if the gate does not fit domains.
 	RequiredTopology string `json:"requiredTopology,omitempty"`
+	// Profile of earlier runs on the model. Nil if the gate reads no profiles, or if there is none.
+	Profile *Profile `json:"profile,omitempty"`
 	// FlavorLabels are the flavor's nodeLabels.
 	FlavorLabels map[string]string `json:"flavorLabels,omitempty"`
 	// NodeSelector is the node selector of the pod template.
@@ -81,7 +83,7 @@ const (
 	varNodeSelector = "node_selector_"
 )
 
-// Vars returns the values of Variables for one pod set. Unknown facts have no key.
+// Vars returns the values of Variables and ProfileVariables for one pod set. Unknown facts have no key.
 func (f Facts) Vars(p PodSet) map[string]string {
 	vars := map[string]string{
 		"devices_per_pod": strconv.FormatInt(p.DevicesPerPod, 10),
@@ -99,6 +101,9 @@ func (f Facts) Vars(p PodSet) map[string]string {
 	}
 	if p.Share != nil {
 		p.Share.addVars(vars)
+	}
+	if p.Profile != nil {
+		p.Profile.addVars(vars)
 	}
 	addLabels(vars, varFlavorLabel, p.FlavorLabels)
 	addLabels(vars, varNodeSelector, p.NodeSelector)
@@ -147,6 +152,8 @@ type Options struct {
 	// Topology fits the domains of a required topology, and TPUSlices slices of several hosts.
 	// They are set for gates whose own fit query reads them.
 	Topology, TPUSlices bool
+	// Profile of the workload's job, for gates whose queries read it. Nil if there is none.
+	Profile *v1alpha1.JobProfileStatus
 	// Prerequisites are the kinds of objects to which References are read.
 	Prerequisites []v1alpha1.PrerequisiteKind
 }
@@ -223,6 +230,7 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if opts.Shares {
 		p.Share, p.Model = shareOf(&set.Template.Spec, resource), strings.TrimSuffix(p.Model, sharedModelSuffix)
 	}
+	p.Profile = profileOf(opts.Profile, p.Model)
 	return p
 }
 
@@ -264,5 +272,5 @@ func (f Facts) With(others ...Facts) Facts {
 // hasShapeOf reports whether two pod sets differ in name and number of pods only.
 func (p PodSet) hasShapeOf(other PodSet) bool {
 	return p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
-		p.Share.equal(other.Share) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
+		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

@@ -21,7 +21,7 @@ func (f Facts) EquivalenceKey() string {
 		}
 		key = strconv.AppendInt(key, p.DevicesPerPod, 10)
 		key = strconv.AppendInt(append(key, 'x'), p.Pods, 10)
-		key = p.Share.appendKey(key)
+		key = p.Profile.appendKey(p.Share.appendKey(key))
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)
 	}

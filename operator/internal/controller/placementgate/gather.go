@@ -15,7 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // input is the state that one reconciliation decides on.
@@ -124,7 +123,7 @@ func describeInvalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 	var descriptions []string
 	for _, q := range gate.Queries(spec, "cluster") {
 		expr, _ := promql.ExpandClusterLabel(q.Expr, "cluster")
-		if _, problems := promql.ParseTemplate(expr, shape.Variables); len(problems) > 0 {
+		if _, problems := promql.ParseTemplate(expr, q.Variables()); len(problems) > 0 {
 			descriptions = append(descriptions, q.Name+": "+promql.Strings(problems))
 		}
 	}

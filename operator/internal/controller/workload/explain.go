@@ -75,7 +75,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	e.Facts = o.jobFacts()
 	results, fleet := r.cache.Results(ctx, o.gate, e.Facts)
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
-	e.Problem, e.Conditions = fleet.Problem, fleet.Conditions
+	e.Problem, e.Conditions, e.SkippedConditions = fleet.Problem, fleet.Conditions, fleet.SkippedConditions
 	e.Rank, e.Preceding = o.rank(), ""
 	if first := r.waiting.Preceding(o.waitEntry(r.cache.KeyOf(o.gate, e.Facts))); first.Name != "" {
 		e.Preceding = first.String()

@@ -54,6 +54,8 @@ type observation struct {
 
 	// flavorLabels are the nodeLabels of the assigned ResourceFlavors.
 	flavorLabels map[string]map[string]string
+	// profile of the workload's job; nil if the gate reads none, or if there is none.
+	profile *v1alpha1.JobProfileStatus
 	// nodeRequirements of a workload that MultiKueue does not copy.
 	nodeRequirements []nodeRequirement
 	// canPreempt: the workload's ClusterQueue may take quota from others.
@@ -102,7 +104,9 @@ func (w workers) isConnected(cluster string) bool { return slices.Contains(w.con
 // factsUnder reads the facts of the workload, or of another component of its job, as a gate's
 // settings ask for.
 func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
-	facts := shape.FactsOf(wl, shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] }))
+	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] })
+	opts.Profile = o.profile
+	facts := shape.FactsOf(wl, opts)
 	facts.Remote = o.multiKueue != ""
 	facts.Preempts = facts.Remote && o.canPreempt
 	facts.Reclaims = facts.Remote && len(o.reclaim.Queues) > 0

@@ -15,6 +15,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // observe reads the workload and every object that its next step depends on.
@@ -61,6 +63,9 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 		if err := r.observeGate(ctx, o); err != nil {
 			return err
 		}
+	}
+	if err := r.observeProfile(ctx, o); err != nil {
+		return err
 	}
 	o.facts = o.factsUnder(o.wl, &o.gate.Spec)
 	o.totalWaiting = r.registry.TotalWaiting()
@@ -157,6 +162,20 @@ func (r *Reconciler) observeGate(ctx context.Context, o *observation) error {
 		o.gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", o.multiKueue, o.workers.config, mk.ConfigName)
 	}
 	return nil
+}
+
+// observeProfile reads the JobProfile of the workload, if a query of the gate reads it. Runs of the
+// components of a job have no profile.
+func (r *Reconciler) observeProfile(ctx context.Context, o *observation) error {
+	if !shape.UsesProfiles(&o.gate.Spec) || kueuestate.IsComponent(o.wl) {
+		return nil
+	}
+	p := &v1alpha1.JobProfile{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: o.key.Namespace, Name: profile.RecordedName(o.wl)}, p)
+	if err == nil {
+		o.profile = &p.Status
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // measure adds what a decision needs: query results, the ledger's view and the pending

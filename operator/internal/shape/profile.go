@@ -1,0 +1,82 @@
+package shape
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Profile holds what earlier runs of similar jobs used. A value is 0 if no run measured it.
+type Profile struct {
+	// MemoryPeak is the 90th percentile of the largest used memory of a device, in bytes.
+	MemoryPeak int64 `json:"memoryPeak,omitempty"`
+	// Duration is the median of the time from admission to the end, in seconds.
+	Duration int64 `json:"duration,omitempty"`
+}
+
+// ProfileVariables are the names of the variables that have the values of a Profile, without the
+// leading $. A workload without a profile has no values for them, so that only queries that can
+// do without may use them.
+var ProfileVariables = []string{varProfileMemoryPeak, varProfileDuration}
+
+const (
+	varProfileMemoryPeak = "profile_memory_peak"
+	varProfileDuration   = "profile_duration"
+)
+
+// UsesProfiles reports whether a query of the gate reads the profile of a workload.
+func UsesProfiles(spec *v1alpha1.PlacementGateSpec) bool {
+	uses := func(query string) bool { return strings.Contains(query, "$profile_") }
+	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Queued}, uses) ||
+		slices.ContainsFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return uses(c.Query) })
+}
+
+// profileOf returns the profile on a device model. For any model, the largest values of all models
+// count. It returns nil if nothing is known.
+func profileOf(status *v1alpha1.JobProfileStatus, model string) *Profile {
+	if status == nil {
+		return nil
+	}
+	var p Profile
+	for i := range status.Models {
+		m := &status.Models[i]
+		if model != "" && NormalizeModel(m.Model) != model {
+			continue
+		}
+		if m.MemoryPeakP90Bytes != nil {
+			p.MemoryPeak = max(p.MemoryPeak, *m.MemoryPeakP90Bytes)
+		}
+		if m.DurationP50Seconds != nil {
+			p.Duration = max(p.Duration, *m.DurationP50Seconds)
+		}
+	}
+	if p == (Profile{}) {
+		return nil
+	}
+	return &p
+}
+
+// addVars adds the known values.
+func (p *Profile) addVars(vars map[string]string) {
+	for name, value := range map[string]int64{varProfileMemoryPeak: p.MemoryPeak, varProfileDuration: p.Duration} {
+		if value > 0 {
+			vars[name] = strconv.FormatInt(value, 10)
+		}
+	}
+}
+
+func (p *Profile) equal(other *Profile) bool {
+	if p == nil || other == nil {
+		return p == other
+	}
+	return *p == *other
+}
+
+func (p *Profile) appendKey(key []byte) []byte {
+	if p == nil {
+		return key
+	}
+	return strconv.AppendInt(append(strconv.AppendInt(append(key, 'p'), p.MemoryPeak, 10), ':'), p.Duration, 10)
+}

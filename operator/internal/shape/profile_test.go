@@ -1,0 +1,74 @@
+package shape
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+func TestProfileOfAPodSet(t *testing.T) {
+	status := &v1alpha1.JobProfileStatus{Models: []v1alpha1.ModelProfile{
+		{Model: "NVIDIA-L4", MemoryPeakP90Bytes: new(int64(20e9)), DurationP50Seconds: new(int64(600)), DurationP90Seconds: new(int64(900))},
+		{Model: "NVIDIA H100", MemoryPeakP90Bytes: new(int64(60e9))},
+		{Model: "NVIDIA-T4"},
+	}}
+	for _, tc := range []struct {
+		name, model string
+		status      *v1alpha1.JobProfileStatus
+		want        map[string]string
+	}{
+		{"a model", "NVIDIA-L4", status, map[string]string{"profile_memory_peak": "20000000000", "profile_duration": "600"}},
+		{"a model with a blank in the metrics, without a duration", "NVIDIA-H100", status, map[string]string{"profile_memory_peak": "60000000000"}},
+		{"a model without values", "NVIDIA-T4", status, map[string]string{}},
+		{"a model that the profile does not have", "NVIDIA-B200", status, map[string]string{}},
+		{"any model: the largest values", "", status, map[string]string{"profile_memory_peak": "60000000000", "profile_duration": "600"}},
+		{"no profile", "NVIDIA-L4", nil, map[string]string{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{podSetOn(tc.model)}}}
+			f := FactsOf(wl, Options{ModelFrom: []string{"model"}, Profile: tc.status})
+			got := map[string]string{}
+			for _, name := range ProfileVariables {
+				if value, ok := f.Vars(f.PodSets[0])[name]; ok {
+					got[name] = value
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// podSetOn returns a pod set with one GPU of a model.
+func podSetOn(model string) kueue.PodSet {
+	set := kueue.PodSet{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}}}}
+	if model != "" {
+		set.Template.Spec.NodeSelector = map[string]string{"model": model}
+	}
+	return set
+}
+
+func TestUsesProfiles(t *testing.T) {
+	const query = `min by (cluster) (memory) > $profile_memory_peak`
+	for name, tc := range map[string]struct {
+		spec v1alpha1.PlacementGateSpec
+		want bool
+	}{
+		"none":        {v1alpha1.PlacementGateSpec{Profiles: &v1alpha1.GateProfiles{}, Queries: v1alpha1.GateQueries{Headroom: "up"}}, false},
+		"headroom":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Headroom: query}}, true},
+		"capacity":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: query}}, true},
+		"queued":      {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Queued: query}}, true},
+		"a condition": {v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "a", Query: "up"}, {Name: "b", Query: query}}}, true},
+	} {
+		if got := UsesProfiles(&tc.spec); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
