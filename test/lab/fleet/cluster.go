@@ -89,7 +89,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, e
 	if name == Hub {
 		return c, nil
 	}
-	return c, c.startController(ctx, "kube-scheduler")
+	return c, c.startScheduler(ctx)
 }
 
 // writeIdentities creates the serving certificate, the administrator's kubeconfig,
@@ -150,20 +150,6 @@ func (c *Cluster) apiserver(dir string, port int) (program, error) {
 		},
 		ready: httpReady(c.server+"/readyz", httpClient),
 	}, err
-}
-
-// startController runs a component of Kubernetes against this cluster.
-func (c *Cluster) startController(ctx context.Context, name string, args ...string) error {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	return c.fleet.procs.Run(ctx, program{
-		name: c.Name + "-" + name, path: c.fleet.bin.Path(name),
-		args: append([]string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--profiling=false",
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-			"--authentication-skip-lookup", "--kube-api-qps=200", "--kube-api-burst=400"}, args...),
-	})
 }
 
 // httpClient returns a client that authenticates as the cluster's administrator.
