@@ -82,6 +82,7 @@ var table = []row{
 	{pkg: "operator/internal/condition", deny: clients, forbid: requests},
 	{pkg: "operator/internal/round", may: []string{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
+		"operator/internal/timing",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},

@@ -18,7 +18,8 @@ type GateProfiles struct {
 	// +optional
 	HalfLifeHours int32 `json:"halfLifeHours,omitempty"`
 	// Number of JobProfiles that a namespace may have. If a run needs another one, the
-	// JobProfile whose last run is the oldest is deleted. Default 100, from 1 to 500.
+	// JobProfile whose last run is the oldest is deleted. If gates differ, the largest
+	// number counts. Default 100, from 1 to 500.
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=500

@@ -335,15 +335,16 @@ const (
 	ConditionReachable = "Reachable"
 	// ConditionSecure is True if requests are encrypted and certificates are verified.
 	ConditionSecure = "Secure"
-	// ConditionCompleteResponses is False if some stores behind a Thanos source did not
-	// respond. Other types of sources don't have this condition.
+	// ConditionCompleteResponses is False if responses of the source lack data, such as that
+	// of stores which did not respond. Types other than Thanos have it only while it is False.
 	ConditionCompleteResponses = "CompleteResponses"
 )
 
 // MetricsSourceStatus is the observed state of a MetricsSource.
 type MetricsSourceStatus struct {
 	// Conditions of the source: Ready, Reachable, Secure, and for Thanos
-	// CompleteResponses. True is the good state of each.
+	// CompleteResponses, which other types have while their responses lack data.
+	// True is the good state of each.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

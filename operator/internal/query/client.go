@@ -62,7 +62,7 @@ type Client struct {
 	single  *endpoint            // nil if each cluster has its own endpoint
 	cluster map[string]*endpoint // by cluster
 	health  Health
-	partial map[string]partialResult // by expression
+	partial map[partialKey]partialResult
 }
 
 // Health summarizes the most recent queries.
@@ -78,7 +78,7 @@ type Health struct {
 // New returns a client. It sends no request. An error means that the configuration is
 // invalid.
 func New(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg, turns: newTurns(), cluster: map[string]*endpoint{}, partial: map[string]partialResult{}}
+	c := &Client{cfg: cfg, turns: newTurns(), cluster: map[string]*endpoint{}, partial: map[partialKey]partialResult{}}
 	base := cfg.URL
 	if cfg.URLTemplate != "" {
 		var err error
@@ -176,7 +176,7 @@ func (c *Client) queryEndpoint(ctx context.Context, e *endpoint, expr string, at
 	}
 	result.Duration = time.Since(start)
 	c.cfg.Metrics.observe(c.cfg.Name, result.Duration, err)
-	c.recordPartial(expr, result, err)
+	c.recordPartial(partialKey{e.cluster, expr}, result, err)
 	if err != nil {
 		return Result{Duration: result.Duration}, err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func TestQueryDecodesSamplesWarningsAndInfos(t *testing.T) {
-	c := newClient(t, Config{URL: serve(t, reply(200, `{"status":"success","warnings":["w"],"infos":["i"],"data":{"resultType":"vector","result":[
+	c := newClient(t, Config{URL: serve(t, reply(200, `{"status":"success","warnings":["PromQL warning: w"],"infos":["i"],"data":{"resultType":"vector","result":[
 		{"metric":{"cluster":"a"},"value":[1700000000.25,"1.5"]},
 		{"metric":{"cluster":"b"},"value":[1700000000.25,"NaN"]},
 		{"metric":{"cluster":"c"},"value":[1700000000.25,"-Inf"]},
@@ -37,7 +37,7 @@ func TestQueryDecodesSamplesWarningsAndInfos(t *testing.T) {
 			{Labels: map[string]string{"cluster": "b"}, Cluster: "b", Value: math.NaN()},
 			{Labels: map[string]string{"cluster": "c"}, Cluster: "c", Value: math.Inf(-1)},
 		},
-		Warnings: []string{"w"}, Infos: []string{"i"},
+		Warnings: []string{"PromQL warning: w"}, Infos: []string{"i"},
 	}
 	if d := gocmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(Result{}, "Duration")); d != "" {
 		t.Error(d)

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// maxAnnotations is the number of warnings and of infos that are kept of a response.
-	maxAnnotations = 10
 	// maxErrorBytes is the part of a response with an error status that is read.
 	maxErrorBytes = 64 << 10
 	// completeSamples is the number of samples with all labels, if Config.AllLabels is
@@ -37,6 +35,7 @@ type decoder struct {
 	status, errorText string
 	resultType        string
 	warnings, infos   annotations
+	partial           bool // some of the data is missing
 	series            int
 	samples           []Sample
 	matrix            []Series
@@ -44,19 +43,6 @@ type decoder struct {
 	// badValue is the first value that is not [time, "number"].
 	badValue string
 	failure  *Error
-}
-
-// annotations are the first warnings or infos of a response, and the number of all.
-type annotations struct {
-	texts []string
-	count int
-}
-
-func (a annotations) list() []string {
-	if a.count > len(a.texts) {
-		return append(a.texts, fmt.Sprintf("and %d more", a.count-len(a.texts)))
-	}
-	return a.texts
 }
 
 // decodeBody decodes the envelope of a response. data reads the value of the key "data".
@@ -98,28 +84,16 @@ func (d *decoder) envelopeField(key string, data func()) {
 	case "error":
 		d.errorText = d.message()
 	case "warnings":
-		d.annotations(&d.warnings)
+		d.readWarnings()
 	case "infos":
-		d.annotations(&d.infos)
+		d.annotations(&d.infos, func([]byte) {})
+	case "isPartial":
+		d.readPartialMark()
 	case "data":
 		data()
 	default:
 		d.skip()
 	}
-}
-
-func (d *decoder) annotations(a *annotations) {
-	if d.peek() != '[' {
-		d.skip()
-		return
-	}
-	d.array(func() {
-		if a.count++; a.count > maxAnnotations {
-			d.skip()
-			return
-		}
-		a.texts = append(a.texts, d.message())
-	})
 }
 
 // stop ends the decoding because of a limit.
@@ -140,7 +114,7 @@ func (d *decoder) grow(n int) {
 // decodeInstant decodes the response of an instant query.
 func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
 	failure := d.decodeBody(resp, func() { d.result(d.instantElement) })
-	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list()}
+	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list(), Partial: d.partial}
 	switch {
 	case failure != nil:
 	case d.resultType == "":

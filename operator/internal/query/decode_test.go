@@ -31,6 +31,7 @@ func FuzzDecode(f *testing.F) {
 		vector(`{"metric":{"cluster":"a"},"value":[1,"1"]}`),
 		`{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`,
 		`{"status":"error"}`,
+		`{"isPartial":true,"warnings":["PromQL warning: a","store b is down",{},null],"infos":["c"],"status":"success","data":{"resultType":"vector","result":[]}}`,
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"NaN"]},{"metric":{},"histogram":[1,{}]}]}}`,
 		`{"data":{"result":[{"value":[1.5e3,"1"],"metric":{"\u00e9":"\n\ud83d\ude00"}}],"resultType":"vector"},"status":"success","x":[true,null,-0.5,{}]}`,
 	} {
@@ -45,6 +46,8 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q is not JSON", body)
 		case len(a.Samples) > 10:
 			t.Fatalf("%d samples, want at most 10", len(a.Samples))
+		case a.Partial && len(a.Warnings) == 0:
+			t.Fatalf("%q is partial without a reason", body)
 		}
 		// The result does not depend on the boundaries of reads.
 		slow, slowErr := decodeBytes(iotest.OneByteReader(bytes.NewReader(body)), 10)

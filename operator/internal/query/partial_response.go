@@ -1,13 +1,23 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
+
+// partialKey identifies a query of one endpoint. cluster is empty if the endpoint serves all
+// clusters.
+type partialKey struct{ cluster, expr string }
+
+func (k partialKey) compare(other partialKey) int {
+	return cmp.Or(strings.Compare(k.cluster, other.cluster), strings.Compare(k.expr, other.expr))
+}
 
 // partialResult records that the most recent result of an expression was partial.
 type partialResult struct {
@@ -19,28 +29,29 @@ type partialResult struct {
 // queried again.
 const partialTTL = 5 * time.Minute
 
-// recordPartial records whether the result of expr was partial. A full result of another
-// expression does not clear the record: it may come from other stores, or from none.
-func (c *Client) recordPartial(expr string, result Result, err error) {
+// recordPartial records whether the result of a query was partial. A full result of another
+// query does not clear the record: it may come from other stores, or from none.
+func (c *Client) recordPartial(key partialKey, result Result, err error) {
 	if err != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.partial, expr)
+	delete(c.partial, key)
 	if result.Partial {
-		c.partial[expr] = partialResult{time.Now(), result.Warnings[0]}
+		c.partial[key] = partialResult{time.Now(), result.Warnings[0]}
 	}
 }
 
 // partialWarning returns the warning of a recent partial result, or "". The caller must
 // hold c.mu.
 func (c *Client) partialWarning(now time.Time) string {
-	maps.DeleteFunc(c.partial, func(_ string, p partialResult) bool { return now.Sub(p.at) > partialTTL })
+	maps.DeleteFunc(c.partial, func(_ partialKey, p partialResult) bool { return now.Sub(p.at) > partialTTL })
 	if len(c.partial) == 0 {
 		return ""
 	}
-	return c.partial[slices.Min(slices.Collect(maps.Keys(c.partial)))].warning
+	first := slices.MinFunc(slices.Collect(maps.Keys(c.partial)), partialKey.compare)
+	return c.partial[first].warning
 }
 
 // queryPartial runs a failed query again and accepts the data of the stores that respond.
@@ -56,7 +67,6 @@ func (c *Client) queryPartial(ctx context.Context, e *endpoint, expr string, at 
 	if second != nil {
 		return Result{}, failure
 	}
-	result.Partial = len(result.Warnings) > 0
 	return result, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -36,5 +37,61 @@ func TestQueryRequestsPartialResultsOnlyAfterAFailure(t *testing.T) {
 	}
 	if d := gocmp.Diff([]string{"false", "true", "false", "false"}, sent); d != "" {
 		t.Error(d)
+	}
+}
+
+// incomplete is a response without the data of a store. Thanos and remote storage of Prometheus
+// warn about it, whatever the type of the source says.
+func incomplete(warning string) string {
+	return `{"status":"success","warnings":["` + warning + `"],"data":{"resultType":"vector","result":[{"metric":{"cluster":"a"},"value":[1,"3"]}]}}`
+}
+
+// TestResponsesThatLackDataArePartial: a sum over the rest of the data is too small, and must not
+// become a score.
+func TestResponsesThatLackDataArePartial(t *testing.T) {
+	tenAnnotations := strings.Repeat(`PromQL warning: bucket label \"le\" is missing","`, 10)
+	for _, tc := range []struct {
+		name, body, warning string // warning is empty if the response is complete
+	}{
+		{"Thanos without stores", incomplete("No StoreAPIs matched for this query"), "No StoreAPIs matched for this query"},
+		{"Thanos as type Prometheus", incomplete("receive series from Addr: 10.0.0.1:10901: connection refused"), "receive series from Addr: 10.0.0.1:10901: connection refused"},
+		{"remote storage of Prometheus", incomplete("remote_read: server returned HTTP status 503"), "remote_read: server returned HTTP status 503"},
+		{"behind many annotations", incomplete(tenAnnotations + "store x is down"), `PromQL warning: bucket label "le" is missing`},
+		{"VictoriaMetrics", `{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}`, "the source marks the response as partial (isPartial)"},
+		{"all of VictoriaMetrics", `{"status":"success","isPartial":false,"data":{"resultType":"vector","result":[]}}`, ""},
+		{"annotations of PromQL", incomplete(tenAnnotations + "PromQL warning: x"), ""},
+		{"an info in a warning", incomplete("PromQL info: metric might not be a counter"), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newClient(t, Config{URL: serve(t, reply(200, tc.body))})
+			got, err := c.Query(context.Background(), "up", at)
+			if err != nil || got.Partial != (tc.warning != "") || c.Health().Partial != tc.warning {
+				t.Errorf("partial %t, warnings %q, health %+v, %v", got.Partial, got.Warnings, c.Health(), err)
+			}
+		})
+	}
+}
+
+// TestPartialResponseOfAnEndpointFailsItsCluster: with an endpoint for each cluster, nothing says
+// how much of the cluster's data the response has.
+func TestPartialResponseOfAnEndpointFailsItsCluster(t *testing.T) {
+	c := newClient(t, Config{
+		URLTemplate: serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/c1/") {
+				reply(200, incomplete("store x is down"))(w, r)
+				return
+			}
+			reply(200, vector(`{"metric":{},"value":[1,"5"]}`))(w, r)
+		}) + "/{cluster}",
+		Clusters: func(context.Context) ([]string, error) { return []string{"c1", "c2"}, nil },
+	})
+	for range 3 {
+		got, err := c.Query(context.Background(), "up", at)
+		if err != nil || len(got.Samples) != 1 || got.Samples[0].Cluster != "c2" || got.Partial {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if want := "Unavailable: the response is partial: store x is down"; got.Failed["c1"] != want || c.Health().Partial != "store x is down" {
+			t.Errorf("%q, want %q; %+v", got.Failed, want, c.Health())
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (c *Client) clusters(ctx context.Context) ([]string, error) {
 }
 
 // queryClusters queries the endpoint of every cluster and joins the results. Failed holds
-// the clusters whose endpoint failed or was not reached. Only if all endpoints fail, an
+// the clusters whose endpoint failed, was not reached, or lacks data. Only if all endpoints fail, an
 // error is returned.
 func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (Result, error) {
 	var (
@@ -54,6 +54,10 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 	)
 	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
 		result, err := c.queryEndpoint(ctx, e, expr, at)
+		if err == nil && result.Partial {
+			err = &Error{Reason: ReasonUnavailable, Message: "the response is partial: " + result.Warnings[0]}
+			result = Result{}
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		joined.Samples = append(joined.Samples, result.Samples...)

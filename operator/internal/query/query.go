@@ -42,13 +42,13 @@ func (s Sample) Label(name string) string {
 type Result struct {
 	// Samples of the instant vector. A scalar becomes one sample without labels.
 	Samples []Sample
-	// Warnings can mean that data is missing. Infos never do.
+	// Warnings and infos of the source.
 	Warnings, Infos []string
 	// Failed maps a cluster whose own endpoint failed to the error message. Only
 	// sources with one endpoint per cluster set it.
 	Failed map[string]string
-	// Partial is true if some stores did not respond and the source returned the data
-	// of the others: a cluster can be absent or its value too small.
+	// Partial is true if the source reports that data is missing, such as that of stores that
+	// did not respond: a cluster can be absent or its value too small. Warnings has the reason.
 	Partial bool
 	// Duration of the query with its retries, without the wait for concurrency and rate
 	// limits.

@@ -20,7 +20,7 @@ type SourceInfo struct {
 	// Match says which property of a ManagedCluster the label holds: Name, Label or
 	// ClusterClaim. Key is the key of that Label or ClusterClaim.
 	Match, Key string
-	// Partial is true if the source can return results of only some of its stores.
+	// Partial is true if the source can return results of only some of its stores on request.
 	Partial bool
 	// Timeout of one query.
 	Timeout time.Duration

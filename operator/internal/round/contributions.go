@@ -81,12 +81,15 @@ func keyOf(expr string) string {
 }
 
 // query sends one query. From a partial response it removes every cluster with fewer
-// contributing series than in the last complete response. Without Contributions, the
-// response is returned as received.
+// contributing series than in the last complete response. Without Contributions, it removes
+// all: nothing is known about the clusters.
 func (c *Contributions) query(ctx context.Context, req Request, expr string) (query.Result, error) {
 	response, err := req.Querier.Query(ctx, expr, req.Now)
-	if c == nil || err != nil {
+	switch {
+	case err != nil, c == nil && !response.Partial:
 		return response, err
+	case c == nil:
+		return keepSamples(response, func(query.Sample) bool { return false }), nil
 	}
 	last, known := c.lastComplete(expr)
 	if !response.Partial {
@@ -105,15 +108,21 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 	if err != nil {
 		response.Warnings = append(response.Warnings, err.Error())
 	}
-	label, received := req.Clusters.Label(), len(response.Samples)
-	response.Samples = slices.DeleteFunc(slices.Clone(response.Samples), func(s query.Sample) bool {
+	label := req.Clusters.Label()
+	return keepSamples(response, func(s query.Sample) bool {
 		cluster, _ := req.Clusters.Cluster(s.Label(label))
 		expected, known := last.byCluster[cluster]
-		return !known || series[cluster] < expected
-	})
+		return known && series[cluster] >= expected
+	}), nil
+}
+
+// keepSamples returns a partial response with the samples that are complete.
+func keepSamples(response query.Result, isComplete func(query.Sample) bool) query.Result {
+	received := len(response.Samples)
+	response.Samples = slices.DeleteFunc(slices.Clone(response.Samples), func(s query.Sample) bool { return !isComplete(s) })
 	response.Warnings = append(response.Warnings, fmt.Sprintf("partial response: %d of %d series are discarded because data of their clusters may be missing",
 		received-len(response.Samples), received))
-	return response, nil
+	return response
 }
 
 func (c *Contributions) lastComplete(expr string) (seriesCount, bool) {

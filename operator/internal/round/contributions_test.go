@@ -63,6 +63,25 @@ func TestContributionsKeepOnlyCompleteClustersOfPartialResponses(t *testing.T) {
 	}
 }
 
+// TestPartialResponsesOfOtherSourcesGiveNoScore: nothing says which clusters of the response are
+// complete.
+func TestPartialResponsesOfOtherSourcesGiveNoScore(t *testing.T) {
+	source := &fakeThanos{values: map[string]float64{"c1": 50, "c2": 60}}
+	req := newRequest(newSpec("x"), source, "c1", "c2")
+	req.Previous = Run(context.Background(), req).Result
+	source.partial, source.values = true, map[string]float64{"c1": 5}
+	req.Now = now.Add(30 * time.Second)
+	r := Run(context.Background(), req)
+	for i, want := range []int32{50, 60} {
+		if cell := r.Result.Row(i)[0]; cell.Value != want || cell.State != score.Held || cell.Outcome != score.Failed {
+			t.Errorf("%d %s %s, want %d held", cell.Value, cell.State, cell.Outcome, want)
+		}
+	}
+	if w := r.Scores[0].Warnings; len(w) != 1 || !strings.Contains(w[0], "1 of 1 series") || source.counts > 0 {
+		t.Errorf("warnings %v, %d counting queries", w, source.counts)
+	}
+}
+
 func TestContributionsCountSeriesEveryFiveMinutes(t *testing.T) {
 	thanos := &fakeThanos{values: map[string]float64{"c1": 50}, series: map[string]float64{"c1": 8}}
 	req := newRequest(newSpec("x"), thanos, "c1")

@@ -9,6 +9,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Request is the input of a round.
@@ -123,7 +124,7 @@ func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Dura
 		switch outcome {
 		case score.OK:
 			durations[cluster] = time.Duration(max(age.Value, 0) * float64(time.Second))
-			if age.Value > maxAge.Seconds() {
+			if age.Value > maxAge.Seconds() || isFromTheFuture(age.Value) {
 				outcome = score.Stale
 			}
 		case score.Failed, score.Invalid, score.Unmatched:
@@ -142,3 +143,8 @@ func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Dura
 	}
 	return durations
 }
+
+// isFromTheFuture reports whether an age in seconds is negative by more than clocks may differ.
+// Such samples would never become old: the clock of a node is wrong, or the query subtracts the
+// time from the timestamp.
+func isFromTheFuture(age float64) bool { return age < -timing.MaxClockSkew.Seconds() }

@@ -96,7 +96,7 @@ func TestRunWarnings(t *testing.T) {
 			"failed endpoints", query.Result{Samples: []query.Sample{c1}, Failed: map[string]string{"c2": "timeout", "c3": "connection refused"}},
 			[]string{"the endpoints of 2 clusters failed, first c2: timeout"}, score.Failed,
 		},
-		{"some stores did not respond", query.Result{Samples: []query.Sample{c1}, Partial: true}, nil, score.Failed},
+		{"some stores did not respond", query.Result{Samples: []query.Sample{c1}, Partial: true}, []string{"partial response: 1 of 1 series are discarded because data of their clusters may be missing"}, score.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			req := newRequest(newSpec("x"), &fakeSource{responses: map[string]query.Result{"x": tc.response}})
@@ -123,6 +123,7 @@ func TestRunAppliesFreshness(t *testing.T) {
 	}{
 		{"both fresh", &query.Result{Samples: []query.Sample{sample("c1", 60), sample("c2", -3)}}, score.OK, score.OK},
 		{"one too old", &query.Result{Samples: []query.Sample{sample("c1", 61), sample("c2", 1)}}, score.Stale, score.OK},
+		{"one from the future", &query.Result{Samples: []query.Sample{sample("c1", -61), sample("c2", -60)}}, score.Stale, score.OK},
 		{"one of unknown age", &query.Result{Samples: []query.Sample{sample("c2", 1)}}, score.Stale, score.OK},
 		{"one not a number", &query.Result{Samples: []query.Sample{sample("c1", math.NaN()), sample("c2", 1)}}, score.Stale, score.OK},
 		{"freshness query fails", nil, score.Failed, score.Failed},

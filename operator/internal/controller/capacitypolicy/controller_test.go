@@ -263,12 +263,19 @@ func TestPolicyRefusesToWrite(t *testing.T) {
 }
 
 func TestFreshnessLimitsTheAge(t *testing.T) {
+	for name, age := range map[string]int{"too old": 61, "from the future": -61} {
+		t.Run(name, func(t *testing.T) { testFreshness(t, age) })
+	}
+}
+
+// testFreshness: samples of age -60 to 60 are fresh, and those of the given age are not.
+func testFreshness(t *testing.T, stale int) {
 	h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) {
 		s.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
 	})
-	h.devices("age", "c1", 10, "c2", 60)
+	h.devices("age", "c1", -60, "c2", 60)
 	h.round()
-	h.devices("age", "c1", 10, "c2", 61)
+	h.devices("age", "c1", -60, "c2", stale)
 	policy := h.round()
 	want := []v1alpha1.ClusterCapacity{
 		{Name: "c1", Devices: 8, State: v1alpha1.CapacityFresh},

@@ -19,6 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // maxClusters is the number of clusters that the status can hold.
@@ -132,7 +133,9 @@ func (m *measurer) readFreshness(ctx context.Context, freshness *v1alpha1.Freshn
 	}
 	maxAge := seconds(freshness.MaxAgeSeconds, 120).Seconds()
 	for _, name := range m.clusters.Names() {
-		if age := ages[name]; m.unusable[name] == "" && (age.Outcome != clustermap.Found || age.Value > maxAge) {
+		age := ages[name]
+		isFresh := age.Outcome == clustermap.Found && age.Value <= maxAge && age.Value >= -timing.MaxClockSkew.Seconds()
+		if m.unusable[name] == "" && !isFresh {
 			m.unusable[name] = reasonStale
 		}
 	}

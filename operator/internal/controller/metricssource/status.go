@@ -85,7 +85,7 @@ func setConditions(src *v1alpha1.MetricsSource, o observation) condition.Decisio
 	set(v1alpha1.ConditionReady, decideReady(reachable))
 	set(v1alpha1.ConditionReachable, reachable)
 	set(v1alpha1.ConditionSecure, decideSecure(&src.Spec))
-	if src.Spec.Type == v1alpha1.SourceThanos && o.configErr == nil {
+	if (src.Spec.Type == v1alpha1.SourceThanos || o.health.Partial != "") && o.configErr == nil {
 		set(v1alpha1.ConditionCompleteResponses, decideComplete(o.health))
 	} else {
 		meta.RemoveStatusCondition(&src.Status.Conditions, v1alpha1.ConditionCompleteResponses)

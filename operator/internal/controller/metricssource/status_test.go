@@ -54,6 +54,10 @@ func TestSetConditions(t *testing.T) {
 			map[string]string{"Ready": "True/Ready", "Reachable": "True/QuerySucceeded", "Secure": "True/Verified", "CompleteResponses": "True/AllStoresResponded"},
 		},
 		{
+			"partial responses of another type", v1alpha1.SourcePrometheus, observation{health: query.Health{Partial: "remote_read: timeout"}},
+			map[string]string{"Ready": "True/Ready", "Reachable": "True/QuerySucceeded", "Secure": "True/Verified", "CompleteResponses": "False/StoresMissing"},
+		},
+		{
 			"Thanos without a store", v1alpha1.SourceThanos, observation{health: query.Health{Partial: "store x: connection refused"}},
 			map[string]string{"Ready": "True/Ready", "Reachable": "True/QuerySucceeded", "Secure": "True/Verified", "CompleteResponses": "False/StoresMissing"},
 		},
