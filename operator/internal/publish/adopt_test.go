@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // indexAdder adds field indexes to a fake client.
@@ -21,8 +23,37 @@ func (a indexAdder) IndexField(_ context.Context, obj client.Object, field strin
 }
 
 // TestAdoptRemovesForeignScores: after the adoption, the object has our scores only, and is
-// not written again.
+// not written again. A write that fails in between does not change this.
 func TestAdoptRemovesForeignScores(t *testing.T) {
+	for _, failing := range []string{"", "status", "owner", "scores"} {
+		t.Run("without "+failing, func(t *testing.T) { testAdopt(t, failing) })
+	}
+}
+
+// failOnce returns a client whose first write of one kind fails: of the status without scores, of
+// the owner, or of the scores.
+func failOnce(c client.WithWatch, failing string) client.Client {
+	write := func(kind string, do func() error) error {
+		if kind == failing {
+			failing = ""
+			return errors.New("the connection was lost")
+		}
+		return do()
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write("status", func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return write("owner", func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			return write("scores", func() error { return c.SubResource(sub).Apply(ctx, obj, opts...) })
+		},
+	})
+}
+
+func testAdopt(t *testing.T, failing string) {
 	ctx, scheme := t.Context(), runtime.NewScheme()
 	if err := clusterv1alpha1.Install(scheme); err != nil {
 		t.Fatal(err)
@@ -45,8 +76,13 @@ func TestAdoptRemovesForeignScores(t *testing.T) {
 		Name:  "x", Adopt: true, Want: []Desired{*want(5)}, Valid: valid, Now: now,
 	}
 	req.Want[0].Series = map[string]int64{"q": 8}
-	p := &Publisher{Client: hub}
-	if r := p.Publish(ctx, req); r.Err != nil || r.Reasons[reasonAdopted] != 1 {
+	p := &Publisher{Client: failOnce(hub, failing)}
+	if failing != "" {
+		if r := p.Publish(ctx, req); r.Failed != 1 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if r := p.Publish(ctx, req); r.Err != nil || r.Written != 1 || failing == "" && r.Reasons[reasonAdopted] != 1 {
 		t.Fatalf("%+v", r)
 	}
 	adopted := &clusterv1alpha1.AddOnPlacementScore{}

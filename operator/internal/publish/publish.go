@@ -235,20 +235,21 @@ func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*cl
 //
 // The status that other components wrote into an object without a controller is removed
 // first: server-side apply would keep the scores that the policy does not publish, and
-// validUntil would keep them valid for ever.
+// validUntil would keep them valid for ever. If the next write fails, the object still has no
+// controller, and the next round adopts it again.
 func (p *Publisher) adopt(ctx context.Context, req Request, live *clusterv1alpha1.AddOnPlacementScore) error {
+	unchanged := client.MergeFromWithOptimisticLock{}
 	obj := live.DeepCopy()
+	if owned, _ := req.Owner.owns(live); !owned {
+		obj.Status = clusterv1alpha1.AddOnPlacementScoreStatus{}
+		if err := p.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(live, unchanged), FieldOwner); err != nil {
+			return err
+		}
+	}
+	before := obj.DeepCopy()
 	obj.OwnerReferences = slices.DeleteFunc(obj.OwnerReferences, req.Owner.matches)
 	obj.OwnerReferences = append(obj.OwnerReferences, req.Owner.reference())
-	if err := p.Client.Patch(ctx, obj, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner); err != nil {
-		return err
-	}
-	if owned, _ := req.Owner.owns(live); owned {
-		return nil
-	}
-	foreign := obj.DeepCopy()
-	obj.Status = clusterv1alpha1.AddOnPlacementScoreStatus{}
-	return p.Client.Status().Patch(ctx, obj, client.MergeFrom(foreign), FieldOwner)
+	return p.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, unchanged), FieldOwner)
 }
 
 // statusPatch returns the status to apply.
