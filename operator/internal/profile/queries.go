@@ -21,8 +21,6 @@ type Query struct {
 	Quantity v1alpha1.ProfileQuantity
 	// Expr is a template over Variables and $cluster_label.
 	Expr string
-	// PerSecond is true if the result is a rate: the quantity is the rate times the duration.
-	PerSecond bool
 }
 
 // Queries returns the queries about a run of the given duration, which are evaluated at its
@@ -38,8 +36,19 @@ func Queries(duration time.Duration) []Query {
 		{Quantity: v1alpha1.QuantityDRAMActive, Expr: over("max", "avg_over_time", "owner_model:plimsoll_dram_active:avg")},
 		{Quantity: v1alpha1.QuantityNVLink, Expr: over("max", "avg_over_time", "owner_model:plimsoll_nvlink_bytes:rate5m")},
 		{Quantity: v1alpha1.QuantityPCIe, Expr: over("max", "avg_over_time", "owner_model:plimsoll_pcie_bytes:rate5m")},
-		{Quantity: v1alpha1.QuantityEnergy, Expr: over("max", "avg_over_time", "owner_model:plimsoll_power_watts:sum"), PerSecond: true},
+		{Quantity: v1alpha1.QuantityEnergy, Expr: energyExpr(rangeSeconds(duration))},
 	}
+}
+
+// energySteps is the number of steps over which the power of a run is added up.
+const energySteps = 200
+
+// energyExpr returns the energy of a run: the sum over steps in time of the power at each. A job
+// without devices, such as one that waits for its images, has no power, so the mean power times
+// the duration would be too much.
+func energyExpr(seconds int64) string {
+	step := max(seconds/energySteps, 1)
+	return fmt.Sprintf("max by ($cluster_label, model) (sum_over_time(owner_model:plimsoll_power_watts:sum%s[%ds:%ds])) * %d", ownerSelector, seconds, step, step)
 }
 
 // rangeSeconds returns the range of the queries, at least one second.

@@ -229,6 +229,24 @@ func TestNamespacesHaveALimitOfProfiles(t *testing.T) {
 	}
 }
 
+// TestGatesShareTheLimitOfProfiles: a gate with a smaller limit does not delete the profiles of
+// jobs of another gate.
+func TestGatesShareTheLimitOfProfiles(t *testing.T) {
+	h := newHub(t, &v1alpha1.GateProfiles{MaxPerNamespace: 1})
+	larger := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "larger"}, Spec: v1alpha1.PlacementGateSpec{
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, Profiles: &v1alpha1.GateProfiles{MaxPerNamespace: 2}}}
+	without := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "without"}}
+	if err := errors.Join(h.Create(t.Context(), larger), h.Create(t.Context(), without)); err != nil {
+		t.Fatal(err)
+	}
+	for i, label := range []string{"oldest", "older", "newest"} {
+		h.add(finished(label, withLabel(label), endsAt(noon.Add(time.Duration(i-2)*time.Minute))))
+	}
+	if diff := cmp.Diff([]string{"newest", "older"}, slices.Sorted(maps.Keys(h.profiles("team-a")))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestErrorOfThePrediction(t *testing.T) {
 	h := newHub(t, &v1alpha1.GateProfiles{})
 	registry := prometheus.NewRegistry()

@@ -64,7 +64,7 @@ func newHubWith(t *testing.T, profiles *v1alpha1.GateProfiles, calls interceptor
 		"owner_model:plimsoll_memory_used_bytes:max": {"h100": 40e9},
 		"owner_model:plimsoll_utilization:avg":       {"h100": 0.9},
 		"owner_model:plimsoll_tensor_active:avg":     {"h100": 0.5},
-		"owner_model:plimsoll_power_watts:sum":       {"h100": 1000},
+		"owner_model:plimsoll_power_watts:sum":       {"h100": 600e3}, // added up over the run
 	}}
 	h.Client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobProfile{}, &kueue.Workload{}).WithInterceptorFuncs(calls).WithObjects(
 		gate, check("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),

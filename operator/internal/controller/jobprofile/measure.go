@@ -50,11 +50,6 @@ func (r *Reconciler) measure(ctx context.Context, f *finishedRun) (profile.Run, 
 			return profile.Run{}, fmt.Errorf("query of %s: some stores of the source did not respond", q.Quantity)
 		}
 		results[q.Quantity] = byModel(clusters, response.Samples)
-		if q.PerSecond {
-			for model := range results[q.Quantity] {
-				results[q.Quantity][model] *= f.duration.Seconds()
-			}
-		}
 	}
 	return profile.NewRun(f.uid, f.end, f.duration, results), nil
 }

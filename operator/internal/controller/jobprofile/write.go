@@ -29,9 +29,8 @@ func (r *Reconciler) findProfile(ctx context.Context, namespace string, key prof
 // write adds the run to the profile, which it creates if necessary. It returns a conflict if
 // the profile changed since it was read.
 func (r *Reconciler) write(ctx context.Context, p *v1alpha1.JobProfile, exists bool, key profile.Key, run profile.Run, f *finishedRun) error {
-	spec := f.gate.Spec.Profiles
 	if !exists {
-		if err := r.makeRoom(ctx, p.Namespace, int(cmp.Or(spec.MaxPerNamespace, 100))); err != nil {
+		if err := r.makeRoom(ctx, p.Namespace, f.gate.Spec.Profiles); err != nil {
 			return err
 		}
 		if err := r.client.Create(ctx, p); err != nil {
@@ -39,13 +38,34 @@ func (r *Reconciler) write(ctx context.Context, p *v1alpha1.JobProfile, exists b
 		}
 	}
 	before := p.DeepCopy()
-	profile.Add(&p.Status, key, run, time.Duration(cmp.Or(spec.HalfLifeHours, 720))*time.Hour)
+	profile.Add(&p.Status, key, run, time.Duration(cmp.Or(f.gate.Spec.Profiles.HalfLifeHours, 720))*time.Hour)
 	return r.client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
+// maxProfiles returns how many profiles a namespace may have: the largest number of all gates.
+// Jobs of a namespace can have several gates, and with a number of its own, the gate with the
+// smallest one would delete the profiles of the others.
+func (r *Reconciler) maxProfiles(ctx context.Context, own *v1alpha1.GateProfiles) (int, error) {
+	gates := &v1alpha1.PlacementGateList{}
+	if err := r.client.List(ctx, gates); err != nil {
+		return 0, fmt.Errorf("list PlacementGates: %w", err)
+	}
+	limit := cmp.Or(own.MaxPerNamespace, 100)
+	for i := range gates.Items {
+		if profiles := gates.Items[i].Spec.Profiles; profiles != nil {
+			limit = max(limit, cmp.Or(profiles.MaxPerNamespace, 100))
+		}
+	}
+	return int(limit), nil
+}
+
 // makeRoom deletes the profiles of a namespace whose last runs are the oldest, so that one
-// more does not exceed the limit.
-func (r *Reconciler) makeRoom(ctx context.Context, namespace string, limit int) error {
+// more does not exceed the limit. own is the section of the run's gate.
+func (r *Reconciler) makeRoom(ctx context.Context, namespace string, own *v1alpha1.GateProfiles) error {
+	limit, err := r.maxProfiles(ctx, own)
+	if err != nil {
+		return err
+	}
 	list := &v1alpha1.JobProfileList{}
 	if err := r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list JobProfiles: %w", err)
