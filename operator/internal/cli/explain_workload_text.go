@@ -72,6 +72,7 @@ func (r *workloadReport) writeSummary(w io.Writer, a *app) {
 	row("Decided after", r.Preceding)
 	row("Holds", formatHold(r.Decision.Hold, a.now()))
 	row("Nominations", formatDispatch(r.Dispatch, a.now()))
+	row("Reclaimed", formatReclaim(r.Dispatch.Reclaimed, a.now()))
 	row("Problem", a.paint.bad(r.Problem))
 	for _, note := range r.NotShown {
 		row("Not shown", note)
@@ -226,6 +227,14 @@ func formatDispatch(d dispatch.Record, now time.Time) string {
 		text += fmt.Sprintf(" (%s)", d.Reason)
 	}
 	return text
+}
+
+// formatReclaim describes the last reclaim, or returns "" if there was none.
+func formatReclaim(r *dispatch.Reclaim, now time.Time) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s ago, by ReclaimPolicy %s: %s", formatAge(now, r.At), r.Policy, r.Cause)
 }
 
 // formatConditions lists the results of the gate's conditions for a cluster.

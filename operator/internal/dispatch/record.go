@@ -48,10 +48,23 @@ type Record struct {
 	// WaitsSince is when the workload first waited for a place since the last nomination, if it
 	// has yielded since.
 	WaitsSince time.Time `json:"waitsSince,omitzero"`
-	// SleepsUntil is when the operator activates a workload that yielded. Zero means active.
+	// SleepsUntil is when the operator activates a workload that it deactivated. Zero means active.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
+	// Reclaimed is the last time that a ReclaimPolicy returned the workload to its queue.
+	Reclaimed *Reclaim `json:"reclaimed,omitempty"`
 	// Reason of the latest change, for users.
 	Reason string `json:"reason,omitempty"`
+}
+
+// ReasonReclaimed is the reason in the record of a reclaimed workload, and of its event.
+const ReasonReclaimed = "Reclaimed"
+
+// Reclaim records that a ReclaimPolicy returned the workload to its queue.
+type Reclaim struct {
+	Policy string    `json:"policy"`
+	At     time.Time `json:"at"`
+	// Cause is the idleness of the devices, for users.
+	Cause string `json:"cause"`
 }
 
 // Decode returns the record in a workload's annotations. Without the annotation it returns
@@ -81,8 +94,23 @@ func (r Record) Encode() string {
 // timestamp rounds to milliseconds, so that a record equals its decoded annotation.
 func timestamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
+// Patch returns a merge patch that sets the annotation and, unless active is nil, spec.active,
+// at a resourceVersion. Both are in one write, so that a workload is never deactivated without
+// the time of its activation.
+func (r Record) Patch(resourceVersion string, active *bool) ([]byte, error) {
+	body := map[string]any{"metadata": map[string]any{
+		"resourceVersion": resourceVersion,
+		"annotations":     map[string]string{v1alpha1.DispatchAnnotation: r.Encode()},
+	}}
+	if active != nil {
+		body["spec"] = map[string]any{"active": *active}
+	}
+	return json.Marshal(body)
+}
+
 // Begin starts a new attempt with these clusters, for the quota that was reserved at the given
-// time. Everything that is recorded about the wait for a place is reset.
+// time. Everything that is recorded about the wait for a place is reset. A workload that is
+// deactivated, whose eviction a nomination completes, is still activated at the recorded time.
 func (r Record) Begin(clusters []string, reserved time.Time, reason string, now time.Time) Record {
 	return Record{
 		Attempt:         r.Attempt + 1,
@@ -91,6 +119,8 @@ func (r Record) Begin(clusters []string, reserved time.Time, reason string, now 
 		Nominated:       slices.Clone(clusters),
 		EverNominated:   union(r.EverNominated, clusters),
 		LastYield:       r.LastYield,
+		SleepsUntil:     r.SleepsUntil,
+		Reclaimed:       r.Reclaimed,
 		Reason:          reason,
 	}
 }
@@ -158,7 +188,20 @@ func (r Record) Requeued(reason string, now time.Time) Record {
 	return r
 }
 
-// Woken records that a workload that yielded is active again.
+// Reclaim records that a policy returns the running workload to its queue.
+func (r Record) Reclaim(policy, cause string, now time.Time) Record {
+	at := timestamp(now)
+	r.Reclaimed = &Reclaim{Policy: policy, At: at, Cause: cause}
+	r.Reason, r.SleepsUntil = ReasonReclaimed, at.Add(timing.YieldSleep)
+	return r
+}
+
+// IsReclaimed reports whether the workload is deactivated because a policy reclaimed it.
+func (r Record) IsReclaimed() bool {
+	return r.Reclaimed != nil && r.SleepsUntil.Equal(r.Reclaimed.At.Add(timing.YieldSleep))
+}
+
+// Woken records that the deactivated workload is active again.
 func (r Record) Woken() Record {
 	r.SleepsUntil = time.Time{}
 	return r

@@ -47,6 +47,46 @@ func TestYieldedSleepsUntilWoken(t *testing.T) {
 	}
 }
 
+// A running workload that is deactivated holds its quota until a nomination completes the
+// eviction. It is activated later all the same, and its record says what happened to it.
+func TestBeginKeepsTheActivationOfAReclaimedWorkload(t *testing.T) {
+	r := Record{}.Begin([]string{"cluster1"}, t0, "room", t0).Reclaim("idle-gpus", "8 devices idle for 30m", after(3600))
+	if !r.SleepsUntil.Equal(after(3600).Add(timing.YieldSleep)) || r.Reason != ReasonReclaimed {
+		t.Errorf("after the reclaim: %+v", r)
+	}
+	repaired := r.Begin([]string{"cluster2"}, t0, "repair", after(3605))
+	if !repaired.SleepsUntil.Equal(r.SleepsUntil) {
+		t.Errorf("activation at %s, want %s", repaired.SleepsUntil, r.SleepsUntil)
+	}
+	if !repaired.IsReclaimed() || repaired.Woken().IsReclaimed() || (Record{}).Yielded(t0, t0).IsReclaimed() {
+		t.Error("only the pause of a reclaimed workload is that of a reclaim")
+	}
+	again := repaired.Woken().Begin([]string{"cluster3"}, after(4000), "room", after(4000))
+	want := &Reclaim{Policy: "idle-gpus", At: after(3600), Cause: "8 devices idle for 30m"}
+	if diff := cmp.Diff(want, again.Reclaimed); diff != "" {
+		t.Errorf("reclaimed (-want +got):\n%s", diff)
+	}
+}
+
+func TestPatchHasTheRecordAndTheActivity(t *testing.T) {
+	active := false
+	for _, tc := range []struct {
+		name   string
+		active *bool
+		want   string
+	}{
+		{"record", nil, `{"metadata":{"annotations":{"plimsoll.dev/dispatch":"{\"attempt\":1}"},"resourceVersion":"7"}}`},
+		{"record and activity", &active, `{"metadata":{"annotations":{"plimsoll.dev/dispatch":"{\"attempt\":1}"},"resourceVersion":"7"},"spec":{"active":false}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Record{Attempt: 1}.Patch("7", tc.active)
+			if err != nil || string(got) != tc.want {
+				t.Errorf("got %s, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
 func TestYieldPauseDoublesUpToItsMaximum(t *testing.T) {
 	for yields, want := range map[int]time.Duration{1: 5 * time.Minute, 2: 10 * time.Minute, 9: 30 * time.Minute} {
 		if got := YieldPause(yields); got != want {
@@ -74,7 +114,6 @@ func TestBeginResetsTheWaitForAPlace(t *testing.T) {
 		{"no room now", Record{UnplacedSince: t0}},
 		{"no room earlier", Record{UnplacedSeconds: 1}},
 		{"yielded", Record{Yields: 1}},
-		{"asleep", Record{SleepsUntil: t0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(want, tc.r.Begin([]string{"cluster1"}, t0, "room", t0)); diff != "" {

@@ -65,15 +65,17 @@ func (s Snapshot) WaitsFor(now time.Time) string {
 }
 
 func (s Snapshot) waitsForActivation(now time.Time) string {
-	const yielded = ": the workload returned its quota for other workloads"
-	until := s.Dispatch.SleepsUntil
+	why, until := ": the workload returned its quota for other workloads", s.Dispatch.SleepsUntil
+	if s.Dispatch.IsReclaimed() {
+		why = ": ReclaimPolicy " + s.Dispatch.Reclaimed.Policy + " returned it to its queue, because " + s.Dispatch.Reclaimed.Cause
+	}
 	switch {
 	case until.IsZero():
 		return s.withConditionMessage("activation: spec.active is false", kueue.WorkloadEvicted)
 	case until.After(now):
-		return "activation in " + until.Sub(now).Round(time.Second).String() + yielded
+		return "activation in " + until.Sub(now).Round(time.Second).String() + why
 	}
-	return "activation by the operator" + yielded
+	return "activation by the operator" + why
 }
 
 // withConditionMessage appends the message of one of Kueue's conditions.

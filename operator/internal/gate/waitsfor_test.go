@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
@@ -38,6 +39,9 @@ func TestWaitsFor(t *testing.T) {
 			s.Workload.Spec.Active, s.Workload.Status.Admission = &inactive, nil
 			s.Dispatch.SleepsUntil = t0.Add(12 * time.Second)
 		}, "activation in 12s: the workload returned its quota for other workloads"},
+		{"reclaimed", func(s *Snapshot) {
+			s.Workload.Spec.Active, s.Dispatch = &inactive, dispatch.Record{}.Reclaim("idle-gpus", "its 8 devices on c1 have been idle for 47m0s", t0)
+		}, "activation in 15s: ReclaimPolicy idle-gpus returned it to its queue, because its 8 devices on c1 have been idle for 47m0s"},
 		{"asleep for too long", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Dispatch.SleepsUntil = &inactive, t0.Add(-time.Second)
 		}, "activation by the operator: the workload returned its quota for other workloads"},

@@ -1,6 +1,7 @@
 package kueuestate
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,6 +22,22 @@ const (
 func IsComponent(wl *kueue.Workload) bool {
 	_, ok := wl.Annotations[ComponentAnnotation]
 	return ok
+}
+
+// JobOf returns the job of a workload, which is the topmost owner of its pods. It is nil for a
+// workload without a single owner, such as a group of pods, and for a component of a job of
+// several workloads: metrics do not distinguish its pods from those of the others.
+func JobOf(wl *kueue.Workload) *metav1.OwnerReference {
+	if IsComponent(wl) {
+		return nil
+	}
+	if owner := metav1.GetControllerOf(wl); owner != nil {
+		return owner
+	}
+	if len(wl.OwnerReferences) != 1 {
+		return nil
+	}
+	return &wl.OwnerReferences[0]
 }
 
 // FollowsPrimary reports whether the workload is a component other than the primary one.

@@ -18,10 +18,13 @@ const (
 	ClusterNamesAnnotation = "kueue.x-k8s.io/multikueue-cluster-names"
 )
 
+// IsElastic reports whether the workload is a slice of an elastic job.
+func IsElastic(wl *kueue.Workload) bool { return wl.Annotations[elasticAnnotation] == "true" }
+
 // IsPinnedByKueue reports whether Kueue itself chooses the cluster: the workload is a slice
 // of an elastic job that already has a cluster, or a component that follows its primary.
 func IsPinnedByKueue(wl *kueue.Workload) bool {
-	if wl.Annotations[elasticAnnotation] == "true" && wl.Status.ClusterName != nil {
+	if IsElastic(wl) && wl.Status.ClusterName != nil {
 		return true
 	}
 	return FollowsPrimary(wl)

@@ -37,8 +37,8 @@ const (
 	// DispatchGrace is the time after which Kueue's built-in dispatcher counts as absent. The
 	// dispatcher nominates clusters within seconds.
 	DispatchGrace = 30 * time.Second
-	// YieldSleep is the time for which a workload that yields stays deactivated, so that other
-	// workloads get its quota. Kueue looks at workloads without quota 1 s after quota was
+	// YieldSleep is the time for which a workload that yields or is reclaimed stays deactivated
+	// without quota, so that other workloads get it. Kueue looks at workloads without quota 1 s after quota was
 	// released, or 10 s with SchedulerLongRequeueInterval.
 	YieldSleep = 15 * time.Second
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected

@@ -36,7 +36,7 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	}
 	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, own, multiKueue)}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	owner := ownerOf(wl)
+	owner := kueuestate.JobOf(wl)
 	if f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {
 		r.metrics.count(resultUnknownRun)
 		return nil, nil
@@ -77,20 +77,4 @@ func (r *Reconciler) gateOf(ctx context.Context, wl *kueue.Workload) (gate *v1al
 		}
 	}
 	return nil, own, multiKueue, nil
-}
-
-// ownerOf returns the job of a Workload, which is the topmost owner of its pods. It is nil
-// for a Workload without a single owner, such as a group of pods, and for a component of a
-// job of several Workloads: metrics do not distinguish its pods from those of the others.
-func ownerOf(wl *kueue.Workload) *metav1.OwnerReference {
-	if kueuestate.IsComponent(wl) {
-		return nil
-	}
-	if owner := metav1.GetControllerOf(wl); owner != nil {
-		return owner
-	}
-	if len(wl.OwnerReferences) != 1 {
-		return nil
-	}
-	return &wl.OwnerReferences[0]
 }

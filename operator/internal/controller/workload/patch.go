@@ -96,14 +96,7 @@ func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, 
 // writeRecord patches the annotation and, if active is set, spec.active. It returns the
 // workload as the API server has it afterwards, with managedFields.
 func (r *Reconciler) writeRecord(ctx context.Context, o *observation, w recordWrite) (*unstructured.Unstructured, error) {
-	body := map[string]any{"metadata": map[string]any{
-		"resourceVersion": o.wl.ResourceVersion,
-		"annotations":     map[string]string{v1alpha1.DispatchAnnotation: w.record.Encode()},
-	}}
-	if w.active != nil {
-		body["spec"] = map[string]any{"active": *w.active}
-	}
-	patch, err := json.Marshal(body)
+	patch, err := w.record.Patch(o.wl.ResourceVersion, w.active)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 		q := &queues.Items[i]
 		quota := "queue " + q.Name
 		if q.Spec.CohortName != "" {
-			quota = "cohort " + string(rootCohort(q.Spec.CohortName, parents))
+			quota = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
 		}
 		p.quotaOf[kueue.ClusterQueueReference(q.Name)] = quota
 		if p.byQuota[quota] == nil {
@@ -75,19 +75,6 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 		}
 	}
 	return nil
-}
-
-// rootCohort returns the root of the cohort's tree, in which all members may borrow quota from
-// each other. In a cycle, for which Kueue admits nothing, it returns one of the members.
-func rootCohort(cohort kueue.CohortReference, parents map[kueue.CohortReference]kueue.CohortReference) kueue.CohortReference {
-	for range parents {
-		parent := parents[cohort]
-		if parent == "" {
-			break
-		}
-		cohort = parent
-	}
-	return cohort
 }
 
 // isPending reports whether a workload waits for quota.

@@ -10,14 +10,14 @@ const (
 	PhaseDeleted Phase = "Deleted"
 	// PhaseCacheStale: the cache lacks the controller's own last write.
 	PhaseCacheStale Phase = "CacheStale"
-	// PhaseYielded: the gate deactivated the workload for a moment, so that others get its quota.
-	PhaseYielded Phase = "Yielded"
-	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
-	PhaseReturning Phase = "Returning"
 	// PhaseEvicting: Kueue has time left to complete an eviction.
 	PhaseEvicting Phase = "Evicting"
 	// PhaseEvictionStuck: the eviction waits for a cluster that no other component nominates.
 	PhaseEvictionStuck Phase = "EvictionStuck"
+	// PhaseYielded: the operator deactivated the workload for a moment, so that others get its quota.
+	PhaseYielded Phase = "Yielded"
+	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
+	PhaseReturning Phase = "Returning"
 	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
 	PhaseUngated Phase = "Ungated"
 	// PhaseIdle: Kueue, a worker or another controller acts next.
@@ -64,10 +64,10 @@ type phaseDoc struct {
 var documentedPhases = []phaseDoc{
 	{PhaseDeleted, "the Workload does not exist", "releases its devices and forgets it", nil},
 	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
-	{PhaseYielded, "the gate deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
+	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending, for less than 5 s", "none; looks again after the 5 s", []Phase{PhaseEvictionStuck, PhaseYielded}},
+	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for 5 s or more", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
+	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
 	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
-	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending, for less than 5 s", "none; looks again after the 5 s", []Phase{PhaseEvictionStuck}},
-	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for 5 s or more", "sets the check Ready, then nominates; widens as for Nominated", nil},
 	{PhaseUngated, "no check of a gate, but one of MultiKueue, and the operator nominates", "nominates every connected cluster", nil},
 	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},

@@ -81,10 +81,6 @@ func phaseOf(o *observation) Phase {
 		return PhaseDeleted
 	case o.history.isBehindOwnWrite(o.wl, o.now):
 		return PhaseCacheStale
-	case o.hasYielded() && !o.isActive() && o.now.Before(o.record.SleepsUntil):
-		return PhaseYielded
-	case o.hasYielded():
-		return PhaseReturning
 	}
 	if o.nominates && o.multiKueue != "" {
 		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.now); {
@@ -93,6 +89,12 @@ func phaseOf(o *observation) Phase {
 		case remaining > 0:
 			return PhaseEvicting
 		}
+	}
+	switch {
+	case o.hasYielded() && !o.isActive() && (isEvicting(o.wl) || o.now.Before(o.returnsAt())):
+		return PhaseYielded
+	case o.hasYielded():
+		return PhaseReturning
 	}
 	return gatePhaseOf(o)
 }

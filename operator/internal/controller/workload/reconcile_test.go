@@ -96,6 +96,15 @@ func yielded(until time.Duration, active bool) func(*observation) {
 	}
 }
 
+// quotaReturned is the end of an eviction some time ago.
+func quotaReturned(ago time.Duration) func(*observation) {
+	return func(o *observation) {
+		o.wl.Status.Admission, o.now = nil, noon.Add(ago)
+		c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+		c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(noon)
+	}
+}
+
 func sentTo(at time.Time, clusters ...string) func(*observation) {
 	return func(o *observation) {
 		o.wl.Status.AdmissionChecks[0].State, o.wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
@@ -155,6 +164,12 @@ func TestPhaseOf(t *testing.T) {
 		{"older than the last write for too long", inOrder(staleCache, func(o *observation) { o.now = noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
 		{"yielded", yielded(time.Second, false), PhaseYielded},
 		{"yielded, pause over", yielded(0, false), PhaseReturning},
+		{"yielded, eviction just began", inOrder(yielded(time.Minute, false), evictedFor(time.Second)), PhaseEvicting},
+		{"yielded, eviction stuck", inOrder(yielded(time.Minute, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
+		{"yielded, pause over, eviction stuck", inOrder(yielded(0, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
+		{"yielded, pause over, pods still end", inOrder(yielded(0, false), kueueNominates, evictedFor(time.Minute)), PhaseYielded},
+		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
+		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
 		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
 		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *observation) { o.wl.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
 		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},

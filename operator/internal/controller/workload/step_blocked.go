@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
@@ -16,9 +18,28 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
-// stepSleep waits until the pause of a yielded workload is over.
+// stepSleep waits until the pause of a yielded workload is over. The pause does not end before
+// the eviction, whose end is a change of the workload.
 func (o *observation) stepSleep() step {
-	return step{requeueAfter: o.record.SleepsUntil.Sub(o.now)}
+	return step{requeueAfter: max(0, o.returnsAt().Sub(o.now))}
+}
+
+// returnsAt is when a yielded workload returns. A workload with running pods holds its quota
+// until they end, and the pause begins then: other workloads need that time to get the quota.
+func (o *observation) returnsAt() time.Time {
+	at := o.record.SleepsUntil
+	c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if c != nil && c.Status == metav1.ConditionFalse {
+		if later := c.LastTransitionTime.Add(timing.YieldSleep); later.After(at) {
+			at = later
+		}
+	}
+	return at
+}
+
+// isEvicting reports whether Kueue evicts the workload and has not released its quota.
+func isEvicting(wl *kueue.Workload) bool {
+	return kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
 }
 
 // stepReturn activates a yielded workload. If a user activated it already, only the record

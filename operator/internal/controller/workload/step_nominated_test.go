@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -180,6 +181,34 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 				t.Errorf("nominated (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The eviction of a reclaimed workload is completed while the workload is inactive, so that its
+// copy does not start. The workload is activated after the eviction and the pause.
+func TestReclaimedWorkloadReturnsAfterTheRepair(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl, inactive := withMultiKueue(pendingWorkload(noon)), false
+	wl.Spec.Active = &inactive
+	setCondition(wl, kueue.WorkloadEvicted, noon)
+	b.create(withRecord(wl, recordOf(noon, "cluster1").Reclaim("idle-gpus", "idle", noon)))
+	b.clock.add(timing.YieldSleep + time.Second)
+	b.reconcile() // sets the check Ready
+	b.reconcile() // nominates
+	if wl = b.workload(); *wl.Spec.Active || len(wl.Status.NominatedClusterNames) == 0 {
+		t.Fatalf("active %t, nominated %v", *wl.Spec.Active, wl.Status.NominatedClusterNames)
+	}
+	b.update(func(wl *kueue.Workload) {
+		wl.Status.Admission, wl.Status.NominatedClusterNames = nil, nil
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending", LastTransitionTime: metav1.NewTime(b.now())})
+	})
+	if result := b.reconcile(); result.RequeueAfter != timing.YieldSleep || *b.workload().Spec.Active {
+		t.Errorf("after the eviction: next look after %s, active %t", result.RequeueAfter, *b.workload().Spec.Active)
+	}
+	b.clock.add(timing.YieldSleep)
+	b.reconcile()
+	if record := b.dispatchRecord(); !*b.workload().Spec.Active || !record.SleepsUntil.IsZero() || record.Reclaimed == nil {
+		t.Errorf("after the pause: active %t, record %+v", *b.workload().Spec.Active, record)
 	}
 }
 

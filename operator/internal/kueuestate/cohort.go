@@ -1,0 +1,16 @@
+package kueuestate
+
+import kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+// RootCohort returns the root of the cohort's tree, in which all members may borrow quota from
+// each other. In a cycle, for which Kueue admits nothing, it returns one of the members.
+func RootCohort(cohort kueue.CohortReference, parents map[kueue.CohortReference]kueue.CohortReference) kueue.CohortReference {
+	for range parents {
+		parent := parents[cohort]
+		if parent == "" {
+			break
+		}
+		cohort = parent
+	}
+	return cohort
+}
