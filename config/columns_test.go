@@ -77,6 +77,20 @@ status:
 		[]string{"gpus", "fleet", "Shadow", "True", "QuotaFollows", "<age>"},
 	},
 	{
+		"reclaimpolicies", "rpol", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: ReclaimPolicy
+metadata: {name: idle-gpus}
+spec: {sourceRef: {name: thanos}, clusterQueues: [research]}
+status:
+  reclaimable: 7
+  idle: 2
+  idleDevices: 16
+  conditions: [{type: Ready, status: "True", reason: Shadow, message: "", lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Mode", "Ready", "Reason", "Reclaimable", "Idle", "Age"},
+		[]string{"idle-gpus", "Shadow", "True", "Shadow", "7", "2", "<age>"},
+	},
+	{
 		"jobprofiles", "jprof", `
 apiVersion: plimsoll.dev/v1alpha1
 kind: JobProfile

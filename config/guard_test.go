@@ -159,9 +159,12 @@ func (g guarded) create(ctx context.Context, t *testing.T, i int, state *kueue.W
 	t.Helper()
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "job-", Namespace: "team-a", Labels: state.Labels, Annotations: state.Annotations, Finalizers: []string{"example.com/keep"},
-	}, Spec: kueue.WorkloadSpec{Active: state.Spec.Active, PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
+	}, Spec: kueue.WorkloadSpec{Active: state.Spec.Active, PriorityClassRef: state.Spec.PriorityClassRef, Priority: state.Spec.Priority, PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}}}}}
+	if len(state.Spec.PodSets) > 0 {
+		wl.Spec.PodSets[0].Template.Labels = state.Spec.PodSets[0].Template.Labels
+	}
 	if err := g.admin.Create(ctx, wl); err != nil {
 		t.Fatal(i, err)
 	}

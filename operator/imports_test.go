@@ -52,6 +52,7 @@ var table = []row{
 	{pkg: "operator/internal/timing", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
 	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/capacity", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/reclaim", may: []string{"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/profile", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/shape", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/order", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
@@ -92,13 +93,13 @@ var table = []row{
 		"operator/internal/dispatch", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
 		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/order", "operator/internal/profile", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
-		"operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
+		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
 		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
 		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/round",
-		"operator/internal/score", "operator/internal/shape", "config/crd",
+		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
 	{pkg: "operator/embedded", may: []string{
 		"operator/api/v1alpha1", "operator/internal/cli", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/ledger",
@@ -141,7 +142,7 @@ func violations(p listedPackage) []string {
 
 // timeless are packages that get the time as an argument.
 var timeless = []string{
-	"promql", "normalize", "score", "capacity", "profile", "gate", "clustermap", "hubstate", "round",
+	"promql", "normalize", "score", "capacity", "profile", "reclaim", "gate", "clustermap", "hubstate", "round",
 	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order",
 }
 

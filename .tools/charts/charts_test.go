@@ -165,7 +165,7 @@ func TestCRDsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if found != 5 {
+	if found != 6 {
 		t.Errorf("%d CRDs", found)
 	}
 }

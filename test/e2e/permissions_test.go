@@ -28,6 +28,7 @@ var unusedPermissions = map[string]string{
 	"create events":                                                  onlyLongTests, // of the leader election
 	"list kueue.x-k8s.io/localqueues":                                onlyLongTests, // for workloads that yield
 	"watch kueue.x-k8s.io/localqueues":                               onlyLongTests,
+	"patch plimsoll.dev/reclaimpolicies/status":                      onlyLongTests,
 	"patch kueue.x-k8s.io/multikueueclusters":                        onlyLongTests, // for other credentials
 	"patch events":                                                   onlyRepetition,
 	"patch events.k8s.io/events":                                     onlyRepetition,

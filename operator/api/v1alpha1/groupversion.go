@@ -2,7 +2,8 @@
 // Thanos or Mimir server. A ScoringPolicy queries the server and turns the results
 // into scores of clusters. A PlacementGate admits workloads only to clusters that
 // have room for them. A CapacityPolicy turns measured devices into the quota of a Cohort.
-// A JobProfile holds what the operator learned from the runs of similar jobs.
+// A JobProfile holds what the operator learned from the runs of similar jobs. A ReclaimPolicy
+// returns workloads with idle devices to their queues.
 //
 // +kubebuilder:object:generate=true
 // +groupName=plimsoll.dev
@@ -30,6 +31,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&PlacementGate{}, &PlacementGateList{},
 		&CapacityPolicy{}, &CapacityPolicyList{},
 		&JobProfile{}, &JobProfileList{},
+		&ReclaimPolicy{}, &ReclaimPolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

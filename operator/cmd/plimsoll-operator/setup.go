@@ -28,6 +28,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/jobprofile"
 	"plimsoll.dev/plimsoll/operator/internal/controller/metricssource"
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
+	"plimsoll.dev/plimsoll/operator/internal/controller/reclaimpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
@@ -150,6 +151,9 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		return err
 	}
 	if err := capacitypolicy.Setup(mgr, capacitypolicy.Options{Sources: sources}); err != nil {
+		return err
+	}
+	if err := reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Nominate: nominate, Registerer: metrics.Registry}); err != nil {
 		return err
 	}
 	if err := jobprofile.Setup(mgr, jobprofile.Options{Sources: sources, Registerer: metrics.Registry}); err != nil {

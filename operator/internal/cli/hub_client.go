@@ -53,6 +53,7 @@ func init() {
 		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("CapacityPolicy"):                                  meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ReclaimPolicy"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("JobProfile"):                                      meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("Cohort"):                                       meta.RESTScopeRoot,
 		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,

@@ -156,6 +156,8 @@ func (l *linter) checkObject(o decodedObject) {
 		l.checkGate(o.doc, object)
 	case *v1alpha1.CapacityPolicy:
 		l.checkCapacityPolicy(o.doc, object)
+	case *v1alpha1.ReclaimPolicy:
+		l.checkReclaimPolicy(o.doc, object)
 	}
 }
 
@@ -176,7 +178,7 @@ func explainUnknownType(apiVersion, kind string) (path, message string) {
 	case apiVersion != known.String():
 		return "apiVersion", fmt.Sprintf("must be %s, not %s", known, apiVersion)
 	case !scheme.Recognizes(known.WithKind(kind)):
-		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate and CapacityPolicy", known)
+		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate, CapacityPolicy and ReclaimPolicy", known)
 	}
 	return "", ""
 }

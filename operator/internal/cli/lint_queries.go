@@ -37,6 +37,10 @@ func (l *linter) queries() []fileQuery {
 			for path, query := range capacityQueries(object) {
 				add(object.Spec.SourceRef, path, query, nil)
 			}
+		case *v1alpha1.ReclaimPolicy:
+			for path, query := range reclaimQueries(object) {
+				add(object.Spec.SourceRef, path, query, nil)
+			}
 		case *v1alpha1.ScoringPolicy:
 			if f := object.Spec.Freshness; f != nil {
 				add(object.Spec.SourceRef, freshnessPath, f.Query, nil)

@@ -71,6 +71,30 @@ func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
 	}
 }
 
+// checkReclaimPolicy checks the queries of a ReclaimPolicy.
+func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
+	for path, q := range reclaimQueries(p) {
+		// The rules for one value per cluster do not apply to a result with one per device.
+		use := querylint.FleetCondition
+		if path == freshnessPath {
+			use = querylint.Age
+		}
+		l.checkQuery(d, path, q, nil, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+	}
+}
+
+// reclaimQueries yields the queries that a ReclaimPolicy sets, with their paths.
+func reclaimQueries(p *v1alpha1.ReclaimPolicy) iter.Seq2[string, string] {
+	return func(yield func(path, query string) bool) {
+		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+			return
+		}
+		if q := p.Spec.IdleQuery; q != "" {
+			yield("spec.idleQuery", q)
+		}
+	}
+}
+
 // freshnessPath is the path of the query for the age of samples.
 const freshnessPath = "spec.freshness.query"
 

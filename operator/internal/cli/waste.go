@@ -47,6 +47,8 @@ type wasteFlags struct {
 	connectionFlags
 	by, window string
 	limit      int
+	// reclaim shows the ReclaimPolicies of the hub instead.
+	reclaim bool
 }
 
 func newWaste(a *app) *cobra.Command {
@@ -55,7 +57,7 @@ func newWaste(a *app) *cobra.Command {
 		flags wasteFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "waste --prometheus URL",
+		Use:   "waste {--prometheus URL | --reclaim}",
 		Short: "Show who held devices without using them",
 		Long: `Show who held devices without using them.
 
@@ -65,10 +67,20 @@ such as a Job or a JobSet, if the exporter reports owners, and otherwise the pod
 --namespace, only that namespace is shown.
 
 Devices are counted at ` + strconv.Itoa(maxWasteSteps) + ` points in time at most. The Prometheus or Thanos must evaluate the
-shipped recording rules and must have their results for the whole window.`,
-		Example: "  kubectl plimsoll waste --prometheus http://localhost:9090\n  kubectl plimsoll waste --prometheus http://localhost:9090 --by namespace --window 7d",
+shipped recording rules and must have their results for the whole window.
+
+With --reclaim, the command shows which workloads the ReclaimPolicies of the hub returned to their
+queues, or would return in mode Shadow, and what their last round decided about idle workloads.
+It reads their status and needs no --prometheus.`,
+		Example: "  kubectl plimsoll waste --prometheus http://localhost:9090\n  kubectl plimsoll waste --prometheus http://localhost:9090 --by namespace --window 7d\n  kubectl plimsoll waste --reclaim",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.reclaim {
+				if err := out.check(); err != nil {
+					return err
+				}
+				return showReclaims(cmd.Context(), a, &out)
+			}
 			window, err := flags.parse()
 			if err := errors.Join(out.check(), err); err != nil {
 				return err
@@ -88,6 +100,7 @@ shipped recording rules and must have their results for the whole window.`,
 	cmd.Flags().StringVar(&flags.by, "by", "owner", "rows of the report: owner or namespace")
 	cmd.Flags().StringVar(&flags.window, "window", defaultWasteWindow, "time up to now, such as 12h or 7d, at most 90d")
 	cmd.Flags().IntVar(&flags.limit, "limit", 20, "number of rows in the table; 0 shows all")
+	cmd.Flags().BoolVar(&flags.reclaim, "reclaim", false, "show what ReclaimPolicies returned to their queues, or would return")
 	flags.add(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"owner", "namespace"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	registerSourceTypeCompletion(cmd)
@@ -100,7 +113,7 @@ func (f *wasteFlags) parse() (time.Duration, error) {
 	window, err := model.ParseDuration(f.window)
 	switch {
 	case f.url == "":
-		return 0, usagef("set the URL of a source with --prometheus")
+		return 0, usagef("set the URL of a source with --prometheus, or set --reclaim")
 	case err != nil || time.Duration(window) < minWasteStep || time.Duration(window) > maxWasteWindow:
 		return 0, usagef("--window must be a duration from 1m to 90d, such as 12h or 7d, not %q", f.window)
 	case f.by != "owner" && f.by != "namespace":

@@ -38,6 +38,8 @@ func Cases() []Case {
 		{"gate sets its check to Retry", "patch", "status", checkManager, nil, states{setRetry, requeueNow}, ""},
 		{"gate writes its annotation", "patch", "", checkManager, nil, states{annotate}, ""},
 		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
+		{"labeled running workload is deactivated", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
+		{"running workload with a priority class is deactivated", "patch", "", checkManager, states{admit, agreeByClass}, states{admit, agreeByClass, deactivate, putToSleep}, ""},
 		{"sleeping workload is activated", "patch", "", checkManager, states{deactivate, putToSleep}, states{annotate}, ""},
 		{"first nomination", "patch", "status", admissionManager, states{setReady}, states{setReady, nominateFirst}, ""},
 		{"second nomination", "patch", "status", admissionManager, states{setReady, nominateFirst}, states{setReady, nominateBoth}, ""},
@@ -49,6 +51,8 @@ func Cases() []Case {
 		{"deactivation without a time", "patch", "", checkManager, nil, states{deactivate}, "without recording until when"},
 		{"activation against the user", "patch", "", checkManager, states{deactivate}, nil, "another user deactivated"},
 		{"deactivation without quota", "patch", "", checkManager, states{removeQuota}, states{removeQuota, deactivate, putToSleep}, "has no quota"},
+		{"deactivation of a running workload that did not agree", "patch", "", checkManager, states{admit}, states{admit, deactivate, putToSleep}, "did not agree"},
+		{"deactivation of a running workload without a time", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate}, "without recording until when"},
 		{"change of a label", "patch", "", checkManager, nil, states{addLabel}, "more than its annotation"},
 		{"change of MultiKueue's check", "patch", "status", checkManager, nil, states{setMultiKueueReady}, "the entry of check multikueue"},
 		{"change of the number of checks", "patch", "status", checkManager, states{removeGateCheck}, nil, "adds or removes an entry"},
@@ -109,6 +113,17 @@ func removeQuota(wl *kueue.Workload)   { wl.Status.Conditions = nil }
 func deactivate(wl *kueue.Workload)    { wl.Spec.Active = ptr.To(false) }
 func markDeleted(wl *kueue.Workload)   { wl.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 func annotate(wl *kueue.Workload)      { wl.Annotations = map[string]string{annotation: "{}"} }
+func admit(wl *kueue.Workload) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
+}
+func agreeByLabel(wl *kueue.Workload) {
+	set := kueue.PodSet{Name: "main", Count: 1}
+	set.Template.Labels = map[string]string{reclaimableLabel: "true"}
+	wl.Spec.PodSets = []kueue.PodSet{set}
+}
+func agreeByClass(wl *kueue.Workload) {
+	wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewWorkloadPriorityClassRef("spot"), ptr.To[int32](0)
+}
 func putToSleep(wl *kueue.Workload) {
 	wl.Annotations = map[string]string{annotation: `{"sleepsUntil":"x"}`}
 }

@@ -29,6 +29,7 @@ const (
 	dispatchManager  = "plimsoll-dispatch" // with --nominate-as=own
 	annotation       = "plimsoll.dev/dispatch"
 	sleepField       = "sleepsUntil" // of the annotation's JSON
+	reclaimableLabel = "plimsoll.dev/reclaimable"
 )
 
 // minEvictionAge is the age from which the operator may repair an eviction.
@@ -56,8 +57,8 @@ func (r Rules) violation(e *event, before *kueue.Workload) string {
 }
 
 // metadataViolation allows a change of the operator's annotation, and of
-// spec.active with it: a workload that yields is deactivated, and the annotation
-// records until when.
+// spec.active with it: a workload that yields or is reclaimed is deactivated,
+// and the annotation records until when.
 func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 	a, b := before.DeepCopy(), e.after.DeepCopy()
 	slept, sleeps := isSleeping(a), isSleeping(b)
@@ -66,6 +67,8 @@ func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 		return "it deactivates the workload without recording until when"
 	case !isActive(a) && isActive(b) && (!slept || sleeps):
 		return "it activates a workload that another user deactivated"
+	case isActive(a) && !isActive(b) && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted) && !agreesToReclaim(a):
+		return "it deactivates an admitted workload that did not agree to be reclaimed"
 	case isActive(a) && !isActive(b):
 		if reason := r.stateViolation(e, before, false); reason != "" {
 			return reason
@@ -82,6 +85,15 @@ func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 		return "it changes more than its annotation"
 	}
 	return ""
+}
+
+// agreesToReclaim returns whether the workload has a WorkloadPriorityClass, which a policy may
+// name, or the label in a pod template.
+func agreesToReclaim(wl *kueue.Workload) bool {
+	if class := wl.Spec.PriorityClassRef; class != nil && class.Kind == kueue.WorkloadPriorityClassKind {
+		return true
+	}
+	return slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return set.Template.Labels[reclaimableLabel] == "true" })
 }
 
 func isActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }

@@ -41,6 +41,15 @@ type simDevice struct {
 	State      DeviceState `json:"state"`
 	Background float64     `json:"background"`
 	NVSwitch   bool        `json:"nvswitch,omitempty"`
+	// Processes determine the utilization of the device, whether a pod holds it or not.
+	Processes []simProcess `json:"processes,omitempty"`
+}
+
+// simProcess is a process on a device.
+type simProcess struct {
+	PID       int     `json:"pid"`
+	MemoryMiB int     `json:"memoryMiB"`
+	Busy      float64 `json:"busy"`
 }
 
 // simState is the content of the exporter's --sim-state file.
@@ -249,6 +258,19 @@ func (f *Fleet) SetBackground(node string, utilization float64) error {
 	return f.updateDevices(node, func(s *simState) error {
 		for i := range s.Devices {
 			s.Devices[i].Background = utilization
+		}
+		return nil
+	})
+}
+
+// SetIdle makes the devices of a node idle, also those that pods hold, or ends that.
+func (f *Fleet) SetIdle(node string, idle bool) error {
+	return f.updateDevices(node, func(s *simState) error {
+		for i := range s.Devices {
+			s.Devices[i].Processes = nil
+			if idle {
+				s.Devices[i].Processes = []simProcess{{PID: 1, MemoryMiB: 1024}}
+			}
 		}
 		return nil
 	})

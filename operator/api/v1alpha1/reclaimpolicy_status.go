@@ -1,0 +1,109 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ReasonQueueNotFound is the reason of ConditionReady of a ReclaimPolicy if one of its
+// ClusterQueues does not exist. The others are considered.
+const ReasonQueueNotFound = "QueueNotFound"
+
+// ReclaimPolicyStatus is the state of the last round. The next round continues from it, also
+// after a restart of the operator.
+type ReclaimPolicyStatus struct {
+	// Conditions of the policy: Ready, QueriesValid and Measured. True is the good state of
+	// each. Without Measured, no workload is reclaimed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Generation of the spec that the status refers to.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Time of the last round.
+	// +optional
+	LastRoundTime *metav1.Time `json:"lastRoundTime,omitempty"`
+	// Number of admitted workloads of the queues that agreed to be reclaimed.
+	// +optional
+	Reclaimable int32 `json:"reclaimable"`
+	// Number of these workloads whose devices have all been idle for idleSeconds.
+	// +optional
+	Idle int32 `json:"idle"`
+	// Devices that the idle workloads hold.
+	// +optional
+	IdleDevices int64 `json:"idleDevices"`
+	// Idle workloads in the order in which they would be reclaimed, at most 50. The first
+	// candidate of each queue has the state Selected.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	IdleWorkloads []IdleWorkload `json:"idleWorkloads,omitempty"`
+	// Reclaimed workloads, the latest last, at most 100. In mode Shadow, the workloads that would
+	// have been reclaimed, once per admission. Those of the last hour in the present mode count for
+	// maxPerHour.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	History []ReclaimRecord `json:"history,omitempty"`
+}
+
+// IdleState states what a round decided about an idle workload.
+// +kubebuilder:validation:Enum=Selected;Recorded;Limited;NotNeeded;Starting;Protected
+type IdleState string
+
+const (
+	// IdleSelected is a workload that the round reclaims, or would reclaim in mode Shadow.
+	IdleSelected IdleState = "Selected"
+	// IdleRecorded is a workload that mode Shadow recorded in an earlier round.
+	IdleRecorded IdleState = "Recorded"
+	// IdleLimited is a workload that a later round may reclaim: one of the same queue comes
+	// first, or maxPerHour is reached.
+	IdleLimited IdleState = "Limited"
+	// IdleNotNeeded is a workload of a queue for whose quota no other workload waits.
+	IdleNotNeeded IdleState = "NotNeeded"
+	// IdleStarting is a workload within minRunSeconds.
+	IdleStarting IdleState = "Starting"
+	// IdleProtected is a workload that is never reclaimed in its present state.
+	IdleProtected IdleState = "Protected"
+)
+
+// IdleWorkload is a workload whose devices are idle, and what the round decided about it.
+type IdleWorkload struct {
+	// Namespace of the Workload.
+	Namespace string `json:"namespace"`
+	// Name of the Workload.
+	Name string `json:"name"`
+	// ClusterQueue of the Workload.
+	ClusterQueue string `json:"clusterQueue"`
+	// Cluster on which the workload runs.
+	Cluster string `json:"cluster"`
+	// Devices that the workload holds.
+	Devices int64 `json:"devices"`
+	// Time in seconds for which all of them have been idle.
+	IdleSeconds int64 `json:"idleSeconds"`
+	// Decision of the round.
+	State IdleState `json:"state"`
+	// Reason of the decision.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// ReclaimRecord is a workload that was, or would have been, returned to its queue.
+type ReclaimRecord struct {
+	// Time of the decision.
+	Time metav1.Time `json:"time"`
+	// Mode of the policy at that time. Shadow changed nothing.
+	Mode ReclaimMode `json:"mode"`
+	// Namespace of the Workload.
+	Namespace string `json:"namespace"`
+	// Name of the Workload.
+	Name string `json:"name"`
+	// UID of the Workload.
+	UID string `json:"uid"`
+	// Time since which the workload ran.
+	RunningSince metav1.Time `json:"runningSince"`
+	// Cluster on which the workload ran.
+	Cluster string `json:"cluster"`
+	// Devices that the workload held.
+	Devices int64 `json:"devices"`
+	// Time in seconds for which all of them had been idle.
+	IdleSeconds int64 `json:"idleSeconds"`
+}

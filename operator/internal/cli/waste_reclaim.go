@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// reclaimRow is a workload that a ReclaimPolicy returned to its queue, would have returned, or
+// found idle in its last round.
+type reclaimRow struct {
+	Policy   string `json:"policy"`
+	Mode     string `json:"mode"`
+	Workload string `json:"workload"`
+	Cluster  string `json:"cluster"`
+	Devices  int64  `json:"devices"`
+	// IdleSeconds is for how long all devices had been idle.
+	IdleSeconds int64 `json:"idleSeconds"`
+	// State is that of the last round, or Reclaimed or WouldReclaim for the past.
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// Time of a row of the past.
+	Time *time.Time `json:"time,omitempty"`
+}
+
+// showReclaims prints the state of all ReclaimPolicies.
+func showReclaims(ctx context.Context, a *app, out *outputFlag) error {
+	c, _, err := a.connect()
+	if err != nil {
+		return err
+	}
+	policies := &v1alpha1.ReclaimPolicyList{}
+	if err := c.List(ctx, policies); err != nil {
+		return reading("ReclaimPolicies", err)
+	}
+	rows := []reclaimRow{}
+	for i := range policies.Items {
+		rows = append(rows, reclaimRows(&policies.Items[i])...)
+	}
+	if len(rows) == 0 {
+		_, _ = fmt.Fprintln(a.ErrOut, "No ReclaimPolicy has found an idle workload. Check: kubectl get reclaimpolicies")
+	}
+	return out.print(a.Out, rows, func(w io.Writer) { writeReclaims(w, rows, a.now()) })
+}
+
+// reclaimRows returns the idle workloads of the last round, then the past, the latest first.
+func reclaimRows(p *v1alpha1.ReclaimPolicy) []reclaimRow {
+	var rows []reclaimRow
+	for _, wl := range p.Status.IdleWorkloads {
+		if wl.State == v1alpha1.IdleSelected {
+			continue // the history has it
+		}
+		rows = append(rows, reclaimRow{Policy: p.Name, Mode: string(p.Spec.Mode), Workload: wl.Namespace + "/" + wl.Name, Cluster: wl.Cluster,
+			Devices: wl.Devices, IdleSeconds: wl.IdleSeconds, State: string(wl.State), Reason: wl.Reason})
+	}
+	for i := len(p.Status.History) - 1; i >= 0; i-- {
+		r := &p.Status.History[i]
+		row := reclaimRow{Policy: p.Name, Mode: string(r.Mode), Workload: r.Namespace + "/" + r.Name, Cluster: r.Cluster,
+			Devices: r.Devices, IdleSeconds: r.IdleSeconds, State: "Reclaimed", Time: &r.Time.Time}
+		if r.Mode == v1alpha1.ReclaimShadow {
+			row.State = "WouldReclaim"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func writeReclaims(w io.Writer, rows []reclaimRow, now time.Time) {
+	if len(rows) == 0 {
+		return
+	}
+	writeRow(w, "POLICY", "MODE", "WORKLOAD", "CLUSTER", "DEVICES", "IDLE", "STATE", "REASON")
+	for _, r := range rows {
+		reason := r.Reason
+		if r.Time != nil {
+			reason = formatAge(now, *r.Time) + " ago"
+		}
+		writeRow(w, r.Policy, r.Mode, r.Workload, r.Cluster, fmt.Sprint(r.Devices), (time.Duration(r.IdleSeconds) * time.Second).String(), r.State, reason)
+	}
+}

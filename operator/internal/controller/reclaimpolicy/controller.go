@@ -1,0 +1,171 @@
+// Package reclaimpolicy reconciles ReclaimPolicies. Each reconciliation is one round: it lists the
+// workloads that agreed to be reclaimed, queries for how long their devices have been idle,
+// decides, records the decision in the status, and returns the selected workloads to their queues.
+package reclaimpolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/logging"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+)
+
+const (
+	// sourceRetryInterval is the wait for a source that exists but is not registered yet, as
+	// right after the start of the operator.
+	sourceRetryInterval = 100 * time.Millisecond
+	// rereadDelay is the wait after a write that the API server refused because the cache was stale.
+	rereadDelay = time.Second
+	// maxConcurrentRounds keeps a slow source from delaying the policies of other sources.
+	maxConcurrentRounds = 8
+)
+
+// Options of the controller.
+type Options struct {
+	// Sources is the registry of query clients.
+	Sources *query.Sources
+	// Nominate: the operator is Kueue's external dispatcher. Without it, the eviction of a running
+	// MultiKueue workload may never complete.
+	Nominate bool
+	// Registerer of the controller's metrics; nil = not registered.
+	Registerer prometheus.Registerer
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Reconciler reconciles ReclaimPolicies.
+type Reconciler struct {
+	client    client.Client
+	recorder  events.EventRecorder
+	sources   *query.Sources
+	nominates bool
+	metrics   *metrics
+	now       func() time.Time
+}
+
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=reclaimpolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=reclaimpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;cohorts;multikueueconfigs;multikueueclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Setup adds the controller to the manager. The hub must have Kueue's CRDs. Without a ReclaimPolicy,
+// the controller watches the policies and does nothing else.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-reclaim"), sources: opts.Sources,
+		nominates: opts.Nominate, metrics: newMetrics(opts.Registerer), now: opts.Now}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("reclaimpolicy").
+		For(&v1alpha1.ReclaimPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, LogConstructor: logging.ForRequests(mgr, "reclaimpolicy", "policy")}).
+		Complete(r)
+}
+
+// Reconcile runs one round of a policy: gather, measure, decide, record, act.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	policy := &v1alpha1.ReclaimPolicy{}
+	found, err := hubstate.Find(ctx, r.client, req.NamespacedName, policy)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found || policy.DeletionTimestamp != nil {
+		r.metrics.forget(req.Name)
+		return reconcile.Result{}, nil
+	}
+	now := r.now()
+	queues, err := r.gather(ctx, policy)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gather the workloads of ReclaimPolicy %s: %w", policy.Name, err)
+	}
+	measured, err := r.measure(ctx, policy, queues.candidates, now)
+	switch {
+	case errors.Is(err, errSourceNotRegistered):
+		return reconcile.Result{RequeueAfter: sourceRetryInterval}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("measure the workloads of ReclaimPolicy %s: %w", policy.Name, err)
+	case ctx.Err() != nil:
+		// The process stops. Canceled queries must not count as failures of the source.
+		return reconcile.Result{}, nil
+	}
+	if isCurrent, err := r.isCurrent(ctx, policy); err != nil || !isCurrent {
+		return reconcile.Result{}, err // the change of the policy starts another round
+	}
+	bounds := reclaim.BoundsOf(&policy.Spec)
+	decisions := reclaim.Decide(bounds, queues.candidates, policy.Status.History, now)
+	err = r.finish(ctx, policy, queues, measured, decisions, now)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the policy changed since it was read
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("ReclaimPolicy %s: %w", policy.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second}, nil
+}
+
+// finish records the round in the status, and then returns the selected workloads to their
+// queues. The record comes first: a crash in between counts a workload that was not reclaimed,
+// and never reclaims one that is not counted.
+func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, decisions []reclaim.Decision, now time.Time) error {
+	before, mode := policy.DeepCopy(), reclaim.BoundsOf(&policy.Spec).Mode
+	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
+	policy.Status.History = reclaim.Record(policy.Status.History, decisions, mode, now)
+	fillStatus(&policy.Status, queues, decisions)
+	if err := r.writeStatus(ctx, before, policy, queues, measured); err != nil {
+		return err
+	}
+	r.metrics.setIdleDevices(policy.Name, policy.Status.IdleDevices)
+	var failed []reclaim.Decision
+	for i := range decisions {
+		d := &decisions[i]
+		switch {
+		case d.State != v1alpha1.IdleSelected:
+		case mode != v1alpha1.ReclaimEnforce:
+			r.reportShadow(ctx, policy, d)
+		case r.requeue(ctx, policy, queues.workloads[d.UID], d, now) != nil:
+			failed = append(failed, *d)
+		}
+	}
+	return r.removeFailed(ctx, policy, failed, now)
+}
+
+// removeFailed removes the records of workloads that could not be reclaimed. They no longer count
+// for maxPerHour.
+func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, failed []reclaim.Decision, now time.Time) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	before := policy.DeepCopy()
+	policy.Status.History = reclaim.Remove(policy.Status.History, failed, now)
+	return r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// isCurrent reports whether the policy still exists as it was when the round began. A round
+// can last for minutes, and must not reclaim for a policy that was deleted or changed meanwhile.
+func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.ReclaimPolicy) (bool, error) {
+	now := &v1alpha1.ReclaimPolicy{}
+	found, err := hubstate.Find(ctx, r.client, client.ObjectKeyFromObject(policy), now)
+	return found && now.UID == policy.UID && now.Generation == policy.Generation && now.DeletionTimestamp == nil, err
+}

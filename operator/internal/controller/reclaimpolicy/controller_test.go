@@ -1,0 +1,370 @@
+package reclaimpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+func shadow(s *v1alpha1.ReclaimPolicySpec) { s.Mode = v1alpha1.ReclaimShadow }
+
+func unlabeled(wl *kueue.Workload) { wl.Spec.PodSets[0].Template.Labels = nil }
+
+// An idle workload that agreed to it returns to its queue: it is deactivated together with the time
+// of its activation. A busy one, and one that did not agree, are untouched.
+func TestIdleWorkloadIsReclaimed(t *testing.T) {
+	h := newHub(t, nil, running("idle"), running("busy"), running("other", unlabeled))
+	h.idle["idle"], h.idle["busy"], h.idle["other"] = []float64{3600, 2820}, []float64{3600}, []float64{3600, 3600}
+	policy := h.round()
+	active, record := h.isActive("idle")
+	want := dispatch.Record{Reason: dispatch.ReasonReclaimed, SleepsUntil: h.now.Add(timing.YieldSleep),
+		Reclaimed: &dispatch.Reclaim{Policy: "idle-gpus", At: h.now, Cause: "its 2 devices on c1 have been idle for 47m0s"}}
+	if diff := cmp.Diff(want, record); active || diff != "" {
+		t.Errorf("active %t, record (-want +got):\n%s", active, diff)
+	}
+	h.requireUntouched("busy", "other")
+	wantHistory := []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ReclaimEnforce, Namespace: "team-a", Name: "job-idle", UID: "uid-idle",
+		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Cluster: "c1", Devices: 2, IdleSeconds: 2820}}
+	if diff := cmp.Diff(wantHistory, policy.Status.History); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	if s := policy.Status; s.Reclaimable != 2 || s.Idle != 1 || s.IdleDevices != 2 || len(s.IdleWorkloads) != 1 || s.IdleWorkloads[0].State != v1alpha1.IdleSelected {
+		t.Errorf("status %+v", s)
+	}
+	wantEvent := "Warning Reclaimed ReclaimPolicy idle-gpus returns it to its queue: its 2 devices on c1 have been idle for 47m0s, and other workloads wait"
+	if got := h.events(); !slices.Contains(got, wantEvent) {
+		t.Errorf("events %q", got)
+	}
+	if got := conditionOf(policy, v1alpha1.ConditionReady); !strings.HasPrefix(got, "True Enforcing") {
+		t.Errorf("Ready is %s", got)
+	}
+}
+
+func TestShadowChangesNothing(t *testing.T) {
+	h := newHub(t, shadow, running("idle"))
+	h.idle["idle"] = []float64{3600, 2820}
+	h.round()
+	policy := h.round()
+	h.requireUntouched("idle")
+	if s := policy.Status; len(s.History) != 1 || s.History[0].Mode != v1alpha1.ReclaimShadow || s.IdleWorkloads[0].State != v1alpha1.IdleRecorded {
+		t.Errorf("status %+v", s)
+	}
+	wantEvent := "Normal WouldReclaim team-a/job-idle would return to its queue: its 2 devices on c1 have been idle for 47m0s, and other workloads wait"
+	if got := h.events(); len(got) != 1 || got[0] != wantEvent {
+		t.Errorf("events %q", got)
+	}
+	if got := conditionOf(policy, v1alpha1.ConditionReady); !strings.HasPrefix(got, "True Shadow") {
+		t.Errorf("Ready is %s", got)
+	}
+}
+
+// Whatever is wrong with the metrics, no workload is reclaimed, and a condition says why.
+func TestUnusableMetricsReclaimNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		spec  func(*v1alpha1.ReclaimPolicySpec)
+		fault func(*hub)
+		want  string // of the condition Measured
+	}{
+		{"source is down", nil, func(h *hub) {
+			h.failing = &query.Error{Reason: query.ReasonUnreachable, Message: "connection refused"}
+		}, "False SourceFailed: no workload is reclaimed: freshness.query: "},
+		{"stores are missing", nil, func(h *hub) { h.partial = true }, "False SourceFailed: no workload is reclaimed: freshness.query: some stores"},
+		{"old samples", nil, func(h *hub) { h.age = 121 }, "False Stale: no workload is reclaimed on clusters whose samples are missing or older than freshness permits: c1"},
+		{"no samples", nil, func(h *hub) { h.age = -1 }, "False Stale: "},
+		{"no source", func(s *v1alpha1.ReclaimPolicySpec) { s.SourceRef.Name = "absent" }, func(*hub) {}, "False SourceFailed: "},
+		{"query that does not parse", func(s *v1alpha1.ReclaimPolicySpec) { s.IdleQuery = "sum(" }, func(*hub) {}, "False ParseError: no workload is reclaimed: idleQuery: "},
+		{"device without a sample", nil, func(h *hub) { h.idle["idle"] = []float64{3600} }, "True Fresh: "},
+		{"values that are no time", nil, func(h *hub) { h.idle["idle"] = []float64{-1, 1e300} }, "True Fresh: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHub(t, tc.spec, running("idle"))
+			h.idle["idle"] = []float64{3600, 3600}
+			tc.fault(h)
+			policy := h.round()
+			h.requireUntouched("idle")
+			if len(policy.Status.History) > 0 || policy.Status.Idle > 0 {
+				t.Errorf("status %+v", policy.Status)
+			}
+			if got := conditionOf(policy, v1alpha1.ConditionMeasured); !strings.HasPrefix(got, tc.want) {
+				t.Errorf("Measured is %s", got)
+			}
+		})
+	}
+}
+
+// A workload whose eviction might not complete, or whose cluster is not reachable, is left alone.
+func TestProtectedWorkloads(t *testing.T) {
+	elastic := func(wl *kueue.Workload) { wl.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"} }
+	for _, tc := range []struct {
+		name  string
+		wl    *kueue.Workload
+		setup func(*hub)
+		want  string
+	}{
+		{"elastic job", running("idle", elastic), func(*hub) {}, "elastic job"},
+		{"Kueue is not connected", running("idle"), func(h *hub) { h.replace(multiKueueCluster("c1", metav1.ConditionFalse)) }, "c1 is not connected by Kueue: connection refused"},
+		{"cluster left the configuration", running("idle"), func(h *hub) {
+			h.replace(&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"c2"}}})
+		}, "c1 is not in MultiKueueConfig gpu"},
+		{"the hub is not connected", running("idle"), func(h *hub) {
+			c := managedCluster("c1")
+			c.Status.Conditions[0].Status = metav1.ConditionUnknown
+			h.replace(c)
+		}, "c1 is not connected to the hub"},
+		{"another dispatcher", running("idle"), func(h *hub) { h.r.nominates = false }, "not Kueue's dispatcher"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHub(t, nil, tc.wl)
+			h.idle["idle"] = []float64{3600, 3600}
+			tc.setup(h)
+			policy := h.round()
+			h.requireUntouched("idle")
+			if s := policy.Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleProtected || !strings.Contains(s[0].Reason, tc.want) {
+				t.Errorf("idle workloads %+v", s)
+			}
+		})
+	}
+}
+
+// replace replaces an object of the hub.
+func (h *hub) replace(obj client.Object) {
+	h.t.Helper()
+	if err := h.Delete(h.t.Context(), obj); err != nil {
+		h.t.Fatal(err)
+	}
+	obj.SetResourceVersion("")
+	if err := h.Create(h.t.Context(), obj); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Two workloads of one job have the same owner in the metrics.
+func TestSharedOwnerIsProtected(t *testing.T) {
+	second := running("idle")
+	second.Name, second.UID = "job-second", "uid-second"
+	h := newHub(t, nil, running("idle"), second)
+	h.idle["idle"] = []float64{3600, 3600, 3600, 3600}
+	for _, wl := range h.round().Status.IdleWorkloads {
+		if wl.State != v1alpha1.IdleProtected || wl.Reason != "another workload has the same owner" {
+			t.Errorf("%+v", wl)
+		}
+	}
+	h.requireUntouched("idle")
+}
+
+// A workload returns only if another one waits: for the quota of the queue or its cohort, or with
+// quota for its checks.
+func TestWhoWaits(t *testing.T) {
+	inCohort := func(q *kueue.ClusterQueue) *kueue.ClusterQueue {
+		q.Spec.CohortName = "fleet"
+		return q
+	}
+	atChecks := clusterQueue("research", "", 0)
+	atChecks.Status.ReservingWorkloads, atChecks.Status.AdmittedWorkloads = 3, 2
+	allAdmitted := clusterQueue("research", "", 0)
+	allAdmitted.Status.ReservingWorkloads, allAdmitted.Status.AdmittedWorkloads = 2, 2
+	for _, tc := range []struct {
+		name   string
+		queues []*kueue.ClusterQueue
+		want   bool
+	}{
+		{"for quota", []*kueue.ClusterQueue{clusterQueue("research", "", 1)}, true},
+		{"for checks", []*kueue.ClusterQueue{atChecks}, true},
+		{"nobody", []*kueue.ClusterQueue{allAdmitted}, false},
+		{"in an unrelated queue", []*kueue.ClusterQueue{allAdmitted, clusterQueue("other", "", 1)}, false},
+		{"in the cohort", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), inCohort(clusterQueue("other", "", 1))}, true},
+		{"in a cohort below", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), clusterQueue("other", "team", 1)}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			team := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: kueue.CohortSpec{ParentName: "fleet"}}
+			h := newHub(t, nil, running("idle"), team)
+			for _, q := range tc.queues {
+				if q.Name == "research" {
+					h.replace(q)
+				} else if err := h.Create(t.Context(), q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.idle["idle"] = []float64{3600, 3600}
+			policy := h.round()
+			if active, _ := h.isActive("idle"); active == tc.want {
+				t.Errorf("active %t, status %+v", active, policy.Status.IdleWorkloads)
+			}
+		})
+	}
+}
+
+// maxPerHour holds over restarts of the operator: the status is the only state.
+func TestRestartKeepsTheLimit(t *testing.T) {
+	h := newHub(t, func(s *v1alpha1.ReclaimPolicySpec) { s.MaxPerHour = 1 }, running("a"), running("b"))
+	h.idle["a"], h.idle["b"] = []float64{3600, 3600}, []float64{3600, 3600}
+	h.round()
+	h.r = &Reconciler{client: h.Client, recorder: h.recorder, sources: h.r.sources, nominates: true, metrics: newMetrics(nil), now: h.r.now}
+	policy := h.round()
+	h.requireUntouched("b")
+	if s := policy.Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleLimited || !strings.Contains(s[0].Reason, "maxPerHour") {
+		t.Errorf("idle workloads %+v", s)
+	}
+	h.now = h.now.Add(time.Hour)
+	h.round()
+	if active, _ := h.isActive("b"); active {
+		t.Error("b is not reclaimed an hour later")
+	}
+}
+
+// Without a workload that agreed, nothing is queried.
+func TestNothingToMeasureQueriesNothing(t *testing.T) {
+	h := newHub(t, nil, running("other", unlabeled))
+	policy := h.round()
+	if len(h.queries) > 0 {
+		t.Errorf("queries %q", h.queries)
+	}
+	if got := conditionOf(policy, v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "True NothingToMeasure") {
+		t.Errorf("Measured is %s", got)
+	}
+}
+
+func TestClusterLabelIsExpanded(t *testing.T) {
+	h := newHub(t, nil, running("idle"))
+	h.round()
+	want := []string{
+		"time() - min by (site) (cluster:plimsoll_sample_timestamp_seconds:min)",
+		"(time() - device:plimsoll_idle_since_timestamp_seconds:min) and on (site, node, uuid) (device:plimsoll_utilization:ratio < 0.01)",
+	}
+	if diff := cmp.Diff(want, h.queries); diff != "" {
+		t.Errorf("queries (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingQueueIsReported(t *testing.T) {
+	h := newHub(t, func(s *v1alpha1.ReclaimPolicySpec) { s.ClusterQueues = []string{"absent", "research"} }, running("idle"))
+	h.idle["idle"] = []float64{3600, 3600}
+	policy := h.round()
+	if got := conditionOf(policy, v1alpha1.ConditionReady); got != "False QueueNotFound: ClusterQueues that do not exist: absent; the others are considered" {
+		t.Errorf("Ready is %s", got)
+	}
+	if active, _ := h.isActive("idle"); active {
+		t.Error("the workload of the other queue is not reclaimed")
+	}
+}
+
+// A workload that changed since the round read it is not reclaimed, and does not count.
+func TestConflictIsNotCounted(t *testing.T) {
+	fails := true
+	calls := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if _, ok := obj.(*kueue.Workload); ok && fails {
+			changed := running("idle")
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), changed); err != nil {
+				return err
+			}
+			changed.Labels = map[string]string{"changed": "true"}
+			if err := c.Update(ctx, changed); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, obj, patch, opts...)
+	}}
+	h := newHubWith(t, calls, func(s *v1alpha1.ReclaimPolicySpec) { s.MaxPerHour = 1 }, running("idle"))
+	h.idle["idle"] = []float64{3600, 3600}
+	if policy := h.round(); len(policy.Status.History) > 0 {
+		t.Errorf("history %+v", policy.Status.History)
+	}
+	h.requireUntouched("idle")
+	fails = false
+	h.round()
+	if active, _ := h.isActive("idle"); active {
+		t.Error("not reclaimed in the next round")
+	}
+}
+
+// If the record can't be written, no workload is reclaimed: it would not count for maxPerHour.
+func TestNoReclaimWithoutARecord(t *testing.T) {
+	calls := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		return errors.New("the API server refuses it")
+	}}
+	h := newHubWith(t, calls, nil, running("idle"))
+	h.idle["idle"] = []float64{3600, 3600}
+	if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "idle-gpus"}}); err == nil {
+		t.Error("no error, so no retry")
+	}
+	h.requireUntouched("idle")
+}
+
+// A policy that is set to Shadow, or deleted, while its round lasts reclaims nothing.
+func TestPolicyChangedDuringARound(t *testing.T) {
+	for name, change := range map[string]func(h *hub, ctx context.Context) error{
+		"set to Shadow": func(h *hub, ctx context.Context) error {
+			policy := h.policy()
+			policy.Spec.Mode, policy.Generation = v1alpha1.ReclaimShadow, 2
+			return h.Update(ctx, policy)
+		},
+		"deleted": func(h *hub, ctx context.Context) error { return client.IgnoreNotFound(h.Delete(ctx, h.policy())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t, nil, running("idle"))
+			h.idle["idle"] = []float64{3600, 3600}
+			sources, changed := &query.Sources{}, false
+			sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "site", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+				if !changed {
+					changed = true
+					if err := change(h, ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				return h.query(ctx, expr, at)
+			}))
+			h.r.sources = sources
+			if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "idle-gpus"}}); err != nil {
+				t.Fatal(err)
+			}
+			h.requireUntouched("idle")
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	h := newHub(t, nil, running("idle"))
+	registry := prometheus.NewRegistry()
+	h.r.metrics = newMetrics(registry)
+	h.idle["idle"] = []float64{3600, 3600}
+	h.round()
+	want := `
+		# HELP plimsoll_reclaim_idle_devices Devices of reclaimable workloads that have been idle for the time of the ReclaimPolicy, in its last round.
+		# TYPE plimsoll_reclaim_idle_devices gauge
+		plimsoll_reclaim_idle_devices{policy="idle-gpus"} 2
+		# HELP plimsoll_reclaim_workloads_total Workloads that a ReclaimPolicy returned to their queues (mode=enforce) or would have returned (mode=shadow), because their devices were idle.
+		# TYPE plimsoll_reclaim_workloads_total counter
+		plimsoll_reclaim_workloads_total{mode="enforce",policy="idle-gpus"} 1
+		plimsoll_reclaim_workloads_total{mode="shadow",policy="idle-gpus"} 0
+	`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if err := h.Delete(t.Context(), h.policy()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "idle-gpus"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
+		t.Errorf("%d series of a deleted policy, %v", n, err)
+	}
+}

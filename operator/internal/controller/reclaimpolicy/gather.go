@@ -1,0 +1,192 @@
+package reclaimpolicy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+)
+
+// queues are what the hub shows of the ClusterQueues of a policy.
+type queues struct {
+	// missing are the ClusterQueues that do not exist.
+	missing []string
+	// candidates are the admitted workloads that agreed to be reclaimed, and workloads the objects
+	// by UID.
+	candidates []*reclaim.Candidate
+	workloads  map[string]*kueue.Workload
+}
+
+// gather reads the queues and workloads from the cache.
+func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy) (*queues, error) {
+	groups, err := r.readGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &queues{workloads: map[string]*kueue.Workload{}}
+	for _, name := range policy.Spec.ClusterQueues {
+		if _, ok := groups.of[name]; !ok {
+			q.missing = append(q.missing, name)
+		}
+	}
+	all := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Workloads: %w", err)
+	}
+	for i := range all.Items {
+		wl := &all.Items[i]
+		if wl.Status.Admission == nil || !slices.Contains(policy.Spec.ClusterQueues, string(wl.Status.Admission.ClusterQueue)) {
+			continue
+		}
+		if c, ok := reclaim.NewCandidate(wl, policy.Spec.PriorityClasses); ok {
+			c.Group = groups.of[c.Queue]
+			c.OthersWait = groups.waiting[c.Group] > 0
+			q.candidates, q.workloads[c.UID] = append(q.candidates, c), wl
+		}
+	}
+	if len(q.candidates) == 0 {
+		return q, nil
+	}
+	if err := r.locate(ctx, q); err != nil {
+		return nil, err
+	}
+	protectSharedOwners(q.candidates)
+	return q, nil
+}
+
+// groups are the ClusterQueues that draw quota from the same place.
+type groups struct {
+	// of maps each ClusterQueue to its group.
+	of map[string]string
+	// waiting is the number of workloads of each group that wait for quota, or hold quota and wait
+	// for their checks.
+	waiting map[string]int32
+}
+
+func (r *Reconciler) readGroups(ctx context.Context) (*groups, error) {
+	cohorts, list := &kueue.CohortList{}, &kueue.ClusterQueueList{}
+	if err := r.client.List(ctx, cohorts, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Cohorts: %w", err)
+	}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list ClusterQueues: %w", err)
+	}
+	parents := map[kueue.CohortReference]kueue.CohortReference{}
+	for i := range cohorts.Items {
+		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
+	}
+	g := &groups{of: map[string]string{}, waiting: map[string]int32{}}
+	for i := range list.Items {
+		q := &list.Items[i]
+		group := "queue " + q.Name
+		if q.Spec.CohortName != "" {
+			group = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
+		}
+		g.of[q.Name] = group
+		g.waiting[group] += q.Status.PendingWorkloads + max(0, q.Status.ReservingWorkloads-q.Status.AdmittedWorkloads)
+	}
+	return g, nil
+}
+
+// locate sets the cluster of each candidate, and protects those whose cluster is unknown or
+// not reachable.
+func (r *Reconciler) locate(ctx context.Context, q *queues) error {
+	checks := &kueue.AdmissionCheckList{}
+	if err := r.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list AdmissionChecks: %w", err)
+	}
+	connections, err := hubstate.MultiKueueClusters(ctx, r.client)
+	if err != nil {
+		return err
+	}
+	members, err := hubstate.ManagedClusters(ctx, r.client)
+	if err != nil {
+		return err
+	}
+	for _, c := range q.candidates {
+		wl := q.workloads[c.UID]
+		var own []string
+		multiKueue, config := "", ""
+		for i := range checks.Items {
+			check := &checks.Items[i]
+			if kueuestate.FindCheck(wl, check.Name) == nil {
+				continue
+			}
+			if _, ok := kueuestate.GateOf(check); ok {
+				own = append(own, check.Name)
+			}
+			if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
+				multiKueue, config = check.Name, name
+			}
+		}
+		slices.Sort(own)
+		c.Owner.Cluster = kueuestate.PlacedCluster(wl, own, multiKueue)
+		problem := clusterProblem(members, c.Owner.Cluster)
+		if problem == "" && multiKueue != "" {
+			if problem, err = r.multiKueueProblem(ctx, config, c.Owner.Cluster, connections); err != nil {
+				return err
+			}
+		}
+		if c.Protection == "" {
+			c.Protection = problem
+		}
+	}
+	return nil
+}
+
+// clusterProblem returns why no workload on the cluster is reclaimed. It is empty if the hub is
+// connected to the cluster.
+func clusterProblem(members []clusterv1.ManagedCluster, cluster string) string {
+	if cluster == "" {
+		return "its cluster is unknown"
+	}
+	i := slices.IndexFunc(members, func(c clusterv1.ManagedCluster) bool { return c.Name == cluster })
+	switch {
+	case i < 0:
+		return cluster + " is not a member of the hub"
+	case !apimeta.IsStatusConditionTrue(members[i].Status.Conditions, clusterv1.ManagedClusterConditionAvailable):
+		return cluster + " is not connected to the hub"
+	}
+	return ""
+}
+
+// multiKueueProblem returns why the eviction of a workload of MultiKueue might not complete: Kueue
+// can't remove the copy, or nothing completes an eviction that is stuck.
+func (r *Reconciler) multiKueueProblem(ctx context.Context, configName, cluster string, connections map[string]*kueue.MultiKueueCluster) (string, error) {
+	if !r.nominates {
+		return "the operator is not Kueue's dispatcher, so the eviction might not complete", nil
+	}
+	config, err := hubstate.MultiKueueConfig(ctx, r.client, configName)
+	if err != nil {
+		return "", err
+	}
+	if config == nil {
+		return "MultiKueueConfig " + configName + " does not exist", nil
+	}
+	if why := kueuestate.DisconnectedReason(config, cluster, connections[cluster]); why != "" {
+		return cluster + " " + why, nil
+	}
+	return "", nil
+}
+
+// protectSharedOwners protects workloads of the same job: metrics do not distinguish their pods.
+func protectSharedOwners(candidates []*reclaim.Candidate) {
+	count := map[reclaim.Owner]int{}
+	for _, c := range candidates {
+		count[c.Owner]++
+	}
+	for _, c := range candidates {
+		if c.Protection == "" && count[c.Owner] > 1 {
+			c.Protection = "another workload has the same owner"
+		}
+	}
+}

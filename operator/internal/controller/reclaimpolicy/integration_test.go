@@ -1,0 +1,163 @@
+//go:build integration
+
+package reclaimpolicy_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/controller/reclaimpolicy"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// A real API server accepts what the controller writes: the status in mode Shadow, and the
+// deactivation in mode Enforce. The defaults of the CRD apply.
+func TestReclaimOnAnAPIServer(t *testing.T) {
+	hub, sources := startController(t)
+	g := gomega.NewWithT(t)
+	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, query.QuerierFunc(func(_ context.Context, expr string, _ time.Time) (query.Result, error) {
+		if strings.Contains(expr, "sample_timestamp") {
+			return query.Result{Samples: []query.Sample{{Labels: map[string]string{"cluster": "c1"}, Value: 5}}}, nil
+		}
+		return query.Result{Samples: []query.Sample{{Value: 3000, Labels: map[string]string{"cluster": "c1", "namespace": "default", "owner_kind": "Job", "owner_name": "train"}}}}, nil
+	}))
+	createFleet(t, hub)
+	wl := createRunning(t, hub)
+	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus"}, Spec: v1alpha1.ReclaimPolicySpec{
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}}}
+	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
+	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
+	g.Expect(policy.Spec.MaxPerHour).To(gomega.BeEquivalentTo(4))
+	history := func() ([]v1alpha1.ReclaimRecord, error) {
+		err := hub.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
+		return policy.Status.History, err
+	}
+	g.Eventually(history, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveLen(1))
+	g.Expect(policy.Status.History[0].Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
+	g.Expect(hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)).To(gomega.Succeed())
+	g.Expect(wl.Annotations).NotTo(gomega.HaveKey(v1alpha1.DispatchAnnotation))
+
+	before := policy.DeepCopy()
+	policy.Spec.Mode = v1alpha1.ReclaimEnforce
+	g.Expect(hub.Patch(t.Context(), policy, client.MergeFrom(before))).To(gomega.Succeed())
+	g.Eventually(func() (*bool, error) {
+		err := hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)
+		return wl.Spec.Active, err
+	}, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveValue(gomega.BeFalse()))
+	record, err := dispatch.Decode(wl.Annotations)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(record.IsReclaimed()).To(gomega.BeTrue())
+	g.Eventually(history, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveLen(2))
+}
+
+// createFleet creates the cluster c1 and the ClusterQueue research, for which a workload waits.
+func createFleet(t *testing.T, hub client.Client) {
+	t.Helper()
+	g, now := gomega.NewWithT(t), metav1.Now()
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	g.Expect(hub.Create(t.Context(), cluster)).To(gomega.Succeed())
+	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: now}}
+	g.Expect(hub.Status().Update(t.Context(), cluster)).To(gomega.Succeed())
+	queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "research"}, Spec: kueue.ClusterQueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
+	g.Expect(hub.Create(t.Context(), queue)).To(gomega.Succeed())
+	queue.Status.PendingWorkloads = 1
+	g.Expect(hub.Status().Update(t.Context(), queue)).To(gomega.Succeed())
+}
+
+// createRunning creates a Workload that has run on c1 with one GPU for an hour.
+func createRunning(t *testing.T, hub client.Client) *kueue.Workload {
+	t.Helper()
+	g, since := gomega.NewWithT(t), metav1.NewTime(time.Now().Add(-time.Hour))
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job-train", OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job", Controller: new(true)}}},
+		Spec: kueue.WorkloadSpec{QueueName: "research", PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ReclaimableLabel: "true"}},
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "train:1",
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}}}}}}}
+	g.Expect(hub.Create(t.Context(), wl)).To(gomega.Succeed())
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "research", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: new(int32(1))}}}
+	for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: since})
+	}
+	wl.Status.ClusterName = new("c1")
+	g.Expect(hub.Status().Update(t.Context(), wl)).To(gomega.Succeed())
+	return wl
+}
+
+// startController starts an API server and the controller. It returns a client and the sources.
+func startController(t *testing.T) (client.Client, *query.Sources) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install} {
+		g.Expect(add(scheme)).To(gomega.Succeed())
+	}
+	env := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: readCRDs(t), Scheme: runtime.NewScheme()}}
+	cfg, err := env.Start()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = env.Stop() })
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	sources := &query.Sources{}
+	g.Expect(reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Nominate: true})).To(gomega.Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go func() { _ = mgr.Start(ctx) }()
+	hub, err := client.New(cfg, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	return hub, sources
+}
+
+// readCRDs reads the CRDs that the controller uses, without conversion: no Kueue runs here.
+func readCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	patterns := []string{"../../../../config/crd/plimsoll.dev_*.yaml"}
+	for module, file := range map[string]string{"sigs.k8s.io/kueue": "config/components/crd/bases/*.yaml", "open-cluster-management.io/api": "cluster/v1/*.crd.yaml"} {
+		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		patterns = append(patterns, filepath.Join(strings.TrimSpace(string(dir)), file))
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no CRDs at %s: %v", pattern, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := yaml.Unmarshal(text, crd); err != nil {
+				t.Fatal(err)
+			}
+			crd.Spec.Conversion = nil
+			crds = append(crds, crd)
+		}
+	}
+	return crds
+}

@@ -1,0 +1,145 @@
+package reclaimpolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+)
+
+// errSourceNotRegistered is returned for a source that exists on the hub and is not
+// registered yet.
+var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
+
+// measurement is what one round measured.
+type measurement struct {
+	// isNeeded is false if no workload agreed to be reclaimed, so that nothing was queried.
+	isNeeded bool
+	// failure is why the source has no usable response, and invalid the parse errors.
+	failure string
+	invalid []string
+	// stale are clusters without fresh metrics.
+	stale []string
+}
+
+// measure sets the idle times of the candidates' devices. Candidates on clusters without fresh
+// metrics, and all candidates after a failed query, have none. A failure of the source is part
+// of the measurement, an error is a failure of the hub.
+func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.ReclaimPolicy, candidates []*reclaim.Candidate, now time.Time) (*measurement, error) {
+	m := &measurement{}
+	clusters := map[string]bool{}
+	for _, c := range candidates {
+		if c.Owner.Cluster != "" {
+			clusters[c.Owner.Cluster] = true
+		}
+	}
+	querier, info, err := r.sources.For(policy.Spec.SourceRef.Name)
+	if errors.Is(err, query.ErrNoSource) {
+		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: policy.Spec.SourceRef.Name}, &v1alpha1.MetricsSource{})
+		if findErr != nil || exists {
+			return nil, cmp.Or(findErr, errSourceNotRegistered)
+		}
+	}
+	if err != nil {
+		m.failure = err.Error()
+		return m, nil
+	}
+	freshness := reclaim.FreshnessOf(&policy.Spec)
+	ageExpr := m.expand("freshness.query", freshness.Query, info.ClusterLabel)
+	idleExpr := m.expand("idleQuery", reclaim.IdleQueryOf(&policy.Spec), info.ClusterLabel)
+	if len(m.invalid) > 0 || len(clusters) == 0 {
+		return m, nil
+	}
+	m.isNeeded = true
+	members, err := hubstate.ManagedClusters(ctx, r.client)
+	if err != nil {
+		return nil, err
+	}
+	mapping := clustermap.New(members, info).Select(slices.Sorted(maps.Keys(clusters)))
+	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60))*time.Second)
+	defer cancel()
+	ages, ok := m.query(ctx, querier, "freshness.query", ageExpr, now)
+	if !ok {
+		return m, nil
+	}
+	fresh := m.freshClusters(mapping, ages, float64(freshness.MaxAgeSeconds))
+	samples, ok := m.query(ctx, querier, "idleQuery", idleExpr, now)
+	if !ok {
+		return m, nil
+	}
+	idle := idleByOwner(mapping, samples)
+	for _, c := range candidates {
+		if fresh[c.Owner.Cluster] {
+			c.Idle = idle[c.Owner]
+		}
+	}
+	return m, nil
+}
+
+// expand replaces the variable of the cluster label and checks the expression.
+func (m *measurement) expand(field, expr, clusterLabel string) string {
+	expr, _ = promql.ExpandClusterLabel(expr, clusterLabel)
+	if problems := promql.Check(expr); problems != nil {
+		m.invalid = append(m.invalid, field+": "+promql.Strings(problems))
+	}
+	return expr
+}
+
+// query returns the samples of a complete response. Otherwise it records the reason.
+func (m *measurement) query(ctx context.Context, querier query.Querier, field, expr string, at time.Time) ([]query.Sample, bool) {
+	response, err := querier.Query(ctx, expr, at)
+	switch {
+	case err != nil:
+		m.failure = field + ": " + err.Error()
+		return nil, false
+	case response.Partial:
+		m.failure = field + ": some stores of the source did not respond: " + strings.Join(response.Warnings, "; ")
+		return nil, false
+	}
+	return response.Samples, true
+}
+
+// freshClusters returns the clusters whose samples are young enough. A cluster of unknown age is
+// not.
+func (m *measurement) freshClusters(mapping *clustermap.Mapping, ages []query.Sample, maxAge float64) map[string]bool {
+	fresh, byCluster := map[string]bool{}, mapping.Group(ages).ByCluster()
+	for _, name := range mapping.Names() {
+		if age := byCluster[name]; age.Outcome == clustermap.Found && age.Value <= maxAge {
+			fresh[name] = true
+		} else {
+			m.stale = append(m.stale, name)
+		}
+	}
+	return fresh
+}
+
+// idleByOwner returns the idle times of each owner's devices. A sample whose cluster is unknown, and
+// a value that is no time, counts for no device.
+func idleByOwner(mapping *clustermap.Mapping, samples []query.Sample) map[reclaim.Owner][]time.Duration {
+	idle := map[reclaim.Owner][]time.Duration{}
+	for _, s := range samples {
+		cluster, ok := mapping.Cluster(s.Label(mapping.Label()))
+		if !ok || !(s.Value >= 0 && s.Value <= maxIdleSeconds) { // also false for NaN
+			continue
+		}
+		owner := reclaim.Owner{Cluster: cluster, Namespace: s.Label(reclaim.LabelNamespace), Kind: s.Label(reclaim.LabelOwnerKind), Name: s.Label(reclaim.LabelOwnerName)}
+		idle[owner] = append(idle[owner], time.Duration(s.Value*float64(time.Second)))
+	}
+	return idle
+}
+
+// maxIdleSeconds is the longest idle time that counts, so that a time fits a time.Duration: a
+// hundred years.
+const maxIdleSeconds = 100 * 365 * 24 * 3600

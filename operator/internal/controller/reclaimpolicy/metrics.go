@@ -1,0 +1,48 @@
+package reclaimpolicy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// modeLabels are the values of the label mode.
+var modeLabels = map[v1alpha1.ReclaimMode]string{v1alpha1.ReclaimShadow: "shadow", v1alpha1.ReclaimEnforce: "enforce"}
+
+type metrics struct {
+	workloads   *prometheus.CounterVec
+	idleDevices *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		workloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_reclaim_workloads_total", Help: "Workloads that a ReclaimPolicy returned to their queues (mode=enforce) or would have returned (mode=shadow), because their devices were idle.",
+		}, []string{"policy", "mode"}),
+		idleDevices: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "plimsoll_reclaim_idle_devices", Help: "Devices of reclaimable workloads that have been idle for the time of the ReclaimPolicy, in its last round.",
+		}, []string{"policy"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.workloads, m.idleDevices)
+	}
+	return m
+}
+
+func (m *metrics) count(policy string, mode v1alpha1.ReclaimMode) {
+	m.workloads.WithLabelValues(policy, modeLabels[mode]).Inc()
+}
+
+// setIdleDevices also exports the counters of the policy as 0.
+func (m *metrics) setIdleDevices(policy string, devices int64) {
+	m.idleDevices.WithLabelValues(policy).Set(float64(devices))
+	for _, mode := range modeLabels {
+		m.workloads.WithLabelValues(policy, mode)
+	}
+}
+
+// forget removes the series of a policy that no longer exists.
+func (m *metrics) forget(policy string) {
+	m.idleDevices.DeleteLabelValues(policy)
+	m.workloads.DeletePartialMatch(prometheus.Labels{"policy": policy})
+}

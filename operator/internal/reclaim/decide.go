@@ -1,0 +1,157 @@
+package reclaim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+const (
+	// window is the time that maxPerHour limits. Recorded times are rounded down to seconds.
+	window = time.Hour + time.Second
+	// maxHistory is the number of records that the status can hold. It is above the highest
+	// maxPerHour.
+	maxHistory = 100
+	// MaxListed is the number of idle workloads that the status can hold.
+	MaxListed = 50
+)
+
+// Bounds are the limits of a policy.
+type Bounds struct {
+	Mode         v1alpha1.ReclaimMode
+	Idle, MinRun time.Duration
+	MaxPerHour   int
+}
+
+// BoundsOf returns the limits in a spec. Unset fields have the defaults of the API.
+func BoundsOf(spec *v1alpha1.ReclaimPolicySpec) Bounds {
+	minRun := int32(defaultSeconds)
+	if spec.MinRunSeconds != nil {
+		minRun = *spec.MinRunSeconds
+	}
+	return Bounds{
+		Mode: cmp.Or(spec.Mode, v1alpha1.ReclaimShadow), Idle: time.Duration(cmp.Or(spec.IdleSeconds, defaultSeconds)) * time.Second,
+		MinRun: time.Duration(minRun) * time.Second, MaxPerHour: int(cmp.Or(spec.MaxPerHour, 4)),
+	}
+}
+
+// defaultSeconds is the default of idleSeconds and minRunSeconds.
+const defaultSeconds = 1800
+
+// Decision is what a round decides about an idle workload.
+type Decision struct {
+	*Candidate
+	// IdleFor is for how long all of its devices have been idle.
+	IdleFor time.Duration
+	State   v1alpha1.IdleState
+	Reason  string
+}
+
+// Cause describes the idleness, for users.
+func (d *Decision) Cause() string {
+	return fmt.Sprintf("its %d devices on %s have been idle for %s", d.Devices, d.Owner.Cluster, d.IdleFor.Round(time.Second))
+}
+
+// Decide returns a decision for each candidate whose devices have all been idle for long enough.
+// The order is that in which they are reclaimed: the lowest priority first, then the most wasted
+// device-seconds. At most one workload of each group is selected, so that the next round sees
+// whether others still wait.
+func Decide(bounds Bounds, candidates []*Candidate, history []v1alpha1.ReclaimRecord, now time.Time) []Decision {
+	var idle []Decision
+	for _, c := range candidates {
+		if idleFor, ok := c.idleFor(now); ok && idleFor >= bounds.Idle {
+			idle = append(idle, Decision{Candidate: c, IdleFor: idleFor})
+		}
+	}
+	slices.SortStableFunc(idle, func(a, b Decision) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.waste(), a.waste()),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	left, first := bounds.MaxPerHour-countRecent(history, bounds.Mode, now), map[string]*Decision{}
+	for i := range idle {
+		d := &idle[i]
+		d.State, d.Reason = decideOne(bounds, d, history, first[d.Group], left, now)
+		if d.State == v1alpha1.IdleSelected {
+			first[d.Group] = d
+			left--
+		}
+	}
+	return idle
+}
+
+func (d *Decision) waste() float64 { return float64(d.Devices) * d.IdleFor.Seconds() }
+
+func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, first *Decision, left int, now time.Time) (state v1alpha1.IdleState, reason string) {
+	switch ran := now.Sub(d.RunningSince); {
+	case d.Protection != "":
+		return v1alpha1.IdleProtected, d.Protection
+	case ran < bounds.MinRun:
+		return v1alpha1.IdleStarting, fmt.Sprintf("it has run for %s of minRunSeconds", ran.Round(time.Second))
+	case !d.OthersWait:
+		return v1alpha1.IdleNotNeeded, "no other workload waits for the quota of its queue"
+	case bounds.Mode == v1alpha1.ReclaimShadow && isRecorded(history, d.Candidate):
+		return v1alpha1.IdleRecorded, "mode Shadow recorded it already"
+	case first != nil:
+		return v1alpha1.IdleLimited, first.Namespace + "/" + first.Name + " comes first"
+	case left <= 0:
+		return v1alpha1.IdleLimited, fmt.Sprintf("maxPerHour is reached: %d within the last hour", bounds.MaxPerHour)
+	}
+	return v1alpha1.IdleSelected, ""
+}
+
+// countRecent counts the records of a mode within the window. A record from the future, as after
+// a change of the clock, counts too.
+func countRecent(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
+	n := 0
+	for i := range history {
+		if history[i].Mode == mode && now.Sub(history[i].Time.Time) < window {
+			n++
+		}
+	}
+	return n
+}
+
+// isRecorded reports whether mode Shadow recorded the present run of a workload.
+func isRecorded(history []v1alpha1.ReclaimRecord, c *Candidate) bool {
+	return slices.ContainsFunc(history, func(r v1alpha1.ReclaimRecord) bool {
+		return r.Mode == v1alpha1.ReclaimShadow && r.UID == c.UID && r.RunningSince.Time.Equal(c.RunningSince.Truncate(time.Second))
+	})
+}
+
+// Record returns the history with the selected workloads. The oldest records are dropped, but none
+// that counts for maxPerHour.
+func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.ReclaimMode, now time.Time) []v1alpha1.ReclaimRecord {
+	history = slices.Clone(history)
+	for i := range decisions {
+		d := &decisions[i]
+		if d.State != v1alpha1.IdleSelected {
+			continue
+		}
+		history = append(history, v1alpha1.ReclaimRecord{
+			Time: metav1.NewTime(now).Rfc3339Copy(), Mode: mode, Namespace: d.Namespace, Name: d.Name, UID: d.UID,
+			RunningSince: metav1.NewTime(d.RunningSince).Rfc3339Copy(), Cluster: d.Owner.Cluster, Devices: d.Devices, IdleSeconds: int64(d.IdleFor.Seconds()),
+		})
+	}
+	for len(history) > maxHistory {
+		// maxPerHour is at most 60, so one of the records is old or of mode Shadow.
+		drop := slices.IndexFunc(history, func(r v1alpha1.ReclaimRecord) bool {
+			return r.Mode == v1alpha1.ReclaimShadow || now.Sub(r.Time.Time) >= window
+		})
+		history = slices.Delete(history, max(0, drop), max(0, drop)+1)
+	}
+	return history
+}
+
+// Remove returns the history without the records of this round for workloads that could not be
+// reclaimed.
+func Remove(history []v1alpha1.ReclaimRecord, decisions []Decision, now time.Time) []v1alpha1.ReclaimRecord {
+	at := metav1.NewTime(now).Rfc3339Copy()
+	return slices.DeleteFunc(slices.Clone(history), func(r v1alpha1.ReclaimRecord) bool {
+		return r.Time.Equal(&at) && slices.ContainsFunc(decisions, func(d Decision) bool { return d.UID == r.UID })
+	})
+}

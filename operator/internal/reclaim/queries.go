@@ -1,0 +1,36 @@
+package reclaim
+
+import (
+	"cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// Labels of the samples of the idle query.
+const (
+	LabelNamespace = "namespace"
+	LabelOwnerKind = "owner_kind"
+	LabelOwnerName = "owner_name"
+)
+
+// Default queries, over the shipped recording rules. The rule for idle devices keeps the last
+// value while an exporter is silent, so the query also demands a low utilization now.
+const (
+	defaultIdleQuery = `(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
+		` and on ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio < 0.01)`
+	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_sample_timestamp_seconds:min)`
+	defaultMaxAgeSeconds  = 120
+)
+
+// IdleQueryOf returns the query for the idle time of devices.
+func IdleQueryOf(spec *v1alpha1.ReclaimPolicySpec) string {
+	return cmp.Or(spec.IdleQuery, defaultIdleQuery)
+}
+
+// FreshnessOf returns the limit of the age of samples.
+func FreshnessOf(spec *v1alpha1.ReclaimPolicySpec) v1alpha1.Freshness {
+	if spec.Freshness == nil {
+		return v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: defaultMaxAgeSeconds}
+	}
+	return v1alpha1.Freshness{Query: spec.Freshness.Query, MaxAgeSeconds: cmp.Or(spec.Freshness.MaxAgeSeconds, defaultMaxAgeSeconds)}
+}
