@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 		{name: "after minRunSeconds", candidates: []*Candidate{idleJob("a", runsSince(time.Hour), idleTimes(40, 40))},
 			bounds: func(b *Bounds) { b.MinRun = time.Hour }, want: []string{"a Selected"}},
 		{name: "protected", candidates: []*Candidate{idleJob("a", protected)}, want: []string{"a Protected: it is a slice of an elastic job"}},
-		{name: "nobody waits", candidates: []*Candidate{idleJob("a", alone)}, want: []string{"a NotNeeded: no other workload waits for the quota of its queue"}},
+		{name: "no other workload waits", candidates: []*Candidate{idleJob("a", alone)}, want: []string{"a NotNeeded: no other workload waits for the quota of its queue"}},
 		{name: "one per group and round", candidates: []*Candidate{idleJob("a"), idleJob("b"), idleJob("c", inGroup("cohort x"))},
 			want: []string{"a Selected", "b Limited: team-a/a comes first", "c Selected"}},
 		{name: "the lowest priority first", candidates: []*Candidate{idleJob("a", priority(10)), idleJob("b", priority(-1)), idleJob("c")},
@@ -174,7 +174,7 @@ func brokenBound(bounds Bounds, d *Decision, groups map[string]bool, now time.Ti
 	case d.Protection != "":
 		return "protected"
 	case !d.OthersWait:
-		return "nobody waits"
+		return "no other workload waits"
 	case idle < d.Devices:
 		return "a device is busy or unknown"
 	case d.RunningSince.Add(bounds.MinRun).After(now):

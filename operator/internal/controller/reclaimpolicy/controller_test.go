@@ -188,7 +188,7 @@ func TestWhoWaits(t *testing.T) {
 	}{
 		{"for quota", []*kueue.ClusterQueue{clusterQueue("research", "", 1)}, true},
 		{"for checks", []*kueue.ClusterQueue{atChecks}, true},
-		{"nobody", []*kueue.ClusterQueue{allAdmitted}, false},
+		{"none", []*kueue.ClusterQueue{allAdmitted}, false},
 		{"in an unrelated queue", []*kueue.ClusterQueue{allAdmitted, clusterQueue("other", "", 1)}, false},
 		{"in the cohort", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), inCohort(clusterQueue("other", "", 1))}, true},
 		{"in a cohort below", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), clusterQueue("other", "team", 1)}, true},
