@@ -130,7 +130,9 @@ func isOne(e parser.Expr) bool {
 	case *parser.VectorSelector:
 		return strings.HasSuffix(e.Name, ":info")
 	case *parser.BinaryExpr:
-		return (e.Op == parser.LAND || e.Op == parser.LUNLESS) && isOne(unwrap(e.LHS))
+		one, isNumber := e.RHS.(*parser.NumberLiteral)
+		return e.Op == parser.EQLC && !e.ReturnBool && isNumber && one.Val == 1 ||
+			(e.Op == parser.LAND || e.Op == parser.LUNLESS) && isOne(unwrap(e.LHS))
 	}
 	return false
 }
@@ -172,11 +174,12 @@ func otherRanges(d time.Duration) []time.Duration {
 }
 
 var otherAggregations = map[parser.ItemType][]parser.ItemType{
-	parser.SUM:   {parser.MAX, parser.MIN},
-	parser.MAX:   {parser.MIN, parser.SUM},
-	parser.MIN:   {parser.MAX, parser.SUM},
-	parser.AVG:   {parser.MAX, parser.MIN},
-	parser.COUNT: {parser.SUM, parser.MAX},
+	parser.SUM:    {parser.MAX, parser.MIN},
+	parser.MAX:    {parser.MIN, parser.SUM},
+	parser.MIN:    {parser.MAX, parser.SUM},
+	parser.AVG:    {parser.MAX, parser.MIN},
+	parser.COUNT:  {parser.SUM, parser.MAX},
+	parser.STDDEV: {parser.STDVAR, parser.AVG},
 }
 
 var otherOperators = map[parser.ItemType][]parser.ItemType{
@@ -231,6 +234,7 @@ func binaryChanges(at *parser.Expr, e *parser.BinaryExpr) []change {
 var otherFunctions = map[string][]string{
 	"increase":        {"rate"},
 	"rate":            {"increase"},
+	"avg_over_time":   {"max_over_time", "min_over_time"},
 	"max_over_time":   {"min_over_time", "sum_over_time"},
 	"min_over_time":   {"max_over_time"},
 	"sum_over_time":   {"max_over_time"},
