@@ -219,6 +219,9 @@ func TestClusterLabel(t *testing.T) {
 		if strings.Contains(query, "plimsoll_gate_") || strings.Contains(query, "plimsoll_score") {
 			return // the label cluster of the operator
 		}
+		if strings.Contains(query, "ALERTS{") {
+			return // TestFiringAlerts
+		}
 		if labelCluster.MatchString(query) {
 			t.Errorf("%s still has the label cluster: %s", where, query)
 		}
@@ -256,6 +259,27 @@ func TestClusterLabel(t *testing.T) {
 	settles := got.rules()["PlimsollLedgerNotSettling"]
 	if !strings.Contains(settles.Annotations["summary"], "$labels.cluster") {
 		t.Errorf("PlimsollLedgerNotSettling lost the name of the ManagedCluster: %v", settles.Annotations)
+	}
+}
+
+// The panel Firing alerts shows alerts about a ManagedCluster with the cluster label. A unit test
+// of promtool has the same queries, and checks which alerts they return.
+func TestFiringAlerts(t *testing.T) {
+	tested := string(readFile(t, "rules", "tests", "mixin_cluster_label_test.yaml"))
+	n := 0
+	for _, query := range queries(render(t, "{ clusterLabel: 'k8s_cluster' }", andDashboards).Dashboards["fleet.json"]) {
+		if !strings.HasPrefix(query, "count by (severity, alertname") {
+			continue
+		}
+		n++
+		for _, cluster := range []string{"east", ".*"} {
+			if want := strings.ReplaceAll(query, "$cluster", cluster); !strings.Contains(tested, want) {
+				t.Errorf("the unit test does not contain %s", want)
+			}
+		}
+	}
+	if n != 1 {
+		t.Errorf("the panel has %d queries", n)
 	}
 }
 

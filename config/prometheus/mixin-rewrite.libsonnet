@@ -51,6 +51,29 @@ local query(config, text) =
   );
   if config.clusterLabel == 'cluster' || hasOperatorsCluster(text) then selected else replaceWord(selected, 'cluster', config.clusterLabel);
 
+// These alerts have no label of the cluster, or the operator's label cluster.
+local operatorsAlerts = std.set([
+  rule.alert
+  for group in std.parseYaml(importstr '../../rules/alerts-hub.yaml').groups
+  for rule in group.rules
+  if hasOperatorsCluster(rule.expr)
+]);
+
+// boardQuery rewrites a query of a dashboard. Alerts about a ManagedCluster get its name as the
+// cluster label: otherwise a dashboard of one cluster would hide them.
+local boardQuery(config, text) =
+  local parts = std.split(text, 'ALERTS{');
+  if config.clusterLabel == 'cluster' || std.length(parts) == 1 then query(config, text)
+  else std.foldl(
+    function(done, part)
+      local matchers = std.split(part, '}')[0], rest = part[std.length(matchers) + 1:];
+      local names = std.join('|', operatorsAlerts);
+      done + '(ALERTS{' + replaceWord(matchers, 'cluster', config.clusterLabel) + ',alertname!~"' + names + '"} or label_replace(ALERTS{' + matchers +
+      ',alertname=~"' + names + '"}, "' + config.clusterLabel + '", "$1", "cluster", "(.*)"))' + query(config, rest),
+    parts[1:],
+    query(config, parts[0])
+  );
+
 // replacements lists the texts of a rule that settings change, with the new texts.
 local replacements(config) =
   local t = config.thresholds, o = config.objective;
@@ -113,7 +136,7 @@ local change(config, key, value, isOperators) =
     }
   else if std.isArray(value) then [change(config, key, element, isOperators) for element in value]
   else if !std.isString(value) then value
-  else if std.member(['expr', 'query', 'definition'], key) then query(config, value)
+  else if std.member(['expr', 'query', 'definition'], key) then boardQuery(config, value)
   else if isOperators then value
   else if key == 'options' && value == 'cluster' then label
   else replaceAll(value, [['{{cluster}}', '{{' + label + '}}'], ['fields.cluster}', 'fields.' + label + '}'], ['labels.cluster}', 'labels.' + label + '}']]);

@@ -17,7 +17,8 @@ local groupsOf(text) = std.parseYaml(text).groups;
     fleet: true,
 
     // Label with the name of the cluster, which Thanos or remote write adds. The operator's own
-    // label cluster, with the name of the ManagedCluster, keeps its name.
+    // label cluster, with the name of the ManagedCluster, keeps its name. Dashboards show alerts
+    // with either label.
     clusterLabel: 'cluster',
 
     // Matchers for the metrics with a prefix, for example 'job="kube-state-metrics"' for kube_.
