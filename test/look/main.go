@@ -129,6 +129,10 @@ func openSource(ctx context.Context, o options) (source, error) {
 		}
 		return source{"Prometheus", api, end, o.scrape, func() {}}, err
 	}
+	rules, err := scripted.RuleFiles("rules")
+	if err != nil {
+		return source{}, err
+	}
 	dir, err := os.MkdirTemp("", "plimsoll-look-tsdb")
 	if err != nil {
 		return source{}, err
@@ -138,7 +142,7 @@ func openSource(ctx context.Context, o options) (source, error) {
 		fleet, name = scripted.NewCluster(time.Now()), "Prometheus"
 	}
 	fmt.Println("Recording three hours of the scripted fleet takes one to five minutes.")
-	p, err := scripted.Open(ctx, fleet, dir, scripted.RuleFiles("rules"), slog.New(slog.DiscardHandler))
+	p, err := scripted.Open(ctx, fleet, dir, rules, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return source{}, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -37,20 +37,13 @@ type panel struct {
 	CutCells   []string `json:"cutCells"`
 }
 
-// emptyPanels may be empty or have columns without a number, with the reason. A dashboard
-// alone stands for all of its panels.
-var emptyPanels = map[string]string{
-	"self.json/Slowest collections":       "the scripted exporters have no collections",
-	"self.json/Failed library calls":      "no call has failed",
-	"self.json/Nodes without the kubelet": "all kubelets respond",
-	"self.json/Failed collections":        "the scripted exporters have no collections",
-	"devices.json/NVLink fabrics":         "the scripted fleet has no fabric over several nodes",
-}
-
-// emptyOnOneCluster may be empty on one Prometheus, as well.
+// emptyOnOneCluster are the panels that may be empty or have columns without a number on one
+// Prometheus, with the reason. A dashboard alone stands for all of its panels. On the fleet no
+// panel may be empty.
 var emptyOnOneCluster = map[string]string{
-	"tpu.json":                        "the cluster has no TPUs",
-	"devices.json/Free MIG instances": "no device of the cluster is in MIG mode",
+	"tpu.json":                            "the cluster has no TPUs",
+	"devices.json/Free MIG instances":     "no device of the cluster is in MIG mode",
+	"self.json/Nodes without the kubelet": "all kubelets of the cluster respond",
 }
 
 // check returns an error that lists the problems of all pages.
@@ -79,12 +72,7 @@ func (r report) problems(board string, oneCluster bool) []string {
 		found = append(found, "the page has no panels")
 	}
 	mayBeEmpty := func(title string) bool {
-		for _, key := range []string{board, board + "/" + title} {
-			if emptyPanels[key] != "" || oneCluster && emptyOnOneCluster[key] != "" {
-				return true
-			}
-		}
-		return false
+		return oneCluster && (emptyOnOneCluster[board] != "" || emptyOnOneCluster[board+"/"+title] != "")
 	}
 	for _, p := range r.Panels {
 		report := func(format string, args ...any) {

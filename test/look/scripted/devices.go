@@ -61,7 +61,11 @@ func (f *Fleet) exportNode(e *emitter, c *cluster, n *node) {
 	if c.bridged {
 		return
 	}
-	f.exportCounts(e, n)
+	faulty := n.name == "edge-4-gpu-1"
+	kubeletDown := faulty && f.happens(45*time.Minute, e.at) && !f.happens(30*time.Minute, e.at)
+	if !kubeletDown {
+		f.exportCounts(e, n)
+	}
 	held, pods := 0.0, map[string]bool{}
 	for _, d := range n.devices {
 		if d.job != nil {
@@ -81,22 +85,21 @@ func (f *Fleet) exportNode(e *emitter, c *cluster, n *node) {
 	e.add("plimsoll_build_info", 1, "component", "exporter", "version", version, "revision", "unknown")
 	e.add("plimsoll_exporter_last_collection_timestamp_seconds", e.seconds()-4, "node", n.name)
 	e.add("plimsoll_exporter_mapped_devices", float64(len(n.devices)), "node", n.name)
-	unmapped := 0.0
-	if n.name == "west-gpu-2" {
-		unmapped = 1
-	}
-	for _, reason := range []string{"kubelet_unreachable", "allocatable_unknown", "not_allocatable", "allocated_not_listed"} {
-		v := 0.0
-		if reason == "allocated_not_listed" {
-			v = unmapped
-		}
+	for reason, v := range map[string]float64{
+		"kubelet_unreachable": number(kubeletDown) * float64(len(n.devices)), "allocatable_unknown": 0, "not_allocatable": 0, "allocated_not_listed": number(n.name == "west-gpu-2"),
+	} {
 		e.add("plimsoll_exporter_unmapped_devices", v, "node", n.name, "reason", reason)
 	}
 	e.add("plimsoll_exporter_driver_stalled", 0, "node", n.name)
 	e.add("plimsoll_exporter_omitted_shares", 0, "node", n.name)
 	e.add("plimsoll_exporter_undescribed_devices", 0, "node", n.name)
 	e.add("plimsoll_exporter_api_server_reachable", 1, "node", n.name)
-	e.add("plimsoll_exporter_source_up", 1, "node", n.name, "source", map[bool]string{true: "tpu", false: "nvml"}[n.model == v5e])
+	source := map[bool]string{true: "tpu", false: "nvml"}[n.model == v5e]
+	e.add("plimsoll_exporter_source_up", 1, "node", n.name, "source", source)
+	e.add("plimsoll_exporter_collection_seconds", 0.02+0.03*wave(e.at, n.name+"collection", 13*time.Minute), "node", n.name, "source", source)
+	e.add("plimsoll_exporter_collection_errors_total", number(faulty)*math.Floor(f.sinceStart(e.at)/400), "node", n.name, "source", source)
+	e.add("plimsoll_exporter_call_errors_total", number(faulty)*math.Floor(f.sinceStart(e.at)/70), "node", n.name, "call", "nvmlDeviceGetPowerUsage")
+	e.add("plimsoll_exporter_kubelet_up", number(!kubeletDown), "node", n.name)
 	e.add("process_resident_memory_bytes", 21e6+4e6*wave(e.at, n.name, time.Hour))
 	for _, call := range []string{"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetFieldValues", "nvmlGpmSampleGet", "nvmlDeviceGetPowerUsage"} {
 		if n.model != v5e {
@@ -154,6 +157,9 @@ func (f *Fleet) exportGPU(e *emitter, c *cluster, n *node, d *deviceState) {
 	}
 	if lost || hung {
 		return
+	}
+	if n.model == h100 && !c.bridged {
+		e.add("plimsoll_device_fabric_info", 1, "node", n.name, "uuid", d.uuid, "gpu", strconv.Itoa(d.index), "model", n.model, "cluster_uuid", uuid(c.name, 0), "clique", "1")
 	}
 	if len(d.migInstances) == 0 {
 		f.exportDCGM(e, n, d, r)
@@ -239,7 +245,7 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 	if hung {
 		return
 	}
-	elapsed := f.sinceStart(e.at)
+	elapsed, memory := f.sinceStart(e.at), memoryMiB[n.model]*(1<<20)
 	for _, reason := range []string{"sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake"} {
 		share := map[string]float64{"sw_power_cap": 0.12 * number(d.job != nil && d.job.load == training)}[reason]
 		if r.hot && reason == "sw_thermal" {
@@ -255,15 +261,10 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 		own("device_pcie_bytes_total", 1.3e6*mean(n, d)*elapsed, "direction", direction)
 	}
 	own("device_power_headroom_watts", powerLimit[n.model]-r.power)
-	own("device_memory_headroom_bytes", (1-r.memory)*memoryMiB[n.model]*(1<<20))
+	own("device_memory_headroom_bytes", (1-r.memory)*memory)
 	own("device_thermal_headroom_celsius", 87-r.temperature)
 	own("device_row_remap_pending", number(d.remapPending))
 	own("device_energy_joules_total", mean(n, d)*elapsed)
-	if d.shares > 0 {
-		shared := []string{"provider", "nvidia", "dimension", "shares"}
-		own("device_share_capacity", d.shares, shared...)
-		own("device_share_allocated", math.Ceil(d.shares/2), shared...)
-	}
 	own("exporter_device_read_seconds", 0.004+0.003*wave(e.at, d.uuid, 8*time.Minute))
 	own("exporter_bogus_values_total", 0, "field", "temperature")
 	if d.job == nil {
@@ -274,12 +275,40 @@ func (f *Fleet) exportState(e *emitter, n *node, d *deviceState, r reading, lost
 		idleFor = elapsed
 	}
 	own("device_idle_allocated_seconds", idleFor)
-	holder := []string{"namespace", d.job.namespace, "pod", d.podName(), "attribution", "device"}
-	own("pod_device_memory_used_bytes", r.memory*memoryMiB[n.model]*(1<<20), holder...)
-	if len(d.migInstances) == 0 {
-		own("pod_device_utilization_ratio", r.utilization, holder...)
-		own("pod_device_power_watts", r.power, holder...)
-		own("pod_device_energy_joules_total", mean(n, d)*elapsed, holder...)
+	pods := d.podNames()
+	for i, pod := range pods {
+		part, attribution := 1.0, "device"
+		if len(pods) > 1 {
+			part, attribution = []float64{0.75, 0.25}[i], "process"
+		}
+		holder := []string{"namespace", d.job.namespace, "pod", pod, "attribution", attribution}
+		own("pod_device_memory_used_bytes", part*r.memory*memory, holder...)
+		if len(d.migInstances) == 0 {
+			own("pod_device_utilization_ratio", part*r.utilization, holder...)
+			own("pod_device_power_watts", part*r.power, holder...)
+			own("pod_device_energy_joules_total", part*mean(n, d)*elapsed, holder...)
+		}
+	}
+	exportShares(own, d, memory)
+}
+
+// exportShares emits what a shared device offers, and one share of each pod. Only MPS divides
+// the memory.
+func exportShares(own func(string, float64, ...string), d *deviceState, memory float64) {
+	if d.shares == 0 {
+		return
+	}
+	offered := map[string]float64{"shares": d.shares}
+	if d.sharedBy == "mps" {
+		offered["memory"] = memory
+	}
+	for dimension, capacity := range offered {
+		labels, share := []string{"provider", d.sharedBy, "dimension", dimension}, capacity/d.shares
+		own("device_share_capacity", capacity, labels...)
+		own("device_share_allocated", share*float64(len(d.podNames())), labels...)
+		for _, pod := range d.podNames() {
+			own("pod_device_share", share, append([]string{"namespace", d.job.namespace, "pod", pod}, labels...)...)
+		}
 	}
 }
 

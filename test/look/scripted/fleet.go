@@ -54,8 +54,9 @@ type deviceState struct {
 	correctedErrors, remappedRows float64
 	remapPending, linkErrors      bool
 	// shares is how many times a device plugin offers the device; 0 = once. Two pods hold a
-	// shared device.
-	shares float64
+	// shared device. sharedBy is the provider of the shares.
+	shares   float64
+	sharedBy string
 }
 
 // load describes how a job uses its devices.
@@ -159,7 +160,8 @@ func small(i int) *cluster {
 		holdSome(c.nodes[0], 0, 1+i%4, &job{fmt.Sprintf("store-%d", i+1), "Deployment", "detector", inference})
 	}
 	if i == 1 {
-		c.nodes[0].devices[0].shares, c.nodes[0].devices[1].shares = 4, 4
+		c.nodes[0].devices[0].shares, c.nodes[0].devices[0].sharedBy = 4, "nvidia"
+		c.nodes[0].devices[1].shares, c.nodes[0].devices[1].sharedBy = 4, "mps"
 		c.nodes[0].devices[1].job = &job{"store-2", "Job", "retrain", training}
 	}
 	if i == 5 {

@@ -2,6 +2,7 @@ package scripted
 
 import (
 	"math"
+	"strings"
 	"time"
 )
 
@@ -23,8 +24,18 @@ func (f *Fleet) exportKueue(e *emitter, name, resource string, quota float64) {
 	add("pending_workloads", math.Floor(pending/4), "status", "inadmissible")
 	add("reserving_active_workloads", 7)
 	add("admitted_active_workloads", 5)
-	add("cluster_queue_nominal_quota", quota, "cohort", "", "flavor", "default", "resource", resource)
-	add("cluster_queue_resource_reservation", math.Round(0.8*quota), "cohort", "", "flavor", "default", "resource", resource)
+	reserved := math.Round(0.8 * quota)
+	limits := []string{"cohort", "", "flavor", "default", "resource", resource}
+	if name == "hub" {
+		limits[1] = "research"
+		cohort := append([]string{"replica_role", "leader"}, limits...)
+		e.add("kueue_cohort_subtree_quota", quota+16, cohort...)
+		e.add("kueue_cohort_subtree_resource_reservations", reserved, cohort...)
+		e.add("kueue_cohort_info", 1, "cohort", "research", "parent_cohort", "", "root_cohort", "research", "replica_role", "leader")
+		add("cluster_queue_borrowing_limit", 16, limits...)
+	}
+	add("cluster_queue_nominal_quota", quota, limits...)
+	add("cluster_queue_resource_reservation", reserved, limits...)
 	add("cluster_queue_resource_pending", pendingDevices, "resource", resource)
 	add("evicted_workloads_total", math.Floor(0.001*f.sinceStart(e.at)), "reason", "Preempted")
 	f.histogram(e, "kueue_admission_wait_time_seconds", 0.02, 12, waitBuckets, append(queue, "priority_class", "")...)
@@ -54,10 +65,21 @@ func (f *Fleet) exportHub(e *emitter) {
 	e.target("kube-state-metrics", "hub-kube-state-metrics:8080")
 	e.add("kube_lease_renew_time", e.seconds()-3, "namespace", "plimsoll-system", "lease", "plimsoll-operator")
 	e.target("prometheus", "localhost:9090")
-	for group, seconds := range map[string]float64{"plimsoll-nodes": 0.6, "plimsoll-devices": 1.9, "plimsoll-owners": 0.4, "plimsoll-queues": 0.05, "plimsoll-queues-history": 0.8, "plimsoll-device-alerts": 0.2} {
+	for group, seconds := range ruleGroupSeconds {
+		interval := 30.0
+		if strings.HasSuffix(group, "-history") || strings.HasSuffix(group, "ly") {
+			interval = 240
+		}
 		e.add("prometheus_rule_group_last_duration_seconds", seconds*(0.9+0.2*wave(e.at, group, 10*time.Minute)), "rule_group", "/etc/rules/plimsoll.yaml;"+group)
-		e.add("prometheus_rule_group_interval_seconds", 30, "rule_group", "/etc/rules/plimsoll.yaml;"+group)
+		e.add("prometheus_rule_group_interval_seconds", interval, "rule_group", "/etc/rules/plimsoll.yaml;"+group)
 	}
+}
+
+// ruleGroupSeconds are the durations of groups of rules.
+var ruleGroupSeconds = map[string]float64{
+	"plimsoll-nodes": 0.6, "plimsoll-devices": 1.9, "plimsoll-shares": 0.1, "plimsoll-topology": 0.4, "plimsoll-topology-daily": 0.9,
+	"plimsoll-owners": 0.4, "plimsoll-profiles": 0.7, "plimsoll-owners-weekly": 2.1, "plimsoll-queues": 0.05, "plimsoll-queues-history": 0.8,
+	"plimsoll-fleet": 0.02, "plimsoll-device-alerts": 0.2,
 }
 
 func (f *Fleet) exportPolicy(e *emitter, policy string, scores []string) {

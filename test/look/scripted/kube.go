@@ -14,7 +14,7 @@ func (f *Fleet) exportKube(e *emitter, c *cluster) {
 		if n.tainted {
 			e.add("kube_node_spec_taint", 1, "node", n.name, "key", "maintenance", "value", "planned", "effect", "NoSchedule")
 		}
-		e.add("kube_node_labels", 1, "node", n.name, "label_nvidia_com_gpu_product", n.model)
+		e.add("kube_node_labels", 1, append(nodeLabels(c, n), "node", n.name)...)
 		devices, healthy := 0.0, 0.0
 		for _, d := range n.devices {
 			if len(d.migInstances) == 0 {
@@ -46,4 +46,13 @@ func (f *Fleet) exportKube(e *emitter, c *cluster) {
 	if !c.bridged {
 		e.add("kube_daemonset_status_desired_number_scheduled", float64(len(c.nodes)), "namespace", "plimsoll-exporter", "daemonset", "plimsoll-exporter")
 	}
+}
+
+// nodeLabels returns the labels of a node: its model and its place.
+func nodeLabels(c *cluster, n *node) []string {
+	zone := []string{"label_topology_kubernetes_io_zone", c.name + "-a"}
+	if n.model == v5e {
+		return append(zone, "label_cloud_google_com_gke_tpu_accelerator", n.model, "label_cloud_google_com_gke_tpu_topology", "4x4", "label_cloud_google_com_gke_nodepool", "slices")
+	}
+	return append(zone, "label_nvidia_com_gpu_product", n.model, "label_cloud_google_com_gce_topology_block", c.name+"-block-1")
 }

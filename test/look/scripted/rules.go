@@ -143,15 +143,19 @@ func (p *Prometheus) instant(ctx context.Context, expr string, at time.Time) (pa
 	return executed(ctx, q)
 }
 
-// RuleFiles returns the files of the shipped rules in a folder. A file reads the series of
-// the files before it.
-func RuleFiles(folder string) []string {
+// RuleFiles returns the shipped rule files in a folder, recording rules first. A rule may read
+// a rule of a later file: it then gets the result of the last evaluation, as in Prometheus.
+func RuleFiles(folder string) ([]string, error) {
 	var files []string
-	for _, name := range []string{
-		"recording-nodes", "recording-devices", "recording-owners", "recording-queues",
-		"alerts-capacity", "alerts-devices", "alerts-pipeline", "alerts-hub",
-	} {
-		files = append(files, filepath.Join(folder, name+".yaml"))
+	for _, pattern := range []string{"recording-*.yaml", "alerts-*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s has no files %s", folder, pattern)
+		}
+		files = append(files, found...)
 	}
-	return files
+	return files, nil
 }

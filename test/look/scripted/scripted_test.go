@@ -1,8 +1,8 @@
 package scripted
 
 import (
-	"context"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,23 +10,71 @@ import (
 	"github.com/prometheus/prometheus/promql"
 )
 
-// Every alert about devices of the script fires, and the recorded numbers add up.
-func TestRulesOverTheFleet(t *testing.T) {
-	root := filepath.Join("..", "..", "..", "rules")
-	start := time.Now()
-	p, err := Open(t.Context(), NewCluster(time.Now()), t.TempDir(), RuleFiles(root), slog.New(slog.DiscardHandler))
+var rulesFolder = filepath.Join("..", "..", "..", "rules")
+
+// open evaluates the shipped rules over a fleet.
+func open(t *testing.T, f *Fleet) *Prometheus {
+	t.Helper()
+	files, err := RuleFiles(rulesFolder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = p.Close() }()
-	t.Log(time.Since(start))
-	for _, expr := range []string{"sum by (alertname, alertstate) (ALERTS)", `{__name__=~"cluster.*"}`} {
-		v, err := p.instant(context.Background(), expr, p.End())
-		if err != nil {
-			t.Fatal(err)
+	p, err := Open(t.Context(), f, t.TempDir(), files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// query returns the result of a query at the end of the history.
+func (p *Prometheus) query(t *testing.T, expr string) promql.Vector {
+	t.Helper()
+	result, err := p.instant(t.Context(), expr, p.End())
+	if err != nil {
+		t.Fatalf("%s: %v", expr, err)
+	}
+	return result.(promql.Vector)
+}
+
+// checkRecordingRules checks that each recording rule has series with finite values: a panel
+// shows neither NaN nor a missing series. The rules in empty have none, for the reason given.
+func checkRecordingRules(t *testing.T, p *Prometheus, empty map[string]string) {
+	t.Helper()
+	files, err := RuleFiles(rulesFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := readRules(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]bool{}
+	for _, r := range rules {
+		if r.Record == "" || recorded[r.Record] {
+			continue
 		}
-		for _, s := range v.(promql.Vector) {
-			t.Log(s.Metric, s.F)
+		recorded[r.Record] = true
+		result := p.query(t, r.Record)
+		if reason := empty[r.Record]; (len(result) == 0) != (reason != "") {
+			t.Errorf("%s has %d series, and the reason to have none is %q", r.Record, len(result), reason)
+		}
+		for _, s := range result {
+			if math.IsNaN(s.F) || math.IsInf(s.F, 0) {
+				t.Errorf("%s is %v", s.Metric, s.F)
+			}
 		}
 	}
+	for name := range empty {
+		if !recorded[name] {
+			t.Errorf("the rule %s does not exist", name)
+		}
+	}
+}
+
+// emptyOnOneCluster are the recording rules without series on the cluster of NewCluster.
+var emptyOnOneCluster = map[string]string{}
+
+func TestRulesOverOneCluster(t *testing.T) {
+	checkRecordingRules(t, open(t, NewCluster(time.Now())), emptyOnOneCluster)
 }
