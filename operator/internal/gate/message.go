@@ -81,6 +81,10 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions, skipped
 	case chosen.Preempts:
 		text += " after preemption of lower priorities"
 	}
+	if chosen.PartialPods > 0 {
+		i := slices.IndexFunc(f.PodSets, func(p shape.PodSet) bool { return p.MinPods > 0 })
+		text += fmt.Sprintf("; its queue has quota for %d of %d pods", chosen.PartialPods, f.PodSets[i].Pods)
+	}
 	if chosen.QuotaUnknown {
 		text += "; the quota of its queue is unknown (QuotaUnknown)"
 	}

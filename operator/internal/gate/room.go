@@ -22,15 +22,18 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		}
 		r := e.room(c, i, view)
 		preemptible := r.lower + r.borrowed
-		tooSmall := r.free+preemptible < float64(p.Pods) && v.Rejection == RejectNone
+		tooSmall := r.free+preemptible < r.pods && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
 		}
-		v.Preempts = v.Preempts || r.free < float64(p.Pods)
-		v.Reclaims = v.Reclaims || r.free+r.lower < float64(p.Pods)
+		if r.pods < float64(p.Pods) {
+			v.PartialPods = int64(r.pods)
+		}
+		v.Preempts = v.Preempts || r.free < r.pods
+		v.Reclaims = v.Reclaims || r.free+r.lower < r.pods
 		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.facts.Preempts && !c.Shapes[i].Quota.Known
 	}
 	v.Preempts = v.Preempts && v.Rejection == RejectNone
@@ -46,6 +49,8 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 
 // podRoom is the room for one pod set on one cluster, in pods.
 type podRoom struct {
+	// pods are those that start: fewer than requested if Kueue on the worker admits a part.
+	pods float64
 	// fit is the room before the ledger is subtracted, free the room after that. free may be
 	// negative.
 	fit, free float64
@@ -67,7 +72,7 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	}
 	before := e.facts.PodSets[:i]
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
-	r := podRoom{fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
+	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
 	if e.facts.Preempts {
 		shortage := e.quotaShortage(c, i, view)
 		r.lower = min(e.lowerPriorities(c.Name, p, view), shortage)
@@ -81,7 +86,11 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 			r.quota = Known(r.fit)
 		}
 		promised := float64(view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
-		r.free = min(r.free, math.Floor((quota-promised)/perPod))
+		allowed := math.Floor((quota - promised) / perPod)
+		r.free = min(r.free, allowed)
+		if p.MinPods > 0 && allowed >= float64(p.MinPods) {
+			r.pods = min(r.pods, allowed)
+		}
 	}
 	return r
 }

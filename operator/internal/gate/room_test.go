@@ -35,6 +35,16 @@ func TestDecideQuota(t *testing.T) {
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods", order: []string{"cluster1"}},
 		{name: "less room than quota", facts: remote(job("a", 8, 1)), candidates: []Candidate{withQuota(room(), 400)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods", order: []string{"cluster1"}},
+		{name: "quota for a part of the pods", facts: remote(partial4()), candidates: []Candidate{withQuota(room(), 23)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 2 such pods; its queue has quota for 2 of 4 pods", order: []string{"cluster1"}},
+		{name: "quota for a part of the pods, less room", facts: remote(partial4()), candidates: []Candidate{withQuota(cluster("cluster1", 1, 8, 8, 64), 23)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 4 pods of 8 " + h100 + ": best is cluster1 with room for 1"},
+		{name: "quota for too few pods", facts: remote(partial4()), candidates: []Candidate{withQuota(room(), 8)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 4 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1"},
+		{name: "quota for all pods, room for a part", facts: remote(partial4()), candidates: []Candidate{withQuota(cluster("cluster1", 2, 16, 8, 64), 400)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 4 pods of 8 " + h100 + ": best is cluster1 with room for 2"},
+		{name: "unknown quota, room for a part", facts: remote(partial4()), candidates: []Candidate{cluster("cluster1", 2, 16, 8, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 4 pods of 8 " + h100 + ": best is cluster1 with room for 2"},
 		{name: "quota limits headroom in the ranking", facts: remote(job("a", 8, 1)),
 			candidates: []Candidate{withQuota(room(), 8), withQuota(cluster("cluster2", 2, 16, 8, 64), 64)},
 			state:      Ready, reason: ReasonPlaceable, message: "cluster2 has room for 2 such pods", order: []string{"cluster2", "cluster1"}},
@@ -42,6 +52,13 @@ func TestDecideQuota(t *testing.T) {
 			candidates: []Candidate{withoutQueue(room()), cluster("cluster2", 0, 12, 6, 64)}, state: Pending, reason: ReasonNoRoom,
 			message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in ClusterQueue cq"},
 	})
+}
+
+// partial4 is a workload of four pods with eight devices, of which Kueue may admit two or three.
+func partial4() shape.Facts {
+	f := job("a", 8, 4)
+	f.PodSets[0].MinPods = 2
+	return f
 }
 
 func TestPodSetsReduceEachOthersRoom(t *testing.T) {

@@ -1,6 +1,7 @@
 package kueuestate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -30,19 +31,27 @@ func IsPinnedByKueue(wl *kueue.Workload) bool {
 	return FollowsPrimary(wl)
 }
 
+// PermittedClusters returns the clusters to which the user's annotation restricts the workload,
+// sorted and without duplicates. Without the annotation the workload is not restricted.
+func PermittedClusters(wl *kueue.Workload) (names []string, isRestricted bool) {
+	list, isRestricted := wl.Annotations[ClusterNamesAnnotation]
+	if !isRestricted {
+		return nil, false
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), true
+}
+
 // AllowsCluster reports whether the user's annotation permits a cluster. Without the
 // annotation every cluster is permitted.
 func AllowsCluster(wl *kueue.Workload, cluster string) bool {
-	names, ok := wl.Annotations[ClusterNamesAnnotation]
-	if !ok {
-		return true
-	}
-	for name := range strings.SplitSeq(names, ",") {
-		if strings.TrimSpace(name) == cluster {
-			return true
-		}
-	}
-	return false
+	names, isRestricted := PermittedClusters(wl)
+	return !isRestricted || slices.Contains(names, cluster)
 }
 
 // WantsNomination reports whether MultiKueue's check waits for nominated clusters.

@@ -1,6 +1,7 @@
 package kueuestate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -107,5 +108,26 @@ func TestUnnominatedSince(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// Order, blanks and duplicates in the annotation mean nothing.
+func TestPermittedClusters(t *testing.T) {
+	for _, tc := range []struct {
+		annotation string
+		want       []string
+	}{
+		{"cluster1", []string{"cluster1"}},
+		{"cluster2, cluster1,cluster2 ,", []string{"cluster1", "cluster2"}},
+		{"", nil},
+	} {
+		wl := reserved()
+		wl.Annotations = map[string]string{ClusterNamesAnnotation: tc.annotation}
+		if got, isRestricted := PermittedClusters(wl); !isRestricted || !slices.Equal(got, tc.want) {
+			t.Errorf("%q: restricted %t to %q, want %q", tc.annotation, isRestricted, got, tc.want)
+		}
+	}
+	if _, isRestricted := PermittedClusters(reserved()); isRestricted {
+		t.Error("without the annotation the workload is restricted")
 	}
 }

@@ -26,6 +26,9 @@ type PodSet struct {
 	Flavor        string `json:"flavor,omitempty"`
 	DevicesPerPod int64  `json:"devicesPerPod"`
 	Pods          int64  `json:"pods"`
+	// MinPods is the number of pods with which Kueue on the worker admits the copy, if its quota
+	// does not suffice for all. 0 means all pods.
+	MinPods int64 `json:"minPods,omitempty"`
 	// Share is the part of each device that a pod requests. Nil if the gate fits whole devices.
 	Share *Share `json:"share,omitempty"`
 	// RequiredTopology is the level of Kueue's Topology in one domain of which all pods must
@@ -154,6 +157,8 @@ type Options struct {
 	Topology, TPUSlices bool
 	// Profile of the workload's job, for gates whose queries read it. Nil if there is none.
 	Profile *v1alpha1.JobProfileStatus
+	// Copied is true if MultiKueue copies the workload to a worker.
+	Copied bool
 	// Prerequisites are the kinds of objects to which References are read.
 	Prerequisites []v1alpha1.PrerequisiteKind
 }
@@ -203,13 +208,20 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 // pods request no device that counts.
 func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	p := PodSet{Name: string(set.Name), Pods: int64(set.Count), NodeSelector: set.Template.Spec.NodeSelector}
-	assigned := assignmentOf(wl, set.Name)
+	assigned, admitted := assignmentOf(wl, set.Name), p.Pods
 	if assigned != nil && assigned.Count != nil {
-		p.Pods = int64(*assigned.Count)
+		admitted = int64(*assigned.Count)
+	}
+	if opts.Copied && set.MinCount != nil {
+		// The copy requests all pods. Kueue on the worker admits as many as it has quota for,
+		// whatever number Kueue on the hub admitted.
+		p.MinPods = int64(*set.MinCount)
+	} else {
+		p.Pods = admitted
 	}
 	resource, devices := podDevices(&set.Template.Spec, opts.AllDevices)
 	if devices == 0 && opts.AllDevices {
-		resource, devices = claimedDevices(&set.Template.Spec, assigned, p.Pods)
+		resource, devices = claimedDevices(&set.Template.Spec, assigned, admitted)
 	}
 	if devices == 0 {
 		return p
@@ -269,8 +281,8 @@ func (f Facts) With(others ...Facts) Facts {
 	return f
 }
 
-// hasShapeOf reports whether two pod sets differ in name and number of pods only.
+// hasShapeOf reports whether two pod sets differ in name and number of pods only, and need all pods.
 func (p PodSet) hasShapeOf(other PodSet) bool {
-	return p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
+	return p.MinPods == 0 && other.MinPods == 0 && p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
 		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

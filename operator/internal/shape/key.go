@@ -7,13 +7,15 @@ import (
 )
 
 // EquivalenceKey returns the same key for workloads that the same clusters can take: equal Vars
-// for all pod sets, equal Remote and Reclaims, and the same References.
+// for all pod sets, equal Remote, Preempts and Reclaims, and the same References.
 func (f Facts) EquivalenceKey() string {
 	key := make([]byte, 0, 256)
 	for _, s := range []string{f.Namespace, f.Queue, f.ClusterQueue} {
 		key = strconv.AppendQuote(key, s)
 	}
-	key = strconv.AppendBool(strconv.AppendBool(key, f.Remote), f.Reclaims)
+	for _, b := range []bool{f.Remote, f.Preempts, f.Reclaims} {
+		key = strconv.AppendBool(key, b)
+	}
 	for _, p := range f.PodSets {
 		key = append(key, '/')
 		for _, s := range []string{p.Flavor, p.Resource, p.Model, p.RequiredTopology} {
@@ -21,6 +23,7 @@ func (f Facts) EquivalenceKey() string {
 		}
 		key = strconv.AppendInt(key, p.DevicesPerPod, 10)
 		key = strconv.AppendInt(append(key, 'x'), p.Pods, 10)
+		key = strconv.AppendInt(append(key, '>'), p.MinPods, 10)
 		key = p.Profile.appendKey(p.Share.appendKey(key))
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)

@@ -34,6 +34,10 @@ func selecting(key, value string) func(*kueue.PodSet) {
 	}
 }
 
+func atLeast(pods int32) func(*kueue.PodSet) {
+	return func(set *kueue.PodSet) { set.MinCount = &pods }
+}
+
 func topology(request kueue.PodSetTopologyRequest) func(*kueue.PodSet) {
 	return func(set *kueue.PodSet) { set.TopologyRequest = &request }
 }
@@ -48,8 +52,9 @@ func TestJobKinds(t *testing.T) {
 		name string
 		sets []kueue.PodSet
 		// admitted are the numbers of pods by pod set, if Kueue admitted fewer; flavors by pod set
-		// are "h100" unless stated.
+		// are "h100" unless stated. MultiKueue copies the workload if copied is true.
 		admitted map[string]int32
+		copied   bool
 		flavors  map[string]string
 		want     []string
 		total    int64
@@ -58,6 +63,9 @@ func TestJobKinds(t *testing.T) {
 	}{
 		{name: "Job", sets: []kueue.PodSet{kueuePodSet("main", 4, gpu, 8)}, want: []string{"main: 4 × 8 H100"}, total: 32},
 		{name: "Job, partially admitted", sets: []kueue.PodSet{kueuePodSet("main", 8, gpu, 8)}, admitted: map[string]int32{"main": 3}, want: []string{"main: 3 × 8 H100"}, total: 24},
+		{name: "Job, partially admitted on the hub, copied by MultiKueue", sets: []kueue.PodSet{kueuePodSet("main", 8, gpu, 8, atLeast(2))}, admitted: map[string]int32{"main": 3}, copied: true,
+			want: []string{"main: 8 × 8 H100, at least 2"}, total: 64},
+		{name: "Job with a minimum, not copied", sets: []kueue.PodSet{kueuePodSet("main", 8, gpu, 8, atLeast(2))}, admitted: map[string]int32{"main": 3}, want: []string{"main: 3 × 8 H100"}, total: 24},
 		{name: "JobSet", sets: []kueue.PodSet{kueuePodSet("driver", 1, gpu, 0), kueuePodSet("workers", 2, gpu, 8)}, want: []string{"workers: 2 × 8 H100"}, total: 16},
 		{name: "RayJob", sets: []kueue.PodSet{one("head", 0), kueuePodSet("small", 4, gpu, 1), kueuePodSet("large", 2, gpu, 8), one("submitter", 0)},
 			want: []string{"large: 2 × 8 H100", "small: 4 × 1 H100"}, total: 20},
@@ -104,7 +112,7 @@ func TestJobKinds(t *testing.T) {
 				wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, assigned)
 			}
 			models := map[string]string{"h100": "H100", "l4": "L4"}
-			f := FactsOf(wl, Options{ModelFrom: []string{"nvidia.com/gpu.product", "cloud.google.com/gke-tpu-accelerator"},
+			f := FactsOf(wl, Options{Copied: tc.copied, ModelFrom: []string{"nvidia.com/gpu.product", "cloud.google.com/gke-tpu-accelerator"},
 				FlavorLabels: func(flavor string) map[string]string {
 					return map[string]string{"nvidia.com/gpu.product": models[flavor]}
 				}})
@@ -115,7 +123,11 @@ func TestJobKinds(t *testing.T) {
 				if model == "" {
 					model = "any"
 				}
-				got, total = append(got, fmt.Sprintf("%s: %d × %d %s", p.Name, p.Pods, p.DevicesPerPod, model)), total+p.Devices()
+				text := fmt.Sprintf("%s: %d × %d %s", p.Name, p.Pods, p.DevicesPerPod, model)
+				if p.MinPods > 0 {
+					text += fmt.Sprintf(", at least %d", p.MinPods)
+				}
+				got, total = append(got, text), total+p.Devices()
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" || total != tc.total {
 				t.Errorf("%d devices, want %d; pod sets (-want +got):\n%s", total, tc.total, diff)

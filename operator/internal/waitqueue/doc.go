@@ -11,8 +11,9 @@
 //
 // # A round
 //
-// Workloads with the same querycache.Key form a line. What the gate decides for one of them
-// also holds for the others, apart from their ranks.
+// Workloads with the same querycache.Key and the same Limits form a line. What the gate decides
+// for one of them also holds for the others, apart from their ranks: if the first of them fits
+// nowhere, neither do the others. Lines with one key share its results.
 //
 //  1. StartRounds requests results for every line of the gate. A line becomes due, and refresh
 //     is called, as soon as its namespace has a place.

@@ -15,8 +15,10 @@ import (
 // Entry is a workload that waits for a gate.
 type Entry struct {
 	Workload types.NamespacedName
-	// Key of the workload's queries. Workloads with one key form a line.
+	// Key of the workload's queries.
 	Key querycache.Key
+	// Limits on where the workload may go. Workloads with one key and the same limits form a line.
+	Limits Limits
 	// Rank in the gate's order.
 	Rank order.Rank
 	// Aging of the gate. See order.Rank.
@@ -27,10 +29,40 @@ type Entry struct {
 	HasRoom bool
 }
 
-// line holds the workloads of one key. What one of them gets depends on its rank alone, so
+// IsInLineOf reports whether both workloads wait in the same line.
+func (e Entry) IsInLineOf(other Entry) bool { return e.line() == other.line() }
+
+func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits} }
+
+// Limits decide where a workload may go, beside its queries and its rank. The zero value is a
+// workload without limits.
+type Limits struct {
+	// MultiKueueConfig whose clusters the workload may be sent to.
+	MultiKueueConfig string
+	// PermittedClusters are the only clusters that the user permits, quoted; empty = all.
+	PermittedClusters string
+	// JobCluster has the other components of the workload's job.
+	JobCluster string
+	// NodeLabels are the values that the workload requires of the labels with which the gate pins
+	// pods to a cluster, quoted.
+	NodeLabels string
+	// RunsFor is the longest time for which the workload runs; zero = unknown. It may pass a hold.
+	RunsFor time.Duration
+	// PreemptsBelow is the priority of a workload that may preempt others, and zero for one that
+	// may not: its priority orders the line only.
+	PreemptsBelow int32
+}
+
+// lineKey identifies the workloads of a line.
+type lineKey struct {
+	querycache.Key
+	limits Limits
+}
+
+// line holds the workloads of one lineKey. What one of them gets depends on its rank alone, so
 // each round decides only the first ones: while the first fits nowhere, neither do the others.
 type line struct {
-	key     querycache.Key
+	key     lineKey
 	podSets []shape.PodSet
 	aging   time.Duration
 	// byPriority and bySince hold the same entries in the two orders of order.Rank.

@@ -41,7 +41,7 @@ type settling struct {
 // gateQueue holds the waiting workloads of one gate.
 type gateQueue struct {
 	summary registry.WaitSummary
-	lines   map[querycache.Key]*line
+	lines   map[lineKey]*line
 	// lineCounts is the number of lines of each namespace.
 	lineCounts map[string]int
 	// lastRound of all lines, and last round of any.
@@ -70,14 +70,14 @@ func (q *Queue) SetEnqueuer(enqueue func(types.NamespacedName)) {
 	q.enqueue = enqueue
 }
 
-// Add adds or updates a workload. A workload that is new, or whose key has changed, is decided
+// Add adds or updates a workload. A workload that is new, or whose line has changed, is decided
 // once more with fresh results: at once, or in an early round if workloads rank before it. So
 // is a workload that has room and waits for its turn.
 func (q *Queue) Add(e Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	old := q.workloads[e.Workload]
-	if old != nil && old.Key == e.Key && old.Rank == e.Rank && old.Aging == e.Aging {
+	if old != nil && old.line() == e.line() && old.Rank == e.Rank && old.Aging == e.Aging {
 		if e.HasRoom {
 			q.markDirty(e.Key.Gate, e.PodSets)
 		}
@@ -89,7 +89,7 @@ func (q *Queue) Add(e Entry) {
 	switch {
 	case first != nil || e.HasRoom:
 		q.markDirty(e.Key.Gate, e.PodSets)
-	case old == nil || old.Key != e.Key:
+	case old == nil || old.line() != e.line():
 		q.request(l, q.now().Add(-timing.FreshResult))
 		q.admit(q.gates[e.Key.Gate])
 	}
@@ -98,13 +98,13 @@ func (q *Queue) Add(e Entry) {
 func (q *Queue) insert(e *Entry) *line {
 	g := q.gates[e.Key.Gate]
 	if g == nil {
-		g = &gateQueue{lines: map[querycache.Key]*line{}, lineCounts: map[string]int{}, lastRound: q.now(), lastEarly: q.now()}
+		g = &gateQueue{lines: map[lineKey]*line{}, lineCounts: map[string]int{}, lastRound: q.now(), lastEarly: q.now()}
 		q.gates[e.Key.Gate] = g
 	}
-	l := g.lines[e.Key]
+	l := g.lines[e.line()]
 	if l == nil {
-		l = &line{key: e.Key}
-		g.lines[e.Key] = l
+		l = &line{key: e.line()}
+		g.lines[l.key] = l
 		g.lineCounts[e.Key.Namespace]++
 	}
 	q.workloads[e.Workload] = e
@@ -149,11 +149,11 @@ func (q *Queue) remove(workload types.NamespacedName) {
 		return
 	}
 	g := q.gates[e.Key.Gate]
-	l := g.lines[e.Key]
+	l := g.lines[e.line()]
 	delete(q.workloads, workload)
 	l.remove(e)
 	if len(l.byPriority) == 0 {
-		delete(g.lines, e.Key)
+		delete(g.lines, l.key)
 		if g.lineCounts[e.Key.Namespace]--; g.lineCounts[e.Key.Namespace] == 0 {
 			delete(g.lineCounts, e.Key.Namespace)
 		}
@@ -284,11 +284,13 @@ func (q *Queue) Refreshed(key querycache.Key, newerThan time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.gates[key.Gate]
-	if g == nil || g.lines[key] == nil {
+	if g == nil {
 		return
 	}
-	if l := g.lines[key]; l.resultsFrom.Before(newerThan) {
-		l.resultsFrom = newerThan
+	for _, l := range g.lines {
+		if l.key.Key == key && l.resultsFrom.Before(newerThan) {
+			l.resultsFrom = newerThan
+		}
 	}
 	q.wakeNext(g)
 }

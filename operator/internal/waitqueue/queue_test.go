@@ -264,6 +264,22 @@ func TestRefreshedWakesDuringFastRounds(t *testing.T) {
 	}
 }
 
+// Workloads with other limits wait in a line of their own. Lines with one key share its results.
+func TestLimitsSeparateLines(t *testing.T) {
+	f := newFixture(10)
+	restricted := f.entry(h100, "a", "restricted", 0, time.Hour)
+	restricted.Limits.PermittedClusters = `["cluster1"]`
+	f.Add(restricted)
+	f.add("a", "second", 0, time.Minute)
+	f.add("a", "third", 0, time.Second)
+	f.now = f.now.Add(10 * time.Second)
+	f.StartRounds()
+	f.run()
+	if want := []string{"restricted", "second"}; !slices.Equal(f.decided, want) {
+		t.Errorf("decided %q, want the first of each line: %q", f.decided, want)
+	}
+}
+
 // A workload whose key changes, for example with a new generation of its gate, needs fresh
 // results of the new key.
 func TestAddRefreshesANewKey(t *testing.T) {

@@ -64,7 +64,7 @@ func (q *Queue) Decided(workload types.NamespacedName, outcome string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.workloads[workload]; e != nil {
-		q.report(q.gates[e.Key.Gate].lines[e.Key], e, outcome)
+		q.report(q.gates[e.Key.Gate].lines[e.line()], e, outcome)
 	}
 	q.endTurn(workload)
 }
@@ -82,7 +82,7 @@ func (q *Queue) endTurn(workload types.NamespacedName) {
 		return
 	}
 	g := q.gates[e.Key.Gate]
-	g.lines[e.Key].markServed()
+	g.lines[e.line()].markServed()
 	q.admit(g)
 	g.turn = noTurn
 	q.wakeNext(g)

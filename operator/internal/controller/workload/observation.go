@@ -105,9 +105,9 @@ func (w workers) isConnected(cluster string) bool { return slices.Contains(w.con
 // settings ask for.
 func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
 	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] })
-	opts.Profile = o.profile
+	opts.Profile, opts.Copied = o.profile, o.multiKueue != ""
 	facts := shape.FactsOf(wl, opts)
-	facts.Remote = o.multiKueue != ""
+	facts.Remote = opts.Copied
 	facts.Preempts = facts.Remote && o.canPreempt
 	facts.Reclaims = facts.Remote && len(o.reclaim.Queues) > 0
 	return facts
@@ -180,7 +180,7 @@ func (o *observation) rank() order.Rank {
 func (o *observation) waitEntry(key querycache.Key) waitqueue.Entry {
 	e := waitqueue.Entry{Workload: o.key, Key: key, Rank: o.rank(), Aging: gate.RulesOf(&o.gate.Spec).Hold.Aging}
 	if key.Facts != "" {
-		e.PodSets = o.jobFacts().PodSets
+		e.PodSets, e.Limits = o.jobFacts().PodSets, o.limits()
 	}
 	return e
 }

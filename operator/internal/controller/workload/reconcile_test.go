@@ -251,8 +251,12 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 
 // waitsWith is the wait queue's entry of the workload team-a/job.
 func waitsWith(key querycache.Key, podSets []shape.PodSet) *waitqueue.Entry {
-	return &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
+	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
 		Rank: order.Rank{Since: noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
+	if podSets != nil {
+		e.Limits.MultiKueueConfig = "gpu"
+	}
+	return e
 }
 
 func TestNext(t *testing.T) {

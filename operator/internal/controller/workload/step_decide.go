@@ -16,6 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // stepDecide lets the gate decide, writes its check and, if the nomination is the gate's
@@ -39,9 +40,7 @@ func (o *observation) stepDecide() step {
 	s.writes = o.writeDecision(d, record)
 	s.event = o.holdEvent(d)
 	if d.State == gate.Pending {
-		e := o.waitEntry(key)
-		e.HasRoom = d.Reason == gate.ReasonQueued
-		s.wait = &e
+		s.wait = o.waitAfter(d, key)
 		if s.requeueAfter == 0 {
 			s.requeueAfter = o.unplaceableAfter()
 		}
@@ -54,6 +53,18 @@ func (o *observation) stepDecide() step {
 	s.writes = append(s.writes, o.nominate(record.Nominated, &record, "Nominated", message)...)
 	s.requeueAfter = o.widenAfter()
 	return s
+}
+
+// waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits
+// for its last copy leaves its line, which it would stop although others have room: it looks again
+// by itself.
+func (o *observation) waitAfter(d gate.Decision, key querycache.Key) *waitqueue.Entry {
+	if d.Reason == gate.ReasonOrphanedCopy {
+		return o.waitWithoutResults()
+	}
+	e := o.waitEntry(key)
+	e.HasRoom = d.Reason == gate.ReasonQueued
+	return &e
 }
 
 // decide finds the clusters that can take the workload. The returned clusters are those to
@@ -92,7 +103,7 @@ func (o *observation) rules() gate.Rules {
 		rules.Incumbents = append(rules.Incumbents, o.component.cluster)
 	}
 	rules.Hold.Gate = o.gateName
-	rules.Rank, rules.RunsFor = o.rank(), o.runsFor()
+	rules.Rank, rules.RunsFor = o.rank(), o.limits().RunsFor
 	if o.facts.Remote {
 		rules.PreemptsLowerPriority, rules.Reclaim = o.preemptsLowerPriority, o.reclaim
 	}
