@@ -71,6 +71,13 @@ func awaitRunning(ctx context.Context, t *testing.T, name string) string {
 	return v.Cluster
 }
 
+// runningPods returns the UIDs of a job's running pods on a cluster.
+func runningPods(ctx context.Context, job, cluster string) ([]string, error) {
+	out, err := lab.Worker(cluster).Kubectl(ctx, "", "get", "pods", "-n", fleet.Namespace, "-l", "job-name="+job,
+		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.uid}")
+	return strings.Fields(out), err
+}
+
 // awaitPodShown waits until the Job on the hub shows its active pod.
 func awaitPodShown(ctx context.Context, t *testing.T, name string) {
 	t.Helper()

@@ -16,13 +16,6 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// runningPods returns the UIDs of a job's running pods on a cluster.
-func runningPods(ctx context.Context, job, cluster string) ([]string, error) {
-	out, err := lab.Worker(cluster).Kubectl(ctx, "", "get", "pods", "-n", fleet.Namespace, "-l", "job-name="+job,
-		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.uid}")
-	return strings.Fields(out), err
-}
-
 // An elastic job that grows keeps its running pod: the new slice goes to the same cluster, and
 // the gate lets it through at once.
 func TestElasticJobGrowsAndShrinks(t *testing.T) {
@@ -108,6 +101,22 @@ func applyJob(ctx context.Context, t *testing.T, manifest, object string) {
 	})
 }
 
+// applyEverywhere creates an object on all clusters, and deletes it at the end of the test.
+func applyEverywhere(ctx context.Context, t *testing.T, manifest, object string) {
+	t.Helper()
+	for _, c := range append([]*fleet.Cluster{lab.Hub}, lab.Workers...) {
+		if err := c.Apply(ctx, manifest); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cleanUp(t, func(ctx context.Context) error {
+				_, err := c.Kubectl(ctx, "", "delete", object)
+				return err
+			})
+		})
+	}
+}
+
 const podOfEight = `{nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}, restartPolicy: %s, containers: [{name: main, image: "registry.example/train:1", resources: {limits: {nvidia.com/gpu: "8", cpu: "4", memory: 16Gi}}}]}`
 
 // Only cluster1 has two nodes with eight H100. A replica alone also fits on cluster3, but all
@@ -140,12 +149,39 @@ type kindOfJob struct {
 	workload string // prefix of its name
 	object   string // on the hub
 	manifest string
+	// runtime is an object to which the job refers on every cluster, and its manifest.
+	runtime, runtimeManifest string
 }
 
 // jobsOfTwo are jobs of each kind. %[1]s is a pod with devices, %[2]s one without, and %[3]s the
 // metadata of a job in the queue.
 var jobsOfTwo = []kindOfJob{
-	{"jobset-pair", "jobsets/pair", `
+	{workload: "trainjob-pair", object: "trainjobs/pair", manifest: `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: pair, %[3]s}
+spec:
+  suspend: true
+  managedBy: kueue.x-k8s.io/multikueue
+  runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: pair}
+  trainer: {numNodes: 2}
+`, runtime: "clustertrainingruntimes/pair", runtimeManifest: `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: pair}
+spec:
+  mlPolicy: {numNodes: 1}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        groupName: default
+        replicas: 1
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: %[1]s}}
+`},
+	{workload: "jobset-pair", object: "jobsets/pair", manifest: `
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata: {name: pair, %[3]s}
@@ -156,7 +192,7 @@ spec:
   - {name: a, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: %[1]s}}}}
   - {name: b, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: %[1]s}}}}
 `},
-	{"rayjob-pair", "rayjobs/pair", `
+	{workload: "rayjob-pair", object: "rayjobs/pair", manifest: `
 apiVersion: ray.io/v1
 kind: RayJob
 metadata: {name: pair, %[3]s}
@@ -171,7 +207,7 @@ spec:
     workerGroupSpecs:
     - {groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 2, numOfHosts: 1, rayStartParams: {}, template: {spec: %[1]s}}
 `},
-	{"raycluster-pair", "rayclusters/pair", `
+	{workload: "raycluster-pair", object: "rayclusters/pair", manifest: `
 apiVersion: ray.io/v1
 kind: RayCluster
 metadata: {name: pair, %[3]s}
@@ -182,7 +218,7 @@ spec:
   workerGroupSpecs:
   - {groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 2, numOfHosts: 1, rayStartParams: {}, template: {spec: %[1]s}}
 `},
-	{"pytorchjob-pair", "pytorchjobs/pair", `
+	{workload: "pytorchjob-pair", object: "pytorchjobs/pair", manifest: `
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata: {name: pair, %[3]s}
@@ -192,7 +228,7 @@ spec:
     Master: {replicas: 1, restartPolicy: Never, template: {spec: %[1]s}}
     Worker: {replicas: 1, restartPolicy: Never, template: {spec: %[1]s}}
 `},
-	{"mpijob-pair", "mpijobs/pair", `
+	{workload: "mpijob-pair", object: "mpijobs/pair", manifest: `
 apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: pair, %[3]s}
@@ -215,6 +251,9 @@ func TestJobsArePlacedAsAWhole(t *testing.T) {
 	for _, kind := range jobsOfTwo {
 		t.Run(kind.workload, func(t *testing.T) {
 			ctx := testContext(t, 3*time.Minute)
+			if kind.runtime != "" {
+				applyEverywhere(ctx, t, fmt.Sprintf(kind.runtimeManifest, fmt.Sprintf(podOfEight, "Never")), kind.runtime)
+			}
 			applyJob(ctx, t, fmt.Sprintf(kind.manifest, fmt.Sprintf(podOfEight, "Never"), withoutDevice, inQueue), kind.object)
 			await(ctx, t, "the job to be placed", func(ctx context.Context) error {
 				clusters, err := placedClusters(ctx, kind.workload, 1)

@@ -79,6 +79,13 @@ func (e *event) parse() (bool, error) {
 	return true, err
 }
 
+// isDryRun returns whether the request stored nothing. Kueue completes the pod sets of a TrainJob by
+// the dry run of a creation.
+func (e *event) isDryRun() bool {
+	uri, err := url.Parse(e.RequestURI)
+	return err == nil && uri.Query().Has("dryRun")
+}
+
 // Log holds every write of the hub's Workloads, and the requests of the operator.
 type Log struct {
 	// Writes counts accepted writes by user.
@@ -130,7 +137,7 @@ func (l *Log) add(e event) error {
 	l.addPermission(&e)
 	user, code := e.User.Username, e.ResponseStatus.Code
 	switch {
-	case e.Object.Resource != "workloads" || !isWrite(e.Verb):
+	case e.Object.Resource != "workloads" || !isWrite(e.Verb) || e.isDryRun():
 		return nil
 	case code >= 300:
 		if l.Refused[user] == nil {

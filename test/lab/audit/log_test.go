@@ -51,6 +51,16 @@ func TestTimedOutWriteExcusesTheNext(t *testing.T) {
 	}
 }
 
+// A dry run stores nothing, so its result has no resource version.
+func TestReadIgnoresDryRuns(t *testing.T) {
+	created := pendingWorkload()
+	created.ResourceVersion = ""
+	l, err := Read(bytes.NewReader(auditLine(t, "kueue", "create", "", "kueue&dryRun=All", created)))
+	if err != nil || l.WorkloadCount() != 0 || l.Writes["kueue"] != 0 {
+		t.Errorf("got %+v, %v, want no write", l, err)
+	}
+}
+
 func TestReadRejectsMalformedEvents(t *testing.T) {
 	valid := auditLine(t, "kueue", "update", "status", "", pendingWorkload())
 	for _, tc := range []struct{ name, log string }{

@@ -39,8 +39,8 @@ type Cluster struct {
 	server string            // https://127.0.0.1:port
 	tokens map[string]string // bearer tokens by user
 	fleet  *Fleet
-	// writeKueueConfig writes Kueue's configuration with this dispatcherName.
-	writeKueueConfig func(dispatcher string) error
+	// writeKueueConfig writes Kueue's configuration with these further sections.
+	writeKueueConfig func(sections string) error
 }
 
 // startControlPlane runs a kube-apiserver on the shared etcd, and the controllers

@@ -31,6 +31,7 @@ var jobKinds = []jobKind{
 	{module: "github.com/ray-project/kuberay/ray-operator", files: "config/crd/bases/ray.io_rayclusters.yaml", anySchema: true},
 	{module: "github.com/ray-project/kuberay/ray-operator", files: "config/crd/bases/ray.io_rayjobs.yaml", anySchema: true},
 	{module: "github.com/kubeflow/training-operator", files: "manifests/base/crds/kubeflow.org_pytorchjobs.yaml", anySchema: true},
+	{module: "github.com/kubeflow/trainer/v2", files: "manifests/base/crds/trainer.kubeflow.org_*.yaml", anySchema: true},
 	{module: "github.com/kubeflow/mpi-operator", files: "manifests/base/kubeflow.org_mpijobs.yaml", anySchema: true},
 }
 

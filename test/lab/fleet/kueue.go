@@ -52,10 +52,14 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 		return err
 	}
 	config := filepath.Join(work, "config.yaml")
-	c.writeKueueConfig = func(dispatcher string) error {
-		return os.WriteFile(config, c.kueueConfig(work, dispatcher, webhook, metrics, health, visibility), 0o600)
+	c.writeKueueConfig = func(sections string) error {
+		return os.WriteFile(config, c.kueueConfig(work, sections, webhook, metrics, health, visibility), 0o600)
 	}
-	if err := c.writeKueueConfig(c.fleet.opts.Dispatcher); err != nil {
+	sections := ""
+	if c.Name == Hub {
+		sections = multiKueueSection(c.fleet.opts.Dispatcher)
+	}
+	if err := c.writeKueueConfig(sections); err != nil {
 		return err
 	}
 	c.scrapeKueue(metrics)
@@ -127,16 +131,36 @@ func (c *Cluster) scrapeKueue(port int) {
 // which reads its configuration at startup. extra are further lines of Kueue's
 // configuration; indented by two blanks they belong to the section multiKueue.
 func (f *Fleet) SetDispatcher(ctx context.Context, name string, extra ...string) error {
-	if err := f.Hub.writeKueueConfig(strings.Join(append([]string{name}, extra...), "\n")); err != nil {
-		return err
-	}
-	if err := f.procs.End(Hub+"-kueue", syscall.SIGTERM); err != nil {
-		return err
-	}
-	if err := f.procs.Restart(ctx, Hub+"-kueue"); err != nil {
+	if err := f.Hub.restartKueue(ctx, multiKueueSection(strings.Join(append([]string{name}, extra...), "\n"))); err != nil {
 		return err
 	}
 	return Await(ctx, "Kueue to set managedBy of new jobs", f.CheckMultiKueue)
+}
+
+// SetWorkersConfig restarts Kueue on the workers with these further sections of its configuration.
+func (f *Fleet) SetWorkersConfig(ctx context.Context, sections string) error {
+	for _, w := range f.Workers {
+		if err := w.restartKueue(ctx, sections); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) restartKueue(ctx context.Context, sections string) error {
+	if err := c.writeKueueConfig(sections); err != nil {
+		return err
+	}
+	if err := c.fleet.procs.End(c.Name+"-kueue", syscall.SIGTERM); err != nil {
+		return err
+	}
+	return c.fleet.procs.Restart(ctx, c.Name+"-kueue")
+}
+
+// multiKueueSection is the section multiKueue of the hub's configuration, which begins with this
+// dispatcherName.
+func multiKueueSection(dispatcher string) string {
+	return "multiKueue:\n  dispatcherName: " + dispatcher + "\n"
 }
 
 // CheckMultiKueue returns an error until Kueue on the hub sets spec.managedBy of
@@ -153,11 +177,7 @@ func (f *Fleet) CheckMultiKueue(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) kueueConfig(work, dispatcher string, webhook, metrics, health, visibility int) []byte {
-	multikueue := ""
-	if c.Name == Hub {
-		multikueue = "multiKueue:\n  dispatcherName: " + dispatcher + "\n"
-	}
+func (c *Cluster) kueueConfig(work, sections string, webhook, metrics, health, visibility int) []byte {
 	return fmt.Appendf(nil, `apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 namespace: %s
@@ -180,7 +200,9 @@ integrations:
   - ray.io/raycluster
   - kubeflow.org/pytorchjob
   - kubeflow.org/mpijob
-%s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, multikueue)
+  - trainer.kubeflow.org/trainjob
+  - pod
+%s`, kueueNamespace, health, metrics, webhook, filepath.Join(work, "certs"), visibility, sections)
 }
 
 // kueueManifests returns Kueue's own manifests and the CRDs of jobKinds, rendered once for all
