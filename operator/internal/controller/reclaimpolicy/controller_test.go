@@ -212,6 +212,23 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
+// A workload whose pods still end holds quota and is not admitted, but it does not wait.
+func TestEvictedWorkloadDoesNotWait(t *testing.T) {
+	evicting := running("evicting", func(wl *kueue.Workload) {
+		wl.Status.Conditions[1].Status = metav1.ConditionFalse
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon)})
+	})
+	h := newHub(t, nil, running("idle"), evicting)
+	queue := clusterQueue("research", "", 0)
+	queue.Status.ReservingWorkloads, queue.Status.AdmittedWorkloads = 2, 1
+	h.replace(queue)
+	h.idle["idle"] = []float64{3600, 3600}
+	if s := h.round().Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleNotNeeded {
+		t.Errorf("idle workloads %+v", s)
+	}
+	h.requireUntouched("idle")
+}
+
 // maxPerHour holds over restarts of the operator: the status is the only state.
 func TestRestartKeepsTheLimit(t *testing.T) {
 	h := newHub(t, func(s *v1alpha1.ReclaimPolicySpec) { s.MaxPerHour = 1 }, running("a"), running("b"))

@@ -44,17 +44,22 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	}
 	for i := range all.Items {
 		wl := &all.Items[i]
+		if wl.Status.Admission != nil && kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl) && !kueuestate.IsAdmitted(wl) {
+			groups.waiting[groups.of[string(wl.Status.Admission.ClusterQueue)]]-- // it returns its quota
+		}
 		if wl.Status.Admission == nil || !slices.Contains(policy.Spec.ClusterQueues, string(wl.Status.Admission.ClusterQueue)) {
 			continue
 		}
 		if c, ok := reclaim.NewCandidate(wl, policy.Spec.PriorityClasses); ok {
 			c.Group = groups.of[c.Queue]
-			c.OthersWait = groups.waiting[c.Group] > 0
 			q.candidates, q.workloads[c.UID] = append(q.candidates, c), wl
 		}
 	}
 	if len(q.candidates) == 0 {
 		return q, nil
+	}
+	for _, c := range q.candidates {
+		c.OthersWait = groups.waiting[c.Group] > 0
 	}
 	if err := r.locate(ctx, q); err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ type groups struct {
 	// of maps each ClusterQueue to its group.
 	of map[string]string
 	// waiting is the number of workloads of each group that wait for quota, or hold quota and wait
-	// for their checks.
+	// for their checks. A workload that is being evicted holds quota, too, and does not wait.
 	waiting map[string]int32
 }
 
