@@ -80,7 +80,8 @@ func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provi
 
 // assignedByHAMi returns what HAMi assigned to the containers that hold a device, or nil if the
 // assignment of a container is unknown or contradicts the kubelet. memory is that of the device
-// in bytes.
+// in bytes. HAMi limits the memory of each container, so an assignment without memory is forged,
+// and says nothing about the memory that the container can take.
 func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 	if r.snapshot.podMeta == nil {
 		return nil
@@ -94,6 +95,9 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 		}
 		for _, a := range accepted.Devices {
 			if a.Device == d.device.UUID {
+				if a.Memory == 0 {
+					return nil
+				}
 				bytes.add(podName{h.Namespace, h.Pod}, a.Memory)
 				cores.add(podName{h.Namespace, h.Pod}, a.Cores)
 			}
@@ -102,10 +106,12 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 	return []amount{bytes, cores}
 }
 
-// add allocates a part to a pod. A part of 0 is no limit.
+// add allocates a part to a pod. A part of 0 is no limit. No pod, and not all of them together,
+// get more than the device has: HAMi can assign more memory than that (deviceMemoryScaling), and
+// so can a forged annotation. Nothing is free then.
 func (a *amount) add(pod podName, part float64) {
 	if part > 0 {
-		a.allocated += part
-		a.pods[pod] += part
+		a.allocated = min(a.allocated+part, a.capacity)
+		a.pods[pod] = min(a.pods[pod]+part, a.capacity)
 	}
 }

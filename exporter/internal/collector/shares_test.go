@@ -291,6 +291,53 @@ func TestSharesOfHAMi(t *testing.T) {
 	value(t, families, "plimsoll_device_share_capacity", "uuid", uuid(1), "dimension", "memory")
 }
 
+// TestOverstatedAssignmentsOfHAMi: the annotations of the pods on a device sum up to more than the
+// device has. Nothing of it is free, and no pod has more than the device. An assignment without
+// memory is no limit of HAMi: the sizes are unknown.
+func TestOverstatedAssignmentsOfHAMi(t *testing.T) {
+	const memory = 81559 << 20
+	for _, tc := range []struct {
+		name           string
+		a, b           podmap.Assignment
+		allocated, ofA float64 // bytes; 0 if unknown
+	}{
+		{"one pod", podmap.Assignment{Memory: 10 * memory, Cores: 1}, podmap.Assignment{Memory: 1 << 30, Cores: 1}, memory, memory},
+		{"the sum", podmap.Assignment{Memory: memory / 2, Cores: 0.7}, podmap.Assignment{Memory: memory, Cores: 0.7}, memory, memory / 2},
+		{"no memory", podmap.Assignment{}, podmap.Assignment{Memory: 1 << 30, Cores: 1}, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := setup(t)
+			f.source.override = func(_ device.Device, r *device.Reading) { r.Set(device.FBTotal, 81559) }
+			f.kubelet.noDevices = true
+			for i := range 10 {
+				f.kubelet.ids = append(f.kubelet.ids, fmt.Sprintf("%s-%d", uuid(0), i))
+			}
+			f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "-0"}
+			f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "-1"}
+			tc.a.Device, tc.b.Device = uuid(0), uuid(0)
+			f.cfg.Pods = metaPods{"a": {HAMi: []podmap.Assignment{tc.a}}, "b": {HAMi: []podmap.Assignment{tc.b}}}
+			families, text := f.collect(t)
+			if got := value(t, families, "plimsoll_device_share_allocated", "uuid", uuid(0), "dimension", "shares"); got != 2 {
+				t.Errorf("%g shares are allocated, want 2", got)
+			}
+			if tc.allocated == 0 {
+				if strings.Contains(text, `dimension="memory"`) {
+					t.Errorf("an assignment without memory is counted:\n%s", text)
+				}
+				return
+			}
+			for dimension, want := range map[string]float64{"memory": tc.allocated, "cores": 1} {
+				if got := value(t, families, "plimsoll_device_share_allocated", "uuid", uuid(0), "dimension", dimension); got != want {
+					t.Errorf("%g of %s are allocated, want %g", got, dimension, want)
+				}
+			}
+			if got := value(t, families, "plimsoll_pod_device_share", "uuid", uuid(0), "pod", "a", "dimension", "memory"); got != tc.ofA {
+				t.Errorf("pod a has %g bytes, want %g", got, tc.ofA)
+			}
+		})
+	}
+}
+
 // metaPods is the metadata of the pods of the namespace ml.
 type metaPods map[string]podmap.Meta
 

@@ -140,6 +140,59 @@ func TestHostileAnnotations(t *testing.T) {
 	}
 }
 
+// FuzzApplyHAMi checks that no annotation of a pod changes how many devices and replicas are
+// allocated, or overfills a device: it can only say where the pod's own replicas are.
+func FuzzApplyHAMi(f *testing.F) {
+	f.Add("a,NVIDIA,3000,30:;", "b,NVIDIA,3000,30:;", uint8(0b0001), uint8(0b0100))
+	f.Add(";b,NVIDIA,1024,100:a,NVIDIA,2048,100:;", ";,,0,0:", uint8(0b0101), uint8(0b1000))
+	f.Add("whole,NVIDIA,1,0:;", "sliced,NVIDIA,1,0:;", uint8(0b110001), uint8(0b1000010))
+	f.Add("b,NVIDIA,0,0:", "b,NVIDIA,4294967295,100:", uint8(0b0001), uint8(0b1110))
+	replicas := []string{"a-0", "a-1", "b-0", "b-1", "whole", "other-0", "sliced-0", "sliced-1"}
+	f.Fuzz(func(t *testing.T, x, y string, ofX, ofY uint8) {
+		holdings, assigned := map[string]string{}, map[string][]Assignment{}
+		for pod, text := range map[string]string{"x": x, "y": y} {
+			parsed, err := ParseHAMi(text)
+			for _, a := range parsed {
+				if err != nil || a.Device == "" || a.Memory < 0 || a.Cores < 0 || a.Cores > 1 {
+					t.Errorf("%q is parsed as %+v, %v", text, a, err)
+				}
+			}
+			assigned[pod] = parsed
+		}
+		for i, replica := range replicas {
+			switch {
+			case ofX>>i&1 == 1:
+				holdings["x"] += " " + replica
+			case ofY>>i&1 == 1:
+				holdings["y"] += " " + replica
+			}
+		}
+		before := hamiNode(holdings)
+		after := before.ApplyHAMi(annotated(assigned), nil)
+		allocated := func(m Map) (n int) {
+			for name, count := range m.ReplicaCounts {
+				if n += count.Allocated; count.Allocated < 0 || count.Allocated > count.Allocatable {
+					t.Errorf("%d of %d replicas of %s are allocated", count.Allocated, count.Allocatable, name)
+				}
+			}
+			return n
+		}
+		if was, is := allocated(before), allocated(after); was != is {
+			t.Errorf("%d replicas are allocated, and were %d", is, was)
+		}
+		for name := range before.Allocated {
+			if before.ReplicaCounts[name].Provider != ProviderHAMi && !slices.Equal(before.Holders[name], after.Holders[name]) {
+				t.Errorf("the holders of %s are %v, and were %v", name, after.Holders[name], before.Holders[name])
+			}
+		}
+		for name, holders := range after.Holders {
+			if _, ok := after.Allocated[name]; !ok || len(holders) == 0 {
+				t.Errorf("%s is held by %v, allocated: %t", name, holders, ok)
+			}
+		}
+	})
+}
+
 // TestFirstAnnotationCounts: a pod that changes its annotation later does not move. Another pod
 // with the same name does.
 func TestFirstAnnotationCounts(t *testing.T) {
