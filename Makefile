@@ -95,9 +95,8 @@ bench-lab: ## Measure admission on a fleet and compare it with Kueue's own check
 
 FUZZTIME ?= 10m
 fuzz: ## Run each fuzz test for FUZZTIME (default 10m)
-	for target in $$(grep -rhoE '^func Fuzz[A-Za-z]+' --include=*_test.go operator exporter | sed 's/func //'); do \
-	  pkg=$$(dirname "$$(grep -rlE "^func $$target\(" --include=*_test.go operator exporter)"); \
-	  $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "./$$pkg"; done
+	for target in $$(grep -roE '^func Fuzz[A-Za-z]+' --include=*_test.go operator exporter | sed 's/func //'); do \
+	  $(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "./$$(dirname "$${target%:*}")" || exit 1; done
 
 soak: ## Run 1,000 jobs on a fleet with random faults (JOBS=number, SOAK=minutes, SEED=number)
 	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...

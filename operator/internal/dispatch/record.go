@@ -15,6 +15,11 @@ import (
 // MaxNominated is the maximum number of nominated clusters in Kueue's API.
 const MaxNominated = 20
 
+// maxCount is the largest number in a record. Users may write the annotation, and a number near the
+// end of its type would overflow: an attempt below 1 is never the current one, so that each
+// reconciliation would begin another attempt.
+const maxCount = 1 << 31
+
 // Record is the history of a workload's nominations. Kueue clears its own list on an
 // eviction, so the record is stored in the annotation v1alpha1.DispatchAnnotation. The
 // controller writes the annotation before each nomination.
@@ -68,7 +73,8 @@ type Reclaim struct {
 }
 
 // Decode returns the record in a workload's annotations. Without the annotation it returns
-// the zero Record. It returns an error if the annotation is not valid JSON.
+// the zero Record. It returns an error if the annotation is not valid JSON, or has numbers that
+// the operator never writes.
 func Decode(annotations map[string]string) (Record, error) {
 	var r Record
 	text := annotations[v1alpha1.DispatchAnnotation]
@@ -77,6 +83,11 @@ func Decode(annotations map[string]string) (Record, error) {
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Record{}, fmt.Errorf("annotation %s: %w", v1alpha1.DispatchAnnotation, err)
+	}
+	for _, n := range []int64{int64(r.Attempt), int64(r.Yields), r.UnplacedSeconds} {
+		if n < 0 || n > maxCount {
+			return Record{}, fmt.Errorf("annotation %s: the number %d is not from the operator", v1alpha1.DispatchAnnotation, n)
+		}
 	}
 	return r, nil
 }

@@ -37,6 +37,55 @@ func TestDecodeRejectsInvalidAnnotation(t *testing.T) {
 	}
 }
 
+// A user may write any number into the annotation. The operator counts on from it.
+func TestDecodeRejectsForgedNumbers(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"attempt":2147483648,"yields":2147483648,"unplacedSeconds":2147483648}`: true,
+		`{"attempt":9223372036854775807}`:                                         false,
+		`{"attempt":-1}`:                                                          false,
+		`{"attempt":1,"yields":-1}`:                                               false,
+		`{"attempt":1,"yields":9223372036854775807}`:                              false,
+		`{"attempt":1,"unplacedSeconds":-1}`:                                      false,
+		`{"attempt":1,"unplacedSeconds":9223372036}`:                              false,
+	} {
+		if r, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: text}); (err == nil) != ok {
+			t.Errorf("%s: got %+v, %v", text, r, err)
+		}
+	}
+}
+
+// FuzzRecord checks that the operator can continue from any annotation: a user may write it. The
+// times are those of a workload that reserved quota a minute ago.
+func FuzzRecord(f *testing.F) {
+	f.Add(Record{}.Begin([]string{"cluster2"}, t0, "room", t0).Widen([]string{"cluster2", "cluster1"}, "late", after(30)).Encode())
+	f.Add(Record{}.Yielded(t0, after(30)).CountUnplaced(true, t0, after(40)).Encode())
+	f.Add(`{"attempt":9223372036854775807,"quotaReservedAt":"2026-01-01T00:00:00Z","nominated":["a","a"]}`)
+	f.Add(`{"attempt":1,"lastYield":"9999-12-31T23:59:59-23:59","unplacedSeconds":-9223372036854775808}`)
+	f.Add("{\"reason\":\"\xff\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: text})
+		if err != nil {
+			return
+		}
+		begun := r.Begin([]string{"cluster1"}, t0, "room", after(60))
+		if !begun.IsCurrent(t0) {
+			t.Errorf("%s: a new attempt is not the current one", text)
+		}
+		for _, next := range []Record{
+			r, begun, r.Widen([]string{"cluster1"}, "late", after(60)), r.Adopt([]string{"cluster1"}, t0, after(60)), r.Yielded(t0, after(60)),
+			r.Requeued("gone", after(60)), r.Woken(), r.CountUnplaced(true, t0, after(60)), r.CountUnplaced(false, t0, after(60)),
+		} {
+			if next.UnplacedFor(t0, after(60)) < 0 || YieldPause(next.Yields) <= 0 {
+				t.Errorf("%s: unplaced for %s", text, next.UnplacedFor(t0, after(60)))
+			}
+			again, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: next.Encode()})
+			if diff := cmp.Diff(next, again, cmpopts.EquateEmpty()); diff != "" && max(int64(next.Attempt), int64(next.Yields), next.UnplacedSeconds) <= maxCount {
+				t.Errorf("%s: %v\n%s", text, err, diff)
+			}
+		}
+	})
+}
+
 func TestYieldedSleepsUntilWoken(t *testing.T) {
 	r := Record{}.Yielded(t0, t0)
 	if !r.SleepsUntil.Equal(t0.Add(timing.YieldSleep)) || r.Yields != 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -136,17 +137,25 @@ func podResources(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
 	return sum
 }
 
+// maxRequest bounds the request of a pod, so that sums over pods and bytes stay within an int64: a
+// sum that overflows would look like a pod without devices. No node has as many devices, and no
+// device has a PiB of memory.
+const maxRequest = 1 << 30
+
 // addExtended adds the extended resources of one container. Requests of extended resources
 // equal the limits, and a pod template may state only one of the two.
 func addExtended(sum map[corev1.ResourceName]int64, c *corev1.Container) {
-	for name, quantity := range c.Resources.Limits {
+	add := func(name corev1.ResourceName, quantity resource.Quantity) {
 		if strings.Contains(string(name), "/") {
-			sum[name] += quantity.Value()
+			sum[name] = min(sum[name]+min(max(quantity.Value(), 0), maxRequest), maxRequest)
 		}
 	}
+	for name, quantity := range c.Resources.Limits {
+		add(name, quantity)
+	}
 	for name, quantity := range c.Resources.Requests {
-		if _, limited := c.Resources.Limits[name]; strings.Contains(string(name), "/") && !limited {
-			sum[name] += quantity.Value()
+		if _, limited := c.Resources.Limits[name]; !limited {
+			add(name, quantity)
 		}
 	}
 }

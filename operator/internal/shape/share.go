@@ -66,15 +66,10 @@ func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	return &share
 }
 
-// maxRequest bounds each request of a share, so that sums and bytes stay far from the limits of an
-// int64. No device has a PiB of memory.
-const maxRequest = 1 << 30
-
 func shareOfContainer(requests map[corev1.ResourceName]int64) Share {
-	request := func(name corev1.ResourceName) int64 { return min(max(requests[name], 0), maxRequest) }
-	s := Share{Memory: request(hamiMemory) << 20, CorePercent: request(hamiCores)}
+	s := Share{Memory: requests[hamiMemory] << 20, CorePercent: requests[hamiCores]}
 	if s.Memory == 0 {
-		s.MemoryPercent = request(hamiMemoryPercent)
+		s.MemoryPercent = requests[hamiMemoryPercent]
 	}
 	if s.Memory == 0 && s.MemoryPercent == 0 {
 		s.MemoryPercent = wholeDevice.MemoryPercent
