@@ -73,7 +73,7 @@ func newExplainCluster(a *app) *cobra.Command {
 // with the reason.
 func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name string) (list []clusterReport, notShown string, err error) {
 	failure := operator.get(ctx, a, "/explain/cluster/"+name, &list)
-	if failure == nil || operator.isRequired() {
+	if failure == nil || operator.isFatal(failure) {
 		return list, "", failure
 	}
 	c, _, err := a.connect()

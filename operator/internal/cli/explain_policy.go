@@ -93,7 +93,7 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 		report.Conditions = append(report.Conditions, conditionReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
 	}
 	err = operator.get(ctx, a, "/explain/policy/"+name, report)
-	if err == nil || operator.isRequired() && !errors.Is(err, errUnknownToOperator) {
+	if err == nil || operator.isFatal(err) && !errors.Is(err, errUnknownToOperator) {
 		return report, err
 	}
 	report.NotShown = append(report.NotShown, rawNotShown+err.Error())

@@ -83,7 +83,7 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 	}
 	err = operator.get(ctx, a, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
 	switch {
-	case err != nil && operator.isRequired():
+	case err != nil && operator.isFatal(err):
 		return nil, err
 	case err != nil:
 		hub.explain(ctx, wl, a.now(), err.Error())

@@ -231,6 +231,8 @@ func serveOperator(w http.ResponseWriter, req *http.Request) {
 		writeJSON(w, http.StatusOK, workloadExplanation())
 	case req.URL.Path == "/explain/workload/team-a/served-by-follower":
 		writeJSON(w, http.StatusOK, gate.Explanation{Follower: true, Problem: "this replica is not the leader"})
+	case strings.HasSuffix(req.URL.Path, "/served-by-follower"):
+		http.Error(w, "this replica is not the leader; query the leader, which the Lease plimsoll-operator names", http.StatusMisdirectedRequest)
 	case req.URL.Path == "/explain/policy/fleet":
 		writeJSON(w, http.StatusOK, json.RawMessage(lastRound))
 	default:
@@ -304,7 +306,7 @@ func prometheusHandler(dir string) http.Handler {
 		}
 		response := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
 		if echo := w.Header().Get("X-Warning"); echo != "" {
-			response["warnings"], response["infos"] = []string{echo}, []string{"metric might not be a counter"}
+			response["warnings"], response["infos"] = []string{"PromQL warning: " + echo}, []string{"metric might not be a counter"}
 		}
 		writeJSON(w, http.StatusOK, response)
 	})

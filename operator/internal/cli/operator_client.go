@@ -47,9 +47,17 @@ func (o *operatorFlags) add(flags *pflag.FlagSet) {
 // errUnknownToOperator means that the operator has no explanation for an object.
 var errUnknownToOperator = errors.New("unknown to the operator")
 
-// isRequired reports whether a failure to reach the operator fails the command: the user has
-// named the operator's address.
-func (o *operatorFlags) isRequired() bool { return o.url != "" }
+// followerError is the response of a replica that is not the leader. It says where the leader is.
+type followerError string
+
+func (e followerError) Error() string { return string(e) }
+
+// isFatal reports whether a failure to get an explanation fails the command: the user has named
+// the operator's address, and no operator responds there.
+func (o *operatorFlags) isFatal(err error) bool {
+	var follower followerError
+	return o.url != "" && !errors.As(err, &follower)
+}
 
 // get decodes the JSON document at path into v. The error is errUnknownToOperator if the
 // operator has no such document.
@@ -107,6 +115,8 @@ func checkStatus(resp *http.Response) error {
 		return errors.New("the operator rejected the token: log in again, or set a valid one with --token-file")
 	case http.StatusForbidden:
 		return errors.New("the token's user may not read the explained object: bind the user to the ClusterRole plimsoll-explainer")
+	case http.StatusMisdirectedRequest:
+		return followerError(text)
 	case http.StatusNotFound:
 		return fmt.Errorf("%w: %s", errUnknownToOperator, text)
 	}

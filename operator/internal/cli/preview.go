@@ -69,7 +69,8 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	}
 	defer e.source.client.Close()
 	spec := &e.policy.Spec
-	req := round.Request{Spec: spec, Policy: e.compiled, Querier: e.source.client, Now: a.now()}
+	responses := &responseRecorder{Querier: e.source.client}
+	req := round.Request{Spec: spec, Policy: e.compiled, Querier: responses, Now: a.now()}
 	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
 	if err != nil {
 		return err
@@ -83,6 +84,7 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	report := round.Run(ctx, req)
 	writeAnnotations(a.ErrOut, report)
 	writeOutcomeHints(a.ErrOut, report.Result, e.compiled.HasTotal, e.source.info.ClusterLabel)
+	responses.writeForeignSeries(a.ErrOut, report, req.Clusters)
 	rows := previewRows(report.Result)
 	err = out.print(a.Out, rows, func(w io.Writer) { writePreview(w, rows, out.isWide()) })
 	return errors.Join(err, queryErrors(report))

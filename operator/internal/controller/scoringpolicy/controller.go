@@ -67,6 +67,8 @@ type Reconciler struct {
 	publisher *publish.Publisher
 	metrics   *metrics
 	now       func() time.Time
+	// elected is closed once this process leads.
+	elected <-chan struct{}
 
 	mu       sync.Mutex
 	policies map[string]*policyState // by policy name
@@ -88,7 +90,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-scores"), sources: opts.Sources,
 		publisher: &publish.Publisher{Client: mgr.GetClient(), Concurrency: opts.Concurrency},
-		now:       opts.Now, policies: map[string]*policyState{},
+		now:       opts.Now, elected: mgr.Elected(), policies: map[string]*policyState{},
 	}
 	r.metrics = newMetrics(opts.Registerer, opts.ClusterMetrics, r.lastRounds)
 	if err := publish.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {

@@ -77,13 +77,13 @@ type ScoreExplanation struct {
 // handlers returns the explanation endpoints by path.
 func (r *Reconciler) handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		PolicyPath: serveJSON(PolicyPath, func(name string) any {
+		PolicyPath: r.serveJSON(PolicyPath, func(name string) any {
 			if done := r.lastRound(name); done != nil {
 				return explainPolicy(name, done)
 			}
 			return nil
 		}),
-		ClusterPath: serveJSON(ClusterPath, func(name string) any {
+		ClusterPath: r.serveJSON(ClusterPath, func(name string) any {
 			if list := r.explainCluster(name); len(list) > 0 {
 				return list
 			}
@@ -92,13 +92,30 @@ func (r *Reconciler) handlers() map[string]http.Handler {
 	}
 }
 
+// notLeading is the response of a replica without rounds to every request for an explanation.
+const notLeading = "this replica of the operator is not the leader, and only the leader has rounds; query the leader, which the Lease plimsoll-operator names"
+
+// isLeader reports whether this process runs rounds.
+func (r *Reconciler) isLeader() bool {
+	select {
+	case <-r.elected:
+		return true
+	default:
+		return false
+	}
+}
+
 // serveJSON serves the result of find as JSON. find gets the name behind the path, and
 // returns nil if there is no such object.
-func serveJSON(path string, find func(name string) any) http.Handler {
+func (r *Reconciler) serveJSON(path string, find func(name string) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := strings.TrimPrefix(req.URL.Path, path)
 		if req.Method != http.MethodGet || name == "" {
 			http.Error(w, "expected GET "+path+"NAME", http.StatusBadRequest)
+			return
+		}
+		if !r.isLeader() {
+			http.Error(w, notLeading, http.StatusMisdirectedRequest)
 			return
 		}
 		found := find(name)

@@ -11,7 +11,8 @@ import (
 
 func TestExplanationEndpoints(t *testing.T) {
 	w := fakeFleet{clusters: []string{"c1", "c2"}, values: map[string]map[string]float64{"free": {"c1": 4}}}
-	r := &Reconciler{policies: map[string]*policyState{"fleet": {last: w.round(newSpec("free"), nil, now)}}}
+	elected := make(chan struct{})
+	r := &Reconciler{elected: elected, policies: map[string]*policyState{}}
 	get := func(path string) (int, string) {
 		for prefix, h := range r.handlers() {
 			if strings.HasPrefix(path, prefix) {
@@ -22,6 +23,13 @@ func TestExplanationEndpoints(t *testing.T) {
 		}
 		return 0, ""
 	}
+	for _, path := range []string{"/explain/cluster/c2", "/explain/policy/fleet"} {
+		if code, body := get(path); code != 421 || body != notLeading+"\n" {
+			t.Errorf("a replica that is not the leader responds to %s with %d %s", path, code, body)
+		}
+	}
+	close(elected)
+	r.policies["fleet"] = &policyState{last: w.round(newSpec("free"), nil, now)}
 	code, body := get("/explain/cluster/c2")
 	var list []ClusterExplanation
 	if err := json.Unmarshal([]byte(body), &list); err != nil || code != 200 {
