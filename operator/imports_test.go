@@ -98,8 +98,8 @@ var table = []row{
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
 		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
-		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/round",
-		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "config/crd",
+		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/reclaim", "operator/internal/round",
+		"operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
 	{pkg: "operator/embedded", may: []string{
 		"operator/api/v1alpha1", "operator/internal/cli", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/ledger",
