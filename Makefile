@@ -73,7 +73,7 @@ mutants: ## Change each rule in one place at a time: a unit test must fail (FILE
 	promtool=$$($(LAB) path promtool) && $(GO) run ./test/mutants -promtool "$$promtool" $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
 test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
-	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
+	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
 	$(RACETEST) -tags integration -run Promtool ./exporter/cmd/plimsoll-exporter
 
 test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests)
@@ -85,7 +85,7 @@ test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regex
 bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...
 	$(GO) test -run '^$$' -bench . -benchmem ./exporter/...
-	assets=$$(dirname "$$($(LAB) path kube-apiserver)") && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
+	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
 
 bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTERS=, NODES=, DEVICES=; 100 clusters of 100 nodes with 8 devices need 12 GiB)
 	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES))

@@ -21,6 +21,7 @@ var addOnTemplates = map[string]struct{ name, component string }{
 	"template.yaml":     {"plimsoll-exporter", ""},
 	"template-gke.yaml": {"plimsoll-exporter-gke", "exporter/gke"},
 	"template-cdi.yaml": {"plimsoll-exporter-cdi", "exporter/cdi"},
+	"template-sim.yaml": {"plimsoll-exporter-sim", "exporter/sim"},
 }
 
 // The add-on contains the objects of config/exporter, config/exporter-amd and

@@ -102,6 +102,7 @@ func toTemplate(o object, blocks map[string]string) (string, error) {
 type part struct {
 	file      string // in templates
 	condition string // expression; empty: always
+	each      string // expression of a list; the objects are repeated for each item. Empty: once
 	objects   []object
 }
 
@@ -116,6 +117,9 @@ func (p part) toFile(blocks map[string]string) (string, error) {
 		documents = append(documents, text)
 	}
 	text := strings.Join(documents, "---\n")
+	if p.each != "" {
+		text = "{{- range " + p.each + " }}\n---\n" + text + "{{- end }}\n"
+	}
 	if p.condition != "" {
 		text = "{{- if " + p.condition + " }}\n" + text + "{{- end }}\n"
 	}

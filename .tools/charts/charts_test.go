@@ -54,12 +54,31 @@ func render(t *testing.T, name string, values map[string]any) map[string]any {
 	return objects
 }
 
+// readValues returns a file of values.
+func readValues(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
 func tryRender(name string, values map[string]any) (map[string]any, error) {
 	namespace := map[string]string{"plimsoll": "plimsoll-system", "plimsoll-exporter": "plimsoll-exporter"}[name]
 	files, err := renderChart(root, name, namespace, values)
 	if err != nil {
 		return nil, err
 	}
+	return parse(files)
+}
+
+// parse returns the objects of rendered files, by kind, namespace and name.
+func parse(files map[string]string) (map[string]any, error) {
 	objects := map[string]any{}
 	for file, text := range files {
 		if strings.HasSuffix(file, ".txt") {
@@ -201,14 +220,15 @@ func TestOperatorChartOptions(t *testing.T) {
 
 // In another namespace, no reference to the default namespace remains.
 func TestChartsInAnotherNamespace(t *testing.T) {
-	for _, name := range []string{"plimsoll", "plimsoll-exporter"} {
+	for _, name := range []string{"plimsoll", "plimsoll-exporter", "plimsoll-fleet"} {
 		files, err := renderChart(root, name, "elsewhere", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for file, text := range files {
-			for _, old := range []string{"plimsoll-system", "namespace: plimsoll-exporter", "serviceaccount:plimsoll-exporter"} {
-				if strings.Contains(text, old) {
+			for _, old := range []string{"plimsoll-system", "namespace: plimsoll-exporter", "serviceaccount:plimsoll-exporter", "namespace: plimsoll-fleet", "namespace: plimsoll-addon"} {
+				// OCM installs the add-on in a namespace of its own on the workers.
+				if strings.Contains(text, old) && (name != "plimsoll-fleet" || old != "namespace: plimsoll-exporter") {
 					t.Errorf("%s contains %q", file, old)
 				}
 			}

@@ -75,12 +75,12 @@ func exporterParts(root string) ([]part, error) {
 		}
 	}
 	parts := []part{
-		{"exporter.yaml", "", common},
-		{"exporter-amd.yaml", ".Values.amd.enabled", amd},
-		{"exporter-tpu.yaml", ".Values.tpu.enabled", without(tpu, "NetworkPolicy")},
-		{"service.yaml", ".Values.gpu.enabled", only(gpu, "Service")},
-		{"networkpolicy.yaml", ".Values.networkPolicy.enabled", only(gpu, "NetworkPolicy")},
-		{"networkpolicy-tpu.yaml", "and .Values.networkPolicy.enabled .Values.tpu.enabled", only(tpu, "NetworkPolicy")},
+		{file: "exporter.yaml", objects: common},
+		{file: "exporter-amd.yaml", condition: ".Values.amd.enabled", objects: amd},
+		{file: "exporter-tpu.yaml", condition: ".Values.tpu.enabled", objects: without(tpu, "NetworkPolicy")},
+		{file: "service.yaml", condition: ".Values.gpu.enabled", objects: only(gpu, "Service")},
+		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(gpu, "NetworkPolicy")},
+		{file: "networkpolicy-tpu.yaml", condition: "and .Values.networkPolicy.enabled .Values.tpu.enabled", objects: only(tpu, "NetworkPolicy")},
 	}
 	for _, platform := range slices.Sorted(maps.Keys(platforms)) {
 		p, err := platformPart(root, platform)
@@ -102,10 +102,10 @@ func exporterParts(root string) ([]part, error) {
 		return nil, err
 	}
 	return append(parts,
-		part{"pod-owners.yaml", ".Values.podOwners.enabled", slices.Concat(only(owners, "ClusterRole"), only(owners, "ClusterRoleBinding"))},
-		part{"networkpolicy-pod-owners.yaml", "and .Values.podOwners.enabled .Values.networkPolicy.enabled", named(only(owners, "NetworkPolicy"), "plimsoll-exporter-pod-owners")},
-		part{"openshift.yaml", ".Values.openshift.enabled", only(openshift, "SecurityContextConstraints")},
-		part{"prometheus.yaml", ".Values.prometheus.enabled", monitoring}), nil
+		part{file: "pod-owners.yaml", condition: ".Values.podOwners.enabled", objects: slices.Concat(only(owners, "ClusterRole"), only(owners, "ClusterRoleBinding"))},
+		part{file: "networkpolicy-pod-owners.yaml", condition: "and .Values.podOwners.enabled .Values.networkPolicy.enabled", objects: named(only(owners, "NetworkPolicy"), "plimsoll-exporter-pod-owners")},
+		part{file: "openshift.yaml", condition: ".Values.openshift.enabled", objects: only(openshift, "SecurityContextConstraints")},
+		part{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring}), nil
 }
 
 // named returns the objects with the name.
@@ -129,7 +129,7 @@ func platformPart(root, platform string) (part, error) {
 			return part{}, err
 		}
 	}
-	return part{"daemonset-" + platform + ".yaml", fmt.Sprintf("and .Values.gpu.enabled (eq .Values.platform %q)", platform), sets}, nil
+	return part{file: "daemonset-" + platform + ".yaml", condition: fmt.Sprintf("and .Values.gpu.enabled (eq .Values.platform %q)", platform), objects: sets}, nil
 }
 
 // templateExporter makes fields of a DaemonSet configurable.

@@ -20,7 +20,7 @@ type chart struct {
 	notes  string
 }
 
-var charts = []chart{operatorChart, exporterChart}
+var charts = []chart{operatorChart, exporterChart, fleetChart}
 
 const imageExpression = `image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 `
@@ -146,12 +146,12 @@ func operatorParts(root string) ([]part, error) {
 	// The namespace is that of the release.
 	always := without(without(built["default"], "Namespace"), "NetworkPolicy")
 	return []part{
-		{"crds.yaml", ".Values.crds.enabled", built["crd"]},
-		{"operator.yaml", "", always},
-		{"networkpolicy.yaml", ".Values.networkPolicy.enabled", only(built["default"], "NetworkPolicy")},
-		{"guard.yaml", ".Values.guard.enabled", built["guard"]},
-		{"nomination.yaml", `eq .Values.nominateAs "own"`, built["nomination"]},
-		{"prometheus.yaml", ".Values.prometheus.enabled", built["prometheus/hub"]},
+		{file: "crds.yaml", condition: ".Values.crds.enabled", objects: built["crd"]},
+		{file: "operator.yaml", objects: always},
+		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(built["default"], "NetworkPolicy")},
+		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
+		{file: "nomination.yaml", condition: `eq .Values.nominateAs "own"`, objects: built["nomination"]},
+		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: built["prometheus/hub"]},
 	}, nil
 }
 

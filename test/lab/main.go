@@ -42,7 +42,7 @@ func command() *cobra.Command {
 		dir = "lab-state"
 	}
 	root.PersistentFlags().StringVar(&dir, "dir", dir, "folder for state, data and logs (also PLIMSOLL_LAB_DIR)")
-	root.AddCommand(buildCommand(), pathCommand(), bundleCommand(), upCommand(&dir), scenarioCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
+	root.AddCommand(buildCommand(), pathCommand(), assetsCommand(), bundleCommand(), upCommand(&dir), scenarioCommand(&dir), downCommand(&dir), statusCommand(&dir), logsCommand(&dir), kubectlCommand(&dir))
 	return root
 }
 
@@ -70,6 +70,22 @@ func pathCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), bin.Path(args[0]))
+			return nil
+		}}
+}
+
+func assetsCommand() *cobra.Command {
+	return &cobra.Command{Use: "assets", Short: "Print a folder for KUBEBUILDER_ASSETS, with the lab's kube-apiserver, etcd and kubectl", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := fleet.FindRoot()
+			if err != nil {
+				return err
+			}
+			dir, err := components.Assets(cmd.Context(), root, os.Stderr)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), dir)
 			return nil
 		}}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // charts are the charts, with the image of each.
-var charts = map[string]string{"plimsoll": "plimsoll-operator", "plimsoll-exporter": "plimsoll-exporter"}
+var charts = map[string]string{"plimsoll": "plimsoll-operator", "plimsoll-exporter": "plimsoll-exporter", "plimsoll-fleet": "plimsoll-exporter"}
 
 // writeCharts packs the charts with the version of the release and their image by digest.
 func (o options) writeCharts(images map[string]image) error {

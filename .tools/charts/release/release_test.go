@@ -87,7 +87,7 @@ func TestRelease(t *testing.T) {
 		"NOTES.md", "checksums.txt", "digests.txt", "exporter.yaml", "install.yaml", "krew.yaml",
 		"kubectl-plimsoll_v0.0.1_darwin_amd64.tar.gz", "kubectl-plimsoll_v0.0.1_darwin_arm64.tar.gz",
 		"kubectl-plimsoll_v0.0.1_linux_amd64.tar.gz", "kubectl-plimsoll_v0.0.1_linux_arm64.tar.gz",
-		"plimsoll-0.0.1.tgz", "plimsoll-exporter-0.0.1.tgz", "plimsoll-operator-linux-amd64.cdx.json",
+		"plimsoll-0.0.1.tgz", "plimsoll-exporter-0.0.1.tgz", "plimsoll-fleet-0.0.1.tgz", "plimsoll-operator-linux-amd64.cdx.json",
 	}
 	if d := cmp.Diff(want, files); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
@@ -95,6 +95,7 @@ func TestRelease(t *testing.T) {
 	checkManifests(t, o)
 	checkChart(t, o, "plimsoll-0.0.1.tgz", "image: r.example.com/p/plimsoll-operator@"+operatorDigest)
 	checkChart(t, o, "plimsoll-exporter-0.0.1.tgz", "image: r.example.com/p/plimsoll-exporter@"+exporterDigest)
+	checkChart(t, o, "plimsoll-fleet-0.0.1.tgz", "image: r.example.com/p/plimsoll-exporter@"+exporterDigest)
 	checkKrew(t, o)
 	if notes := read(t, o, "NOTES.md"); !strings.Contains(notes, "- first\n") || strings.Contains(notes, "- next") || strings.Contains(notes, "- none") ||
 		!strings.Contains(notes, operatorDigest) || !strings.Contains(notes, "This release is not signed.") {

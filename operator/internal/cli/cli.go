@@ -95,7 +95,7 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(a), newTop(a), newQuota(a), newProfile(a), newWaste(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newRelease(a), newDoctor(a), newUninstall(a))
+	root.AddCommand(newExplain(a), newTop(a), newQuota(a), newProfile(a), newWaste(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newConnect(a), newRelease(a), newDoctor(a), newUninstall(a))
 	return root
 }
 

@@ -83,7 +83,7 @@ var dispatcher = regexp.MustCompile(`(?m)^\s*dispatcherName:\s*"?([^\s"]+)`)
 // server.
 func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
 	config := &corev1.ConfigMap{}
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: "kueue-manager-config"}, config); err != nil {
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: kueueConfigMap}, config); err != nil {
 		return "", err
 	}
 	for _, text := range config.Data {
@@ -97,8 +97,8 @@ func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
 // checkKueue checks the version of Kueue and its dispatcher.
 func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 	var diagnoses []diagnosis
-	deployment, subject := &appsv1.Deployment{}, "Deployment "+d.kueue+"/kueue-controller-manager"
-	switch err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: "kueue-controller-manager"}, deployment); {
+	deployment, subject := &appsv1.Deployment{}, "Deployment "+d.kueue+"/"+kueueDeployment
+	switch err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: kueueDeployment}, deployment); {
 	case apierrors.IsNotFound(err):
 		diagnoses = append(diagnoses, diagnosis{Result: resultSkipped, Subject: subject, Message: "does not exist: set --kueue-namespace"})
 	case err != nil:
@@ -107,6 +107,8 @@ func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 			return nil, err
 		}
 		diagnoses = append(diagnoses, skipped...)
+	case deployment.Status.ObservedGeneration < deployment.Generation || deployment.Status.UnavailableReplicas > 0:
+		diagnoses = append(diagnoses, fault(subject, "is not available", fmt.Sprintf("kubectl -n %s rollout status deployment/%s", d.kueue, kueueDeployment)))
 	default:
 		diagnoses = append(diagnoses, fine(subject, "image "+imageOf(deployment)))
 	}
@@ -123,8 +125,7 @@ func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 	}
 	for i := range d.hub.gates.Items {
 		if c := apimeta.FindStatusCondition(d.hub.gates.Items[i].Status.Conditions, v1alpha1.ConditionDispatcherMatches); c != nil && c.Status == metav1.ConditionFalse {
-			return append(diagnoses, fault(subject, cmp.Or(name, "the built-in one"), "set multiKueue.dispatcherName to "+v1alpha1.DispatcherName+" in ConfigMap "+d.kueue+
-				"/kueue-manager-config and restart Kueue, or run the operator with --multikueue-dispatch=off")), nil
+			return append(diagnoses, fault(subject, cmp.Or(name, "the built-in one"), "kubectl plimsoll connect --dispatcher="+v1alpha1.DispatcherName+", or run the operator with --multikueue-dispatch=off")), nil
 		}
 	}
 	return append(diagnoses, fine(subject, cmp.Or(name, "the built-in one"))), nil
@@ -248,7 +249,7 @@ func (d *doctor) checkWorkers(context.Context) ([]diagnosis, error) {
 		for _, name := range config.Spec.Clusters {
 			cluster := d.hub.cluster(name)
 			if reason := kueuestate.DisconnectedReason(config, name, cluster); reason != "" {
-				diagnoses = append(diagnoses, fault("worker "+name, reason, credentialsFix(d.kueue, cluster)))
+				diagnoses = append(diagnoses, fault("worker "+name, reason, credentialsFix(d.kueue, name, cluster)))
 				continue
 			}
 			diagnoses = append(diagnoses, fine("worker "+name, "is connected"))

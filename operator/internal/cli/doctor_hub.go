@@ -133,10 +133,10 @@ func (h *hubObjects) cluster(name string) *kueue.MultiKueueCluster {
 	return nil
 }
 
-// credentialsFix says how to look at the credentials of a worker.
-func credentialsFix(namespace string, cluster *kueue.MultiKueueCluster) string {
+// credentialsFix says how to give Kueue access to a worker.
+func credentialsFix(namespace, worker string, cluster *kueue.MultiKueueCluster) string {
 	if cluster == nil || cluster.Spec.ClusterSource.KubeConfig == nil {
 		return "kubectl describe multikueuecluster; then read the logs of Kueue"
 	}
-	return fmt.Sprintf("kubectl -n %s get secret %s: it must have the key kubeconfig with access to the worker", namespace, cluster.Spec.ClusterSource.KubeConfig.Location)
+	return fmt.Sprintf("kubectl plimsoll connect %s=CONTEXT, which writes Secret %s/%s", worker, namespace, cluster.Spec.ClusterSource.KubeConfig.Location)
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -47,13 +48,14 @@ func startServers(env *testscript.Env) error {
 	}
 	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: hub,
-clusters: [{name: hub, cluster: {server: %q}}],
-contexts: [{name: hub, context: {cluster: hub, user: me, namespace: team-a}}],
-users: [{name: me, user: {}}]}`, api.URL)
+clusters: [{name: hub, cluster: {server: %q}}, {name: worker, cluster: {server: %q, certificate-authority-data: %s}}],
+contexts: [{name: hub, context: {cluster: hub, user: me, namespace: team-a}},
+  {name: admin@cluster1, context: {cluster: worker, user: me}}, {name: admin@cluster2, context: {cluster: worker, user: me}}],
+users: [{name: me, user: {}}]}`, api.URL, secureAPI.URL, base64.StdEncoding.EncodeToString(certificatePEM(secureAPI)))
 	withToken := func(token string) string { // client-go sends tokens only over TLS
 		return strings.NewReplacer(fmt.Sprintf("server: %q", api.URL), fmt.Sprintf("insecure-skip-tls-verify: true, server: %q", secureAPI.URL), "user: {}", "user: {token: "+token+"}").Replace(kubeconfig)
 	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: operator.Certificate().Raw})
+	ca := certificatePEM(operator)
 	for name, content := range map[string]string{"kubeconfig": kubeconfig, "ca.pem": string(ca), "key.pem": string(key), "token": "right\n", "wrong-token": "wrong\n", "password": "open-sesame\n",
 		"kubeconfig-token": withToken("right"), "kubeconfig-denied": withToken("wrong")} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(content), 0o600); err != nil {
@@ -66,6 +68,11 @@ users: [{name: me, user: {}}]}`, api.URL)
 	env.Setenv("SECURE", secure.URL)
 	env.Setenv("SECURE_HOST", strings.TrimPrefix(secure.URL, "https://"))
 	return nil
+}
+
+// certificatePEM returns the certificate of a server.
+func certificatePEM(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
 // newSecureServer starts a proxy in front of a Prometheus. It requires a tenant, and the
@@ -164,6 +171,8 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		h.serveList(w, req, group, kind.Kind+"List", resource, namespace)
+	case req.Method == http.MethodPatch:
+		h.servePatch(w, req, resource, namespace, rest[1])
 	default:
 		h.serveObject(w, req, resource, namespace, rest[1])
 	}
@@ -185,6 +194,39 @@ func (h *fakeHub) serveObject(w http.ResponseWriter, req *http.Request, resource
 		delete(h.objects, key)
 	}
 	writeJSON(w, http.StatusOK, u.Object)
+}
+
+// servePatch merges the body into an object, or creates it. Like the token controller, it
+// fills Secrets of service accounts.
+func (h *fakeHub) servePatch(w http.ResponseWriter, req *http.Request, resource, namespace, name string) {
+	var patch map[string]any
+	if err := json.NewDecoder(req.Body).Decode(&patch); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	key := resource + "/" + namespace + "/" + name
+	u, ok := h.objects[key]
+	if !ok {
+		u = &unstructured.Unstructured{Object: map[string]any{}}
+		h.objects[key] = u
+	}
+	mergeInto(u.Object, patch)
+	if u.Object["type"] == "kubernetes.io/service-account-token" {
+		u.Object["data"] = map[string]any{"token": base64.StdEncoding.EncodeToString([]byte("right"))}
+	}
+	writeJSON(w, http.StatusOK, u.Object)
+}
+
+func mergeInto(object, patch map[string]any) {
+	for key, value := range patch {
+		child, isMap := value.(map[string]any)
+		existing, exists := object[key].(map[string]any)
+		if isMap && exists {
+			mergeInto(existing, child)
+			continue
+		}
+		object[key] = value
+	}
 }
 
 func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion, kind, resource, namespace string) {

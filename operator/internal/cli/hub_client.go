@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,14 +27,14 @@ import (
 
 var (
 	scheme = runtime.NewScheme()
-	// restMapper knows the kinds that commands read. A static mapper saves the requests for
+	// restMapper knows the kinds that commands read and write. A static mapper saves the requests for
 	// discovery.
 	restMapper = meta.NewDefaultRESTMapper(nil)
 )
 
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme,
-		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
+		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
@@ -43,6 +44,9 @@ func init() {
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                               meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                   meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Pod"):                                         meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                                      meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRole"):                                 meta.RESTScopeRoot,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):                          meta.RESTScopeRoot,
 		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                              meta.RESTScopeNamespace,
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):            meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                 meta.RESTScopeRoot,

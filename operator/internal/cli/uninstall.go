@@ -116,7 +116,7 @@ func (d *doctor) queueStep() removalStep {
 
 // dispatcherStep looks at the dispatcher in Kueue's configuration.
 func (d *doctor) dispatcherStep(ctx context.Context) (removalStep, error) {
-	s := step("Kueue's dispatcher back", "set multiKueue.dispatcherName in ConfigMap "+d.kueue+"/kueue-manager-config to kueue.x-k8s.io/multikueue-dispatcher-all-at-once and restart Kueue", nil)
+	s := step("Kueue's dispatcher back", "kubectl plimsoll connect --dispatcher=kueue.x-k8s.io/multikueue-dispatcher-all-at-once", nil)
 	name, err := d.readDispatcher(ctx)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -44,8 +44,9 @@ func namesOf(selected func(program) bool) []string {
 	return names
 }
 
-// Build returns the named programs. It takes those of the developer that have the pinned
-// version, then those in the cache, and builds the others. It writes its progress to out.
+// Build returns the named programs. It takes those of the developer's folder that have the
+// pinned version, then those in the cache, then those in $KUBEBUILDER_ASSETS and $PATH, and
+// builds the others. It writes its progress to out.
 // The cache is $XDG_CACHE_HOME/plimsoll/lab; its key covers the pinned versions and the
 // build flags.
 func Build(ctx context.Context, root string, out io.Writer, names ...string) (Binaries, error) {
@@ -58,11 +59,32 @@ func Build(ctx context.Context, root string, out io.Writer, names ...string) (Bi
 	if err != nil {
 		return Binaries{}, err
 	}
-	b, err := build(ctx, root, cache, findReleases(ctx, out, names), out, names...)
+	found := findNamed(ctx, out, names)
+	missing, err := Binaries{paths: map[string]string{}}.lookup(root, cache, names, found)
+	if err != nil {
+		return Binaries{}, err
+	}
+	found.findFallback(ctx, programNames(missing, names))
+	b, err := build(ctx, root, cache, found, out, names...)
 	if err == nil {
 		b.reportTaken(cache, out)
 	}
 	return b, err
+}
+
+// programNames returns those of the names that are programs of the families.
+func programNames(all []family, names []string) []string {
+	var found []string
+	for _, f := range all {
+		for _, p := range f.programs {
+			for _, name := range p.names() {
+				if slices.Contains(names, name) {
+					found = append(found, name)
+				}
+			}
+		}
+	}
+	return found
 }
 
 // build builds the programs that are in neither found nor the cache.

@@ -61,43 +61,50 @@ func (r releases) choose(name, cached string, isCached bool) string {
 	return cached
 }
 
-// findReleases looks for the named programs in the developer's folders and checks their
-// versions. It reports to out which ones are taken, and which ones of a folder that the
-// developer named are not.
-func findReleases(ctx context.Context, out io.Writer, names []string) releases {
+// findNamed looks for the programs in the folder that the developer named. It reports to out
+// which ones are not taken.
+func findNamed(ctx context.Context, out io.Writer, names []string) releases {
 	r := releases{named: map[string]string{}, fallback: map[string]string{}}
-	find := func(into map[string]string, folder string, report bool) {
-		folder, err := filepath.Abs(folder) // programs run in folders of their own
-		if err != nil {
-			fmt.Fprintf(out, "lab: %s is not used: %v\n", folder, err)
-			return
-		}
-		for _, name := range names {
-			path := filepath.Join(folder, name)
-			expected, ok := upstream[name]
-			if _, err := os.Stat(path); !ok || err != nil || into[name] != "" {
-				continue
-			}
-			switch err := expected.check(ctx, path); {
-			case err == nil:
-				into[name] = path
-			case report:
-				fmt.Fprintf(out, "lab: %s is not taken: %v\n", path, err)
-			}
-		}
-	}
 	if folder := os.Getenv(binariesVariable); folder != "" {
-		find(r.named, folder, true)
+		findIn(ctx, folder, names, r.named, func(err error) { fmt.Fprintln(out, "lab:", err) })
 	}
+	return r
+}
+
+// findFallback looks for programs in the other folders. It runs each candidate to see its
+// version, so names are those that are neither named nor cached.
+func (r releases) findFallback(ctx context.Context, names []string) {
+	ignore := func(error) {}
 	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
-		find(r.fallback, folder, false)
+		findIn(ctx, folder, names, r.fallback, ignore)
 	}
 	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
 		if filepath.IsAbs(folder) {
-			find(r.fallback, folder, false)
+			findIn(ctx, folder, names, r.fallback, ignore)
 		}
 	}
-	return r
+}
+
+// findIn sets the paths of the programs in a folder that have the right version, unless they
+// are set. It calls refuse for each other version.
+func findIn(ctx context.Context, folder string, names []string, paths map[string]string, refuse func(error)) {
+	folder, err := filepath.Abs(folder) // programs run in folders of their own
+	if err != nil {
+		refuse(fmt.Errorf("%s is not used: %w", folder, err))
+		return
+	}
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		expected, ok := upstream[name]
+		if _, err := os.Stat(path); !ok || err != nil || paths[name] != "" {
+			continue
+		}
+		if err := expected.check(ctx, path); err != nil {
+			refuse(fmt.Errorf("%s is not taken: %w", path, err))
+			continue
+		}
+		paths[name] = path
+	}
 }
 
 // check returns an error unless the program reports the release's version.

@@ -77,7 +77,7 @@ func TestReleasesOfOtherVersionsAreRefused(t *testing.T) {
 	})
 	t.Setenv(binariesVariable, dir)
 	var out bytes.Buffer
-	found := findReleases(t.Context(), &out, []string{"etcd", "kubectl", "kueue"})
+	found := findNamed(t.Context(), &out, []string{"etcd", "kubectl", "kueue"})
 	if got := found.choose("etcd", "cached", false); got != "cached" {
 		t.Errorf("etcd is %s, want the lab's own", got)
 	}
@@ -98,9 +98,68 @@ func TestReleasesOfARelativeFolderHaveAbsolutePaths(t *testing.T) {
 	dir := installFakes(t, map[string]string{"kubectl": "Client Version: v1.36.3"})
 	t.Chdir(filepath.Dir(dir))
 	t.Setenv(binariesVariable, filepath.Base(dir))
-	found := findReleases(t.Context(), io.Discard, []string{"kubectl"})
+	found := findNamed(t.Context(), io.Discard, []string{"kubectl"})
 	if got, want := found.choose("kubectl", "cached", false), filepath.Join(dir, "kubectl"); got != want {
 		t.Errorf("kubectl is %s, want %s", got, want)
+	}
+}
+
+// A program of the cache is taken without running others of its name.
+func TestCachedProgramsNeedNoCandidates(t *testing.T) {
+	emptyEnvironment(t)
+	for _, f := range families {
+		key, err := f.key(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "plimsoll", "lab", key)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range assetNames {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	candidates := t.TempDir()
+	for _, name := range assetNames {
+		if err := os.WriteFile(filepath.Join(candidates, name), []byte("#!/bin/sh\necho run >> "+trace+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", candidates+":"+os.Getenv("PATH"))
+	t.Setenv("KUBEBUILDER_ASSETS", candidates)
+	dir, err := Assets(t.Context(), root, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range assetNames {
+		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || !strings.HasPrefix(target, os.Getenv("XDG_CACHE_HOME")) {
+			t.Errorf("%s is %s, %v", name, target, err)
+		}
+	}
+	if text, err := os.ReadFile(trace); err == nil {
+		t.Errorf("candidates were run: %s", text)
+	}
+}
+
+// The assets have no program of another version, even if it lies beside one of the right.
+func TestAssetsHaveCheckedProgramsOnly(t *testing.T) {
+	emptyEnvironment(t)
+	folder := installFakes(t, map[string]string{"kube-apiserver": "Kubernetes " + kubernetesVersion, "kubectl": "Client Version: " + kubernetesVersion, "etcd": "etcd Version: 3.5.0"})
+	other := installFakes(t, map[string]string{"etcd": "etcd Version: 3.6.8"})
+	t.Setenv("KUBEBUILDER_ASSETS", folder)
+	t.Setenv("PATH", other+":"+os.Getenv("PATH"))
+	dir, err := Assets(t.Context(), root, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"kube-apiserver": folder, "kubectl": folder, "etcd": other} {
+		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || filepath.Dir(target) != want {
+			t.Errorf("%s is %s, want that of %s (%v)", name, target, want, err)
+		}
 	}
 }
 

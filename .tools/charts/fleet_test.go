@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// With the default values, the chart contains the objects of samples/hub, samples/team and
+// addon. Differences are the namespace, which is that of the release, and the templates of
+// other platforms.
+func TestFleetChartEqualsKustomize(t *testing.T) {
+	for _, platform := range slices.Sorted(maps.Keys(addOnTemplates)) {
+		t.Run(platform, func(t *testing.T) {
+			want := map[string]any{}
+			for _, folder := range []string{"samples/hub", "samples/team", "addon"} {
+				objects, err := buildFolder(root, folder)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range objects {
+					if o.kind() == "AddOnTemplate" && o.name() != addOnTemplates[platform] || o.kind() == "Namespace" && strings.HasPrefix(o.name(), "plimsoll-") {
+						continue
+					}
+					if o.kind() == "ClusterManagementAddOn" {
+						config := o["spec"].(map[string]any)["supportedConfigs"].([]any)[0].(map[string]any)["defaultConfig"].(map[string]any)
+						config["name"] = addOnTemplates[platform]
+					}
+					renamed := inNamespace(map[string]any(o), "release").(map[string]any)
+					want[key(renamed)] = prune(renamed)
+				}
+			}
+			got := renderFleet(t, map[string]any{"exporter": map[string]any{"platform": platform}})
+			namespace := got["Namespace /team-a"].(map[string]any)["metadata"].(map[string]any)
+			if a := namespace["annotations"].(map[string]any); a["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("Helm would delete the namespace of a team: %v", a)
+			}
+			delete(namespace, "annotations")
+			compare(t, want, got)
+		})
+	}
+}
+
+// inNamespace replaces the namespaces of the kustomize folders in an object.
+func inNamespace(v any, namespace string) any {
+	switch x := v.(type) {
+	case map[string]any:
+		replaced := map[string]any{}
+		for k, child := range x {
+			if k == "namespace" && (child == "plimsoll-fleet" || child == "plimsoll-addon") {
+				child = namespace
+			}
+			replaced[k] = inNamespace(child, namespace)
+		}
+		return replaced
+	case []any:
+		var replaced []any
+		for _, child := range x {
+			replaced = append(replaced, inNamespace(child, namespace))
+		}
+		return replaced
+	}
+	return v
+}
+
+func renderFleet(t *testing.T, values map[string]any) map[string]any {
+	t.Helper()
+	files, err := renderChart(root, "plimsoll-fleet", "release", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// The ManifestWork of each worker has the objects of samples/worker, samples/team and
+// prometheus/worker, and the permission of OCM's work agent to write them.
+func TestFleetChartWorkers(t *testing.T) {
+	want := map[string]any{}
+	for _, folder := range []string{"samples/worker", "samples/team", "prometheus/worker"} {
+		objects, err := buildFolder(root, folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			want[key(o)] = prune(o)
+		}
+	}
+	objects := renderFleet(t, map[string]any{"workers": []any{"cluster1", "cluster2"}, "monitoring": map[string]any{"enabled": true}})
+	for _, worker := range []string{"cluster1", "cluster2"} {
+		work, ok := objects["ManifestWork "+worker+"/plimsoll-fleet"].(map[string]any)
+		if !ok {
+			t.Fatalf("%s has no ManifestWork", worker)
+		}
+		spec := work["spec"].(map[string]any)
+		if policy := spec["deleteOption"].(map[string]any)["propagationPolicy"]; policy != "Orphan" {
+			t.Errorf("the deletion of the work deletes the namespaces of the teams: %v", policy)
+		}
+		got := map[string]any{}
+		for _, m := range spec["workload"].(map[string]any)["manifests"].([]any) {
+			manifest := object(m.(map[string]any))
+			if annotations, ok := manifest["metadata"].(map[string]any)["annotations"]; ok && manifest.kind() == "Namespace" {
+				t.Errorf("annotations of Helm on a worker: %v", annotations)
+			}
+			got[key(manifest)] = manifest
+		}
+		role := fmt.Sprint(got["ClusterRole /plimsoll-fleet-work"])
+		for _, want := range []string{"aggregate-to-work:true", "clusterqueues", "prometheusrules"} {
+			if !strings.Contains(role, want) {
+				t.Errorf("no %q in %s", want, role)
+			}
+		}
+		delete(got, "ClusterRole /plimsoll-fleet-work")
+		for k, o := range got {
+			got[k] = prune(map[string]any(o.(object)))
+		}
+		compare(t, want, got)
+		if applied := spec["manifestConfigs"].([]any); len(applied) != 5 { // a queue, three flavors, a local queue
+			t.Errorf("server-side apply of %v", applied)
+		}
+	}
+}
+
+// Values reach the hub and the workers.
+func TestFleetChartOptions(t *testing.T) {
+	files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{
+		"image":  map[string]any{"repository": "registry.example.com/ex", "digest": "sha256:" + strings.Repeat("a", 64)},
+		"source": map[string]any{"type": "Mimir", "url": "", "fields": map[string]any{"tenant": "prod", "topology": map[string]any{"type": "PerCluster", "urlTemplate": "https://{cluster}.example.com"}}},
+		"queue": map[string]any{"name": "accelerators", "flavors": []any{
+			map[string]any{"name": "mi300x", "quota": map[string]any{"amd.com/gpu": 64, "cpu": "2k"}},
+		}},
+		"clusterSets": []any{"prod", "test"}, "workers": []any{"w1"}, "namespaces": []any{"a", "b"}, "createNamespaces": false,
+		"credentials": map[string]any{"type": "ClusterProfile", "nameTemplate": ""},
+		"exporter":    map[string]any{"kubeletRoot": "/data/kubelet", "collectIntervalMilliseconds": 5000, "platform": "sim"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, wants := range map[string][]string{
+		"MetricsSource /thanos":                           {"tenant:prod", "type:Mimir", "urlTemplate:https://{cluster}.example.com"},
+		"ClusterQueue /accelerators":                      {"coveredResources:[amd.com/gpu cpu]", "name:mi300x", "nominalQuota:64", "nominalQuota:2k", "queue-role:hub"},
+		"LocalQueue a/accelerators":                       {"clusterQueue:accelerators"},
+		"LocalQueue b/accelerators":                       nil,
+		"ManagedClusterSetBinding release/prod":           {"clusterSet:prod"},
+		"ManagedClusterSetBinding release/test":           nil,
+		"Placement release/gpu":                           {"clusterSets:[prod test]"},
+		"Placement release/plimsoll-exporter":             {"clusterSets:[prod test]"},
+		"PlacementGate /gpu":                              {"credentials:map[nameTemplate: type:ClusterProfile]"},
+		"AddOnDeploymentConfig release/plimsoll-exporter": {"value:/data/kubelet", "value:5000"},
+		"AddOnTemplate /plimsoll-exporter-sim":            {"registry.example.com/ex@sha256:aaa", "{{COLLECT_INTERVAL_MS}}"},
+		"ManifestWork w1/plimsoll-fleet":                  {"name:accelerators", "name:mi300x", "nominalQuota:64", "queue-role:worker", "namespace:b"},
+	} {
+		text := fmt.Sprint(objects[k])
+		if objects[k] == nil {
+			t.Errorf("no %s in %v", k, slices.Sorted(maps.Keys(objects)))
+		}
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s has no %q: %s", k, want, text)
+			}
+		}
+	}
+	if strings.Contains(fmt.Sprint(objects["ManifestWork w1/plimsoll-fleet"]), "Namespace") || objects["Namespace /a"] != nil {
+		t.Error("createNamespaces does not apply")
+	}
+	if notes := files["plimsoll-fleet/templates/NOTES.txt"]; !strings.Contains(notes, "kubectl plimsoll connect w1=CONTEXT --dispatcher=plimsoll.dev/dispatcher\n") {
+		t.Errorf("notes:\n%s", notes)
+	}
+}
+
+func TestUnknownValuesOfTheFleetAreRefused(t *testing.T) {
+	for _, values := range []map[string]any{
+		{"source": map[string]any{"uri": "http://x"}}, {"queue": map[string]any{"flavor": []any{}}}, {"workers": "cluster1"}, {"workers": []any{"Cluster 1"}},
+		{"queue": map[string]any{"flavors": []any{}}}, {"queue": map[string]any{"flavors": []any{map[string]any{"name": "a", "label": "x", "quota": map[string]any{"cpu": 1}}}}},
+		{"exporter": map[string]any{"platform": "aws"}},
+	} {
+		if _, err := renderChart(root, "plimsoll-fleet", "release", values); err == nil {
+			t.Errorf("%v is accepted", values)
+		}
+	}
+}
+
+// The sample of the values is valid.
+func TestFleetSample(t *testing.T) {
+	objects := renderFleet(t, readValues(t, filepath.Join(root, "config", "samples", "fleet.yaml")))
+	if objects["ManifestWork cluster1/plimsoll-fleet"] == nil {
+		t.Errorf("no ManifestWork for cluster1 in %v", slices.Sorted(maps.Keys(objects)))
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	kueueConfigMap  = "kueue-manager-config"
+	kueueDeployment = "kueue-controller-manager"
+)
+
+// applyDispatcher sets the dispatcher in Kueue's configuration and restarts Kueue, which
+// reads its configuration at the start. It writes nothing if the dispatcher is set.
+func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectOptions) error {
+	config, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: o.kueue, Name: kueueConfigMap}
+	err := hub.Get(ctx, key, config)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("ConfigMap %s does not exist: set --kueue-namespace, or set multiKueue.dispatcherName in Kueue's configuration yourself", key)
+	}
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", key, err)
+	}
+	before, found, changed := config.DeepCopy(), false, false
+	for file, text := range config.Data {
+		set, err := setDispatcher(text, o.dispatcher)
+		if errors.Is(err, errOtherConfiguration) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("ConfigMap %s, %s: %w", key, file, err)
+		}
+		found, changed, config.Data[file] = true, changed || set != text, set
+	}
+	switch {
+	case !found:
+		return fmt.Errorf("ConfigMap %s has no Configuration of Kueue", key)
+	case !changed:
+		_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s already names the dispatcher %s\n", key, o.dispatcher)
+		return nil
+	case o.dryRun:
+		_, _ = fmt.Fprintf(a.Out, "hub: would set multiKueue.dispatcherName in ConfigMap %s to %s, and restart Kueue\n", key, o.dispatcher)
+		return nil
+	}
+	if err := hub.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(connectManager)); err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", key, err)
+	}
+	if owner := before.Labels[managedByLabel]; owner == "Helm" {
+		_, _ = fmt.Fprintf(a.ErrOut, "warning: Helm writes ConfigMap %s: set the dispatcher in the values of Kueue's release too, or its next upgrade undoes this\n", key)
+	}
+	if err := a.restartKueue(ctx, hub, o.kueue); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s names the dispatcher %s, Kueue restarts\n", key, o.dispatcher)
+	return nil
+}
+
+// restartKueue restarts Kueue as `kubectl rollout restart` does.
+func (a *app) restartKueue(ctx context.Context, hub client.Client, namespace string) error {
+	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: namespace, Name: kueueDeployment}
+	if err := hub.Get(ctx, key, deployment); err != nil {
+		return fmt.Errorf("restart Kueue: Deployment %s: %w", key, err)
+	}
+	before := deployment.DeepCopy()
+	if deployment.Spec.Template.Annotations == nil {
+		deployment.Spec.Template.Annotations = map[string]string{}
+	}
+	deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = a.now().Format(time.RFC3339)
+	if err := hub.Patch(ctx, deployment, client.MergeFrom(before), client.FieldOwner(connectManager)); err != nil {
+		return fmt.Errorf("restart Kueue: Deployment %s: %w", key, err)
+	}
+	return nil
+}
+
+// errOtherConfiguration means that a text is not a Configuration of Kueue.
+var errOtherConfiguration = errors.New("not a Configuration of Kueue")
+
+// setDispatcher sets multiKueue.dispatcherName in a Configuration of Kueue. Comments and the
+// order of fields stay. It returns the text unchanged if the dispatcher is set.
+func setDispatcher(text, name string) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return "", err
+	}
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return "", errOtherConfiguration
+	}
+	root := document.Content[0]
+	if kind := fieldOf(root, "kind"); kind == nil || kind.Value != "Configuration" {
+		return "", errOtherConfiguration
+	}
+	section := fieldOf(root, "multiKueue")
+	if section == nil {
+		section = &yaml.Node{Kind: yaml.MappingNode}
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "multiKueue"}, section)
+	}
+	if section.Kind != yaml.MappingNode { // such as "multiKueue:" without a value
+		*section = yaml.Node{Kind: yaml.MappingNode}
+	}
+	switch value := fieldOf(section, "dispatcherName"); {
+	case value == nil:
+		section.Content = append(section.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "dispatcherName"}, &yaml.Node{Kind: yaml.ScalarNode, Value: name})
+	case value.Value == name:
+		return text, nil
+	default:
+		value.Value = name
+	}
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// fieldOf returns the value of a field, or nil.
+func fieldOf(mapping *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == name {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
