@@ -18,7 +18,7 @@ import (
 // connectManager is the field manager and the label of the objects that connect writes.
 const connectManager = "kubectl-plimsoll"
 
-// managedByLabel is the label that tells the Secrets of connect from those of users.
+// managedByLabel is the label of the Secrets that connect wrote and may replace.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
 // connectOptions are the flags of connect.
