@@ -81,6 +81,13 @@ func testAdopt(t *testing.T, failing string) {
 		if r := p.Publish(ctx, req); r.Failed != 1 {
 			t.Fatalf("%+v", r)
 		}
+		half := &clusterv1alpha1.AddOnPlacementScore{}
+		if err := hub.Get(ctx, client.ObjectKeyFromObject(old), half); err != nil {
+			t.Fatal(err)
+		}
+		if owned, _ := req.Owner.owns(half); owned && len(half.Status.Scores) > 0 {
+			t.Errorf("the policy owns the object with the scores %v of the other component, and will not remove them", half.Status.Scores)
+		}
 	}
 	if r := p.Publish(ctx, req); r.Err != nil || r.Written != 1 || failing == "" && r.Reasons[reasonAdopted] != 1 {
 		t.Fatalf("%+v", r)
