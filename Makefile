@@ -59,7 +59,7 @@ test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test
 
 test-unit: ## Run unit tests with the race detector
 	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/...
-	$(GO) test ./operator/internal/query
+	$(GO) test ./operator/internal/query ./test/look/...
 
 .PHONY: test-gpu
 test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compare with nvidia-smi

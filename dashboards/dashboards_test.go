@@ -48,6 +48,7 @@ func TestLintFindsMistakes(t *testing.T) {
 		{"no name on one cluster", `"renameByRegex"`, `"merge"`, "renameByRegex"},
 		{"colors by order", `"mode": "palette-classic-by-name"`, `"mode": "palette-classic"`, "palette-classic-by-name"},
 		{"legend as list", `"displayMode": "table"`, `"displayMode": "list"`, "legend"},
+		{"axis up to 10000%", `"max": 1`, `"decimals": 1`, "axisSoftMax"},
 		{"narrow model", `"value": 215`, `"value": 190`, "NVIDIA-H100-80GB-HBM3"},
 		{"per second", `"unit": "watt"`, `"unit": "ops"`, "cpm"},
 		{"link without time", "${__url_time_range}&var-cluster", "var-cluster", "__url_time_range"},

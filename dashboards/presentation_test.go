@@ -28,6 +28,9 @@ func lintPresentation(p *panel, report func(string, ...any)) {
 		if l := p.Options.Legend; l.DisplayMode != "table" || !slices.Equal(l.Calcs, []string{"lastNotNull", "max"}) {
 			report("panel %q must have a legend as table with lastNotNull and max", p.Title)
 		}
+		if d.Unit == "percentunit" && d.Max == nil && d.Custom.AxisSoftMax == nil {
+			report("panel %q must have max or axisSoftMax: if all values are 0, its axis ends at 10000%%", p.Title)
+		}
 	}
 	for _, t := range p.Targets {
 		if !t.Instant && topWithoutEnd(t.Expr) {

@@ -94,6 +94,10 @@ type fieldOptions struct {
 	Color   struct {
 		Mode string `json:"mode"`
 	} `json:"color"`
+	Max    *float64 `json:"max"`
+	Custom struct {
+		AxisSoftMax *float64 `json:"axisSoftMax"`
+	} `json:"custom"`
 	Thresholds thresholds `json:"thresholds"`
 	Mappings   []mapping  `json:"mappings"`
 	Links      []dataLink `json:"links"`

@@ -41,9 +41,14 @@ type panel struct {
 // Prometheus, with the reason. A dashboard alone stands for all of its panels. On the fleet no
 // panel may be empty.
 var emptyOnOneCluster = map[string]string{
-	"tpu.json":                            "the cluster has no TPUs",
-	"devices.json/Free MIG instances":     "no device of the cluster is in MIG mode",
-	"self.json/Nodes without the kubelet": "all kubelets of the cluster respond",
+	"tpu.json":                                    "the cluster has no TPUs",
+	"devices.json/Free MIG instances":             "no device of the cluster is in MIG mode",
+	"devices.json/Shared devices":                 "no device of the cluster is shared",
+	"devices.json/Interference on shared devices": "no device of the cluster is shared",
+	"self.json/Nodes without the kubelet":         "all kubelets of the cluster respond",
+	"self.json/Failed collections":                "no collection of the cluster has failed",
+	"self.json/Failed library calls":              "no call of the cluster has failed",
+	"self.json/Dropped values":                    "all values of the cluster are in their range",
 }
 
 // check returns an error that lists the problems of all pages.

@@ -61,7 +61,7 @@ function Board({ dashboard }) {
   const value = { border: `1px solid ${theme.colors.border.medium}`, color: theme.colors.text.secondary, padding: '5px 12px' };
   return <div style={{ padding: margin, width, boxSizing: 'border-box', background: theme.colors.background.canvas }}>
     <div style={{ display: 'flex', justifyContent: 'space-between', color: theme.colors.text.primary, fontSize: 18, marginBottom: 8 }}>
-      <span>{dashboard.title}</span><span style={{ fontSize: 12 }}>Last {span % 3600 ? `${span / 60} minutes` : `${span / 3600} hours`}</span>
+      <span>{dashboard.title}</span><span style={{ fontSize: 12 }}>Last {span % 3600 ? `${span / 60} minutes` : span === 3600 ? 'hour' : `${span / 3600} hours`}</span>
     </div>
     <div style={{ display: 'flex', gap: 8, marginBottom: 12, fontSize: 12 }}>{shown.map(([name, text]) => <div key={name} style={{ display: 'flex' }}><span style={label}>{name}</span><span style={value}>{text}</span></div>)}</div>
     <div style={{ position: 'relative', height: bottom * rowHeight }}>

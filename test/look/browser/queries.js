@@ -1,5 +1,5 @@
 // Runs the queries of a panel like Grafana's Prometheus data source, and returns its data.
-import { applyFieldOverrides, cacheFieldDisplayNames, createDataFrame, FieldType, transformDataFrame } from '@grafana/data';
+import { applyFieldOverrides, cacheFieldDisplayNames, createDataFrame, FieldType, getFieldSeriesColor, transformDataFrame } from '@grafana/data';
 import { registries, scrapeInterval, theme, to } from './settings.js';
 
 async function ask(path, parameters) {
@@ -59,6 +59,14 @@ function withLowest(config) {
   return JSON.parse(JSON.stringify(config), (key, value) => (key === 'steps' ? value.map((s) => ({ ...s, value: s.value ?? -Infinity })) : value));
 }
 
+// fixColors sets the colors that the names give: to draw the lines, Grafana joins the frames, and
+// then some names are missing.
+function fixColors(frame) {
+  for (const field of frame.fields.filter((f) => f.type === FieldType.number)) {
+    field.config = { ...field.config, color: { mode: 'fixed', fixedColor: getFieldSeriesColor(field, theme).color } };
+  }
+}
+
 // dataOf returns the frames of a panel and the errors of its queries.
 export async function dataOf(panel, variables, span, width) {
   const step = Math.max(scrapeInterval, secondsOf(panel.interval ?? '0s'), Math.ceil(span / Math.min(1000, width)));
@@ -79,5 +87,6 @@ export async function dataOf(panel, variables, span, width) {
     data: await transform(frames, panel.transformations), fieldConfig: withLowest(panel.fieldConfig), fieldConfigRegistry: registries[panel.type], theme, timeZone: 'utc', replaceVariables: (s) => s,
   });
   cacheFieldDisplayNames(data);
+  if (panel.type === 'timeseries') data.forEach(fixColors);
   return { data, errors };
 }

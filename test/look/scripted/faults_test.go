@@ -10,12 +10,9 @@ import (
 	"time"
 )
 
-// emptyOnTheFleet are the recording rules without series on the fleet.
-var emptyOnTheFleet = map[string]string{}
-
 func TestFleet(t *testing.T) {
 	p := open(t, NewFleet(time.Now()))
-	t.Run("RecordingRules", func(t *testing.T) { checkRecordingRules(t, p, emptyOnTheFleet) })
+	t.Run("RecordingRules", func(t *testing.T) { checkRecordingRules(t, p, nil) })
 	t.Run("TenFaults", func(t *testing.T) { checkTenFaults(t, p) })
 }
 

@@ -73,7 +73,22 @@ func checkRecordingRules(t *testing.T, p *Prometheus, empty map[string]string) {
 }
 
 // emptyOnOneCluster are the recording rules without series on the cluster of NewCluster.
-var emptyOnOneCluster = map[string]string{}
+var emptyOnOneCluster = map[string]string{
+	"node:kube_sample_timestamp_seconds:max":                    "the bridge covers clusters without plimsoll-exporter",
+	"node_resource_state:kube_devices:sum":                      "the bridge covers clusters without plimsoll-exporter",
+	"device:plimsoll_interference_exposure:bool":                "no device is shared",
+	"cluster_model:plimsoll_exposed_devices:sum":                "no device is shared",
+	"pod:plimsoll_share_memory_used:ratio":                      "no device is shared",
+	"device_dimension:plimsoll_share_capacity:placeable":        "no device is shared",
+	"device_dimension:plimsoll_free_share:placeable":            "no device is shared",
+	"cluster_model_provider_dimension:plimsoll_free_share:sum":  "no device is shared",
+	"cluster_model_profile:plimsoll_free_mig_instances:sum":     "no device is in MIG mode",
+	"node:plimsoll_tpu_slice:info":                              "the cluster has no TPUs",
+	"node_model_topology_slice:plimsoll_free_devices:placeable": "the cluster has no TPUs",
+	"cluster_queue:kueue_cohort_unreserved_quota:max":           "the queues have no cohort",
+	"cluster_queue:kueue_nominal_unreserved_quota:max":          "the queues have no cohort",
+	"cluster_resource:plimsoll_fragmented_devices:ratio":        "no device is free",
+}
 
 func TestRulesOverOneCluster(t *testing.T) {
 	checkRecordingRules(t, open(t, NewCluster(time.Now())), emptyOnOneCluster)
