@@ -43,6 +43,7 @@ type panel struct {
 var emptyOnOneCluster = map[string]string{
 	"tpu.json":                                    "the cluster has no TPUs",
 	"devices.json/Free MIG instances":             "no device of the cluster is in MIG mode",
+	"devices.json/Memory and link errors":         "no device of the cluster has errors",
 	"devices.json/Shared devices":                 "no device of the cluster is shared",
 	"devices.json/Interference on shared devices": "no device of the cluster is shared",
 	"self.json/Nodes without the kubelet":         "all kubelets of the cluster respond",
