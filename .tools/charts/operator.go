@@ -115,10 +115,11 @@ helm.sh/resource-policy: keep
 	files: dashboardFiles,
 	notes: `Plimsoll {{ .Chart.AppVersion }} is installed in {{ .Release.Namespace }}.
 
-1. In Kueue's configuration, set multiKueue.dispatcherName to plimsoll.dev/dispatcher{{ if eq .Values.dispatch "off" }}: not needed, because dispatch is off{{ end }}.
+1. Make the operator Kueue's dispatcher{{ if eq .Values.dispatch "off" }}: not needed, because dispatch is off{{ else }}:
+   kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher{{ end }}
 2. Label the namespace for the restricted pod security level:
    kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=restricted
-3. Create a MetricsSource, a ScoringPolicy and a PlacementGate: config/samples/hub has examples.
+3. Create a MetricsSource, a ScoringPolicy and a PlacementGate: the chart plimsoll-fleet does, and config/samples/hub has examples.
 4. Check the installation:
    kubectl plimsoll doctor
 `,
