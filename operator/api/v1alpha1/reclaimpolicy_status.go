@@ -10,7 +10,8 @@ const ReasonQueueNotFound = "QueueNotFound"
 // after a restart of the operator.
 type ReclaimPolicyStatus struct {
 	// Conditions of the policy: Ready, QueriesValid and Measured. True is the good state of
-	// each. Without Measured, no workload is reclaimed.
+	// each. If Measured is False with the reason Stale, no workload is reclaimed on the
+	// clusters in its message. With any other reason, no workload is reclaimed at all.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -30,8 +31,8 @@ type ReclaimPolicyStatus struct {
 	// Devices that the idle workloads hold.
 	// +optional
 	IdleDevices int64 `json:"idleDevices"`
-	// Idle workloads in the order in which they would be reclaimed, at most 50. The first
-	// candidate of each queue has the state Selected.
+	// Idle workloads in the order in which they would be reclaimed, at most 50. At most one
+	// workload of each ClusterQueue or Cohort has the state Selected.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
@@ -54,10 +55,12 @@ const (
 	IdleSelected IdleState = "Selected"
 	// IdleRecorded is a workload that mode Shadow recorded in an earlier round.
 	IdleRecorded IdleState = "Recorded"
-	// IdleLimited is a workload that a later round may reclaim: one of the same queue comes
-	// first, or maxPerHour is reached.
+	// IdleLimited is a workload that a later round may reclaim: another workload of its
+	// ClusterQueue or Cohort comes first or still returns, maxPerHour is reached, or the
+	// write failed.
 	IdleLimited IdleState = "Limited"
-	// IdleNotNeeded is a workload of a queue for whose quota no other workload waits.
+	// IdleNotNeeded is a workload for whose devices no other workload of its ClusterQueue or
+	// Cohort waits.
 	IdleNotNeeded IdleState = "NotNeeded"
 	// IdleStarting is a workload within minRunSeconds.
 	IdleStarting IdleState = "Starting"

@@ -47,9 +47,10 @@ type ReclaimPolicySpec struct {
 	PriorityClasses []string `json:"priorityClasses,omitempty"`
 	// PromQL query that returns for how long each idle device has been idle, in seconds: one
 	// sample per device, with the cluster label of the source, for which $cluster_label
-	// stands, and the labels namespace, owner_kind and owner_name of the pods' topmost
-	// controller. A device without a sample counts as busy. Default: the devices whose
-	// utilization is below 1% now, by the recording rule
+	// stands, the labels node and uuid of the device, and the labels namespace, owner_kind and
+	// owner_name of the pods' topmost controller. Of several samples of a device, the smallest
+	// counts. A device without a sample counts as busy. Default: the devices whose utilization
+	// is below 1% now, by the recording rule
 	// device:plimsoll_idle_since_timestamp_seconds:min. At most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -80,7 +81,8 @@ type ReclaimPolicySpec struct {
 	// +optional
 	MaxPerHour int32 `json:"maxPerHour,omitempty"`
 	// Time between rounds in seconds. A round reclaims at most one workload of each ClusterQueue
-	// or Cohort. Default 60, from 10 to 3600.
+	// or Cohort, and only if another workload has waited for at least this time. Default 60,
+	// from 10 to 3600.
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=3600

@@ -68,6 +68,8 @@ const ReasonReclaimed = "Reclaimed"
 type Reclaim struct {
 	Policy string    `json:"policy"`
 	At     time.Time `json:"at"`
+	// PauseUntil is the earliest end of the pause that follows.
+	PauseUntil time.Time `json:"pauseUntil"`
 	// Cause is the idleness of the devices, for users.
 	Cause string `json:"cause"`
 }
@@ -199,17 +201,27 @@ func (r Record) Requeued(reason string, now time.Time) Record {
 	return r
 }
 
-// Reclaim records that a policy returns the running workload to its queue.
-func (r Record) Reclaim(policy, cause string, now time.Time) Record {
+// Reclaim records that a policy returns the running workload to its queue. The workload pauses at
+// least as long as after a yield, and as long as its pods may take to end.
+func (r Record) Reclaim(policy, cause string, gracePeriod time.Duration, now time.Time) Record {
 	at := timestamp(now)
-	r.Reclaimed = &Reclaim{Policy: policy, At: at, Cause: cause}
-	r.Reason, r.SleepsUntil = ReasonReclaimed, at.Add(timing.YieldSleep)
+	until := at.Add(min(max(gracePeriod, timing.YieldSleep), timing.MaxReclaimPause))
+	r.Reclaimed = &Reclaim{Policy: policy, At: at, PauseUntil: until, Cause: cause}
+	r.Reason, r.SleepsUntil = ReasonReclaimed, until
 	return r
 }
 
 // IsReclaimed reports whether the workload is deactivated because a policy reclaimed it.
 func (r Record) IsReclaimed() bool {
-	return r.Reclaimed != nil && r.SleepsUntil.Equal(r.Reclaimed.At.Add(timing.YieldSleep))
+	return r.Reclaimed != nil && !r.SleepsUntil.IsZero() && r.SleepsUntil.Equal(r.Reclaimed.PauseUntil)
+}
+
+// Pause returns for how long a deactivated workload pauses.
+func (r Record) Pause() time.Duration {
+	if !r.IsReclaimed() {
+		return timing.YieldSleep
+	}
+	return min(max(r.Reclaimed.PauseUntil.Sub(r.Reclaimed.At), timing.YieldSleep), timing.MaxReclaimPause)
 }
 
 // Woken records that the deactivated workload is active again.

@@ -99,8 +99,8 @@ func TestYieldedSleepsUntilWoken(t *testing.T) {
 // A running workload that is deactivated holds its quota until a nomination completes the
 // eviction. It is activated later all the same, and its record says what happened to it.
 func TestBeginKeepsTheActivationOfAReclaimedWorkload(t *testing.T) {
-	r := Record{}.Begin([]string{"cluster1"}, t0, "room", t0).Reclaim("idle-gpus", "8 devices idle for 30m", after(3600))
-	if !r.SleepsUntil.Equal(after(3600).Add(timing.YieldSleep)) || r.Reason != ReasonReclaimed {
+	r := Record{}.Begin([]string{"cluster1"}, t0, "room", t0).Reclaim("idle-gpus", "8 devices idle for 30m", 40*time.Second, after(3600))
+	if !r.SleepsUntil.Equal(after(3640)) || r.Pause() != 40*time.Second || r.Reason != ReasonReclaimed {
 		t.Errorf("after the reclaim: %+v", r)
 	}
 	repaired := r.Begin([]string{"cluster2"}, t0, "repair", after(3605))
@@ -111,9 +111,24 @@ func TestBeginKeepsTheActivationOfAReclaimedWorkload(t *testing.T) {
 		t.Error("only the pause of a reclaimed workload is that of a reclaim")
 	}
 	again := repaired.Woken().Begin([]string{"cluster3"}, after(4000), "room", after(4000))
-	want := &Reclaim{Policy: "idle-gpus", At: after(3600), Cause: "8 devices idle for 30m"}
+	want := &Reclaim{Policy: "idle-gpus", At: after(3600), PauseUntil: after(3640), Cause: "8 devices idle for 30m"}
 	if diff := cmp.Diff(want, again.Reclaimed); diff != "" {
 		t.Errorf("reclaimed (-want +got):\n%s", diff)
+	}
+}
+
+// Pods of a reclaimed workload may still run without quota, for as long as their grace period.
+func TestPauseOfAReclaim(t *testing.T) {
+	for _, tc := range []struct{ grace, want time.Duration }{
+		{0, timing.YieldSleep}, {10 * time.Second, timing.YieldSleep}, {time.Minute, time.Minute}, {time.Hour, timing.MaxReclaimPause},
+	} {
+		r := Record{}.Reclaim("idle-gpus", "idle", tc.grace, t0)
+		if r.Pause() != tc.want || !r.SleepsUntil.Equal(t0.Add(tc.want)) || !r.IsReclaimed() {
+			t.Errorf("grace period %s: pause %s until %s", tc.grace, r.Pause(), r.SleepsUntil)
+		}
+		if later := r.Woken().Yielded(t0, after(7200)); later.Pause() != timing.YieldSleep || later.IsReclaimed() {
+			t.Errorf("grace period %s: a later yield pauses for %s", tc.grace, later.Pause())
+		}
 	}
 }
 

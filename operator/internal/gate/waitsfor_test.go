@@ -40,7 +40,7 @@ func TestWaitsFor(t *testing.T) {
 			s.Dispatch.SleepsUntil = t0.Add(12 * time.Second)
 		}, "activation in 12s: the workload returned its quota for other workloads"},
 		{"reclaimed", func(s *Snapshot) {
-			s.Workload.Spec.Active, s.Dispatch = &inactive, dispatch.Record{}.Reclaim("idle-gpus", "its 8 devices on c1 have been idle for 47m0s", t0)
+			s.Workload.Spec.Active, s.Dispatch = &inactive, dispatch.Record{}.Reclaim("idle-gpus", "its 8 devices on c1 have been idle for 47m0s", 0, t0)
 		}, "activation in 15s: ReclaimPolicy idle-gpus returned it to its queue, because its 8 devices on c1 have been idle for 47m0s"},
 		{"asleep for too long", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Dispatch.SleepsUntil = &inactive, t0.Add(-time.Second)

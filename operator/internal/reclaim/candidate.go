@@ -23,13 +23,19 @@ type Candidate struct {
 	// Queue is the ClusterQueue, and Group what it draws quota from: the root of its Cohorts, or
 	// itself.
 	Queue, Group string
-	// OthersWait is true if another workload waits for quota of the group, or at a check.
+	// OthersWait is true if another workload of the group, of at least this priority, waits for
+	// devices of this resource.
 	OthersWait bool
-	Owner      Owner
-	Priority   int32
-	// Devices that the workload holds, and since when it has run.
+	// Returning is a workload of the group whose reclaim is not complete. Empty means none.
+	Returning string
+	Owner     Owner
+	Priority  int32
+	// Resource and number of the devices that the workload holds, and since when it has run.
+	Resource     string
 	Devices      int64
 	RunningSince time.Time
+	// GracePeriod is the largest of its pods: the time that they may take to end.
+	GracePeriod time.Duration
 	// Protection is why the workload must not be reclaimed in its present state. Empty means
 	// that it may be.
 	Protection string
@@ -45,14 +51,16 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 	if !IsReclaimable(wl, priorityClasses) || !kueuestate.AcceptsCheckUpdate(wl) || !kueuestate.IsAdmitted(wl) {
 		return nil, false
 	}
-	devices, ok := shape.WholeDevices(wl)
+	resource, devices, ok := shape.WholeDevices(wl)
 	if !ok {
 		return nil, false
 	}
 	c := &Candidate{Namespace: wl.Namespace, Name: wl.Name, UID: string(wl.UID), Queue: string(wl.Status.Admission.ClusterQueue),
-		Devices: devices, RunningSince: admitted.LastTransitionTime.Time, Protection: protectionOf(wl)}
-	if wl.Spec.Priority != nil {
-		c.Priority = *wl.Spec.Priority
+		Priority: priorityOf(wl), Resource: resource, Devices: devices, RunningSince: admitted.LastTransitionTime.Time, Protection: protectionOf(wl)}
+	for i := range wl.Spec.PodSets {
+		if grace := wl.Spec.PodSets[i].Template.Spec.TerminationGracePeriodSeconds; grace != nil {
+			c.GracePeriod = max(c.GracePeriod, time.Duration(min(*grace, maxGraceSeconds))*time.Second)
+		}
 	}
 	if ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); ready != nil && ready.LastTransitionTime.After(c.RunningSince) {
 		c.RunningSince = ready.LastTransitionTime.Time
@@ -62,6 +70,9 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 	}
 	return c, true
 }
+
+// maxGraceSeconds is the longest grace period that counts, so that it fits a time.Duration.
+const maxGraceSeconds = 24 * 3600
 
 // IsReclaimable reports whether a workload agreed to be reclaimed: one of its pod templates has
 // the label, or its WorkloadPriorityClass is one of the policy's.
@@ -82,6 +93,8 @@ func protectionOf(wl *kueue.Workload) string {
 		return "it is a slice of an elastic job"
 	case kueuestate.IsComponent(wl):
 		return "it is a component of a job of several workloads"
+	case kueuestate.JobOf(wl) != nil && kueuestate.JobOf(wl).Kind == "Pod":
+		return "it is a single Pod, which Kueue would delete"
 	case kueuestate.JobOf(wl) == nil:
 		return "it has no single owner, so its pods are unknown"
 	case ready != nil && ready.Status != metav1.ConditionTrue:
@@ -101,11 +114,13 @@ func protectionOf(wl *kueue.Workload) string {
 // clockSkew is the accepted difference between the clocks of Kueue, the clusters and the operator.
 const clockSkew = time.Minute
 
-// idleFor returns for how long all devices have been idle. It returns false unless every device has
-// a sample. A device that is idle for longer than the workload runs was held by earlier pods.
+// idleFor returns for how long all devices have been idle. It returns false unless there are as many
+// idle devices as the workload holds. A device that is idle for longer than the workload runs was held
+// by earlier pods. If there are more idle devices, some belong to pods that have ended and might stand
+// in for busy ones.
 func (c *Candidate) idleFor(now time.Time) (time.Duration, bool) {
 	idle := slices.DeleteFunc(slices.Clone(c.Idle), func(d time.Duration) bool { return d > now.Sub(c.RunningSince)+clockSkew })
-	if c.Devices == 0 || int64(len(idle)) < c.Devices {
+	if c.Devices == 0 || int64(len(idle)) != c.Devices {
 		return 0, false
 	}
 	return slices.Min(idle), true

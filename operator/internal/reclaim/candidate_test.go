@@ -95,9 +95,11 @@ func TestWhoIsACandidate(t *testing.T) {
 		}}, 4},
 		{"a pod has ended", []func(*kueue.Workload){func(wl *kueue.Workload) {
 			wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
-		}}, 4},
-		{"all pods have ended", []func(*kueue.Workload){func(wl *kueue.Workload) {
-			wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 2}}
+		}}, 8},
+		{"devices of two resources", []func(*kueue.Workload){func(wl *kueue.Workload) {
+			other := wl.Spec.PodSets[0].DeepCopy()
+			other.Name, other.Template.Spec.Containers[0].Resources.Limits = "other", corev1.ResourceList{"amd.com/gpu": resource.MustParse("1")}
+			wl.Spec.PodSets = append(wl.Spec.PodSets, *other)
 		}}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,7 +107,7 @@ func TestWhoIsACandidate(t *testing.T) {
 			switch {
 			case ok != (tc.devices > 0):
 				t.Fatalf("candidate %t", ok)
-			case ok && (c.Devices != tc.devices || c.Queue != "research" || c.Owner != Owner{Namespace: "team-a", Kind: "Job", Name: "train"}):
+			case ok && (c.Devices != tc.devices || c.Resource != "nvidia.com/gpu" || c.Queue != "research" || c.Owner != Owner{Namespace: "team-a", Kind: "Job", Name: "train"}):
 				t.Errorf("got %+v, want %d devices", c, tc.devices)
 			case ok && c.Protection != "":
 				t.Errorf("protected: %s", c.Protection)
@@ -125,6 +127,9 @@ func TestProtection(t *testing.T) {
 		{"group of pods", func(wl *kueue.Workload) {
 			wl.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "a"}, {Kind: "Pod", Name: "b"}}
 		}, "no single owner"},
+		{"single Pod", func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "notebook", Controller: new(true)}}
+		}, "single Pod"},
 		{"no owner", func(wl *kueue.Workload) { wl.OwnerReferences = nil }, "no single owner"},
 		{"pods are not ready", condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, 0), "pods are not ready"},
 		{"Kueue retries it", func(wl *kueue.Workload) { wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(1))} }, "retries"},
@@ -158,6 +163,17 @@ func TestRunningSince(t *testing.T) {
 				t.Errorf("running since %s", c.RunningSince)
 			}
 		})
+	}
+}
+
+func TestGracePeriodIsTheLargest(t *testing.T) {
+	c, _ := NewCandidate(running(func(wl *kueue.Workload) {
+		wl.Spec.PodSets = append(wl.Spec.PodSets, *wl.Spec.PodSets[0].DeepCopy())
+		wl.Spec.PodSets[0].Template.Spec.TerminationGracePeriodSeconds = new(int64(120))
+		wl.Spec.PodSets[1].Template.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	}), nil)
+	if c.GracePeriod != 2*time.Minute {
+		t.Errorf("grace period %s", c.GracePeriod)
 	}
 }
 

@@ -93,9 +93,11 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 	case ran < bounds.MinRun:
 		return v1alpha1.IdleStarting, fmt.Sprintf("it has run for %s of minRunSeconds", ran.Round(time.Second))
 	case !d.OthersWait:
-		return v1alpha1.IdleNotNeeded, "no other workload waits for the quota of its queue"
+		return v1alpha1.IdleNotNeeded, "no workload of at least its priority waits for its devices"
 	case bounds.Mode == v1alpha1.ReclaimShadow && isRecorded(history, d.Candidate):
 		return v1alpha1.IdleRecorded, "mode Shadow recorded it already"
+	case d.Returning != "":
+		return v1alpha1.IdleLimited, "the return of " + d.Returning + " is not complete"
 	case first != nil:
 		return v1alpha1.IdleLimited, first.Namespace + "/" + first.Name + " comes first"
 	case left <= 0:

@@ -20,7 +20,7 @@ var enforce = Bounds{Mode: v1alpha1.ReclaimEnforce, Idle: 30 * time.Minute, MinR
 // idleJob is a workload with two devices on cluster1 that ran for three hours, idle for the last one.
 func idleJob(name string, change ...func(*Candidate)) *Candidate {
 	c := &Candidate{Namespace: "team-a", Name: name, UID: "uid-" + name, Queue: "research", Group: "queue research", OthersWait: true,
-		Owner: Owner{Cluster: "cluster1", Namespace: "team-a", Kind: "Job", Name: name}, Devices: 2,
+		Owner: Owner{Cluster: "cluster1", Namespace: "team-a", Kind: "Job", Name: name}, Resource: "nvidia.com/gpu", Devices: 2,
 		RunningSince: noon.Add(-3 * time.Hour), Idle: []time.Duration{time.Hour, 70 * time.Minute}}
 	for _, f := range change {
 		f(c)
@@ -78,7 +78,10 @@ func TestDecide(t *testing.T) {
 		{name: "after minRunSeconds", candidates: []*Candidate{idleJob("a", runsSince(time.Hour), idleTimes(40, 40))},
 			bounds: func(b *Bounds) { b.MinRun = time.Hour }, want: []string{"a Selected"}},
 		{name: "protected", candidates: []*Candidate{idleJob("a", protected)}, want: []string{"a Protected: it is a slice of an elastic job"}},
-		{name: "no other workload waits", candidates: []*Candidate{idleJob("a", alone)}, want: []string{"a NotNeeded: no other workload waits for the quota of its queue"}},
+		{name: "no other workload waits", candidates: []*Candidate{idleJob("a", alone)}, want: []string{"a NotNeeded: no workload of at least its priority waits for its devices"}},
+		{name: "more idle devices than it holds", candidates: []*Candidate{idleJob("a", idleTimes(60, 60, 60))}},
+		{name: "another one still returns", candidates: []*Candidate{idleJob("a", func(c *Candidate) { c.Returning = "team-a/z" })},
+			want: []string{"a Limited: the return of team-a/z is not complete"}},
 		{name: "one per group and round", candidates: []*Candidate{idleJob("a"), idleJob("b"), idleJob("c", inGroup("cohort x"))},
 			want: []string{"a Selected", "b Limited: team-a/a comes first", "c Selected"}},
 		{name: "the lowest priority first", candidates: []*Candidate{idleJob("a", priority(10)), idleJob("b", priority(-1)), idleJob("c")},
@@ -175,6 +178,8 @@ func brokenBound(bounds Bounds, d *Decision, groups map[string]bool, now time.Ti
 		return "protected"
 	case !d.OthersWait:
 		return "no other workload waits"
+	case d.Returning != "":
+		return "another one returns"
 	case idle < d.Devices:
 		return "a device is busy or unknown"
 	case d.RunningSince.Add(bounds.MinRun).After(now):
@@ -197,6 +202,9 @@ func randomCandidates(random *rand.Rand, now time.Time) []*Candidate {
 		}
 		if c.OthersWait = random.IntN(5) > 0; random.IntN(6) == 0 {
 			protected(c)
+		}
+		if random.IntN(6) == 0 {
+			c.Returning = "team-a/other"
 		}
 		candidates = append(candidates, c)
 	}

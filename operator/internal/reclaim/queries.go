@@ -11,13 +11,17 @@ const (
 	LabelNamespace = "namespace"
 	LabelOwnerKind = "owner_kind"
 	LabelOwnerName = "owner_name"
+	LabelNode      = "node"
+	LabelUUID      = "uuid"
 )
 
 // Default queries, over the shipped recording rules. The rule for idle devices keeps the last
-// value while an exporter is silent, so the query also demands a low utilization now.
+// value while an exporter is silent, so the query also demands a low utilization now. It returns one
+// sample per device: replicas of Prometheus may return several series for one device.
 const (
-	defaultIdleQuery = `(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
-		` and on ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio < 0.01)`
+	defaultIdleQuery = `min by ($cluster_label, namespace, owner_kind, owner_name, node, uuid) (` +
+		`(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
+		` and on ($cluster_label, node, uuid) (max by ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))`
 	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_sample_timestamp_seconds:min)`
 	defaultMaxAgeSeconds  = 120
 )

@@ -1,54 +1,65 @@
 package shape
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// WholeDevices returns the number of devices that the pods of an admitted workload hold: those of
-// the admitted pods, without the pods whose devices Kueue has reclaimed since they ended. It
-// returns false if metrics do not show each of them as a device of its own: pods without devices,
-// MIG instances, shares, resource claims, and devices that the exporter does not measure.
-func WholeDevices(wl *kueue.Workload) (int64, bool) {
-	ended := map[kueue.PodSetReference]int64{}
-	for _, r := range wl.Status.ReclaimablePods {
-		ended[r.Name] = int64(r.Count)
-	}
-	var devices int64
+// WholeDevices returns the resource and the number of the devices that an admitted workload holds. Pods
+// that have ended count, too: metrics may still show their devices as idle, and these must not stand
+// in for busy ones. WholeDevices returns false if metrics do not show each of them as a device of its
+// own: pods without devices, MIG instances, shares, resource claims, and devices that the exporter does
+// not measure; and if the pods hold devices of several resources.
+func WholeDevices(wl *kueue.Workload) (resource string, devices int64, ok bool) {
 	for i := range wl.Spec.PodSets {
 		set := &wl.Spec.PodSets[i]
-		perPod, ok := wholeDevicesOfPod(set)
-		if !ok {
-			return 0, false
+		name, perPod, ok := wholeDevicesOfPod(set)
+		if !ok || resource != "" && name != "" && resource != name {
+			return "", 0, false
 		}
 		pods := int64(set.Count)
 		if assigned := assignmentOf(wl, set.Name); assigned != nil && assigned.Count != nil {
 			pods = int64(*assigned.Count)
 		}
-		devices += perPod * max(0, pods-ended[set.Name])
+		resource = cmp.Or(resource, name)
+		devices += perPod * max(0, pods)
 	}
-	return devices, devices > 0
+	return resource, devices, devices > 0
 }
 
-func wholeDevicesOfPod(set *kueue.PodSet) (int64, bool) {
+// ExtendedResources returns the extended resources that the pods of a workload request.
+func ExtendedResources(wl *kueue.Workload) []string {
+	var names []string
+	for i := range wl.Spec.PodSets {
+		for name, n := range podResources(&wl.Spec.PodSets[i].Template.Spec) {
+			if n > 0 && !slices.Contains(names, string(name)) {
+				names = append(names, string(name))
+			}
+		}
+	}
+	return names
+}
+
+func wholeDevicesOfPod(set *kueue.PodSet) (resource string, devices int64, ok bool) {
 	if len(set.Template.Spec.ResourceClaims) > 0 {
-		return 0, false
+		return "", 0, false
 	}
 	for _, name := range kaiAnnotations {
 		if set.Template.Annotations[name] != "" {
-			return 0, false
+			return "", 0, false
 		}
 	}
-	var devices int64
 	for name, n := range podResources(&set.Template.Spec) {
 		switch {
 		case n == 0 || !isDevice(name) && !isShareRequest(name):
 		case isShareRequest(name) || !IsMeasured(string(name)) || strings.HasPrefix(string(name), migResourcePrefix) || devices > 0:
-			return 0, false
+			return "", 0, false
 		default:
-			devices = n
+			resource, devices = string(name), n
 		}
 	}
-	return devices, true
+	return resource, devices, true
 }

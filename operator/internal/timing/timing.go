@@ -37,10 +37,13 @@ const (
 	// DispatchGrace is the time after which Kueue's built-in dispatcher counts as absent. The
 	// dispatcher nominates clusters within seconds.
 	DispatchGrace = 30 * time.Second
-	// YieldSleep is the time for which a workload that yields or is reclaimed stays deactivated
-	// without quota, so that other workloads get it. Kueue looks at workloads without quota 1 s after quota was
-	// released, or 10 s with SchedulerLongRequeueInterval.
+	// YieldSleep is the time for which a workload that yields stays deactivated without quota, so
+	// that other workloads get it. A reclaimed workload pauses at least as long. Kueue looks at
+	// workloads without quota 1 s after quota was released, or 10 s with SchedulerLongRequeueInterval.
 	YieldSleep = 15 * time.Second
+	// MaxReclaimPause is the longest pause of a reclaimed workload, if its pods have a long grace
+	// period.
+	MaxReclaimPause = 10 * time.Minute
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
 	// cluster after the workload lost its quota.
 	CopyCleanup = 10 * time.Second

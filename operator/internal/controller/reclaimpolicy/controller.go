@@ -65,7 +65,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=reclaimpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;cohorts;multikueueconfigs;multikueueclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;cohorts;localqueues;multikueueconfigs;multikueueclusters,verbs=list;watch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -113,6 +113,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if isCurrent, err := r.isCurrent(ctx, policy); err != nil || !isCurrent {
 		return reconcile.Result{}, err // the change of the policy starts another round
 	}
+	if err := r.readDemand(ctx, policy, queues, now); err != nil {
+		return reconcile.Result{}, fmt.Errorf("find what workloads wait for, for ReclaimPolicy %s: %w", policy.Name, err)
+	}
 	bounds := reclaim.BoundsOf(&policy.Spec)
 	decisions := reclaim.Decide(bounds, queues.candidates, policy.Status.History, now)
 	err = r.finish(ctx, policy, queues, measured, decisions, now)
@@ -122,7 +125,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("ReclaimPolicy %s: %w", policy.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second}, nil
+	return reconcile.Result{RequeueAfter: periodOf(policy)}, nil
+}
+
+// periodOf returns the time between two rounds.
+func periodOf(policy *v1alpha1.ReclaimPolicy) time.Duration {
+	return time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second
 }
 
 // finish records the round in the status, and then returns the selected workloads to their

@@ -3,6 +3,7 @@ package reclaimpolicy
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestIdleWorkloadIsReclaimed(t *testing.T) {
 	policy := h.round()
 	active, record := h.isActive("idle")
 	want := dispatch.Record{Reason: dispatch.ReasonReclaimed, SleepsUntil: h.now.Add(timing.YieldSleep),
-		Reclaimed: &dispatch.Reclaim{Policy: "idle-gpus", At: h.now, Cause: "its 2 devices on c1 have been idle for 47m0s"}}
+		Reclaimed: &dispatch.Reclaim{Policy: "idle-gpus", At: h.now, PauseUntil: h.now.Add(timing.YieldSleep), Cause: "its 2 devices on c1 have been idle for 47m0s"}}
 	if diff := cmp.Diff(want, record); active || diff != "" {
 		t.Errorf("active %t, record (-want +got):\n%s", active, diff)
 	}
@@ -88,10 +89,31 @@ func TestUnusableMetricsReclaimNothing(t *testing.T) {
 		}, "False SourceFailed: no workload is reclaimed: freshness.query: "},
 		{"stores are missing", nil, func(h *hub) { h.partial = true }, "False SourceFailed: no workload is reclaimed: freshness.query: some stores"},
 		{"old samples", nil, func(h *hub) { h.age = 121 }, "False Stale: no workload is reclaimed on clusters whose samples are missing or older than freshness permits: c1"},
-		{"no samples", nil, func(h *hub) { h.age = -1 }, "False Stale: "},
+		{"no samples", nil, func(h *hub) { h.age = math.NaN() }, "False Stale: "},
+		{"samples from the future", nil, func(h *hub) { h.age = -61 }, "False Stale: "},
 		{"no source", func(s *v1alpha1.ReclaimPolicySpec) { s.SourceRef.Name = "absent" }, func(*hub) {}, "False SourceFailed: "},
 		{"query that does not parse", func(s *v1alpha1.ReclaimPolicySpec) { s.IdleQuery = "sum(" }, func(*hub) {}, "False ParseError: no workload is reclaimed: idleQuery: "},
 		{"device without a sample", nil, func(h *hub) { h.idle["idle"] = []float64{3600} }, "True Fresh: "},
+		{"two series for the one idle device", nil, func(h *hub) {
+			h.idle["idle"] = []float64{3600}
+			h.change = func(samples []query.Sample) []query.Sample { return slices.Concat(samples, samples) }
+		}, "True Fresh: "},
+		{"two series, of which one is short", nil, func(h *hub) {
+			h.change = func(samples []query.Sample) []query.Sample {
+				late := samples[1]
+				late.Value = 60
+				return append(samples, late)
+			}
+		}, "True Fresh: "},
+		{"no label of the device", nil, func(h *hub) {
+			h.change = func(samples []query.Sample) []query.Sample {
+				for _, s := range samples {
+					delete(s.Labels, "uuid")
+				}
+				return samples
+			}
+		}, "True Fresh: "},
+		{"an idle device too many", nil, func(h *hub) { h.idle["idle"] = []float64{3600, 3600, 3600} }, "True Fresh: "},
 		{"values that are no time", nil, func(h *hub) { h.idle["idle"] = []float64{-1, 1e300} }, "True Fresh: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -170,38 +192,29 @@ func TestSharedOwnerIsProtected(t *testing.T) {
 	h.requireUntouched("idle")
 }
 
-// A workload returns only if another one waits: for the quota of the queue or its cohort, or with
-// quota for its checks.
-func TestWhoWaits(t *testing.T) {
-	inCohort := func(q *kueue.ClusterQueue) *kueue.ClusterQueue {
-		q.Spec.CohortName = "fleet"
-		return q
-	}
-	atChecks := clusterQueue("research", "", 0)
-	atChecks.Status.ReservingWorkloads, atChecks.Status.AdmittedWorkloads = 3, 2
-	allAdmitted := clusterQueue("research", "", 0)
-	allAdmitted.Status.ReservingWorkloads, allAdmitted.Status.AdmittedWorkloads = 2, 2
+// A workload returns only if another one of the queue or its cohort waits.
+func TestWhereOthersWait(t *testing.T) {
+	team := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: kueue.CohortSpec{ParentName: "fleet"}}
 	for _, tc := range []struct {
-		name   string
-		queues []*kueue.ClusterQueue
-		want   bool
+		name, cohort string // of the queue research
+		queue        *kueue.ClusterQueue
+		want         bool
 	}{
-		{"for quota", []*kueue.ClusterQueue{clusterQueue("research", "", 1)}, true},
-		{"for checks", []*kueue.ClusterQueue{atChecks}, true},
-		{"none", []*kueue.ClusterQueue{allAdmitted}, false},
-		{"in an unrelated queue", []*kueue.ClusterQueue{allAdmitted, clusterQueue("other", "", 1)}, false},
-		{"in the cohort", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), inCohort(clusterQueue("other", "", 1))}, true},
-		{"in a cohort below", []*kueue.ClusterQueue{clusterQueue("research", "fleet", 0), clusterQueue("other", "team", 1)}, true},
+		{"in the queue", "", clusterQueue("research", ""), true},
+		{"in an unrelated queue", "", clusterQueue("other", ""), false},
+		{"in the cohort", "fleet", clusterQueue("other", "fleet"), true},
+		{"in a cohort below", "fleet", clusterQueue("other", "team"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			team := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: kueue.CohortSpec{ParentName: "fleet"}}
 			h := newHub(t, nil, running("idle"), team)
-			for _, q := range tc.queues {
-				if q.Name == "research" {
-					h.replace(q)
-				} else if err := h.Create(t.Context(), q); err != nil {
-					t.Fatal(err)
+			h.replace(clusterQueue("research", tc.cohort))
+			if tc.queue.Name != "research" {
+				for _, obj := range []client.Object{tc.queue, localQueue("other")} {
+					if err := h.Create(t.Context(), obj); err != nil {
+						t.Fatal(err)
+					}
 				}
+				h.replace(waiting("waits", func(wl *kueue.Workload) { wl.Spec.QueueName = "other" }))
 			}
 			h.idle["idle"] = []float64{3600, 3600}
 			policy := h.round()
@@ -212,21 +225,63 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
-// A workload whose pods still end holds quota and is not admitted, but it does not wait.
-func TestEvictedWorkloadDoesNotWait(t *testing.T) {
-	evicting := running("evicting", func(wl *kueue.Workload) {
-		wl.Status.Conditions[1].Status = metav1.ConditionFalse
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon)})
-	})
-	h := newHub(t, nil, running("idle"), evicting)
-	queue := clusterQueue("research", "", 0)
-	queue.Status.ReservingWorkloads, queue.Status.AdmittedWorkloads = 2, 1
-	h.replace(queue)
+// Each workload waits for a moment on its way to admission. It counts as waiting after a period.
+func TestMomentaryWaitReclaimsNothing(t *testing.T) {
+	h := newHub(t, nil, running("idle"))
+	h.replace(waiting("waits", func(wl *kueue.Workload) { wl.CreationTimestamp = metav1.NewTime(noon.Add(time.Second)) }))
 	h.idle["idle"] = []float64{3600, 3600}
 	if s := h.round().Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleNotNeeded {
 		t.Errorf("idle workloads %+v", s)
 	}
 	h.requireUntouched("idle")
+	h.round()
+	if active, _ := h.isActive("idle"); active {
+		t.Error("not reclaimed a period later")
+	}
+}
+
+// One workload that waits is a reason for one reclaim at a time, also if several policies have queues
+// of a Cohort, and a reclaimed workload that waits is no reason for another one.
+func TestOneReclaimAtATime(t *testing.T) {
+	second := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 1}, Spec: v1alpha1.ReclaimPolicySpec{
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"other"}, Mode: v1alpha1.ReclaimEnforce}}
+	inOther := func(wl *kueue.Workload) {
+		wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "other", "other"
+	}
+	h := newHub(t, nil, running("a"), running("b"), running("c", inOther), clusterQueue("other", "fleet"), localQueue("other"), second)
+	h.replace(clusterQueue("research", "fleet"))
+	for _, job := range []string{"a", "b", "c"} {
+		h.idle[job] = []float64{3600, 3600}
+	}
+	h.round()
+	if active, record := h.isActive("a"); active || !record.IsReclaimed() {
+		t.Fatalf("a: active %t, record %+v", active, record)
+	}
+	runSecond := func() {
+		t.Helper()
+		if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "second"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runSecond()
+	if s := h.round().Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleLimited || s[0].Reason != "the return of team-a/job-a is not complete" {
+		t.Errorf("while a returns: %+v", s)
+	}
+	h.requireUntouched("b", "c")
+
+	// a has lost its quota and is active again. The workload that waited runs.
+	_, record := h.isActive("a")
+	h.replace(waiting("a", func(wl *kueue.Workload) {
+		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Woken().Encode()}
+	}))
+	h.replace(running("waits", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Template.Labels = nil }))
+	for range 5 {
+		runSecond()
+		if s := h.round().Status.IdleWorkloads; len(s) != 1 || s[0].State != v1alpha1.IdleNotNeeded {
+			t.Errorf("while only a waits: %+v", s)
+		}
+	}
+	h.requireUntouched("b", "c")
 }
 
 // maxPerHour holds over restarts of the operator: the status is the only state.
@@ -234,6 +289,9 @@ func TestRestartKeepsTheLimit(t *testing.T) {
 	h := newHub(t, func(s *v1alpha1.ReclaimPolicySpec) { s.MaxPerHour = 1 }, running("a"), running("b"))
 	h.idle["a"], h.idle["b"] = []float64{3600, 3600}, []float64{3600, 3600}
 	h.round()
+	if err := h.Delete(t.Context(), running("a")); err != nil { // its return is complete
+		t.Fatal(err)
+	}
 	h.r = &Reconciler{client: h.Client, recorder: h.recorder, sources: h.r.sources, nominates: true, metrics: newMetrics(nil), now: h.r.now}
 	policy := h.round()
 	h.requireUntouched("b")
@@ -264,7 +322,8 @@ func TestClusterLabelIsExpanded(t *testing.T) {
 	h.round()
 	want := []string{
 		"time() - min by (site) (cluster:plimsoll_sample_timestamp_seconds:min)",
-		"(time() - device:plimsoll_idle_since_timestamp_seconds:min) and on (site, node, uuid) (device:plimsoll_utilization:ratio < 0.01)",
+		"min by (site, namespace, owner_kind, owner_name, node, uuid) ((time() - device:plimsoll_idle_since_timestamp_seconds:min)" +
+			" and on (site, node, uuid) (max by (site, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))",
 	}
 	if diff := cmp.Diff(want, h.queries); diff != "" {
 		t.Errorf("queries (-want +got):\n%s", diff)

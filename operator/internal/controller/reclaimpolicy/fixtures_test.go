@@ -2,6 +2,8 @@ package reclaimpolicy
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +29,8 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// hub is a hub with the policy idle-gpus of the ClusterQueue research, for which a workload waits,
-// and the cluster c1. The source reports c1 as fresh and the devices of idle, which the test sets.
+// hub is a hub with the policy idle-gpus of the ClusterQueue research, for which the workload waits has
+// waited for an hour, and the cluster c1. The source reports c1 as fresh and the devices of idle, which the test sets.
 type hub struct {
 	client.Client
 	t        *testing.T
@@ -36,9 +38,10 @@ type hub struct {
 	now      time.Time
 	recorder *events.FakeRecorder
 	// idle are the seconds for which the devices of each job have been idle. age is that of c1's
-	// samples; negative = no sample.
-	idle map[string][]float64
-	age  float64
+	// samples; NaN = no sample. change is what the source does to the samples of devices; nil = nothing.
+	idle   map[string][]float64
+	age    float64
+	change func([]query.Sample) []query.Sample
 	// failing is the error of every query; nil = none. partial makes responses partial.
 	failing error
 	partial bool
@@ -66,7 +69,7 @@ func newHubWith(t *testing.T, calls interceptor.Funcs, spec func(*v1alpha1.Recla
 		}
 	}
 	h := &hub{t: t, now: noon, recorder: events.NewFakeRecorder(100), idle: map[string][]float64{}, age: 10}
-	objects = append(objects, policy, clusterQueue("research", "", 1), managedCluster("c1"),
+	objects = append(objects, policy, clusterQueue("research", ""), localQueue("research"), waiting("waits"), managedCluster("c1"),
 		check("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
 		check("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"),
 		&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"c1"}}},
@@ -95,10 +98,21 @@ func check(name, controller, group, kind string) *kueue.AdmissionCheck {
 		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: "gpu"}}}
 }
 
-func clusterQueue(name, cohort string, pending int32) *kueue.ClusterQueue {
-	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort)}}
-	q.Status.PendingWorkloads = pending
-	return q
+func clusterQueue(name, cohort string) *kueue.ClusterQueue {
+	return &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort)}}
+}
+
+// localQueue is the LocalQueue of a ClusterQueue, with its name.
+func localQueue(name string) *kueue.LocalQueue {
+	return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}}
+}
+
+// waiting is a workload of a Job with this name that has waited for quota for an hour.
+func waiting(name string, change ...func(*kueue.Workload)) *kueue.Workload {
+	return running(name, append([]func(*kueue.Workload){func(wl *kueue.Workload) {
+		wl.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+		wl.Status = kueue.WorkloadStatus{}
+	}}, change...)...)
 }
 
 // running is a workload of a Job with this name that agreed to be reclaimed. It has run on c1 with 2
@@ -109,7 +123,7 @@ func running(name string, change ...func(*kueue.Workload)) *kueue.Workload {
 	set := kueue.PodSet{Name: "main", Count: 1}
 	set.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
 	set.Template.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}
-	wl.Spec.PodSets = []kueue.PodSet{set}
+	wl.Spec.PodSets, wl.Spec.QueueName = []kueue.PodSet{set}, "research"
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "research"}
 	wl.Status.ClusterName = new("c1")
 	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStateReady}, {Name: "multikueue", State: kueue.CheckStateReady}}
@@ -131,15 +145,18 @@ func (h *hub) query(_ context.Context, expr string, _ time.Time) (query.Result, 
 	result := query.Result{Partial: h.partial}
 	switch {
 	case strings.Contains(expr, "sample_timestamp"):
-		if h.age >= 0 {
+		if !math.IsNaN(h.age) {
 			result.Samples = []query.Sample{{Labels: map[string]string{"site": "c1"}, Value: h.age}}
 		}
 	case strings.Contains(expr, "idle_since"):
 		for name, devices := range h.idle {
-			for _, seconds := range devices {
+			for i, seconds := range devices {
 				result.Samples = append(result.Samples, query.Sample{Value: seconds, Labels: map[string]string{
-					"site": "c1", "namespace": "team-a", "owner_kind": "Job", "owner_name": name}})
+					"site": "c1", "namespace": "team-a", "owner_kind": "Job", "owner_name": name, "node": "n1", "uuid": fmt.Sprint(name, i)}})
 			}
+		}
+		if h.change != nil {
+			result.Samples = h.change(result.Samples)
 		}
 	}
 	return result, nil

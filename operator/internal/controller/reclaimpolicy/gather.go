@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -24,6 +25,8 @@ type queues struct {
 	// by UID.
 	candidates []*reclaim.Candidate
 	workloads  map[string]*kueue.Workload
+	// groups maps each ClusterQueue to what it draws quota from.
+	groups map[string]string
 }
 
 // gather reads the queues and workloads from the cache.
@@ -32,9 +35,9 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	if err != nil {
 		return nil, err
 	}
-	q := &queues{workloads: map[string]*kueue.Workload{}}
+	q := &queues{workloads: map[string]*kueue.Workload{}, groups: groups}
 	for _, name := range policy.Spec.ClusterQueues {
-		if _, ok := groups.of[name]; !ok {
+		if _, ok := groups[name]; !ok {
 			q.missing = append(q.missing, name)
 		}
 	}
@@ -44,22 +47,16 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	}
 	for i := range all.Items {
 		wl := &all.Items[i]
-		if wl.Status.Admission != nil && kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl) && !kueuestate.IsAdmitted(wl) {
-			groups.waiting[groups.of[string(wl.Status.Admission.ClusterQueue)]]-- // it returns its quota
-		}
 		if wl.Status.Admission == nil || !slices.Contains(policy.Spec.ClusterQueues, string(wl.Status.Admission.ClusterQueue)) {
 			continue
 		}
 		if c, ok := reclaim.NewCandidate(wl, policy.Spec.PriorityClasses); ok {
-			c.Group = groups.of[c.Queue]
+			c.Group = groups[c.Queue]
 			q.candidates, q.workloads[c.UID] = append(q.candidates, c), wl
 		}
 	}
 	if len(q.candidates) == 0 {
 		return q, nil
-	}
-	for _, c := range q.candidates {
-		c.OthersWait = groups.waiting[c.Group] > 0
 	}
 	if err := r.locate(ctx, q); err != nil {
 		return nil, err
@@ -68,16 +65,42 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	return q, nil
 }
 
-// groups are the ClusterQueues that draw quota from the same place.
-type groups struct {
-	// of maps each ClusterQueue to its group.
-	of map[string]string
-	// waiting is the number of workloads of each group that wait for quota, or hold quota and wait
-	// for their checks. A workload that is being evicted holds quota, too, and does not wait.
-	waiting map[string]int32
+// readDemand sets what other workloads wait for. It is read after the metrics, because a slow source
+// must not delay it: a workload may have been admitted, or another policy may have reclaimed one.
+func (r *Reconciler) readDemand(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, now time.Time) error {
+	if len(q.candidates) == 0 {
+		return nil
+	}
+	all, localQueues := &kueue.WorkloadList{}, &kueue.LocalQueueList{}
+	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Workloads: %w", err)
+	}
+	if err := r.client.List(ctx, localQueues, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list LocalQueues: %w", err)
+	}
+	clusterQueues := map[client.ObjectKey]string{}
+	for i := range localQueues.Items {
+		clusterQueues[client.ObjectKeyFromObject(&localQueues.Items[i])] = string(localQueues.Items[i].Spec.ClusterQueue)
+	}
+	demand := &reclaim.Demand{MinWait: periodOf(policy)}
+	for i := range all.Items {
+		wl := &all.Items[i]
+		queue := clusterQueues[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
+		if wl.Status.Admission != nil {
+			queue = string(wl.Status.Admission.ClusterQueue)
+		}
+		if group, ok := q.groups[queue]; ok {
+			demand.Add(group, wl, now)
+		}
+	}
+	for _, c := range q.candidates {
+		demand.Apply(c)
+	}
+	return nil
 }
 
-func (r *Reconciler) readGroups(ctx context.Context) (*groups, error) {
+// readGroups maps each ClusterQueue to its group: the ClusterQueues that draw quota from the same place.
+func (r *Reconciler) readGroups(ctx context.Context) (map[string]string, error) {
 	cohorts, list := &kueue.CohortList{}, &kueue.ClusterQueueList{}
 	if err := r.client.List(ctx, cohorts, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Cohorts: %w", err)
@@ -89,17 +112,16 @@ func (r *Reconciler) readGroups(ctx context.Context) (*groups, error) {
 	for i := range cohorts.Items {
 		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
 	}
-	g := &groups{of: map[string]string{}, waiting: map[string]int32{}}
+	groups := map[string]string{}
 	for i := range list.Items {
 		q := &list.Items[i]
 		group := "queue " + q.Name
 		if q.Spec.CohortName != "" {
 			group = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
 		}
-		g.of[q.Name] = group
-		g.waiting[group] += q.Status.PendingWorkloads + max(0, q.Status.ReservingWorkloads-q.Status.AdmittedWorkloads)
+		groups[q.Name] = group
 	}
-	return g, nil
+	return groups, nil
 }
 
 // locate sets the cluster of each candidate, and protects those whose cluster is unknown or

@@ -41,12 +41,12 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 		if strings.Contains(expr, "sample_timestamp") {
 			return query.Result{Samples: []query.Sample{{Labels: map[string]string{"cluster": "c1"}, Value: 5}}}, nil
 		}
-		return query.Result{Samples: []query.Sample{{Value: 3000, Labels: map[string]string{"cluster": "c1", "namespace": "default", "owner_kind": "Job", "owner_name": "train"}}}}, nil
+		return query.Result{Samples: []query.Sample{{Value: 3000, Labels: map[string]string{"cluster": "c1", "namespace": "default", "owner_kind": "Job", "owner_name": "train", "node": "n1", "uuid": "GPU-1"}}}}, nil
 	}))
 	createFleet(t, hub)
 	wl := createRunning(t, hub)
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus"}, Spec: v1alpha1.ReclaimPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}}}
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10}}
 	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
 	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
 	g.Expect(policy.Spec.MaxPerHour).To(gomega.BeEquivalentTo(4))
@@ -82,19 +82,16 @@ func createFleet(t *testing.T, hub client.Client) {
 	g.Expect(hub.Status().Update(t.Context(), cluster)).To(gomega.Succeed())
 	queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "research"}, Spec: kueue.ClusterQueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
 	g.Expect(hub.Create(t.Context(), queue)).To(gomega.Succeed())
-	queue.Status.PendingWorkloads = 1
-	g.Expect(hub.Status().Update(t.Context(), queue)).To(gomega.Succeed())
+	local := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "research"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "research"}}
+	g.Expect(hub.Create(t.Context(), local)).To(gomega.Succeed())
+	g.Expect(hub.Create(t.Context(), workload("waits"))).To(gomega.Succeed())
 }
 
 // createRunning creates a Workload that has run on c1 with one GPU for an hour.
 func createRunning(t *testing.T, hub client.Client) *kueue.Workload {
 	t.Helper()
 	g, since := gomega.NewWithT(t), metav1.NewTime(time.Now().Add(-time.Hour))
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job-train", OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job", Controller: new(true)}}},
-		Spec: kueue.WorkloadSpec{QueueName: "research", PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ReclaimableLabel: "true"}},
-			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "train:1",
-				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}}}}}}}
+	wl := workload("train")
 	g.Expect(hub.Create(t.Context(), wl)).To(gomega.Succeed())
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "research", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: new(int32(1))}}}
 	for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
@@ -103,6 +100,15 @@ func createRunning(t *testing.T, hub client.Client) *kueue.Workload {
 	wl.Status.ClusterName = new("c1")
 	g.Expect(hub.Status().Update(t.Context(), wl)).To(gomega.Succeed())
 	return wl
+}
+
+// workload is a workload of a Job with this name that requests one GPU and agreed to be reclaimed.
+func workload(job string) *kueue.Workload {
+	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job-" + job, OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: "job", Controller: new(true)}}},
+		Spec: kueue.WorkloadSpec{QueueName: "research", PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ReclaimableLabel: "true"}},
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "train:1",
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}}}}}}}
 }
 
 // startController starts an API server and the controller. It returns a client and the sources.

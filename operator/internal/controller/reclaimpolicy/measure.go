@@ -17,6 +17,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // errSourceNotRegistered is returned for a source that exists on the hub and is not
@@ -68,7 +69,7 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 		return nil, err
 	}
 	mapping := clustermap.New(members, info).Select(slices.Sorted(maps.Keys(clusters)))
-	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60))*time.Second)
+	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), periodOf(policy))
 	defer cancel()
 	ages, ok := m.query(ctx, querier, "freshness.query", ageExpr, now)
 	if !ok {
@@ -112,11 +113,11 @@ func (m *measurement) query(ctx context.Context, querier query.Querier, field, e
 }
 
 // freshClusters returns the clusters whose samples are young enough. A cluster of unknown age is
-// not.
+// not, and neither is one with samples from the future: their age is wrong.
 func (m *measurement) freshClusters(mapping *clustermap.Mapping, ages []query.Sample, maxAge float64) map[string]bool {
 	fresh, byCluster := map[string]bool{}, mapping.Group(ages).ByCluster()
 	for _, name := range mapping.Names() {
-		if age := byCluster[name]; age.Outcome == clustermap.Found && age.Value <= maxAge {
+		if age := byCluster[name]; age.Outcome == clustermap.Found && age.Value <= maxAge && age.Value >= -timing.MaxClockSkew.Seconds() {
 			fresh[name] = true
 		} else {
 			m.stale = append(m.stale, name)
@@ -125,17 +126,30 @@ func (m *measurement) freshClusters(mapping *clustermap.Mapping, ages []query.Sa
 	return fresh
 }
 
-// idleByOwner returns the idle times of each owner's devices. A sample whose cluster is unknown, and
-// a value that is no time, counts for no device.
+// idleByOwner returns the idle times of each owner's devices. If several series show a device, the
+// shortest time counts. A sample without a known cluster, node and UUID, and a value that is no time,
+// counts for no device.
 func idleByOwner(mapping *clustermap.Mapping, samples []query.Sample) map[reclaim.Owner][]time.Duration {
-	idle := map[reclaim.Owner][]time.Duration{}
+	type device struct{ node, uuid string }
+	shortest := map[reclaim.Owner]map[device]time.Duration{}
 	for _, s := range samples {
 		cluster, ok := mapping.Cluster(s.Label(mapping.Label()))
-		if !ok || !(s.Value >= 0 && s.Value <= maxIdleSeconds) { // also false for NaN
+		d := device{node: s.Label(reclaim.LabelNode), uuid: s.Label(reclaim.LabelUUID)}
+		if !ok || d.node == "" || d.uuid == "" || !(s.Value >= 0 && s.Value <= maxIdleSeconds) { // also false for NaN
 			continue
 		}
 		owner := reclaim.Owner{Cluster: cluster, Namespace: s.Label(reclaim.LabelNamespace), Kind: s.Label(reclaim.LabelOwnerKind), Name: s.Label(reclaim.LabelOwnerName)}
-		idle[owner] = append(idle[owner], time.Duration(s.Value*float64(time.Second)))
+		if shortest[owner] == nil {
+			shortest[owner] = map[device]time.Duration{}
+		}
+		idle := time.Duration(s.Value * float64(time.Second))
+		if known, ok := shortest[owner][d]; !ok || idle < known {
+			shortest[owner][d] = idle
+		}
+	}
+	idle := map[reclaim.Owner][]time.Duration{}
+	for owner, devices := range shortest {
+		idle[owner] = slices.Sorted(maps.Values(devices))
 	}
 	return idle
 }

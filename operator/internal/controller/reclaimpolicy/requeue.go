@@ -32,7 +32,7 @@ func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 		return err
 	}
 	inactive := false
-	patch, err := record.Reclaim(policy.Name, d.Cause(), now).Patch(wl.ResourceVersion, &inactive)
+	patch, err := record.Reclaim(policy.Name, d.Cause(), d.GracePeriod, now).Patch(wl.ResourceVersion, &inactive)
 	if err != nil {
 		return err
 	}

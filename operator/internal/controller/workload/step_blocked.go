@@ -24,13 +24,15 @@ func (o *observation) stepSleep() step {
 	return step{requeueAfter: max(0, o.returnsAt().Sub(o.now))}
 }
 
-// returnsAt is when a yielded workload returns. A workload with running pods holds its quota
-// until they end, and the pause begins then: other workloads need that time to get the quota.
+// returnsAt is when a yielded or reclaimed workload returns. The pause begins when the workload has no
+// quota: other workloads need that time to get it. Pods of a reclaimed workload may still run then,
+// because Kueue deletes the copy of a MultiKueue workload in the background, so that the pause is at
+// least their grace period.
 func (o *observation) returnsAt() time.Time {
 	at := o.record.SleepsUntil
 	c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if c != nil && c.Status == metav1.ConditionFalse {
-		if later := c.LastTransitionTime.Add(timing.YieldSleep); later.After(at) {
+		if later := c.LastTransitionTime.Add(o.record.Pause()); later.After(at) {
 			at = later
 		}
 	}

@@ -187,12 +187,13 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 // The eviction of a reclaimed workload is completed while the workload is inactive, so that its
 // copy does not start. The workload is activated after the eviction and the pause.
 func TestReclaimedWorkloadReturnsAfterTheRepair(t *testing.T) {
+	const grace = time.Minute // of its pods, which is longer than the pause of a yield
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	wl, inactive := withMultiKueue(pendingWorkload(noon)), false
 	wl.Spec.Active = &inactive
 	setCondition(wl, kueue.WorkloadEvicted, noon)
-	b.create(withRecord(wl, recordOf(noon, "cluster1").Reclaim("idle-gpus", "idle", noon)))
-	b.clock.add(timing.YieldSleep + time.Second)
+	b.create(withRecord(wl, recordOf(noon, "cluster1").Reclaim("idle-gpus", "idle", grace, noon)))
+	b.clock.add(grace + time.Second)
 	b.reconcile() // sets the check Ready
 	b.reconcile() // nominates
 	if wl = b.workload(); *wl.Spec.Active || len(wl.Status.NominatedClusterNames) == 0 {
@@ -202,10 +203,10 @@ func TestReclaimedWorkloadReturnsAfterTheRepair(t *testing.T) {
 		wl.Status.Admission, wl.Status.NominatedClusterNames = nil, nil
 		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending", LastTransitionTime: metav1.NewTime(b.now())})
 	})
-	if result := b.reconcile(); result.RequeueAfter != timing.YieldSleep || *b.workload().Spec.Active {
+	if result := b.reconcile(); result.RequeueAfter != grace || *b.workload().Spec.Active {
 		t.Errorf("after the eviction: next look after %s, active %t", result.RequeueAfter, *b.workload().Spec.Active)
 	}
-	b.clock.add(timing.YieldSleep)
+	b.clock.add(grace)
 	b.reconcile()
 	if record := b.dispatchRecord(); !*b.workload().Spec.Active || !record.SleepsUntil.IsZero() || record.Reclaimed == nil {
 		t.Errorf("after the pause: active %t, record %+v", *b.workload().Spec.Active, record)

@@ -1,0 +1,110 @@
+package reclaim
+
+import (
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+)
+
+// Demand is what workloads wait for, by group.
+type Demand struct {
+	// MinWait is the time for which a workload must have waited. Each admission waits for seconds.
+	MinWait time.Duration
+	// waiting is the highest priority of the workloads that wait for a resource.
+	waiting map[demandKey]int32
+	// returning is a workload of the group whose reclaim is not complete.
+	returning map[string]string
+}
+
+type demandKey struct{ group, resource string }
+
+// Add adds a workload of a group.
+func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
+	record, err := dispatch.Decode(wl.Annotations)
+	if err == nil && isReturning(wl, &record) {
+		if d.returning == nil {
+			d.returning = map[string]string{}
+		}
+		d.returning[group] = wl.Namespace + "/" + wl.Name
+	}
+	since, ok := waitsSince(wl)
+	if !ok || now.Sub(since) < d.MinWait || err == nil && waitsAfterReclaim(wl, &record) {
+		return
+	}
+	if d.waiting == nil {
+		d.waiting = map[demandKey]int32{}
+	}
+	priority := priorityOf(wl)
+	for _, resource := range shape.ExtendedResources(wl) {
+		key := demandKey{group, resource}
+		if highest, ok := d.waiting[key]; !ok || highest < priority {
+			d.waiting[key] = priority
+		}
+	}
+}
+
+// Apply sets what the demand means for a candidate.
+func (d *Demand) Apply(c *Candidate) {
+	priority, ok := d.waiting[demandKey{c.Group, c.Resource}]
+	c.OthersWait, c.Returning = ok && priority >= c.Priority, d.returning[c.Group]
+}
+
+// waitsSince returns since when a workload waits for quota, or with quota for its checks. It returns
+// false if the workload does not wait. A workload that is being evicted holds quota and does not
+// wait.
+func waitsSince(wl *kueue.Workload) (time.Time, bool) {
+	switch {
+	case !isActive(wl) || !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || kueuestate.IsAdmitted(wl),
+		kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl):
+		return time.Time{}, false
+	}
+	since := wl.CreationTimestamp.Time
+	for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadRequeued} {
+		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kind); c != nil && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since, true
+}
+
+// isReturning reports whether the reclaim of a workload is not complete: the workload is not active
+// again, or holds quota until its eviction completes.
+func isReturning(wl *kueue.Workload, record *dispatch.Record) bool {
+	if !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || record.Reclaimed == nil {
+		return false
+	}
+	return record.IsReclaimed() && !isActive(wl) || kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
+}
+
+// waitsAfterReclaim reports whether a workload waits because it was reclaimed. It must not count as
+// waiting, or one reclaim would cause the next. A reclaimed workload counts again if it is evicted for
+// a reason that only running workloads have.
+func waitsAfterReclaim(wl *kueue.Workload, record *dispatch.Record) bool {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	ranAgain := kueuestate.IsEvicted(wl) && slices.Contains(evictionsOfRunning, evicted.Reason) && evicted.LastTransitionTime.After(reclaimedAt(record))
+	return record.Reclaimed != nil && !ranAgain
+}
+
+var evictionsOfRunning = []string{kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByPodsReadyTimeout}
+
+func reclaimedAt(record *dispatch.Record) time.Time {
+	if record.Reclaimed == nil {
+		return time.Time{}
+	}
+	return record.Reclaimed.At
+}
+
+func isActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
+
+func priorityOf(wl *kueue.Workload) int32 {
+	if wl.Spec.Priority == nil {
+		return 0
+	}
+	return *wl.Spec.Priority
+}
