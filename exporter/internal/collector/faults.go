@@ -60,6 +60,21 @@ func (c *Collector) logFailingCalls(t *trackedDevice) {
 	t.failingCalls = failing
 }
 
+// logHolderWithoutMemory logs when HAMi assigned none of a device's memory to one of its holders,
+// to another one, or no longer to any. The caller holds the lock.
+func (c *Collector) logHolderWithoutMemory(t *trackedDevice, holder string) {
+	if holder == t.loggedWithoutMemory {
+		return
+	}
+	log := c.cfg.Log.With("uuid", t.device.UUID)
+	if holder == "" {
+		log.Info("HAMi assigned memory to every holder of the device again", "before", t.loggedWithoutMemory)
+	} else {
+		log.Warn("HAMi assigned no memory to a holder of the device; what is allocated of its memory and cores is unknown", "container", holder)
+	}
+	t.loggedWithoutMemory = holder
+}
+
 // recordKubelet logs when the kubelet starts to fail, fails with another error, or responds
 // again. The caller holds the lock.
 func (c *Collector) recordKubelet(err error) {

@@ -88,6 +88,9 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 	}
 	bytes := amount{dimensionMemory, memory, 0, map[podName]float64{}}
 	cores := amount{dimensionCores, 1, 0, map[podName]float64{}}
+	if d.holderWithoutMemory(r.snapshot.pods) != "" {
+		return nil
+	}
 	for _, h := range d.holders {
 		accepted, ok := r.snapshot.pods.Assigned[h]
 		if !ok {
@@ -95,15 +98,25 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 		}
 		for _, a := range accepted.Devices {
 			if a.Device == d.device.UUID {
-				if a.Memory == 0 {
-					return nil
-				}
 				bytes.add(podName{h.Namespace, h.Pod}, a.Memory)
 				cores.add(podName{h.Namespace, h.Pod}, a.Cores)
 			}
 		}
 	}
 	return []amount{bytes, cores}
+}
+
+// holderWithoutMemory returns the first container that holds a device and to which HAMi assigned
+// none of its memory, as namespace/pod/container. It is empty if there is none.
+func (d *deviceSnapshot) holderWithoutMemory(pods podmap.Map) string {
+	for _, h := range d.holders {
+		for _, a := range pods.Assigned[h].Devices {
+			if a.Device == d.device.UUID && a.Memory == 0 {
+				return h.Namespace + "/" + h.Pod + "/" + h.Container
+			}
+		}
+	}
+	return ""
 }
 
 // add allocates a part to a pod. A part of 0 is no limit. No pod, and not all of them together,

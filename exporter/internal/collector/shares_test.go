@@ -316,7 +316,15 @@ func TestOverstatedAssignmentsOfHAMi(t *testing.T) {
 			f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "-1"}
 			tc.a.Device, tc.b.Device = uuid(0), uuid(0)
 			f.cfg.Pods = metaPods{"a": {HAMi: []podmap.Assignment{tc.a}}, "b": {HAMi: []podmap.Assignment{tc.b}}}
+			log := f.logTo()
 			families, text := f.collect(t)
+			if tc.allocated == 0 {
+				requireLogged(t, log, "HAMi assigned no memory")
+			} else {
+				requireLogged(t, log)
+			}
+			f.collect(t)
+			requireLogged(t, log)
 			if got := value(t, families, "plimsoll_device_share_allocated", "uuid", uuid(0), "dimension", "shares"); got != 2 {
 				t.Errorf("%g shares are allocated, want 2", got)
 			}
@@ -324,6 +332,9 @@ func TestOverstatedAssignmentsOfHAMi(t *testing.T) {
 				if strings.Contains(text, `dimension="memory"`) {
 					t.Errorf("an assignment without memory is counted:\n%s", text)
 				}
+				delete(f.kubelet.holdings, "ml/a/main")
+				f.collect(t)
+				requireLogged(t, log, "HAMi assigned memory to every holder")
 				return
 			}
 			for dimension, want := range map[string]float64{"memory": tc.allocated, "cores": 1} {

@@ -99,6 +99,7 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 		d.holders, d.allocated = holders[d.device.UUID], pods.IsAllocated(d.device.Names())
 		if podsErr == nil {
 			t.updateHolders(d.holders, now)
+			c.logHolderWithoutMemory(t, d.holderWithoutMemory(pods))
 		}
 		d.idleAllocated = t.idleAllocated(now)
 		parts, isFirst := d.gpuInstance()

@@ -41,7 +41,9 @@ type trackedDevice struct {
 
 	// What the log says about the device.
 	loggedCondition string
-	failingCalls    map[string]string // errors by call
+	// loggedWithoutMemory is the holder without memory that was logged last.
+	loggedWithoutMemory string
+	failingCalls        map[string]string // errors by call
 
 	// Only the goroutine of the vendor uses these fields.
 	pending           chan readResult // a reading that has not returned yet

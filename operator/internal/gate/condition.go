@@ -16,8 +16,8 @@ type ConditionResult struct {
 	// EvaluatedAt is when the query was sent. Zero means that no query succeeded yet.
 	EvaluatedAt time.Time `json:"evaluatedAt,omitzero"`
 	// Partial is true if the source returned a partial result that does not decide the
-	// condition: the cluster is missing, or no part is non-zero. EvaluatedAt is then the time
-	// since when the result is partial.
+	// condition: the cluster is missing, the value may be that of a part of the data, or no part
+	// of the fleet is non-zero. EvaluatedAt is then the time since when the result is partial.
 	Partial bool `json:"partial,omitempty"`
 }
 

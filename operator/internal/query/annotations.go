@@ -3,6 +3,8 @@ package query
 import (
 	"bytes"
 	"fmt"
+	"regexp"
+	"slices"
 )
 
 // maxAnnotations is the number of warnings and of infos that are kept of a response.
@@ -34,18 +36,18 @@ func (d *decoder) annotations(a *annotations, visit func(text []byte)) {
 		return
 	}
 	d.array(func() {
-		switch {
-		case d.peek() != '"':
+		if d.peek() != '"' {
 			d.skip()
 			a.count++
 			visit(nil)
-		case len(a.texts) >= maxAnnotations:
-			visit(d.text())
+			return
+		}
+		text := d.messageText()
+		visit(text)
+		if len(a.texts) < maxAnnotations {
+			a.add(shortened(text, maxMessageBytes))
+		} else {
 			a.count++
-		default:
-			text := d.message()
-			visit([]byte(text))
-			a.add(text)
 		}
 	})
 }
@@ -58,14 +60,35 @@ func (d *decoder) annotations(a *annotations, visit func(text []byte)) {
 //
 // Other warnings are about the query. Prometheus's engine marks them.
 func (d *decoder) readWarnings() {
-	d.annotations(&d.warnings, func(text []byte) { d.partial = d.partial || !isAboutQuery(text) })
+	d.annotations(&d.warnings, func(text []byte) {
+		switch {
+		case len(text) == 0:
+			d.lacksData([]byte("a warning without text"))
+		case !isAboutQuery(text):
+			d.lacksData(text)
+		}
+	})
 }
+
+// omitted matches the warning by which Prometheus says how many others it left out.
+var omitted = regexp.MustCompile(`^[0-9]+ more (warning |info )?annotations omitted$`)
 
 // isAboutQuery reports whether Prometheus's engine wrote a warning. Thanos passes its infos on as
 // warnings.
 func isAboutQuery(text []byte) bool {
-	return bytes.HasPrefix(text, []byte("PromQL warning")) || bytes.HasPrefix(text, []byte("PromQL info"))
+	return bytes.HasPrefix(text, []byte("PromQL warning")) || bytes.HasPrefix(text, []byte("PromQL info")) || omitted.Match(text)
 }
+
+// lacksData records why the response is partial. Of several reasons it keeps the first in
+// alphabetical order, because their order is random.
+func (d *decoder) lacksData(reason []byte) {
+	if len(d.partialReason) == 0 || bytes.Compare(reason, d.partialReason) < 0 {
+		d.partialReason = append(d.partialReason[:0], reason...)
+	}
+}
+
+// partialMark is the reason of a response with isPartial.
+const partialMark = "the source marks the response as partial (isPartial)"
 
 // readPartialMark reads the field by which a cluster of VictoriaMetrics reports that some of its
 // nodes do not respond.
@@ -74,8 +97,8 @@ func (d *decoder) readPartialMark() {
 		d.skip()
 		return
 	}
-	if d.token(); d.err == nil {
-		d.partial = true
-		d.warnings.add("the source marks the response as partial (isPartial)")
+	if d.token(); d.err == nil && !slices.Contains(d.warnings.texts, partialMark) {
+		d.lacksData([]byte(partialMark))
+		d.warnings.add(partialMark)
 	}
 }

@@ -70,7 +70,7 @@ type Health struct {
 	LastSuccess time.Time
 	LastFailure time.Time
 	LastError   string
-	// Partial is the warning of a recent partial result. It is empty if all stores
+	// Partial is the reason of a recent partial result. It is empty if all stores
 	// responded.
 	Partial string
 }
@@ -123,7 +123,7 @@ func (c *Client) Health() Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	health := c.health
-	health.Partial = c.partialWarning(time.Now())
+	health.Partial = c.partialReason(time.Now())
 	return health
 }
 

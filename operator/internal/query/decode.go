@@ -35,7 +35,7 @@ type decoder struct {
 	status, errorText string
 	resultType        string
 	warnings, infos   annotations
-	partial           bool // some of the data is missing
+	partialReason     []byte // why some of the data is missing; empty = it is complete
 	series            int
 	samples           []Sample
 	matrix            []Series
@@ -114,7 +114,10 @@ func (d *decoder) grow(n int) {
 // decodeInstant decodes the response of an instant query.
 func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
 	failure := d.decodeBody(resp, func() { d.result(d.instantElement) })
-	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list(), Partial: d.partial}
+	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list(), Partial: len(d.partialReason) > 0}
+	if result.Partial {
+		result.PartialReason = shortened(d.partialReason, maxMessageBytes)
+	}
 	switch {
 	case failure != nil:
 	case d.resultType == "":

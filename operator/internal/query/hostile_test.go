@@ -149,6 +149,9 @@ func TestMemoryOfHostileResponses(t *testing.T) {
 		"warnings": {func(w io.Writer) {
 			writeRepeated(w, `{"warnings":["s3cret-token"`, strings.Repeat(`,"FOREIGN s3cret-token"`, 1<<15), 100)
 		}, ReasonTooLarge},
+		"marks": {func(w io.Writer) {
+			writeRepeated(w, `{"isPartial":true`, strings.Repeat(`,"isPartial":true`, 1<<16), 65)
+		}, ReasonTooLarge},
 		"whitespace": {func(w io.Writer) { writeRepeated(w, ``, strings.Repeat(" ", 1<<20), 65) }, ReasonTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,11 +305,12 @@ func TestForeignText(t *testing.T) {
 	}
 	body := `{"status":"success","warnings":[` + strings.Repeat(`"\u001b[31mred\u202e\u0000s3cret-token\n",`, 100000) + `"last"],"data":{"resultType":"vector","result":[
 		{"metric":{"cluster":"a\u001b[2J","\u0007":"\u009b"},"value":[1,"1"]}]}}`
-	result, err := newClient(t, hostileConfig(serve(t, reply(200, body)))).Query(context.Background(), "up", at)
+	c := newClient(t, hostileConfig(serve(t, reply(200, body))))
+	result, err := c.Query(context.Background(), "up", at)
 	if err != nil || len(result.Warnings) != maxAnnotations+1 || result.Warnings[maxAnnotations] != "and 99991 more" {
 		t.Fatalf("%d warnings, %v", len(result.Warnings), err)
 	}
-	for _, text := range append(result.Warnings, fmt.Sprint(result.Samples)) {
+	for _, text := range append(result.Warnings, c.Health().Partial, fmt.Sprint(result.Samples)) {
 		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.Contains(text, "s3cret") {
 			t.Errorf("%q", text)
 		}

@@ -314,18 +314,29 @@ func (s *jsonScanner) textOrSkip() string {
 		s.skip()
 		return ""
 	}
-	text := s.text()
-	if len(text) >= s.maxText {
-		return printable(text) + ellipsis
-	}
-	return printable(text)
+	return shortened(s.text(), s.maxText)
 }
 
-// message reads a text for people, such as a warning.
+// message reads a text for people, such as an error.
 func (s *jsonScanner) message() string {
 	s.maxText = maxMessageBytes
 	defer func() { s.maxText = maxTextBytes }()
 	return s.textOrSkip()
+}
+
+// messageText reads a text for people, which is valid until the next read.
+func (s *jsonScanner) messageText() []byte {
+	s.maxText = maxMessageBytes
+	defer func() { s.maxText = maxTextBytes }()
+	return s.text()
+}
+
+// shortened returns text with an ellipsis if it may have been cut off after n bytes.
+func shortened(text []byte, n int) string {
+	if len(text) >= n {
+		return printable(text) + ellipsis
+	}
+	return printable(text)
 }
 
 // printable returns text with a replacement character for each byte or character that a

@@ -21,8 +21,8 @@ func (k partialKey) compare(other partialKey) int {
 
 // partialResult records that the most recent result of an expression was partial.
 type partialResult struct {
-	at      time.Time
-	warning string
+	at     time.Time
+	reason string
 }
 
 // partialTTL is how long Health reports a partial result if the expression is not
@@ -39,19 +39,19 @@ func (c *Client) recordPartial(key partialKey, result Result, err error) {
 	defer c.mu.Unlock()
 	delete(c.partial, key)
 	if result.Partial {
-		c.partial[key] = partialResult{time.Now(), result.Warnings[0]}
+		c.partial[key] = partialResult{time.Now(), result.PartialReason}
 	}
 }
 
-// partialWarning returns the warning of a recent partial result, or "". The caller must
+// partialReason returns the reason of a recent partial result, or "". The caller must
 // hold c.mu.
-func (c *Client) partialWarning(now time.Time) string {
+func (c *Client) partialReason(now time.Time) string {
 	maps.DeleteFunc(c.partial, func(_ partialKey, p partialResult) bool { return now.Sub(p.at) > partialTTL })
 	if len(c.partial) == 0 {
 		return ""
 	}
 	first := slices.MinFunc(slices.Collect(maps.Keys(c.partial)), partialKey.compare)
-	return c.partial[first].warning
+	return c.partial[first].reason
 }
 
 // queryPartial runs a failed query again and accepts the data of the stores that respond.

@@ -56,10 +56,19 @@ func TestResponsesThatLackDataArePartial(t *testing.T) {
 		{"Thanos without stores", incomplete("No StoreAPIs matched for this query"), "No StoreAPIs matched for this query"},
 		{"Thanos as type Prometheus", incomplete("receive series from Addr: 10.0.0.1:10901: connection refused"), "receive series from Addr: 10.0.0.1:10901: connection refused"},
 		{"remote storage of Prometheus", incomplete("remote_read: server returned HTTP status 503"), "remote_read: server returned HTTP status 503"},
-		{"behind many annotations", incomplete(tenAnnotations + "store x is down"), `PromQL warning: bucket label "le" is missing`},
+		{"behind many annotations", incomplete(tenAnnotations + "store x is down"), "store x is down"},
+		{"behind an info", incomplete(`PromQL info: metric might not be a counter","store x is down`), "store x is down"},
+		{"two stores", incomplete(`store y is down","store x is down`), "store x is down"},
+		{"two stores behind many annotations", incomplete(tenAnnotations + `store y is down","store x is down`), "store x is down"},
+		{"a warning that is no text", `{"status":"success","warnings":[{}],"data":{"resultType":"vector","result":[]}}`, "a warning without text"},
 		{"VictoriaMetrics", `{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}`, "the source marks the response as partial (isPartial)"},
+		{"VictoriaMetrics with a reason", `{"status":"success","isPartial":true,"warnings":["PromQL info: x","node 1 is down"],"data":{"resultType":"vector","result":[]}}`, "node 1 is down"},
 		{"all of VictoriaMetrics", `{"status":"success","isPartial":false,"data":{"resultType":"vector","result":[]}}`, ""},
 		{"annotations of PromQL", incomplete(tenAnnotations + "PromQL warning: x"), ""},
+		{"annotations that Prometheus left out", incomplete(tenAnnotations + "3 more warning annotations omitted"), ""},
+		{"infos that Prometheus left out", incomplete(tenAnnotations + "12 more info annotations omitted"), ""},
+		{"annotations that Prometheus 2 left out", incomplete(tenAnnotations + "1 more annotations omitted"), ""},
+		{"similar to annotations that were left out", incomplete("3 more warning annotations omitted by store x"), "3 more warning annotations omitted by store x"},
 		{"an info in a warning", incomplete("PromQL info: metric might not be a counter"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -78,7 +87,7 @@ func TestPartialResponseOfAnEndpointFailsItsCluster(t *testing.T) {
 	c := newClient(t, Config{
 		URLTemplate: serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, "/c1/") {
-				reply(200, incomplete("store x is down"))(w, r)
+				reply(200, incomplete(`PromQL info: y","store x is down`))(w, r)
 				return
 			}
 			reply(200, vector(`{"metric":{},"value":[1,"5"]}`))(w, r)

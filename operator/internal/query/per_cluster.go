@@ -55,7 +55,7 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
 		result, err := c.queryEndpoint(ctx, e, expr, at)
 		if err == nil && result.Partial {
-			err = &Error{Reason: ReasonUnavailable, Message: "the response is partial: " + result.Warnings[0]}
+			err = &Error{Reason: ReasonUnavailable, Message: "the response is partial: " + result.PartialReason}
 			result = Result{}
 		}
 		mu.Lock()

@@ -48,8 +48,11 @@ type Result struct {
 	// sources with one endpoint per cluster set it.
 	Failed map[string]string
 	// Partial is true if the source reports that data is missing, such as that of stores that
-	// did not respond: a cluster can be absent or its value too small. Warnings has the reason.
+	// did not respond: a cluster can be absent or its value too small.
 	Partial bool
+	// PartialReason is the warning that makes the response partial, the first one in alphabetical
+	// order if there are several.
+	PartialReason string
 	// Duration of the query with its retries, without the wait for concurrency and rate
 	// limits.
 	Duration time.Duration

@@ -26,6 +26,9 @@ func (c *Client) send(ctx context.Context, e *endpoint, expr string, at time.Tim
 		return d.decodeInstant(resp)
 	})
 	result.Warnings, result.Infos = e.redact.texts(result.Warnings), e.redact.texts(result.Infos)
+	if result.Partial {
+		result.PartialReason = e.redact.text(result.PartialReason)
+	}
 	return result, retryAfter, failure
 }
 

@@ -36,8 +36,10 @@ func fleetOf(results []queryResult) gate.Fleet {
 
 // fleetCondition returns a condition of scope Fleet. The condition is met if the value of
 // any series is not 0. If no series meets the condition and the response is incomplete, the
-// result is partial: a missing store might hold such a series. Without any series,
-// EvaluatedAt is the time since when responses are incomplete.
+// result is partial: a missing store might hold such a series. If a series meets it, but
+// nothing says which clusters the response lacks, the result is partial as well: the value may
+// be that of a part of the data. Without a value, EvaluatedAt is the time since when responses
+// are incomplete.
 func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
 	met := 0.0
 	if r.hasNonZeroValue() {
@@ -45,8 +47,9 @@ func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
 	}
 	hasSeries := len(r.values)+len(r.unmappedValues) > 0
 	c := r.condition(name, gate.Number{Value: met, Known: hasSeries})
-	c.Partial = met == 0 && r.incomplete
-	if c.Partial && !hasSeries {
+	c.Partial = r.incomplete && (met == 0 || r.failedClusters == nil)
+	if c.Partial && (met != 0 || !hasSeries) {
+		c.Number = gate.Number{}
 		c.EvaluatedAt = slices.MaxFunc(slices.Collect(maps.Values(r.incompleteSince)), time.Time.Compare)
 	}
 	return c

@@ -129,7 +129,10 @@ func TestFleetConditionsOfIncompleteResponses(t *testing.T) {
 		cluster, fleet bool // partial
 	}{
 		{"neither condition is met", incomplete(series("cluster2", 1.0)), incomplete(series("cluster2", 0.0)), true, true},
-		{"both have a value", incomplete(series("cluster1", 0.0)), incomplete(series("cluster2", 7.0)), false, false},
+		{"both are met by a part of the data", incomplete(series("cluster1", 1.0)), incomplete(series("cluster2", 7.0)), true, true},
+		{"the cluster's value is no number", incomplete(series("cluster1", math.NaN())), series(), true, false},
+		{"the cluster's condition is unmet", incomplete(series("cluster1", 0.0)), series(), false, false},
+		{"both are met, and another cluster failed", incomplete(series("cluster1", 1.0), "cluster2"), incomplete(series("cluster1", 1.0), "cluster2"), false, false},
 		{"this cluster failed", incomplete(series(), "cluster1"), incomplete(series(), "cluster1"), true, true},
 		{"another cluster failed", incomplete(series(), "cluster2"), series(), false, false},
 	} {
@@ -285,6 +288,25 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.source.responses["freeze"] = unmet
 		f.runRounds(t, time.Hour)
 		f.wantPending(t, "after an hour", gate.ReasonNoMetrics)
+	})
+	t.Run("a part of the data meets no condition", func(t *testing.T) {
+		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+			f := newOpenFixture()
+			f.gate.Spec.Conditions[0].Scope = scope
+			f.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
+			f.runRounds(t, 10*time.Minute)
+			f.wantReady(t, "while responses are complete", outcome{Cluster: "cluster1", Room: gate.Known(3)})
+			part := series("cluster1", 1.0, "cluster2", 1.0)
+			part.Partial = true
+			f.source.responses["freeze"] = part
+			f.runRounds(t, 30*time.Second)
+			f.wantPending(t, "while responses are partial", gate.ReasonNoMetrics)
+			f.runRounds(t, 5*time.Minute)
+			f.wantReady(t, "after unknownAfterSeconds", ready("cluster1"))
+			f.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
+			f.runRounds(t, 30*time.Second)
+			f.wantReady(t, "when responses are complete again", outcome{Cluster: "cluster1", Room: gate.Known(3)})
+		}
 	})
 	t.Run("an endpoint per cluster", func(t *testing.T) {
 		f := newOpenFixture()

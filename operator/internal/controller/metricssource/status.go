@@ -70,7 +70,7 @@ func decideSecure(spec *v1alpha1.MetricsSourceSpec) condition.Decision {
 // decideComplete decides the condition CompleteResponses.
 func decideComplete(h query.Health) condition.Decision {
 	if h.Partial != "" {
-		return condition.False("StoresMissing", "clusters that may lack data in a response are ignored: "+h.Partial)
+		return condition.False("StoresMissing", "responses lack data: "+h.Partial)
 	}
 	return condition.True("AllStoresResponded", "all stores respond")
 }

@@ -70,6 +70,9 @@ func TestSetConditions(t *testing.T) {
 			got := map[string]string{}
 			for _, c := range src.Status.Conditions {
 				got[c.Type] = string(c.Status) + "/" + c.Reason
+				if want := "responses lack data: " + tc.observed.health.Partial; got[c.Type] == "False/StoresMissing" && c.Message != want {
+					t.Errorf("%s: message %q, want %q", c.Type, c.Message, want)
+				}
 				if c.ObservedGeneration != 7 {
 					t.Errorf("%s observed generation %d", c.Type, c.ObservedGeneration)
 				}
