@@ -14,11 +14,8 @@ import (
 // another workload.
 func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Verdict {
 	for i, p := range e.facts.PodSets {
-		if i >= len(c.Shapes) || !c.Shapes[i].Fit.Known {
-			return v.reject(BrokenRule{RejectNoModel, deviceName(p)})
-		}
-		if c.Shapes[i].QueueMissing {
-			return v.reject(BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue})
+		if broken, ok := e.cannotTest(c, i); ok {
+			return v.reject(broken)
 		}
 		r := e.room(c, i, view)
 		preemptible := r.lower + r.borrowed
@@ -45,6 +42,19 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		v = v.reject(BrokenRule{RejectHeld, h.Workload})
 	}
 	return e.addDevices(v, c, view)
+}
+
+// cannotTest returns why there is no room to test for the i-th pod set: the cluster lacks the devices
+// or a queue with quota for them. It returns false if the room can be tested.
+func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
+	p := e.facts.PodSets[i]
+	switch {
+	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
+		return BrokenRule{RejectNoModel, deviceName(p)}, true
+	case c.Shapes[i].QueueMissing:
+		return BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue}, true
+	}
+	return BrokenRule{}, false
 }
 
 // podRoom is the room for one pod set on one cluster, in pods.
