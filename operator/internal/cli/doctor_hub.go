@@ -20,6 +20,7 @@ type hubObjects struct {
 	policies   v1alpha1.ScoringPolicyList
 	gates      v1alpha1.PlacementGateList
 	capacity   v1alpha1.CapacityPolicyList
+	reclaim    v1alpha1.ReclaimPolicyList
 	checks     kueue.AdmissionCheckList
 	queues     kueue.ClusterQueueList
 	configs    kueue.MultiKueueConfigList
@@ -41,6 +42,7 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 		{"ScoringPolicies", &h.policies, installCRDs},
 		{"PlacementGates", &h.gates, installCRDs},
 		{"CapacityPolicies", &h.capacity, installCRDs},
+		{"ReclaimPolicies", &h.reclaim, installCRDs},
 		{"AdmissionChecks", &h.checks, installKueue},
 		{"ClusterQueues", &h.queues, installKueue},
 		{"MultiKueueConfigs", &h.configs, installKueue},

@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querylint"
+	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -75,11 +76,11 @@ func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
 func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
 	for path, q := range reclaimQueries(p) {
 		// The rules for one value per cluster do not apply to a result with one per device.
-		use := querylint.FleetCondition
+		options := querylint.Options{Use: querylint.FleetCondition, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
 		if path == freshnessPath {
-			use = querylint.Age
+			options.Use, options.Required = querylint.Age, nil
 		}
-		l.checkQuery(d, path, q, nil, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+		l.checkQuery(d, path, q, nil, options)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 )
 
 // removalStep is a step of the removal of Plimsoll from a hub.
@@ -80,16 +81,20 @@ func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 	if len(unread) > 0 {
 		return nil, fmt.Errorf("%s: %s; the check needs all objects", unread[0].Subject, unread[0].Message)
 	}
-	dispatch, err := d.dispatcherStep(ctx)
+	dispatcher, err := d.dispatcherStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	steps := []removalStep{d.queueStep(), dispatch, d.gateStep()}
+	steps := []removalStep{d.queueStep(), dispatcher, d.gateStep()}
 	managed, err := d.managedStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(),
+	inactive, err := d.inactiveStep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(), d.reclaimStep(), inactive,
 		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall"},
 		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
 }
@@ -215,6 +220,33 @@ func (d *doctor) capacityStep() removalStep {
 		objects = append(objects, "CapacityPolicy "+p.Name+", whose Cohort "+p.Spec.CohortName+" keeps its last quota")
 	}
 	return step("capacity policies", "kubectl delete capacitypolicy NAME", objects)
+}
+
+// reclaimStep finds the ReclaimPolicies.
+func (d *doctor) reclaimStep() removalStep {
+	var objects []string
+	for i := range d.hub.reclaim.Items {
+		objects = append(objects, "ReclaimPolicy "+d.hub.reclaim.Items[i].Name)
+	}
+	return step("reclaim policies", "kubectl delete reclaimpolicy NAME", objects)
+}
+
+// inactiveStep finds the workloads that the operator deactivated and has not activated again.
+func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
+	workloads, objects := &kueue.WorkloadList{}, []string{}
+	if err := d.client.List(ctx, workloads); err != nil {
+		return removalStep{}, reading("Workloads", err)
+	}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		record, err := dispatch.Decode(wl.Annotations)
+		if wl.Spec.Active != nil && !*wl.Spec.Active && (err != nil || !record.SleepsUntil.IsZero()) {
+			objects = append(objects, "Workload "+wl.Namespace+"/"+wl.Name)
+		}
+	}
+	slices.Sort(objects)
+	return step("inactive workloads that only the operator activates again, after their pause",
+		`if they stay: kubectl -n NAMESPACE patch workload NAME --type merge -p '{"spec":{"active":true}}'`, objects), nil
 }
 
 // writeSteps writes the steps as a list.

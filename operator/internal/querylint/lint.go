@@ -38,6 +38,9 @@ type Options struct {
 	// NameLabel distinguishes the scores of one query (nameFrom). It is empty for a single
 	// score.
 	NameLabel string
+	// Required are labels that the result must have, in addition to ClusterLabel. They are for a
+	// result with several series for each cluster.
+	Required []string
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -51,6 +54,7 @@ const (
 	RuleClusterLabel    = "cluster-label"
 	RuleSeveralSeries   = "several-series"
 	RuleNameLabel       = "name-label"
+	RuleRequiredLabels  = "required-labels"
 	RuleFilter          = "filter"
 	RuleConstant        = "constant"
 	RuleRateOfGauge     = "rate-of-gauge"
@@ -81,6 +85,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 	if options.Use != FleetCondition {
 		l.checkResult(e)
 	}
+	l.checkRequired(e)
 	if options.Use != FleetCondition && options.Use != Condition {
 		l.checkFilter(e)
 	}
@@ -163,6 +168,18 @@ func (l *linter) checkResult(e parser.Expr) {
 	}
 	if several != "" {
 		l.add(RuleSeveralSeries, e, "may return several series for a cluster, which differ in %s: %s", several, l.severalHint(e))
+	}
+}
+
+// checkRequired checks that the result has the labels that its reader needs.
+func (l *linter) checkRequired(e parser.Expr) {
+	if len(l.options.Required) == 0 {
+		return
+	}
+	result := l.of(e)
+	required := append(l.keptLabels(), l.options.Required...)
+	if missing := slices.DeleteFunc(slices.Clone(required), result.may); len(missing) > 0 {
+		l.add(RuleRequiredLabels, e, "the result has no label %s: keep it, as in min by (%s) (...)", strings.Join(missing, ", "), strings.Join(required, ", "))
 	}
 }
 

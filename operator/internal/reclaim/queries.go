@@ -15,6 +15,12 @@ const (
 	LabelUUID      = "uuid"
 )
 
+// DeviceLabels returns the labels that a sample of the idle query must have, in addition to that of the
+// cluster.
+func DeviceLabels() []string {
+	return []string{LabelNamespace, LabelOwnerKind, LabelOwnerName, LabelNode, LabelUUID}
+}
+
 // Default queries, over the shipped recording rules. The rule for idle devices keeps the last
 // value while an exporter is silent, so the query also demands a low utilization now. It returns one
 // sample per device: replicas of Prometheus may return several series for one device.

@@ -152,21 +152,26 @@ func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy,
 		case d.State != v1alpha1.IdleSelected:
 		case mode != v1alpha1.ReclaimEnforce:
 			r.reportShadow(ctx, policy, d)
-		case r.requeue(ctx, policy, queues.workloads[d.UID], d, now) != nil:
-			failed = append(failed, *d)
+		default:
+			var refused *notReclaimed
+			if err := r.requeue(ctx, policy, queues.workloads[d.UID], d, now); errors.As(err, &refused) {
+				d.State, d.Reason = v1alpha1.IdleLimited, refused.reason
+				failed = append(failed, *d)
+			}
 		}
 	}
-	return r.removeFailed(ctx, policy, failed, now)
+	return r.removeFailed(ctx, policy, queues, decisions, failed, now)
 }
 
-// removeFailed removes the records of workloads that could not be reclaimed. They no longer count
-// for maxPerHour.
-func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, failed []reclaim.Decision, now time.Time) error {
+// removeFailed removes the records of workloads that were not written, and updates their states. They
+// no longer count for maxPerHour. A workload that may have been written keeps its record.
+func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, decisions, failed []reclaim.Decision, now time.Time) error {
 	if len(failed) == 0 {
 		return nil
 	}
 	before := policy.DeepCopy()
 	policy.Status.History = reclaim.Remove(policy.Status.History, failed, now)
+	fillStatus(&policy.Status, queues, decisions)
 	return r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 

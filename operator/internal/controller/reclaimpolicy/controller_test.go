@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -360,14 +362,49 @@ func TestConflictIsNotCounted(t *testing.T) {
 	}}
 	h := newHubWith(t, calls, func(s *v1alpha1.ReclaimPolicySpec) { s.MaxPerHour = 1 }, running("idle"))
 	h.idle["idle"] = []float64{3600, 3600}
-	if policy := h.round(); len(policy.Status.History) > 0 {
-		t.Errorf("history %+v", policy.Status.History)
+	policy := h.round()
+	if s := policy.Status.IdleWorkloads; len(policy.Status.History) > 0 || len(s) != 1 || s[0].State != v1alpha1.IdleLimited || s[0].Reason != "it changed during the round" {
+		t.Errorf("history %+v, idle workloads %+v", policy.Status.History, s)
 	}
 	h.requireUntouched("idle")
 	fails = false
 	h.round()
 	if active, _ := h.isActive("idle"); active {
 		t.Error("not reclaimed in the next round")
+	}
+}
+
+// A write that the API server refused does not count. One that may have taken place does.
+func TestFailedWrites(t *testing.T) {
+	workloads := schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}
+	for _, tc := range []struct {
+		name    string
+		err     error
+		records int
+		state   v1alpha1.IdleState
+	}{
+		{"forbidden", apierrors.NewForbidden(workloads, "job-idle", errors.New("by a policy")), 0, v1alpha1.IdleLimited},
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Workload"}, "job-idle", nil), 0, v1alpha1.IdleLimited},
+		{"timeout", apierrors.NewTimeoutError("the server did not respond", 1), 1, v1alpha1.IdleSelected},
+		{"connection lost", errors.New("EOF"), 1, v1alpha1.IdleSelected},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			calls := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if _, ok := obj.(*kueue.Workload); ok {
+					return tc.err
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			}}
+			h := newHubWith(t, calls, nil, running("idle"))
+			h.idle["idle"] = []float64{3600, 3600}
+			s := h.round().Status
+			if len(s.History) != tc.records || len(s.IdleWorkloads) != 1 || s.IdleWorkloads[0].State != tc.state {
+				t.Errorf("history %+v, idle workloads %+v", s.History, s.IdleWorkloads)
+			}
+			if got := h.events(); !slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "Warning WriteFailed team-a/job-idle") }) {
+				t.Errorf("events %q", got)
+			}
+		})
 	}
 }
 
