@@ -102,6 +102,7 @@ var rulesWithoutSeries = map[string]string{
 	"device_dimension:plimsoll_free_share:placeable":                "no device is shared",
 	"cluster_model_provider_dimension:plimsoll_free_share:sum":      "no device is shared",
 	"node:plimsoll_tpu_slice:info":                                  "the fleet has no TPUs",
+	"cluster_topology:plimsoll_tpu_chips:count":                     "the fleet has no TPUs",
 	"node_model_topology_slice:plimsoll_free_devices:placeable":     "the fleet has no TPUs",
 	"cluster_model_size:plimsoll_pod_mix:ratio1d":                   "the group runs every 4 minutes",
 	"cluster_resource_model:plimsoll_expected_fragment_devices:sum": "the group runs every 4 minutes",
