@@ -78,7 +78,7 @@ var table = []row{
 		"operator/internal/ledger", "operator/internal/order", "operator/internal/querycache", "operator/internal/registry",
 		"operator/internal/shape", "operator/internal/timing",
 	}, forbid: requests},
-	{pkg: "operator/internal/hubstate", forbid: requests},
+	{pkg: "operator/internal/hubstate", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, forbid: requests},
 	{pkg: "operator/internal/logging", forbid: requests},
 	{pkg: "operator/internal/condition", deny: clients, forbid: requests},
 	{pkg: "operator/internal/round", may: []string{

@@ -103,6 +103,9 @@ const (
 	HolderInterval = 5 * time.Second
 	// MaxClockSkew is the largest accepted lead of sample times over the operator's clock.
 	MaxClockSkew = time.Minute
+	// SourceRetry is the delay before a MetricsSource is looked up again that exists but is not
+	// registered yet.
+	SourceRetry = 100 * time.Millisecond
 	// QueryTimeout limits one query. A MetricsSource may set a shorter timeout.
 	QueryTimeout = 20 * time.Second
 )

@@ -25,11 +25,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
-
-// sourceRetryInterval is the wait for a source that exists but is not registered yet, as
-// right after the start of the operator.
-const sourceRetryInterval = 100 * time.Millisecond
 
 // rereadDelay is the wait after a write that the API server refused because the cache was stale.
 const rereadDelay = time.Second
@@ -85,8 +82,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.now()
 	measured, err := r.measure(ctx, policy, now)
 	switch {
-	case errors.Is(err, errSourceNotRegistered):
-		return reconcile.Result{RequeueAfter: sourceRetryInterval}, nil
+	case errors.Is(err, hubstate.ErrSourceNotRegistered):
+		return reconcile.Result{RequeueAfter: timing.SourceRetry}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("measure the clusters of CapacityPolicy %s: %w", policy.Name, err)
 	case ctx.Err() != nil:

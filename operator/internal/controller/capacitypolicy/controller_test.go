@@ -197,7 +197,7 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 	}{
 		{"the source fails", func(h *hub) { delete(h.responses, usable) }, "SourceFailed", "quotas[h100, nvidia.com/gpu].query: Unreachable: connection refused"},
 		{"stores are missing", func(h *hub) {
-			h.responses[usable] = query.Result{Partial: true, Warnings: []string{"no store matched"}}
+			h.responses[usable] = query.Result{Partial: true, PartialReason: "no store matched"}
 		}, "SourceFailed", "no store matched"},
 		{"no cluster matches", func(h *hub) { h.devices(usable, "elsewhere", 8) }, "SourceFailed", "no connected cluster"},
 		{"an empty response", func(h *hub) { h.devices(usable) }, "SourceFailed", "no connected cluster"},

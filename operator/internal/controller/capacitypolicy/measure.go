@@ -3,10 +3,8 @@ package capacitypolicy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,10 +32,6 @@ const (
 	reasonSeveralSamples = "SeveralSamples"
 	reasonNotANumber     = "NotANumber"
 )
-
-// errSourceNotRegistered is returned for a source that exists on the hub and is not
-// registered yet.
-var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
 
 // measurement is what one round measured.
 type measurement struct {
@@ -70,19 +64,15 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.CapacityPolic
 	for i := range m.result.readings {
 		m.result.readings[i].Failed = true
 	}
-	var info query.SourceInfo
-	var err error
-	m.querier, info, err = r.sources.For(policy.Spec.SourceRef.Name)
-	if errors.Is(err, query.ErrNoSource) {
-		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: policy.Spec.SourceRef.Name}, &v1alpha1.MetricsSource{})
-		if findErr != nil || exists {
-			return nil, cmp.Or(findErr, errSourceNotRegistered)
-		}
-	}
+	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, policy.Spec.SourceRef.Name)
 	if err != nil {
-		m.result.failures = []string{err.Error()}
+		return nil, err
+	}
+	if unusable != nil {
+		m.result.failures = []string{unusable.Error()}
 		return m.result, nil
 	}
+	m.querier = querier
 	if err := m.selectClusters(ctx, r.client, policy, info); err != nil || m.result.tooMany > 0 {
 		return m.result, err
 	}
@@ -197,7 +187,7 @@ func (m *measurer) query(ctx context.Context, field, expr string) (map[string]cl
 		m.fail(field, err.Error())
 		return nil, false
 	case response.Partial:
-		m.fail(field, "some stores of the source did not respond: "+strings.Join(response.Warnings, "; "))
+		m.fail(field, "some stores of the source did not respond: "+response.PartialReason)
 		return nil, false
 	}
 	return m.clusters.Group(response.Samples).ByCluster(), true

@@ -23,17 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 const (
 	// minRoundInterval is the time between two rounds of an unchanged policy.
 	minRoundInterval = time.Second
-	// sourceRetryInterval is the wait for a source that exists but is not registered
-	// yet.
-	sourceRetryInterval = 100 * time.Millisecond
 	// maxConcurrentRounds is high because a round of a slow source lasts as long as its
 	// timeout, and must not delay the rounds of other policies.
 	maxConcurrentRounds = 64
@@ -132,8 +131,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	started := r.now()
 	in, err := r.gather(ctx, policy)
 	switch {
-	case errors.Is(err, errSourceNotRegistered):
-		return skip(ctx, err.Error(), sourceRetryInterval), nil
+	case errors.Is(err, hubstate.ErrSourceNotRegistered):
+		return skip(ctx, err.Error(), timing.SourceRetry), nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case in.specErr != nil:

@@ -3,11 +3,8 @@ package scoringpolicy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
@@ -38,10 +35,6 @@ type roundInput struct {
 	warnings []string
 	adopt    bool // AddOnPlacementScores that no object controls
 }
-
-// errSourceNotRegistered is returned for a source that exists on the hub and is not
-// registered yet, as right after the start of the operator.
-var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
 
 // gather reads the source, the clusters and the previous result of a policy.
 func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy) (*roundInput, error) {
@@ -93,18 +86,12 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 // source returns the client of the source. For a source that can't be used, it sets
 // in.sourceErr and returns a client whose queries all fail.
 func (r *Reconciler) source(ctx context.Context, name string, in *roundInput) (query.Querier, query.SourceInfo, error) {
-	querier, info, err := r.sources.For(name)
-	if errors.Is(err, query.ErrNoSource) {
-		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: name}, &v1alpha1.MetricsSource{})
-		switch {
-		case findErr != nil:
-			return nil, info, findErr
-		case exists:
-			return nil, info, errSourceNotRegistered
-		}
-	}
+	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, name)
 	if err != nil {
-		in.sourceErr, querier, info.ClusterLabel = err, failingQuerier(err), "cluster"
+		return nil, info, err
+	}
+	if unusable != nil {
+		in.sourceErr, querier, info.ClusterLabel = unusable, failingQuerier(unusable), "cluster"
 	}
 	in.timeout = info.Timeout
 	return querier, info, nil
