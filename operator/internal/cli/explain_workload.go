@@ -110,8 +110,7 @@ func isWaiting(wl *kueue.Workload, cluster string) bool {
 	case cluster != "":
 		return false
 	}
-	isActive := wl.Spec.Active == nil || *wl.Spec.Active
-	return !isActive || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
+	return !kueuestate.IsActive(wl) || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
 }
 
 // findWorkload returns a workload by its own name, or by KIND/NAME of its owner. Of several

@@ -48,6 +48,5 @@ func OtherChecksReady(wl *kueue.Workload, except ...string) bool {
 // AcceptsCheckUpdate reports whether a controller may change the workload's checks now.
 // Kueue resets all checks when an eviction completes, so later writes would be lost.
 func AcceptsCheckUpdate(wl *kueue.Workload) bool {
-	isActive := wl.Spec.Active == nil || *wl.Spec.Active
-	return isActive && HoldsQuota(wl) && !IsEvicted(wl)
+	return IsActive(wl) && HoldsQuota(wl) && !IsEvicted(wl)
 }

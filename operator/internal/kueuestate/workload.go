@@ -7,6 +7,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
+// IsActive reports whether the workload may be admitted: users and the operator deactivate workloads.
+func IsActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
+
 // IsFinished reports whether the workload has finished.
 func IsFinished(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)

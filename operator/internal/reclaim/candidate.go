@@ -12,6 +12,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Owner identifies pods on a cluster by their topmost controller.
@@ -111,15 +112,12 @@ func protectionOf(wl *kueue.Workload) string {
 	return ""
 }
 
-// clockSkew is the accepted difference between the clocks of Kueue, the clusters and the operator.
-const clockSkew = time.Minute
-
 // idleFor returns for how long all devices have been idle. It returns false unless there are as many
 // idle devices as the workload holds. A device that is idle for longer than the workload runs was held
 // by earlier pods. If there are more idle devices, some belong to pods that have ended and might stand
 // in for busy ones.
 func (c *Candidate) idleFor(now time.Time) (time.Duration, bool) {
-	idle := slices.DeleteFunc(slices.Clone(c.Idle), func(d time.Duration) bool { return d > now.Sub(c.RunningSince)+clockSkew })
+	idle := slices.DeleteFunc(slices.Clone(c.Idle), func(d time.Duration) bool { return d > now.Sub(c.RunningSince)+timing.MaxClockSkew })
 	if c.Devices == 0 || int64(len(idle)) != c.Devices {
 		return 0, false
 	}

@@ -60,7 +60,7 @@ func (d *Demand) Apply(c *Candidate) {
 // wait.
 func waitsSince(wl *kueue.Workload) (time.Time, bool) {
 	switch {
-	case !isActive(wl) || !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || kueuestate.IsAdmitted(wl),
+	case !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || kueuestate.IsAdmitted(wl),
 		kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl):
 		return time.Time{}, false
 	}
@@ -79,7 +79,7 @@ func isReturning(wl *kueue.Workload, record *dispatch.Record) bool {
 	if !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || record.Reclaimed == nil {
 		return false
 	}
-	return record.IsReclaimed() && !isActive(wl) || kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
+	return record.IsReclaimed() && !kueuestate.IsActive(wl) || kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
 }
 
 // waitsAfterReclaim reports whether a workload waits because it was reclaimed. It must not count as
@@ -87,20 +87,11 @@ func isReturning(wl *kueue.Workload, record *dispatch.Record) bool {
 // a reason that only running workloads have.
 func waitsAfterReclaim(wl *kueue.Workload, record *dispatch.Record) bool {
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	ranAgain := kueuestate.IsEvicted(wl) && slices.Contains(evictionsOfRunning, evicted.Reason) && evicted.LastTransitionTime.After(reclaimedAt(record))
-	return record.Reclaimed != nil && !ranAgain
+	return record.Reclaimed != nil &&
+		!(kueuestate.IsEvicted(wl) && slices.Contains(evictionsOfRunning, evicted.Reason) && evicted.LastTransitionTime.After(record.Reclaimed.At))
 }
 
 var evictionsOfRunning = []string{kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByPodsReadyTimeout}
-
-func reclaimedAt(record *dispatch.Record) time.Time {
-	if record.Reclaimed == nil {
-		return time.Time{}
-	}
-	return record.Reclaimed.At
-}
-
-func isActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
 
 func priorityOf(wl *kueue.Workload) int32 {
 	if wl.Spec.Priority == nil {

@@ -221,7 +221,7 @@ func (o *observation) pendingChecks() []string {
 	})
 }
 
-func (o *observation) isActive() bool { return o.wl.Spec.Active == nil || *o.wl.Spec.Active }
+func (o *observation) isActive() bool { return kueuestate.IsActive(o.wl) }
 
 // hasYielded reports whether the gate deactivated the workload. A workload that another
 // client deactivated has no such record and is left alone.

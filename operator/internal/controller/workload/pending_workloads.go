@@ -79,6 +79,5 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 
 // isPending reports whether a workload waits for quota.
 func isPending(wl *kueue.Workload) bool {
-	active := wl.Spec.Active == nil || *wl.Spec.Active
-	return active && wl.Status.Admission == nil && !kueuestate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
+	return kueuestate.IsActive(wl) && wl.Status.Admission == nil && !kueuestate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
 }
