@@ -26,12 +26,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 const (
-	// sourceRetryInterval is the wait for a source that exists but is not registered yet, as
-	// right after the start of the operator.
-	sourceRetryInterval = 100 * time.Millisecond
 	// rereadDelay is the wait after a write that the API server refused because the cache was stale.
 	rereadDelay = time.Second
 	// maxConcurrentRounds keeps a slow source from delaying the policies of other sources.
@@ -102,16 +100,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	measured, err := r.measure(ctx, policy, queues.candidates, now)
 	switch {
-	case errors.Is(err, errSourceNotRegistered):
-		return reconcile.Result{RequeueAfter: sourceRetryInterval}, nil
+	case errors.Is(err, hubstate.ErrSourceNotRegistered):
+		return reconcile.Result{RequeueAfter: timing.SourceRetry}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("measure the workloads of ReclaimPolicy %s: %w", policy.Name, err)
 	case ctx.Err() != nil:
 		// The process stops. Canceled queries must not count as failures of the source.
 		return reconcile.Result{}, nil
-	}
-	if isCurrent, err := r.isCurrent(ctx, policy); err != nil || !isCurrent {
-		return reconcile.Result{}, err // the change of the policy starts another round
 	}
 	if err := r.readDemand(ctx, policy, queues, now); err != nil {
 		return reconcile.Result{}, fmt.Errorf("find what workloads wait for, for ReclaimPolicy %s: %w", policy.Name, err)
@@ -135,7 +130,8 @@ func periodOf(policy *v1alpha1.ReclaimPolicy) time.Duration {
 
 // finish records the round in the status, and then returns the selected workloads to their
 // queues. The record comes first: a crash in between counts a workload that was not reclaimed,
-// and never reclaims one that is not counted.
+// and never reclaims one that is not counted. The write fails if the policy was changed or deleted
+// during the round.
 func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, decisions []reclaim.Decision, now time.Time) error {
 	before, mode := policy.DeepCopy(), reclaim.BoundsOf(&policy.Spec).Mode
 	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
@@ -173,12 +169,4 @@ func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimP
 	policy.Status.History = reclaim.Remove(policy.Status.History, failed, now)
 	fillStatus(&policy.Status, queues, decisions)
 	return r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-// isCurrent reports whether the policy still exists as it was when the round began. A round
-// can last for minutes, and must not reclaim for a policy that was deleted or changed meanwhile.
-func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.ReclaimPolicy) (bool, error) {
-	now := &v1alpha1.ReclaimPolicy{}
-	found, err := hubstate.Find(ctx, r.client, client.ObjectKeyFromObject(policy), now)
-	return found && now.UID == policy.UID && now.Generation == policy.Generation && now.DeletionTimestamp == nil, err
 }

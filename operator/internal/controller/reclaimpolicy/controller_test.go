@@ -78,6 +78,16 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
+// withoutLabel removes a label from the sample of one of the devices.
+func withoutLabel(name string) func(*hub) {
+	return func(h *hub) {
+		h.change = func(samples []query.Sample) []query.Sample {
+			delete(samples[0].Labels, name)
+			return samples
+		}
+	}
+}
+
 // Whatever is wrong with the metrics, no workload is reclaimed, and a condition says why.
 func TestUnusableMetricsReclaimNothing(t *testing.T) {
 	for _, tc := range []struct {
@@ -107,14 +117,8 @@ func TestUnusableMetricsReclaimNothing(t *testing.T) {
 				return append(samples, late)
 			}
 		}, "True Fresh: "},
-		{"no label of the device", nil, func(h *hub) {
-			h.change = func(samples []query.Sample) []query.Sample {
-				for _, s := range samples {
-					delete(s.Labels, "uuid")
-				}
-				return samples
-			}
-		}, "True Fresh: "},
+		{"a sample without the UUID", nil, withoutLabel("uuid"), "True Fresh: "},
+		{"a sample without the node", nil, withoutLabel("node"), "True Fresh: "},
 		{"an idle device too many", nil, func(h *hub) { h.idle["idle"] = []float64{3600, 3600, 3600} }, "True Fresh: "},
 		{"values that are no time", nil, func(h *hub) { h.idle["idle"] = []float64{-1, 1e300} }, "True Fresh: "},
 	} {
@@ -185,8 +189,12 @@ func TestSharedOwnerIsProtected(t *testing.T) {
 	second := running("idle")
 	second.Name, second.UID = "job-second", "uid-second"
 	h := newHub(t, nil, running("idle"), second)
-	h.idle["idle"] = []float64{3600, 3600, 3600, 3600}
-	for _, wl := range h.round().Status.IdleWorkloads {
+	h.idle["idle"] = []float64{3600, 3600} // of one of them, and the other is busy
+	idle := h.round().Status.IdleWorkloads
+	if len(idle) != 2 {
+		t.Errorf("%d idle workloads, want 2: %+v", len(idle), idle)
+	}
+	for _, wl := range idle {
 		if wl.State != v1alpha1.IdleProtected || wl.Reason != "another workload has the same owner" {
 			t.Errorf("%+v", wl)
 		}

@@ -1,15 +1,10 @@
 package reclaimpolicy
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
@@ -19,10 +14,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
-
-// errSourceNotRegistered is returned for a source that exists on the hub and is not
-// registered yet.
-var errSourceNotRegistered = errors.New("the MetricsSource is not registered yet")
 
 // measurement is what one round measured.
 type measurement struct {
@@ -46,15 +37,12 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 			clusters[c.Owner.Cluster] = true
 		}
 	}
-	querier, info, err := r.sources.For(policy.Spec.SourceRef.Name)
-	if errors.Is(err, query.ErrNoSource) {
-		exists, findErr := hubstate.Find(ctx, r.client, client.ObjectKey{Name: policy.Spec.SourceRef.Name}, &v1alpha1.MetricsSource{})
-		if findErr != nil || exists {
-			return nil, cmp.Or(findErr, errSourceNotRegistered)
-		}
-	}
+	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, policy.Spec.SourceRef.Name)
 	if err != nil {
-		m.failure = err.Error()
+		return nil, err
+	}
+	if unusable != nil {
+		m.failure = unusable.Error()
 		return m, nil
 	}
 	freshness := reclaim.FreshnessOf(&policy.Spec)
@@ -106,7 +94,7 @@ func (m *measurement) query(ctx context.Context, querier query.Querier, field, e
 		m.failure = field + ": " + err.Error()
 		return nil, false
 	case response.Partial:
-		m.failure = field + ": some stores of the source did not respond: " + strings.Join(response.Warnings, "; ")
+		m.failure = field + ": some stores of the source did not respond: " + response.PartialReason
 		return nil, false
 	}
 	return response.Samples, true
