@@ -119,12 +119,14 @@ func (c *ClusterResult) addPrerequisite(q queryResult, cluster string) {
 	}
 }
 
-// clusterCondition returns a condition of scope Cluster. If the response may lack the cluster's
-// data, only the value 0 counts: it excludes the cluster. With another value or none, the
+// clusterCondition returns a condition of scope Cluster. If the response may lack some of the
+// cluster's data, only the value 0 counts: it excludes the cluster. With another value or none, the
 // condition is partial since responses may lack the data.
 func (r *cachedResult) clusterCondition(name, cluster string) gate.ConditionResult {
-	c := r.condition(name, r.values[cluster])
-	if r.lacks(cluster) && (!c.Known || c.Value != 0) {
+	n, found := r.values[cluster]
+	c := r.condition(name, n)
+	isWhole := found && r.lacksWholeClusters
+	if r.lacks(cluster) && !isWhole && (!c.Known || c.Value != 0) {
 		c.Partial, c.Number, c.EvaluatedAt = true, gate.Number{}, r.incompleteSince[""]
 		if r.failedClusters != nil {
 			c.EvaluatedAt = r.incompleteSince[cluster]

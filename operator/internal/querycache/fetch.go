@@ -131,6 +131,8 @@ type querySource struct {
 	label string
 	// mapping of the label's values. It is nil if the values are the clusters' names.
 	mapping *clustermap.Mapping
+	// hasStoresByCluster is true for Thanos: a store that does not respond takes whole clusters.
+	hasStoresByCluster bool
 	// err is the reason why the source can't be queried; nil = none.
 	err error
 }
@@ -141,7 +143,7 @@ func (c *Cache) querySource(ctx context.Context, name, label string) querySource
 	if err != nil {
 		return querySource{err: err}
 	}
-	source := querySource{querier: querier, label: label}
+	source := querySource{querier: querier, label: label, hasStoresByCluster: info.Partial}
 	switch v1alpha1.ClusterMatch(info.Match) {
 	case v1alpha1.MatchLabel, v1alpha1.MatchClusterClaim:
 		clusters, err := hubstate.ManagedClusters(ctx, c.hub)
@@ -162,7 +164,7 @@ func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResu
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response)
+	result.setCompleteness(response, s.hasStoresByCluster)
 	result.setSamples(s.group(response.Samples))
 	return nil
 }
@@ -173,7 +175,7 @@ func (s *querySource) fetchPerQueue(ctx context.Context, expr string, result *ca
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response)
+	result.setCompleteness(response, s.hasStoresByCluster)
 	result.valuesByQueue = valuesBy(s, response.Samples, func(sample query.Sample) string { return sample.Label(gate.LabelClusterQueue) })
 	return nil
 }
@@ -185,7 +187,7 @@ func (s *querySource) fetchObjects(ctx context.Context, expr, label string, resu
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response)
+	result.setCompleteness(response, s.hasStoresByCluster)
 	result.objects = map[string]map[string]bool{}
 	for _, sample := range response.Samples {
 		cluster, ok := s.cluster(sample)
@@ -252,8 +254,8 @@ func valuesBy[K comparable](s *querySource, samples []query.Sample, keyOf func(q
 }
 
 // setCompleteness stores which clusters the response may lack.
-func (r *cachedResult) setCompleteness(response query.Result) {
-	r.incomplete = response.Partial || len(response.Failed) > 0
+func (r *cachedResult) setCompleteness(response query.Result, hasStoresByCluster bool) {
+	r.incomplete, r.lacksWholeClusters = response.Partial || len(response.Failed) > 0, hasStoresByCluster
 	if !response.Partial {
 		r.failedClusters = response.Failed
 	}

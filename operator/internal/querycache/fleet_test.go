@@ -289,6 +289,22 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.runRounds(t, time.Hour)
 		f.wantPending(t, "after an hour", gate.ReasonNoMetrics)
 	})
+	// Thanos has stores of its own for each cluster: one that is gone must not stop the other clusters.
+	t.Run("Thanos lacks a store of another cluster", func(t *testing.T) {
+		f := newOpenFixture()
+		f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
+		f.gate.Spec.Conditions[0].Scope = v1alpha1.ScopeCluster
+		part := series("cluster1", 1.0)
+		part.Partial = true
+		f.source.responses["freeze"] = part
+		f.runRounds(t, 30*time.Second)
+		f.wantReady(t, "cluster1 is complete", outcome{Cluster: "cluster1", Room: gate.Known(3)})
+		part = series("cluster2", 1.0)
+		part.Partial = true
+		f.source.responses["freeze"] = part
+		f.runRounds(t, 30*time.Second)
+		f.wantReady(t, "cluster1 has no data, and cluster2 is complete", outcome{Cluster: "cluster2", Room: gate.Known(3)})
+	})
 	t.Run("a part of the data meets no condition", func(t *testing.T) {
 		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 			f := newOpenFixture()

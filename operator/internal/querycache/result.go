@@ -46,6 +46,9 @@ type cachedResult struct {
 	// failedClusters are the clusters that an incomplete response lacks, each with the
 	// reason. It is nil if the source does not know which ones.
 	failedClusters map[string]string
+	// lacksWholeClusters is true if an incomplete response has all or nothing of a cluster: Thanos
+	// has stores of its own for each cluster.
+	lacksWholeClusters bool
 	// incompleteSince is the start of the first query whose response lacks the cluster.
 	// The key "" stands for a response that may lack any cluster.
 	incompleteSince map[string]time.Time
