@@ -72,6 +72,9 @@ func gpuLost(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	s.log("a GPU of %s is lost", node)
+	if err := s.awaitFree(ctx, "cluster3", fleet.H100, 7); err != nil {
+		return "", err
+	}
 	for i := range 2 {
 		name := fmt.Sprintf("lost-%d", i+1)
 		cluster, err := s.start(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8})
@@ -101,7 +104,7 @@ func gpuLost(ctx context.Context, s *stage) (string, error) {
 
 func bigJob(ctx context.Context, s *stage) (string, error) {
 	const small = 6 // 12 of the 12 L4 GPUs: 4 on cluster1, 8 on cluster3
-	if err := s.awaitFree(ctx, fleet.L4, 2*small); err != nil {
+	if err := s.awaitFree(ctx, ".+", fleet.L4, 2*small); err != nil {
 		return "", err
 	}
 	for i := range small {

@@ -160,12 +160,13 @@ func (s *stage) awaitTotal(ctx context.Context, cluster, what string, want func(
 	})
 }
 
-// awaitFree waits until the metrics show at least this number of free devices.
-func (s *stage) awaitFree(ctx context.Context, model fleet.GPUModel, want float64) error {
-	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{model=%q})`, model.Label)
-	return fleet.Await(ctx, fmt.Sprintf("%g free %s", want, model.Label), func(ctx context.Context) error {
+// awaitFree waits until the metrics show this number of free devices on the clusters that the
+// regular expression matches.
+func (s *stage) awaitFree(ctx context.Context, clusters string, model fleet.GPUModel, want float64) error {
+	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{cluster=~%q,model=%q})`, clusters, model.Label)
+	return fleet.Await(ctx, fmt.Sprintf("%g free %s on %s", want, model.Label, clusters), func(ctx context.Context) error {
 		samples, err := fleet.Query(ctx, s.fleet.Thanos, expr)
-		if err == nil && (len(samples) != 1 || samples[0].Value < want) {
+		if err == nil && (len(samples) != 1 || samples[0].Value != want) {
 			err = fmt.Errorf("the metrics show %v", samples)
 		}
 		return err
