@@ -86,9 +86,15 @@ func isReturning(wl *kueue.Workload, record *dispatch.Record) bool {
 // waiting, or one reclaim would cause the next. A reclaimed workload counts again if it is evicted for
 // a reason that only running workloads have.
 func waitsAfterReclaim(wl *kueue.Workload, record *dispatch.Record) bool {
+	if record.Reclaimed == nil {
+		return false
+	}
+	if !kueuestate.IsEvicted(wl) {
+		return true
+	}
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	return record.Reclaimed != nil &&
-		!(kueuestate.IsEvicted(wl) && slices.Contains(evictionsOfRunning, evicted.Reason) && evicted.LastTransitionTime.After(record.Reclaimed.At))
+	ranAgain := slices.Contains(evictionsOfRunning, evicted.Reason) && evicted.LastTransitionTime.After(record.Reclaimed.At)
+	return !ranAgain
 }
 
 var evictionsOfRunning = []string{kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByPodsReadyTimeout}
