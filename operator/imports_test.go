@@ -63,6 +63,10 @@ var table = []row{
 		"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/ledger",
 		"operator/internal/order", "operator/internal/shape", "operator/internal/timing",
 	}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/format", deny: clients, forbid: requests},
+	{pkg: "operator/internal/explain", may: []string{
+		"operator/internal/dispatch", "operator/internal/format", "operator/internal/gate", "operator/internal/ledger", "operator/internal/shape",
+	}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/membership", may: []string{"operator/internal/gate"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/registry", may: []string{
 		"operator/api/v1alpha1", "operator/internal/gate", "operator/internal/timing",
@@ -97,12 +101,12 @@ var table = []row{
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
-		"operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate", "operator/internal/ledger",
-		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/reclaim", "operator/internal/round",
+		"operator/internal/explain", "operator/internal/format", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
+		"operator/internal/ledger", "operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/reclaim", "operator/internal/round",
 		"operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
 	{pkg: "operator/embedded", may: []string{
-		"operator/api/v1alpha1", "operator/internal/cli", "operator/internal/clustermap", "operator/internal/gate", "operator/internal/ledger",
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/explain", "operator/internal/format", "operator/internal/gate", "operator/internal/ledger",
 		"operator/internal/promengine", "operator/internal/query", "operator/internal/querycache", "operator/internal/registry",
 		"operator/internal/round", "operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
@@ -142,7 +146,7 @@ func violations(p listedPackage) []string {
 
 // timeless are packages that get the time as an argument.
 var timeless = []string{
-	"promql", "normalize", "score", "capacity", "profile", "reclaim", "gate", "clustermap", "hubstate", "round",
+	"promql", "normalize", "score", "capacity", "profile", "reclaim", "gate", "format", "explain", "clustermap", "hubstate", "round",
 	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order",
 }
 

@@ -3,12 +3,14 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"io"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/cli"
+	"plimsoll.dev/plimsoll/operator/internal/explain"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -58,10 +60,11 @@ func (h *Hub) Explain(ctx context.Context, job *batchv1.Job) (string, error) {
 	d, clusters := gate.Explain(in.facts, in.candidates, in.fleet, h.ledger.View(), in.rules, 1, h.now())
 	snapshot := gate.Snapshot{Workload: in.workload, Own: []string{checkName}, Decision: &d}
 	var text bytes.Buffer
-	err := cli.WriteExplanation(&text, gate.Explanation{
+	report := explain.Report{Waiting: true, From: explain.FromOperator, Explanation: gate.Explanation{
 		Workload: in.facts.Key(), Gate: h.gate.Name, State: string(d.State), Message: d.Message,
 		WaitsFor: snapshot.WaitsFor(h.now()), Facts: in.facts, Decision: d, Clusters: clusters, Problem: in.fleet.Problem,
-	}, h.now())
+	}}
+	err := format.Table(&text, func(w io.Writer) { report.WriteRows(w, false, h.now(), false) })
 	return text.String(), err
 }
 

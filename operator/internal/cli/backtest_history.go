@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 )
@@ -151,6 +152,6 @@ func (c *rangeCache) writeWarnings(w io.Writer) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.failures)) {
 		f := c.failures[name]
-		_, _ = fmt.Fprintf(w, "warning: %s: the query failed in %s, first at %s: %v\n", name, pluralize(len(f), "round"), formatTime(f[0].at), f[0].err)
+		_, _ = fmt.Fprintf(w, "warning: %s: the query failed in %s, first at %s: %v\n", name, format.Plural(len(f), "round"), formatTime(f[0].at), f[0].err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
@@ -123,25 +124,25 @@ func givesName(s *v1alpha1.ScoreSpec, name string) bool {
 	return s.NameFrom == nil && s.Name == name || s.NameFrom != nil && score.NamesFrom(s.Name, []string{name}) != nil
 }
 
-func (r *backtestReport) write(w io.Writer, paint painter, wide bool) {
+func (r *backtestReport) write(w io.Writer, paint format.Painter, wide bool) {
 	step := model.Duration(r.StepSeconds * float64(time.Second))
-	writeRow(w, "Policy:", r.Policy)
-	writeRow(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, formatTime(r.From), formatTime(r.To)))
+	format.Row(w, "Policy:", r.Policy)
+	format.Row(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, formatTime(r.From), formatTime(r.To)))
 	if r.From.After(r.requestedStart) {
-		writeRow(w, "", paint.warning(fmt.Sprintf("no data between %s and the first round", formatTime(r.requestedStart))))
+		format.Row(w, "", paint.Warning(fmt.Sprintf("no data between %s and the first round", formatTime(r.requestedStart))))
 	}
 	if r.RefusedRounds > 0 {
-		writeRow(w, "Refused:", paint.warning(fmt.Sprintf("%s: less than %d%% of the clusters had fresh data", pluralize(r.RefusedRounds, "round"), r.minHealthy)))
+		format.Row(w, "Refused:", paint.Warning(fmt.Sprintf("%s: less than %d%% of the clusters had fresh data", format.Plural(r.RefusedRounds, "round"), r.minHealthy)))
 	}
-	writeRow(w, "Best:", fmt.Sprintf("by %s: %s", r.RankedBy, r.describeBest()))
-	writeRow(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, formatDecimal(r.SwitchesPerDay)))
-	writeRow(w, "Published:", formatDecimal(r.ChangesPerDay)+" changes per day")
-	writeRow(w)
+	format.Row(w, "Best:", fmt.Sprintf("by %s: %s", r.RankedBy, r.describeBest()))
+	format.Row(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, formatDecimal(r.SwitchesPerDay)))
+	format.Row(w, "Published:", formatDecimal(r.ChangesPerDay)+" changes per day")
+	format.Row(w)
 	columns := []string{"CLUSTER", "SCORE", "TREND", "MIN", "MEDIAN", "MAX", "HELD", "MISSING", "BEST", "CHANGES/DAY"}
 	if wide {
 		columns = slices.Insert(columns, 8, "VETOED")
 	}
-	writeRow(w, columns...)
+	format.Row(w, columns...)
 	for i := range r.Clusters {
 		r.Clusters[i].write(w, r.RankedBy, wide)
 	}
@@ -166,7 +167,7 @@ func (c *backtestCluster) write(w io.Writer, rankedBy string, wide bool) {
 		if wide {
 			cells = slices.Insert(cells, 8, formatPercent(s.VetoedShare))
 		}
-		writeRow(w, cells...)
+		format.Row(w, cells...)
 		name = "" // only in the first row of a cluster
 	}
 }

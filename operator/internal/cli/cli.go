@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // Exit codes.
@@ -42,7 +44,7 @@ type app struct {
 	genericclioptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 	now   func() time.Time
-	paint painter
+	paint format.Painter
 }
 
 // Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
@@ -52,7 +54,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 }
 
 func run(ctx context.Context, args []string, streams genericclioptions.IOStreams, now func() time.Time) int {
-	a := &app{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: now, paint: painterFor(streams.Out)}
+	a := &app{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: now, paint: format.PainterFor(streams.Out)}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

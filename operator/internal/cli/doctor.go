@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // Results of a check.
@@ -122,18 +124,18 @@ func skip(subject string, err error) ([]diagnosis, error) {
 
 // writeDiagnoses writes a table of the diagnoses, and the fix of each fault below it.
 func (a *app) writeDiagnoses(w io.Writer, diagnoses []diagnosis) {
-	writeRow(w, "RESULT", "SUBJECT", "MESSAGE")
+	format.Row(w, "RESULT", "SUBJECT", "MESSAGE")
 	for _, f := range diagnoses {
-		result := a.paint.warning(f.Result)
+		result := a.paint.Warning(f.Result)
 		switch f.Result {
 		case resultOK:
-			result = a.paint.good(f.Result)
+			result = a.paint.Good(f.Result)
 		case resultFault:
-			result = a.paint.bad(f.Result)
+			result = a.paint.Bad(f.Result)
 		}
-		writeRow(w, result, f.Subject, f.Message)
+		format.Row(w, result, f.Subject, f.Message)
 		if f.Fix != "" {
-			writeRow(w, "", "", "→ "+f.Fix)
+			format.Row(w, "", "", "→ "+f.Fix)
 		}
 	}
 }

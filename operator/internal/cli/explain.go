@@ -4,12 +4,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Values of the field "from" of reports: the source of an explanation.
-const (
-	fromOperator = "operator"
-	fromObjects  = "objects"
-)
-
 func newExplain(a *app) *cobra.Command {
 	explain := &cobra.Command{
 		Use:   "explain",

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // clusterReport holds the scores of one policy for one cluster.
@@ -58,7 +59,7 @@ func newExplainCluster(a *app) *cobra.Command {
 			}
 			return out.print(a.Out, list, func(w io.Writer) {
 				if notShown != "" {
-					writeRow(w, "Not shown:", notShown)
+					format.Row(w, "Not shown:", notShown)
 				}
 				writeScores(w, list, true, a.now())
 			})
@@ -132,19 +133,19 @@ func writeScores(w io.Writer, clusters []clusterReport, byPolicy bool, now time.
 	if len(clusters) == 0 {
 		return
 	}
-	writeRow(w)
+	format.Row(w)
 	first := "CLUSTER"
 	if byPolicy {
 		first = "POLICY"
 	}
-	writeRow(w, first, "SCORE", "VALUE", "POINTS", "RAW", "SAMPLE", "STATE")
+	format.Row(w, first, "SCORE", "VALUE", "POINTS", "RAW", "SAMPLE", "STATE")
 	for _, c := range clusters {
 		name := c.Cluster
 		if byPolicy {
 			name = c.Policy
 		}
 		for _, s := range c.Scores {
-			writeRow(w, name, s.Name, formatScore(s.Value, "-"), formatFloat(s.Points), formatFloat(s.Raw), formatSampleAge(s.SampleTime, now), s.describeState(now))
+			format.Row(w, name, s.Name, formatScore(s.Value, "-"), formatFloat(s.Points), formatFloat(s.Raw), formatSampleAge(s.SampleTime, now), s.describeState(now))
 		}
 	}
 }
@@ -157,13 +158,13 @@ func (s scoreReport) describeState(now time.Time) string {
 		text += " (" + s.Outcome + ")"
 	}
 	if s.HeldUntil != nil && s.HeldUntil.After(now) {
-		text += ", held for another " + formatDuration(s.HeldUntil.Sub(now))
+		text += ", held for another " + format.Duration(s.HeldUntil.Sub(now))
 	}
 	if until := s.ValidUntil; until != nil {
 		if until.Before(now) {
-			return text + ", expired " + formatAge(now, *until) + " ago"
+			return text + ", expired " + format.Age(now, *until) + " ago"
 		}
-		text += ", valid for " + formatDuration(until.Sub(now))
+		text += ", valid for " + format.Duration(until.Sub(now))
 	}
 	return text
 }

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/explain"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // policyReport is the output of explain policy: the conditions of the policy and its last
@@ -88,7 +90,7 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
 		return nil, reading("ScoringPolicy "+name, err)
 	}
-	report := &policyReport{Policy: name, From: fromOperator}
+	report := &policyReport{Policy: name, From: explain.FromOperator}
 	for _, s := range policy.Status.Conditions {
 		report.Conditions = append(report.Conditions, conditionReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
 	}
@@ -102,7 +104,7 @@ func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name st
 
 // readObjects fills the report from the status of the policy and the published scores.
 func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy *v1alpha1.ScoringPolicy) error {
-	r.From = fromObjects
+	r.From = explain.FromObjects
 	if last := policy.Status.LastRound; last != nil {
 		r.Time = last.Time.Time
 	}
@@ -120,38 +122,38 @@ func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy 
 
 // writeSummary writes everything except the table of scores.
 func (r *policyReport) writeSummary(w io.Writer, a *app) {
-	writeRow(w, "Policy:", r.Policy)
+	format.Row(w, "Policy:", r.Policy)
 	for _, c := range r.Conditions {
-		text := fmt.Sprintf("%s %s, for %s", a.paint.state(c.Status), c.Reason, formatAge(a.now(), c.Since))
+		text := fmt.Sprintf("%s %s, for %s", a.paint.State(c.Status), c.Reason, format.Age(a.now(), c.Since))
 		if c.Message != "" {
 			text += ": " + c.Message
 		}
-		writeRow(w, c.Type+":", text)
+		format.Row(w, c.Type+":", text)
 	}
 	if !r.Time.IsZero() {
-		text := formatAge(a.now(), r.Time) + " ago"
-		if r.From == fromOperator {
+		text := format.Age(a.now(), r.Time) + " ago"
+		if r.From == explain.FromOperator {
 			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, r.Known)
 		}
 		if r.Refused {
 			text += ", not published because too few clusters have fresh data; earlier scores are held"
 		}
-		writeRow(w, "Last round:", text)
+		format.Row(w, "Last round:", text)
 	}
 	for _, warning := range r.Warnings {
-		writeRow(w, "Warning:", a.paint.warning(warning))
+		format.Row(w, "Warning:", a.paint.Warning(warning))
 	}
 	for _, q := range r.Queries {
-		writeRow(w, "Query:", cmp.Or(q.Score, freshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
-		writeRow(w, "", fmt.Sprintf("%d series in %.0f ms", q.Series, q.DurationMS))
+		format.Row(w, "Query:", cmp.Or(q.Score, freshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
+		format.Row(w, "", fmt.Sprintf("%d series in %.0f ms", q.Series, q.DurationMS))
 		for _, warning := range q.Warnings {
-			writeRow(w, "", a.paint.warning("warning: "+warning))
+			format.Row(w, "", a.paint.Warning("warning: "+warning))
 		}
 		if q.Error != "" {
-			writeRow(w, "", a.paint.bad("error: "+q.Error))
+			format.Row(w, "", a.paint.Bad("error: "+q.Error))
 		}
 	}
 	for _, note := range r.NotShown {
-		writeRow(w, "Not shown:", note)
+		format.Row(w, "Not shown:", note)
 	}
 }

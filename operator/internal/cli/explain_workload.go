@@ -3,38 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/explain"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
-
-// workloadReport is the output of explain workload. If From is fromObjects, the explanation
-// contains only information from the hub's objects.
-type workloadReport struct {
-	gate.Explanation
-	Owner string `json:"owner,omitempty"`
-	Queue string `json:"queue,omitempty"`
-	// Waiting is false once the workload is placed, admitted or finished.
-	Waiting bool          `json:"waiting"`
-	Checks  []checkReport `json:"checks,omitempty"`
-	From    string        `json:"from"`
-	// NotShown lists information that is missing, with the reason.
-	NotShown []string `json:"notShown,omitempty"`
-}
-
-// checkReport is an admission check of the workload. Ours is true for the check of a
-// PlacementGate.
-type checkReport struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Message string `json:"message,omitempty"`
-	Ours    bool   `json:"ours,omitempty"`
-}
 
 func newExplainWorkload(a *app) *cobra.Command {
 	var out outputFlag
@@ -58,7 +36,7 @@ scores and the reservations of each candidate cluster.
 			if err != nil {
 				return err
 			}
-			return out.print(a.Out, report, report.tableWriter(a, out.isWide()))
+			return out.print(a.Out, report, func(w io.Writer) { report.WriteRows(w, a.paint, a.now(), out.isWide()) })
 		},
 		ValidArgsFunction: a.completeFromHub(listWorkloadNames),
 	}
@@ -67,7 +45,7 @@ scores and the reservations of each candidate cluster.
 	return cmd
 }
 
-func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name string) (*workloadReport, error) {
+func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name string) (*explain.Report, error) {
 	c, namespace, err := a.connect()
 	if err != nil {
 		return nil, err
@@ -76,7 +54,7 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 	if err != nil {
 		return nil, err
 	}
-	report := &workloadReport{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: fromObjects}
+	report := &explain.Report{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: explain.FromObjects}
 	hub := &hubExplainer{client: c, report: report}
 	if err := hub.readChecks(ctx, wl); err != nil {
 		return nil, err
@@ -93,7 +71,7 @@ func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name 
 		report.Problem = ""
 		hub.explain(ctx, wl, a.now(), reason)
 	default:
-		report.From = fromOperator
+		report.From = explain.FromOperator
 	}
 	report.Waiting = isWaiting(wl, report.Cluster)
 	return report, nil

@@ -14,6 +14,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/explain"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
@@ -25,7 +26,7 @@ import (
 // read are listed in the report's NotShown, and the explanation goes on without them.
 type hubExplainer struct {
 	client client.Client
-	report *workloadReport
+	report *explain.Report
 	stand  gate.Snapshot
 	// config is the MultiKueueConfig of the workload's MultiKueue check. It is nil if
 	// the workload has no such check, or if the config can't be read.
@@ -45,7 +46,7 @@ func (h *hubExplainer) noteFailure(err error) bool {
 // PlacementGates and of MultiKueue among them.
 func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) error {
 	for _, state := range wl.Status.AdmissionChecks {
-		entry := checkReport{Name: string(state.Name), State: string(state.State), Message: state.Message}
+		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message}
 		check := &kueue.AdmissionCheck{}
 		if _, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: entry.Name}, check); err != nil {
 			return reading("read hub", err)

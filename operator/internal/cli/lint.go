@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // finding is one problem and its position in a file.
@@ -132,13 +133,13 @@ func (l *linter) run(ctx context.Context, a *app, out *outputFlag, flags *connec
 	})
 	err := out.print(a.Out, l.findings, func(w io.Writer) {
 		for _, f := range l.findings {
-			writeRow(w, f.String())
+			format.Row(w, f.String())
 		}
 	})
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(a.ErrOut, "%s checked, %s\n", pluralize(l.checked, "object"), pluralize(len(l.findings), "finding"))
+	_, _ = fmt.Fprintf(a.ErrOut, "%s checked, %s\n", format.Plural(l.checked, "object"), format.Plural(len(l.findings), "finding"))
 	if len(l.findings) > 0 {
 		return errFindings
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
@@ -134,7 +135,7 @@ func writePreview(w io.Writer, rows []previewRow, wide bool) {
 	if wide {
 		columns = slices.Insert(columns, 3, "POINTS")
 	}
-	writeRow(w, columns...)
+	format.Row(w, columns...)
 	for _, r := range rows {
 		points, raw := "-", "-"
 		if r.Outcome == score.OK.String() {
@@ -147,7 +148,7 @@ func writePreview(w io.Writer, rows []previewRow, wide bool) {
 		if wide {
 			cells = slices.Insert(cells, 3, points)
 		}
-		writeRow(w, cells...)
+		format.Row(w, cells...)
 	}
 }
 
@@ -169,7 +170,7 @@ func writeAnnotations(w io.Writer, report *round.Report) {
 		}
 	}
 	if n := report.Result.Clamped; n > 0 {
-		_, _ = fmt.Fprintf(w, "warning: %s outside of the range of the score: the nearest end counts. Linear maps other values to the range, and range: Full allows points below 0\n", pluralize(n, "value"))
+		_, _ = fmt.Fprintf(w, "warning: %s outside of the range of the score: the nearest end counts. Linear maps other values to the range, and range: Full allows points below 0\n", format.Plural(n, "value"))
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 func newProfile(a *app) *cobra.Command {
@@ -78,20 +78,20 @@ func writeProfiles(w io.Writer, profiles []v1alpha1.JobProfile, wide bool, now t
 	if wide {
 		header = append(header, "TENSOR", "DRAM", "NVLINK", "PCIE", "ENERGY")
 	}
-	writeRow(w, header...)
+	format.Row(w, header...)
 	for i := range profiles {
 		for j := range profiles[i].Status.Models {
 			m := &profiles[i].Status.Models[j]
 			row := []string{
-				profiles[i].Name, m.Model, fmt.Sprint(m.Runs), formatAge(now, m.LastRunTime.Time),
-				formatMeasured(m.DurationP50Seconds, formatSeconds), formatMeasured(m.DurationP90Seconds, formatSeconds),
-				formatMeasured(m.MemoryPeakP90Bytes, formatMemory), formatMeasured(m.UtilizationP50Percent, formatWholePercent), string(m.Class), string(m.Bottleneck),
+				profiles[i].Name, m.Model, fmt.Sprint(m.Runs), format.Age(now, m.LastRunTime.Time),
+				formatMeasured(m.DurationP50Seconds, format.Seconds), formatMeasured(m.DurationP90Seconds, format.Seconds),
+				formatMeasured(m.MemoryPeakP90Bytes, format.Memory), formatMeasured(m.UtilizationP50Percent, formatWholePercent), string(m.Class), string(m.Bottleneck),
 			}
 			if wide {
 				row = append(row, formatMeasured(m.TensorActiveP50Percent, formatWholePercent), formatMeasured(m.DRAMActiveP50Percent, formatWholePercent),
 					formatMeasured(m.NVLinkP50BytesPerSecond, formatTraffic), formatMeasured(m.PCIeP50BytesPerSecond, formatTraffic), formatMeasured(m.EnergyP50Joules, formatEnergy))
 			}
-			writeRow(w, row...)
+			format.Row(w, row...)
 		}
 	}
 }
@@ -104,17 +104,9 @@ func formatMeasured(v *int64, format func(int64) string) string {
 	return format(*v)
 }
 
-func formatSeconds(n int64) string { return formatDuration(time.Duration(n) * time.Second) }
-
 func formatWholePercent(n int64) string { return fmt.Sprintf("%d%%", n) }
 
 func formatTraffic(n int64) string { return fmt.Sprintf("%.1fGB/s", float64(n)/1e9) }
 
 // formatEnergy formats joules as kilowatt-hours.
 func formatEnergy(n int64) string { return fmt.Sprintf("%.1fkWh", float64(n)/3.6e6) }
-
-// formatMemory formats bytes in mebibytes, as a quantity of Kubernetes.
-func formatMemory(n int64) string {
-	const mebibyte = 1 << 20
-	return resource.NewQuantity((n+mebibyte/2)/mebibyte*mebibyte, resource.BinarySI).String()
-}

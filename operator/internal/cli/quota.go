@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/capacity"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // quotaRow is one quota of a CapacityPolicy.
@@ -142,9 +143,9 @@ func writeQuotas(w io.Writer, rows []quotaRow, wide bool) {
 	if len(rows) == 0 {
 		return
 	}
-	writeRow(w, "POLICY", "MODE", "COHORT", "FLAVOR", "RESOURCE", "CURRENT", "WANTED", "MEASURED", "RESERVED", "PENDING")
+	format.Row(w, "POLICY", "MODE", "COHORT", "FLAVOR", "RESOURCE", "CURRENT", "WANTED", "MEASURED", "RESERVED", "PENDING")
 	for _, r := range rows {
-		writeRow(w, r.Policy, r.Mode, r.Cohort, r.Flavor, r.Resource, formatDevices(r.Current), formatDevices(r.Wanted), fmt.Sprint(r.Measured), fmt.Sprint(r.Reserved), r.Pending)
+		format.Row(w, r.Policy, r.Mode, r.Cohort, r.Flavor, r.Resource, formatDevices(r.Current), formatDevices(r.Wanted), fmt.Sprint(r.Measured), fmt.Sprint(r.Reserved), r.Pending)
 		if !wide {
 			continue
 		}
@@ -153,7 +154,7 @@ func writeQuotas(w io.Writer, rows []quotaRow, wide bool) {
 			if c.Reason != "" {
 				state += ": " + c.Reason
 			}
-			writeRow(w, "", "", "", "", c.Name, "", "", fmt.Sprint(c.Devices), "", state)
+			format.Row(w, "", "", "", "", c.Name, "", "", fmt.Sprint(c.Devices), "", state)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/operator/internal/explain"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
@@ -142,30 +144,30 @@ func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time)
 	if !withDevices {
 		columns = []string{"CLUSTER", "SCORES"}
 	}
-	writeRow(w, columns...)
+	format.Row(w, columns...)
 	for _, row := range rows {
-		scores := cmp.Or(formatScores(row.Scores, now, wide), "none")
+		scores := cmp.Or(explain.Scores(row.Scores, now, wide), "none")
 		switch {
 		case !withDevices:
-			writeRow(w, row.Cluster, scores)
+			format.Row(w, row.Cluster, scores)
 		case len(row.Models) == 0:
-			writeRow(w, row.Cluster, unknownValue, unknownValue, "no devices reported", scores)
+			format.Row(w, row.Cluster, format.Unknown, format.Unknown, "no devices reported", scores)
 		}
 		cluster := row.Cluster
 		for _, model := range slices.Sorted(maps.Keys(row.Models)) {
 			counts := row.Models[model]
-			writeRow(w, cluster, formatCount(counts.Free), formatCount(counts.Total), model, scores)
+			format.Row(w, cluster, formatCount(counts.Free), formatCount(counts.Total), model, scores)
 			cluster, scores = "", "" // only in the first row of a cluster
 		}
 	}
 	if withDevices {
-		writeRow(w, sumDevices(rows)...)
+		format.Row(w, sumDevices(rows)...)
 	}
 }
 
 func formatCount(n int) string {
 	if n == unknownCount {
-		return unknownValue
+		return format.Unknown
 	}
 	return fmt.Sprint(n)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // Bounds of the report on waste.
@@ -184,16 +186,16 @@ func writeWaste(w io.Writer, rows []wasteRow, flags *wasteFlags) {
 	if flags.by == "namespace" {
 		columns = slices.Delete(columns, 2, 3)
 	}
-	writeRow(w, columns...)
+	format.Row(w, columns...)
 	write := func(row wasteRow, owner string) {
-		cells := []string{row.Cluster, row.Namespace, owner, formatHours(row.IdleHours), formatHours(row.HeldHours), unknownValue}
+		cells := []string{row.Cluster, row.Namespace, owner, formatHours(row.IdleHours), formatHours(row.HeldHours), format.Unknown}
 		if row.HeldHours > 0 {
 			cells[5] = formatPercent(min(1, row.IdleHours/row.HeldHours))
 		}
 		if flags.by == "namespace" {
 			cells = slices.Delete(cells, 2, 3)
 		}
-		writeRow(w, cells...)
+		format.Row(w, cells...)
 	}
 	sum := wasteRow{Cluster: "fleet"}
 	for i, row := range rows {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // reclaimRow is a workload that a ReclaimPolicy returned to its queue, would have returned, or
@@ -72,12 +73,12 @@ func writeReclaims(w io.Writer, rows []reclaimRow, now time.Time) {
 	if len(rows) == 0 {
 		return
 	}
-	writeRow(w, "POLICY", "MODE", "WORKLOAD", "CLUSTER", "DEVICES", "IDLE", "STATE", "REASON")
+	format.Row(w, "POLICY", "MODE", "WORKLOAD", "CLUSTER", "DEVICES", "IDLE", "STATE", "REASON")
 	for _, r := range rows {
 		reason := r.Reason
 		if r.Time != nil {
-			reason = formatAge(now, *r.Time) + " ago"
+			reason = format.Age(now, *r.Time) + " ago"
 		}
-		writeRow(w, r.Policy, r.Mode, r.Workload, r.Cluster, fmt.Sprint(r.Devices), (time.Duration(r.IdleSeconds) * time.Second).String(), r.State, reason)
+		format.Row(w, r.Policy, r.Mode, r.Workload, r.Cluster, fmt.Sprint(r.Devices), (time.Duration(r.IdleSeconds) * time.Second).String(), r.State, reason)
 	}
 }

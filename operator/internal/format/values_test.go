@@ -1,11 +1,11 @@
-package cli
+package format
 
 import (
 	"testing"
 	"time"
 )
 
-func TestFormatDuration(t *testing.T) {
+func TestDuration(t *testing.T) {
 	for _, tc := range []struct {
 		duration time.Duration
 		want     string
@@ -19,7 +19,7 @@ func TestFormatDuration(t *testing.T) {
 		{100 * time.Hour, "4d"},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
-			if got := formatDuration(tc.duration); got != tc.want {
+			if got := Duration(tc.duration); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.duration, got, tc.want)
 			}
 		})
