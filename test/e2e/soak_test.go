@@ -22,8 +22,11 @@ import (
 )
 
 const (
-	soakOpenJobs = 30              // at a time
-	soakGrace    = 4 * time.Minute // for open jobs to finish, after the last submission
+	soakOpenJobs = 30 // at a time
+	// soakGrace is the time for open jobs to finish, after the last submission. If Kueue restarts after a
+	// copy was lost, and looks at its workload before it is connected to the worker, it looks again after
+	// workerLostTimeout (15 min) only.
+	soakGrace = 19 * time.Minute
 )
 
 // soak is a run of TestSoak. It submits jobs, deactivates and deletes some of them or
@@ -54,7 +57,7 @@ type openJob struct {
 func TestSoak(t *testing.T) {
 	minutes, jobs, seed := numberFromEnv(t, "SOAK", 40), int(numberFromEnv(t, "JOBS", 1000)), numberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d SOAK=%d JOBS=%d", seed, minutes, jobs)
-	ctx := testContext(t, time.Duration(minutes)*time.Minute+2*soakGrace)
+	ctx := testContext(t, time.Duration(minutes)*time.Minute+soakGrace+5*time.Minute)
 	createPriorities(ctx, t)
 	queue{name: "soak", hub: 44, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
 	startTwoOperators(ctx, t)

@@ -107,7 +107,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, applyErr
+	if applyErr != nil {
+		return reconcile.Result{}, applyErr
+	}
+	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, nil
 }
 
 // isCurrent reports whether the policy still exists as it was when the round began. A round

@@ -324,8 +324,8 @@ func TestFailedWriteIsReported(t *testing.T) {
 		return c.Create(ctx, obj, opts...)
 	}}
 	h := newHubWith(t, refused, nil)
-	if _, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err == nil {
-		t.Error("no error, so no retry")
+	if result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err == nil || !result.IsZero() {
+		t.Errorf("got %+v and error %v, want a retry by the error alone", result, err)
 	}
 	policy := &v1alpha1.CapacityPolicy{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "gpus"}, policy); err != nil {

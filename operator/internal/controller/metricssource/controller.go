@@ -112,14 +112,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	c, err := r.ensureClient(ctx, src)
 	if err != nil {
 		r.Sources.SetError(src.Name, err)
-		return reconcile.Result{RequeueAfter: failedPeriod}, r.writeStatus(ctx, src, observation{configErr: err})
+		return r.report(ctx, src, observation{configErr: err}, failedPeriod)
 	}
 	version, err := c.Check(ctx)
 	after := healthyPeriod
 	if err != nil {
 		after = failedPeriod
 	}
-	return reconcile.Result{RequeueAfter: after}, r.writeStatus(ctx, src, observation{version: version, queryErr: err, health: c.Health()})
+	return r.report(ctx, src, observation{version: version, queryErr: err, health: c.Health()}, after)
+}
+
+// report writes the status and returns when to look at the source again.
+func (r *Reconciler) report(ctx context.Context, src *v1alpha1.MetricsSource, o observation, after time.Duration) (reconcile.Result, error) {
+	if err := r.writeStatus(ctx, src, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
 // ensureClient returns the client of the source and registers it. It builds a new

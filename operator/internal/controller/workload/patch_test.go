@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -12,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // pendingWrite writes a Pending check with a message.
@@ -117,6 +120,23 @@ func TestInvalidCheckWrite(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// controller-runtime warns about a result beside an error, and retries by the error alone.
+func TestFailedWriteIsRetriedByItsError(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withMultiKueue(pendingWorkload(noon))
+	setCondition(wl, kueue.WorkloadEvicted, noon)
+	b.create(wl)
+	b.clock.add(timing.EvictionGrace) // the eviction is repaired, and the next look is planned
+	b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return apierrors.NewInternalError(errors.New("the webhook does not respond"))
+		}})
+	result, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
+	if err == nil || !result.IsZero() {
+		t.Errorf("got %+v and error %v", result, err)
 	}
 }
 

@@ -41,7 +41,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
-	return reconcile.Result{RequeueAfter: s.requeueAfter}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
 // endTurnOnPanic ends the workload's turn, so that a panic, which controller-runtime logs and
