@@ -39,6 +39,9 @@ type gpu struct {
 	device.Device
 	card       string          // name in class/drm; empty while no driver is bound
 	partitions []device.Device // empty if the GPU is not partitioned
+	// partitionsUnknown is true if the driver failed to report the partition mode. The last
+	// known partitions and names stay then.
+	partitionsUnknown bool
 }
 
 // New returns a Source. It reads nothing before the first call of Devices.
@@ -103,7 +106,10 @@ func (s *Source) updatePartitions(cards []card) {
 		if i < 0 {
 			continue // the last known names stay
 		}
-		profile := s.sysfs.profile(g.card)
+		profile, err := s.sysfs.profile(g.card)
+		if g.partitionsUnknown = err != nil; err != nil {
+			continue
+		}
 		if profile == "" {
 			g.partitions, g.Minor, g.KubeletID = nil, cards[i].render, g.PCIBusID
 			continue
@@ -200,7 +206,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	}
 	r, err := s.sysfs.readSensors(ctx, g.card)
 	r.Time = s.now()
-	r.MIG, r.Instances = len(g.partitions) > 0, g.partitions
+	r.MIG, r.Instances, r.PartitionsUnknown = len(g.partitions) > 0, g.partitions, g.partitionsUnknown
 	return r, err
 }
 

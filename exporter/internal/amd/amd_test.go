@@ -278,6 +278,27 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// During a reset the driver does not report the partition mode. The GPU may not be
+// allocatable as a whole then.
+func TestUnreadablePartitionMode(t *testing.T) {
+	sysfs, s := newNode(t)
+	sysfs.Partition(first, "DPX", "NPS1", 1, 9)
+	before := read(t, s, list(t, s)[0])
+	sysfs.Break(first, "current_compute_partition")
+	sysfs.Break(second, "current_compute_partition")
+	devices := list(t, s)
+	if r := read(t, s, devices[0]); !r.PartitionsUnknown || !r.MIG || len(r.Instances) != len(before.Instances) {
+		t.Errorf("a partitioned GPU: unknown %t, partitions %+v", r.PartitionsUnknown, r.Instances)
+	}
+	if r := read(t, s, devices[1]); !r.PartitionsUnknown || devices[1].KubeletID != second {
+		t.Errorf("another GPU: unknown %t, names %v", r.PartitionsUnknown, devices[1].Names())
+	}
+	sysfs.Unset(second, "current_compute_partition") // the GPU has no partition modes
+	if read(t, s, list(t, s)[1]).PartitionsUnknown {
+		t.Error("the partitions of a GPU without partition modes are unknown")
+	}
+}
+
 // Without the topology only the first partition is known. It has the PCI device of the GPU.
 func TestPartitionsWithoutTopology(t *testing.T) {
 	sysfs, s := newNode(t)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,6 +137,10 @@ func (r *reader) number(path string) (v float64, ok bool) {
 // During a reset it returns EPERM or EBUSY.
 var unsupported = []error{fs.ErrNotExist, syscall.ENODATA, syscall.EOPNOTSUPP, syscall.EINVAL, syscall.ENOSYS}
 
+func isUnsupported(err error) bool {
+	return slices.ContainsFunc(unsupported, func(u error) bool { return errors.Is(err, u) })
+}
+
 // file returns the content of a file. ok is false if the file does not exist or fails.
 func (r *reader) file(path string) (content []byte, ok bool) {
 	start := time.Now()
@@ -145,11 +150,8 @@ func (r *reader) file(path string) (content []byte, ok bool) {
 	if err == nil {
 		return content, true
 	}
-	for _, u := range unsupported {
-		if errors.Is(err, u) {
-			return nil, false
-		}
+	if !isUnsupported(err) {
+		r.failures = append(r.failures, err)
 	}
-	r.failures = append(r.failures, err)
 	return nil, false
 }

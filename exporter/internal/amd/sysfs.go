@@ -123,13 +123,18 @@ func (s sysfs) identify(c card, node string) (device.Device, error) {
 }
 
 // profile returns the compute and memory partition mode of a GPU, such as CPX-NPS4. It is
-// empty if the GPU is not partitioned.
-func (s sysfs) profile(card string) string {
-	switch compute := s.text(card, "current_compute_partition"); compute {
-	case "DPX", "TPX", "QPX", "CPX":
-		return strings.TrimSuffix(compute+"-"+s.text(card, "current_memory_partition"), "-")
+// empty if the GPU is not partitioned. It fails if the driver does not report the mode, for
+// example during a reset.
+func (s sysfs) profile(card string) (string, error) {
+	content, err := os.ReadFile(s.ofCard(card, "current_compute_partition"))
+	if err != nil && !isUnsupported(err) {
+		return "", err
 	}
-	return ""
+	switch compute := strings.TrimSpace(string(content)); compute {
+	case "DPX", "TPX", "QPX", "CPX":
+		return strings.TrimSuffix(compute+"-"+s.text(card, "current_memory_partition"), "-"), nil
+	}
+	return "", nil
 }
 
 // hive returns the id of the GPUs that xGMI links connect with the GPU of a card. It is

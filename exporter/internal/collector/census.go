@@ -62,8 +62,9 @@ func (n *census) countDevice(d *deviceSnapshot, pods podmap.Map) {
 	g := deviceGroup{resource, modelLabel(d.device)}
 	n.count(g, "allocated", d.allocated)
 	n.count(g, "unhealthy", !d.isHealthy())
+	n.count(g, "unknown", d.isHealthy() && !d.isPartitioningKnown())
 	n.count(g, "allocatable", true)
-	free := !d.allocated && d.isHealthy() && !mig && !isReplicated(pods, d.device)
+	free := !d.allocated && d.isHealthy() && d.isPartitioningKnown() && !mig && !isReplicated(pods, d.device)
 	if free {
 		connected := d.device
 		connected.Links = linkEnds(d.device, d.reading)

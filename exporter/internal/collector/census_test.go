@@ -2,8 +2,10 @@ package collector
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -119,7 +121,7 @@ func TestUnmappedDevicesWithKubeletDisabled(t *testing.T) {
 // The listed devices count, grouped by the DeviceClass of claims.
 func TestCensusCountsDevicesOfClaims(t *testing.T) {
 	wholeDevice := func(i string) *deviceSnapshot {
-		return &deviceSnapshot{device: device.Device{UUID: "GPU-" + i, Minor: "nvidia" + i, Model: "NVIDIA H100"}}
+		return &deviceSnapshot{fresh: true, device: device.Device{UUID: "GPU-" + i, Minor: "nvidia" + i, Model: "NVIDIA H100"}}
 	}
 	partitioned := wholeDevice("1")
 	partitioned.reading.MIG = true
@@ -156,6 +158,52 @@ func TestCensusCountsDevicesOfClaims(t *testing.T) {
 	pods = podmap.Map{}
 	if n = takeCensus(); len(n.counts) != 0 || n.notAllocatable != 4 {
 		t.Errorf("without claims: %v, %g not allocatable", n.counts, n.notAllocatable)
+	}
+}
+
+// A device whose partition mode cannot be read may be in MIG mode. With resource claims,
+// nothing else says whether it is free as a whole.
+func TestNodeDevicesWithUnknownPartitions(t *testing.T) {
+	f := setup(t)
+	f.kubelet.noDevices = true
+	f.kubelet.claims = map[string][]string{"ml/a/main": {"gpu-1"}}
+	f.source.override = func(d device.Device, r *device.Reading) { r.PartitionsUnknown = d.Index == 0 }
+	families, _ := f.collect(t)
+	for state, want := range map[string]float64{"allocatable": 8, "allocated": 1, "free": 6, "unhealthy": 0, "unknown": 1} {
+		if got := value(t, families, "plimsoll_node_devices", "resource", "gpu.nvidia.com", "state", state); got != want {
+			t.Errorf("%s: %g, want %g", state, got, want)
+		}
+	}
+}
+
+// While one vendor is collected for the first time, the devices of another one may be listed
+// but not read. They may be in MIG mode or lost.
+func TestNodeDevicesBeforeFirstReading(t *testing.T) {
+	one := &fakeSource{hung: map[string]chan struct{}{uuid(0): make(chan struct{})}}
+	f := setupTwoVendors(t, one, &singleSource{uuid: "GPU-two"})
+	f.cfg.Deadline = time.Minute
+	f.pollPods(t.Context())
+	collected := make(chan error)
+	go func() { collected <- f.Collector.collect(t.Context(), f.vendors[0]) }()
+	for isRead := false; !isRead; runtime.Gosched() {
+		one.mu.Lock()
+		isRead = one.reads[uuid(0)] > 0
+		one.mu.Unlock()
+	}
+	if err := f.Collector.collect(t.Context(), f.vendors[1]); err != nil {
+		t.Fatal(err)
+	}
+	families, _ := f.scrape(t)
+	if got, want := nodeStates(t, families), [5]float64{8, 0, 0, 0, 8}; got != want {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown = %v, want %v", got, want)
+	}
+	close(one.hung[uuid(0)])
+	if err := <-collected; err != nil {
+		t.Fatal(err)
+	}
+	families, _ = f.scrape(t)
+	if got, want := nodeStates(t, families), [5]float64{8, 0, 8, 0, 0}; got != want {
+		t.Errorf("after the first reading: %v, want %v", got, want)
 	}
 }
 

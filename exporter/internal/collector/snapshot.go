@@ -75,6 +75,13 @@ type implausibleCount struct {
 
 func (d *deviceSnapshot) isHealthy() bool { return !d.lost && !d.failed && !d.hung }
 
+// isPartitioningKnown reports whether it is known if the device can be allocated as a whole.
+// It is unknown before the first reading of a device: on a node with devices of several
+// vendors, one vendor can be collected before the devices of another have been read.
+func (d *deviceSnapshot) isPartitioningKnown() bool {
+	return d.parent != nil || d.fresh && !d.reading.PartitionsUnknown
+}
+
 // account updates the holders, idle time, energy and recent events of every device as of
 // now, and returns the result. It is the only step that changes the accounting. If the
 // devices have not been read again since the last call, energy does not increase. The

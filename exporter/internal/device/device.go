@@ -184,6 +184,9 @@ type Reading struct {
 	// MIG is true if the device is in MIG mode, or in a partition mode of AMD. Only its
 	// instances can be allocated then.
 	MIG bool
+	// PartitionsUnknown is true if the driver failed to report whether the device is in such a
+	// mode. The device may not be allocatable as a whole then.
+	PartitionsUnknown bool
 	// FabricCluster is the UUID of the NVLink fabric that the device has joined. Empty if
 	// there is none.
 	FabricCluster string

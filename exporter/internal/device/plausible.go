@@ -3,7 +3,8 @@ package device
 import "math"
 
 // limits are the smallest and largest plausible value of a field. A field without an
-// entry must be at least 0 and below the 64-bit pattern by which drivers mean "unknown".
+// entry must be at least 0, and none of the 32-bit and 64-bit patterns by which drivers mean
+// "unknown".
 var limits = map[Field][2]float64{
 	SMClock: {0, 10_000}, MemClock: {0, 50_000},
 	GPUTemp: {0, 200}, MemoryTemp: {0, 200}, SlowdownTemp: {1, 200}, ThermalMargin: {-200, 200},
@@ -28,7 +29,7 @@ var ratio = [2]float64{0, 1.01}
 func isPlausible(f Field, v float64) bool {
 	limit, ok := limits[f]
 	if !ok {
-		limit = [2]float64{0, math.MaxInt64}
+		return v >= 0 && v <= math.MaxInt64 && v != math.MaxUint32
 	}
 	return v >= limit[0] && v <= limit[1]
 }

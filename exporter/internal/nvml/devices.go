@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -35,25 +36,34 @@ func (s *Source) hasStalledCall() bool {
 }
 
 // updateDevices removes replaced devices from the list and identifies new ones. A listed
-// device is not identified again, because the call could hang.
-func (s *Source) updateDevices(count int) {
+// device is not identified again, because the call could hang. The result are the indexes at
+// which a device responds that is listed with another index, and the messages about them.
+func (s *Source) updateDevices(count int) (repeated map[int]string) {
 	s.devices = slices.DeleteFunc(s.devices, s.dropIfReplaced)
 	if s.lastCount == 0 || !s.hasStalledCall() {
 		s.lastCount = count
 	}
 	logged := s.unidentified
-	s.unidentified = map[int]string{}
+	s.unidentified, repeated = map[int]string{}, map[int]string{}
 	for i, err := range s.identifyNew(count) {
 		s.unidentified[i] = err.Error()
+		if errors.Is(err, errListed) {
+			repeated[i] = err.Error()
+		}
 		if logged[i] != s.unidentified[i] {
 			s.log.Warn("identifying a device failed; it is not exported", "index", i, "err", err)
 		}
 	}
 	slices.SortFunc(s.devices, func(a, b device.Device) int { return cmp.Compare(a.Index, b.Index) })
+	return repeated
 }
 
 // errNoResponse is the error of a device whose identification is still in progress.
 var errNoResponse = errors.New("the device does not respond")
+
+// errListed is the error of a device with the UUID of a listed device. Either the driver
+// numbers the devices differently since the listing, or two devices report the same UUID.
+var errListed = errors.New("a device with this UUID is listed already")
 
 // identifyNew identifies the devices below count that are not listed, and lists them. The
 // returned errors are by device index.
@@ -79,8 +89,8 @@ func (s *Source) identifyNew(count int) map[int]error {
 		}
 	}
 	failures := map[int]error{}
-	for i, limit := range limits {
-		found, ok := awaitIdentification(limit, s.identifying[i])
+	for _, i := range slices.Sorted(maps.Keys(limits)) {
+		found, ok := awaitIdentification(limits[i], s.identifying[i])
 		if !ok {
 			failures[i] = errNoResponse
 			continue
@@ -88,6 +98,10 @@ func (s *Source) identifyNew(count int) map[int]error {
 		delete(s.identifying, i)
 		if found.err != nil {
 			failures[i] = found.err
+			continue
+		}
+		if uuid := found.device.UUID; s.handles[uuid] != nil {
+			failures[i] = fmt.Errorf("%w: %s", errListed, uuid)
 			continue
 		}
 		s.addDevice(found)

@@ -124,6 +124,58 @@ func TestRemovedDevice(t *testing.T) {
 	}
 }
 
+// A device is lost, and another one appears at the same time. The number of devices stays the
+// same, but the indexes refer to other devices.
+func TestRenumberedDevices(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	s := f.open()
+	devices := listDevices(t, s)
+	f.setHealthy(8)
+	f.set(wordCount, 9)
+	f.setDevice(3, devAbsent, 1)
+	f.setDevice(3, devState, stateLost)
+	if _, err := s.Read(context.Background(), devices[3]); !errors.Is(err, device.ErrLost) {
+		t.Fatal(err)
+	}
+	listDevices(t, s) // updates the indexes in the fake
+	if _, err := s.Read(context.Background(), devices[3]); !errors.Is(err, device.ErrLost) {
+		t.Fatal(err)
+	}
+	now := listDevices(t, s)
+	expectDevices(t, now, f.uuids(0, 1, 2, 4, 5, 6, 7, 8))
+	for i, d := range now {
+		if d.Index != i {
+			t.Errorf("device %s has index %d, want %d", d.UUID, d.Index, i)
+		}
+	}
+	if n := s.Undescribed(); n != 0 {
+		t.Errorf("%d devices are unidentified, want 0", n)
+	}
+}
+
+// Two devices report the same UUID, as cloned virtual devices can. The second is not
+// exported, and the library is not loaded again in every collection.
+func TestDevicesWithSameUUID(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.setDevice(5, devSameUUID, 1+2)
+	s := f.open()
+	for range 3 {
+		expectDevices(t, listDevices(t, s), f.uuids(0, 1, 2, 3, 4, 6, 7))
+		if n := s.Undescribed(); n != 1 {
+			t.Errorf("%d devices are unidentified, want 1", n)
+		}
+	}
+	if n := f.get(wordInits); n > 2 {
+		t.Errorf("the library was loaded %d times", n)
+	}
+}
+
 // A hung device does not delay the listing of the others. Its identification is awaited
 // once, and the device is listed after its response.
 func TestDeviceHungBeforeStart(t *testing.T) {

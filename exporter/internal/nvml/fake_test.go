@@ -37,7 +37,8 @@ const (
 	devLicensed, devNarrow, devNVLink, devPCIe, devGPM        = 31, 32, 33, 34, 35
 	devReplaced, devLinkGen, devLinkWidth, devFan             = 36, 38, 39, 40
 	devPState, devFabricState, devFabricStatus, devClique     = 41, 42, 43, 44
-	devFabricVersion, devComputeMode                          = 45, 37
+	devFabricVersion, devComputeMode, devFieldResult          = 45, 37, 46
+	devSameUUID                                               = 47
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 

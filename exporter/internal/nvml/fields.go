@@ -103,6 +103,10 @@ func readFieldValues(h *deviceHandle, r *device.Reading) nvml.Return {
 		return ret
 	}
 	for i, f := range h.fields {
+		switch ret := nvml.Return(values[i].NvmlReturn); ret {
+		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
+			return ret
+		}
 		isNarrow := nvml.ValueType(values[i].ValueType) == nvml.VALUE_TYPE_UNSIGNED_INT
 		if nvml.Return(values[i].NvmlReturn) != nvml.SUCCESS || f.wideOnly && isNarrow {
 			continue

@@ -133,11 +133,14 @@ func readDecoder(h *deviceHandle, r *device.Reading) nvml.Return {
 	return ret
 }
 
-// readMemory sets the memory fields. Some drivers export the newer call but return an error
+// readMemory sets the memory fields. A device that shares the memory of the CPU has none of
+// its own: it reports 0 bytes, or does not support the call. Some drivers export the newer call but return an error
 // from it, so an error other than a lost device leads to the older call.
 func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo_v2()
 	switch {
+	case ret == nvml.SUCCESS && m.Total == 0:
+		return nvml.ERROR_NOT_SUPPORTED
 	case ret == nvml.SUCCESS:
 		r.Set(device.FBFree, mebibytes(m.Free))
 		r.Set(device.FBUsed, mebibytes(m.Used))
@@ -156,6 +159,9 @@ func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
 // memory.
 func readMemoryV1(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo()
+	if ret == nvml.SUCCESS && m.Total == 0 {
+		return nvml.ERROR_NOT_SUPPORTED
+	}
 	if ret == nvml.SUCCESS {
 		r.Set(device.FBFree, mebibytes(m.Free))
 		r.Set(device.FBUsed, mebibytes(m.Used))

@@ -44,7 +44,8 @@ type deviceHandle struct {
 
 // read makes the calls of all getters. It returns the reading, the number of calls that
 // succeeded and the last failure. An unsupported call counts as neither. read stops if the
-// device is lost or the driver unloaded, because the other calls would fail as well.
+// device is lost or requires a reset, or if the driver is unloaded: some of the other calls
+// would still succeed, but no program can use the device.
 func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time) (r device.Reading, succeeded int, failure nvml.Return) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +60,7 @@ func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time
 		case nvml.SUCCESS:
 			succeeded++
 		case nvml.ERROR_NOT_SUPPORTED:
-		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
+		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
 			return r, 0, ret
 		default:
 			failure = ret

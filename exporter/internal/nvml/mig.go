@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -48,6 +49,7 @@ func readMIG(h *deviceHandle, r *device.Reading) nvml.Return {
 	h.instances, h.instanceErr = nil, nil
 	defer h.freeStaleSamplers()
 	mode, _, ret := h.GetMigMode()
+	r.PartitionsUnknown = !slices.Contains([]nvml.Return{nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND}, ret)
 	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return ret
 	}
@@ -100,10 +102,14 @@ func (h *deviceHandle) addInstance(index int, handle nvml.Device) {
 }
 
 // profileName returns the profile of an instance without a profile in its name. It consists
-// of the slices and the memory, which is rounded up to eighths of the device memory.
+// of the slices and the memory, which is rounded up to eighths of the device memory, or to
+// GiB if the driver does not report the device memory.
 func profileName(a nvml.DeviceAttributes, deviceMiB int64) string {
-	eighths := math.Ceil(8 * float64(a.MemorySizeMB) / float64(deviceMiB))
-	gb := math.Round(eighths / 8 * math.Ceil(float64(deviceMiB)/1024))
+	gb := math.Ceil(float64(a.MemorySizeMB) / 1024)
+	if deviceMiB > 0 {
+		eighths := math.Ceil(8 * float64(a.MemorySizeMB) / float64(deviceMiB))
+		gb = math.Round(eighths / 8 * math.Ceil(float64(deviceMiB)/1024))
+	}
 	profile := fmt.Sprintf("%dg.%.0fgb", a.GpuInstanceSliceCount, gb)
 	if a.ComputeInstanceSliceCount < a.GpuInstanceSliceCount {
 		profile = fmt.Sprintf("%dc.%s", a.ComputeInstanceSliceCount, profile)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type Source struct {
 	uuidByHandle map[nvml.Device]string   // a lost device no longer returns its UUID
 	lastCount    int                      // device count of the last listing; 0 before the first
 	unidentified map[int]string           // by index: why the device could not be identified
+	repeated     map[int]string           // of unidentified: devices with the UUID of a listed one right after the library was loaded
 
 	// identifying holds the identification calls in progress, by index.
 	identifying map[int]chan identification
@@ -80,7 +82,13 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.updateDevices(count)
+	if repeated := s.updateDevices(count); len(repeated) > 0 && !maps.Equal(repeated, s.repeated) && !s.hasStalledCall() {
+		s.reset() // the driver numbers the devices differently since the last listing
+		if count, err = s.load(); err != nil {
+			return nil, err
+		}
+		s.repeated = s.updateDevices(count)
+	}
 	if len(s.devices) == 0 && len(s.identifying) > 1 {
 		return nil, fmt.Errorf("none of %d devices can be identified: another process may hold the driver's lock", count)
 	}
@@ -112,6 +120,9 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	case isUnloaded(failure):
 		s.resetIfCurrent(h, d)
 		return device.Reading{}, fmt.Errorf("%w: %s", errNotOpen, message(failure))
+	case failure == nvml.ERROR_RESET_REQUIRED:
+		s.checkReplaced(h, d)
+		return device.Reading{}, errors.New(message(failure))
 	case succeeded == 0 && failure != nvml.SUCCESS:
 		s.checkReplaced(h, d)
 		return device.Reading{}, fmt.Errorf("every call to the driver failed: %s", message(failure))

@@ -31,7 +31,7 @@ enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
 	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS,
 	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL, REPLACED, COMPUTE_MODE,
-	LINK_GEN, LINK_WIDTH, FAN, PSTATE, FABRIC_STATE, FABRIC_STATUS, CLIQUE, FABRIC_VERSION
+	LINK_GEN, LINK_WIDTH, FAN, PSTATE, FABRIC_STATE, FABRIC_STATUS, CLIQUE, FABRIC_VERSION, FIELD_RESULT, SAME_UUID
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -190,9 +190,12 @@ ret nvmlDeviceGetHandleByIndex_v2(unsigned index, dev *d)
 }
 
 #ifndef WITHOUT_UUID
+/* SAME_UUID is 0, or 1 + the number of the device whose UUID is returned. */
 ret nvmlDeviceGetUUID(dev d, char *uuid, unsigned length)
 {
 	ret r = enter(d, 62);
+	if (r == SUCCESS && !d->instance && device_words(d->n)[SAME_UUID])
+		d = &devices[device_words(d->n)[SAME_UUID] - 1];
 	if (r == SUCCESS)
 		d->instance ? mig_uuid(d, uuid, length) : (void)snprintf(uuid, length, "GPU-%08x-0000-4000-8000-%012x", (unsigned)device_words(d->n)[SERIAL], d->n);
 	return r;
@@ -473,6 +476,8 @@ ret nvmlDeviceGetFieldValues(dev d, int n, struct field *values)
 	for (int i = 0; r == SUCCESS && i < n; i++) {
 		values[i].value.l = 0xdeadbeefdeadbeef;
 		values[i].result = device_words(d->n)[UNSUPPORTED] >> 11 & 1 ? NOT_SUPPORTED : set_field(d, &values[i]);
+		if (device_words(d->n)[FIELD_RESULT])
+			values[i].result = (ret)device_words(d->n)[FIELD_RESULT];
 	}
 	return r;
 }
