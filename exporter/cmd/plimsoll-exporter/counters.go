@@ -57,9 +57,12 @@ func (o *options) selectCounters(ctx context.Context, c *collector.Collector, lo
 		c.SetDefaults()
 		return nil
 	}
-	counters, err := collector.ParseCounters(text)
+	counters, repeated, err := collector.ParseCounters(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", origin, err)
+	}
+	if len(repeated) > 0 {
+		log.Warn("the counter file repeats fields; the first line of each counts", "fields", repeated)
 	}
 	setCounters(c, counters, log)
 	return nil

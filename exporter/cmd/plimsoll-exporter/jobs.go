@@ -38,7 +38,7 @@ type jobFile struct {
 	err  error
 }
 
-// jobsOf returns the jobs of a device. The file of a MIG instance is named
+// jobsOf returns the jobs of a device, each once. The file of a MIG instance is named
 // <device>.<GPU instance>.
 func (m *jobMap) jobsOf(d device.Device) []string {
 	if m.pending != nil && len(m.pending) == 0 {
@@ -57,8 +57,10 @@ func (m *jobMap) jobsOf(d device.Device) []string {
 		return nil
 	}
 	var jobs []string
+	seen := map[string]bool{"": true}
 	for line := range strings.Lines(file.text) {
-		if job := strings.TrimSpace(line); job != "" {
+		if job := strings.TrimSpace(line); !seen[job] {
+			seen[job] = true
 			jobs = append(jobs, job)
 		}
 	}

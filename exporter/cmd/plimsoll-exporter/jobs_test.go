@@ -25,7 +25,7 @@ func TestJobsOfDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("0", "17\n\n 18 \n")
+	write("0", "17\n\n 18 \n17\n")
 	write("1", "")
 	for index, want := range [][]string{{"17", "18"}, nil, nil} {
 		if got := m.jobsOf(device.Device{Index: index}); !slices.Equal(got, want) {

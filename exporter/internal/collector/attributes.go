@@ -65,11 +65,11 @@ func (r *renderer) addPodAttributes(values map[string]string, h podmap.Holder) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta.Labels)) {
 		name := invalidInLabelName.ReplaceAllString(key, "_")
-		if name[0] >= '0' && name[0] <= '9' {
+		if name != "" && name[0] >= '0' && name[0] <= '9' {
 			name = "_" + name
 		}
 		_, used := values[name]
-		if !used && !isReservedLabel(name) && r.labels.PodLabel(key) {
+		if !used && name != "" && !isReservedLabel(name) && r.labels.PodLabel(key) {
 			values[name] = meta.Labels[key]
 		}
 	}

@@ -71,7 +71,7 @@ func TestPodMetricsAbsentWithoutAPIServer(t *testing.T) {
 func TestPodLabelsNeverDuplicateLabels(t *testing.T) {
 	f := setup(t)
 	f.source.xids = []device.XID{{UUID: uuid(0), Code: 79}}
-	all := map[string]string{}
+	all := map[string]string{"": "no name"}
 	_, plain := f.collect(t)
 	for _, name := range regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="`).FindAllStringSubmatch(plain, -1) {
 		all[name[1]] = "taken"

@@ -22,29 +22,33 @@ type Counter struct{ Name, Type, Help string }
 const maxCounters = 2000
 
 // ParseCounters parses a counter file. Lines that start with # are comments, and a byte
-// order mark is ignored. Errors contain the line number.
-func ParseCounters(text string) ([]Counter, error) {
+// order mark is ignored. If a field is repeated, the first line counts, as in dcgm-exporter,
+// and repeated contains its name. Errors contain the line number.
+func ParseCounters(text string) (counters []Counter, repeated []string, err error) {
 	reader := csv.NewReader(strings.NewReader(printable(strings.TrimPrefix(text, "\uFEFF"))))
 	reader.Comment, reader.TrimLeadingSpace, reader.FieldsPerRecord = '#', true, -1
-	var out []Counter
 	seen := map[string]bool{}
 	for {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return out, nil
+			return counters, repeated, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		line, _ := reader.FieldPos(0)
 		if len(record) < 3 {
-			return nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, excerpt(strings.Join(record, ",")))
+			return nil, nil, fmt.Errorf("line %d must be NAME, TYPE, HELP, not %q", line, excerpt(strings.Join(record, ",")))
 		}
 		c := Counter{strings.TrimSpace(record[0]), strings.TrimSpace(record[1]), strings.TrimSpace(strings.Join(record[2:], ", "))}
-		if err := c.check(seen); err != nil {
-			return nil, fmt.Errorf("line %d: %w", line, err)
+		switch err := c.check(seen); {
+		case errors.Is(err, errRepeated):
+			repeated = append(repeated, excerpt(c.Name))
+		case err != nil:
+			return nil, nil, fmt.Errorf("line %d: %w", line, err)
+		default:
+			counters = append(counters, c)
 		}
-		out = append(out, c)
 	}
 }
 
@@ -59,6 +63,9 @@ func CheckCounters(counters []Counter) error {
 	return nil
 }
 
+// errRepeated is the error of a field that was seen before.
+var errRepeated = errors.New("duplicate field")
+
 // check checks a counter and adds its name to those that were seen before.
 func (c Counter) check(seen map[string]bool) error {
 	switch {
@@ -67,7 +74,7 @@ func (c Counter) check(seen map[string]bool) error {
 	case c.Type != "gauge" && c.Type != "counter" && c.Type != "label":
 		return fmt.Errorf("the type of %s must be gauge, counter or label, not %q", excerpt(c.Name), excerpt(c.Type))
 	case seen[c.Name]:
-		return fmt.Errorf("duplicate field %s", excerpt(c.Name))
+		return fmt.Errorf("%w %s", errRepeated, excerpt(c.Name))
 	case len(seen) == maxCounters:
 		return fmt.Errorf("a counter file must select at most %d fields", maxCounters)
 	}

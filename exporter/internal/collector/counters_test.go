@@ -14,7 +14,7 @@ import (
 )
 
 func TestCounterFileSelectsFieldsTypesAndHelp(t *testing.T) {
-	counters, err := ParseCounters(`# Format: NAME, TYPE, HELP
+	counters, _, err := ParseCounters(`# Format: NAME, TYPE, HELP
 
 DCGM_FI_DEV_GPU_UTIL ,     gauge, How busy, in %.
   DCGM_FI_DEV_POWER_USAGE, counter, Power draw.
@@ -67,20 +67,37 @@ func TestParseCountersReportsLine(t *testing.T) {
 	for file, want := range map[string]string{
 		"# one\nDCGM_FI_DEV_GPU_UTIL, gauge\n":                      `line 2 must be NAME, TYPE, HELP`,
 		"DCGM_FI_DEV_GPU_UTIL, gouge, Busy.\n":                      `line 1: the type of DCGM_FI_DEV_GPU_UTIL must be gauge, counter or label, not "gouge"`,
-		"A, gauge, x\nA, gauge, y\n":                                "line 2: duplicate field A",
 		"DCGM_FI_DEV_GPU_UTIL, gauge, \"never closed\nand so on, 1": "line 1",
 	} {
 		t.Run(want, func(t *testing.T) {
-			if _, err := ParseCounters(file); err == nil || !strings.Contains(err.Error(), want) {
+			if _, _, err := ParseCounters(file); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", file, err, want)
 			}
 		})
 	}
 }
 
+// A field that occurs twice does not stop dcgm-exporter, so it does not stop this exporter.
+func TestRepeatedFieldCountsOnce(t *testing.T) {
+	counters, repeated, err := ParseCounters("DCGM_FI_DEV_GPU_UTIL, gauge, First.\nDCGM_FI_DEV_POWER_USAGE, gauge, Power.\nDCGM_FI_DEV_GPU_UTIL, counter, Second.\n")
+	want := []Counter{{"DCGM_FI_DEV_GPU_UTIL", "gauge", "First."}, {"DCGM_FI_DEV_POWER_USAGE", "gauge", "Power."}}
+	if diff := cmp.Diff(want, counters); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"DCGM_FI_DEV_GPU_UTIL"}, repeated); diff != "" {
+		t.Error(diff)
+	}
+	if err := CheckCounters([]Counter{want[0], want[0]}); err == nil || !strings.Contains(err.Error(), "entry 2: duplicate field DCGM_FI_DEV_GPU_UTIL") {
+		t.Errorf("outside of a counter file: %v", err)
+	}
+	if _, _, err := ParseCounters("A, gauge, x\nA, gouge, y\n"); err == nil {
+		t.Error("an invalid line is accepted because its field is repeated")
+	}
+}
+
 // Prometheus accepts the exposition whatever the bytes of the help texts are.
 func TestHelpTextsAreValid(t *testing.T) {
-	counters, err := ParseCounters("\uFEFFDCGM_FI_DEV_GPU_UTIL, gauge, a\xffb\x00c\x1b[d\re\u2028\nDCGM_FI_DEV_POWER_USAGE, gauge, \"two\nlines \\ \"\"quoted\"\"\"\n")
+	counters, _, err := ParseCounters("\uFEFFDCGM_FI_DEV_GPU_UTIL, gauge, a\xffb\x00c\x1b[d\re\u2028\nDCGM_FI_DEV_POWER_USAGE, gauge, \"two\nlines \\ \"\"quoted\"\"\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +137,7 @@ func FuzzCounterFile(f *testing.F) {
 	f.Add("DCGM_FI_DEV_POWER_USAGE,gauge,\\\nX,gauge,\"\"\"\"\n")
 	e := setup(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		counters, err := ParseCounters(text)
+		counters, _, err := ParseCounters(text)
 		if err != nil {
 			return
 		}

@@ -78,9 +78,10 @@ func negotiateFormat(h http.Header) (expfmt.Format, *textFormat) {
 	}
 }
 
-// acceptsGzip reports whether the scraper accepts gzip. A weight of q=0 rejects it.
+// acceptsGzip reports whether the scraper accepts gzip. A weight of q=0 rejects it. Names are
+// not case-sensitive, and a list may be divided into several headers.
 func acceptsGzip(h http.Header) bool {
-	for offer := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
+	for offer := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Accept-Encoding"), ",")), ",") {
 		name, parameters, _ := strings.Cut(offer, ";")
 		if strings.TrimSpace(name) == "gzip" {
 			q, found := strings.CutPrefix(strings.TrimSpace(parameters), "q=")

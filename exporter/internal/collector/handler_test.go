@@ -30,6 +30,14 @@ func TestHandlerNegotiatesFormatAndEncoding(t *testing.T) {
 		{"application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5", "zstd,gzip;q=0.5", "application/openmetrics-text; version=1.0.0; charset=utf-8", "gzip"},
 		{"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited", "gzip;q=0", "text/plain; version=0.0.4; charset=utf-8", ""},
 		{"text/plain", "identity", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"text/plain", "GZIP", "text/plain; version=0.0.4; charset=utf-8", "gzip"},
+		{"text/plain", "gzip;Q=0", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"text/plain", "gzip; q=0.000", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"text/plain", "br, gzip ; q=0.001", "text/plain; version=0.0.4; charset=utf-8", "gzip"},
+		{"text/plain", "gzip;q=NaN", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"text/plain", "gzipped, x-gzip-2", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"no/such;;;q==, \"", ",;,", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"application/openmetrics-text;version=9.9.9", "", "text/plain; version=0.0.4; charset=utf-8", ""},
 		{"text/plain", "gzip;q=x", "text/plain; version=0.0.4; charset=utf-8", ""},
 	} {
 		t.Run(tc.accept+" "+tc.encoding, func(t *testing.T) {
@@ -44,6 +52,18 @@ func TestHandlerNegotiatesFormatAndEncoding(t *testing.T) {
 				t.Errorf("Content-Length %s of %d bytes", got, response.Body.Len())
 			}
 		})
+	}
+}
+
+func TestHandlerReadsAllHeaders(t *testing.T) {
+	f := setup(t)
+	f.collect(t)
+	request := httptest.NewRequest(http.MethodHead, "/metrics", nil)
+	request.Header["Accept-Encoding"] = []string{"br", "gzip"}
+	response := httptest.NewRecorder()
+	f.Handler().ServeHTTP(response, request)
+	if got := response.Header().Get("Content-Encoding"); got != "gzip" {
+		t.Errorf("the second header is ignored: %q", got)
 	}
 }
 

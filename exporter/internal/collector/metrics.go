@@ -21,7 +21,7 @@ var (
 
 // Metrics of the node.
 var (
-	nodeDevices      = metric{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, unknown (the kubelet reports an id that belongs to no device of the driver, so it is not known which device is allocated), and free (allocatable, healthy, not allocated, not unknown, not shared and not in MIG mode)."}
+	nodeDevices      = metric{"plimsoll_node_devices", gauge, []string{"node", "resource", "model", "state"}, "Devices of the node by state: allocatable, allocated, unhealthy, unknown (the kubelet reports an id that belongs to no device of the driver, so it is not known which device is allocated; or the driver does not report whether the device is partitioned), and free (allocatable, healthy, not allocated, not unknown, not shared and not in MIG mode)."}
 	largestFree      = metric{"plimsoll_node_largest_free_group", gauge, []string{"node", "resource", "model"}, "Size of the largest group of free devices connected by NVLink or xGMI. Absent if no device has such links."}
 	freeMIGInstances = metric{"plimsoll_node_free_mig_instances", gauge, []string{"node", "model", "profile"}, "Free MIG instances by model of the device and profile. 0 if all existing instances are allocated."}
 )

@@ -11,8 +11,9 @@ import (
 
 // podCgroup matches the cgroup of a pod below a cgroup of the kubelet, and captures the
 // UID. The cgroupfs driver writes UIDs with dashes and the systemd driver with
-// underscores. UIDs of static pods have no separator.
-var podCgroup = regexp.MustCompile(`kubepods.*pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(\.slice)?(/|$)`)
+// underscores. UIDs of static pods have no separator. A pod can have cgroups of its own, for
+// example with a kubelet inside the pod: the first pod in the path is the one of the node.
+var podCgroup = regexp.MustCompile(`kubepods.*?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(\.slice)?(/|$)`)
 
 // PodUID returns the UID of the pod of a process. procfs is the mount point of the
 // host's procfs. The UID is empty if the process belongs to no pod. PodUID fails if the

@@ -18,6 +18,7 @@ func TestPodUID(t *testing.T) {
 		"v2, cgroupfs":                  {"0::/kubepods/burstable/pod" + uid + "/" + container + "\n", uid},
 		"v2, seen from inside a cgroup": {"0::/../../kubepods-burstable-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", uid},
 		"nested":                        {"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + under + ".slice/x.scope\n", uid},
+		"pod of a kubelet in the pod":   {"0::/kubepods.slice/kubepods-pod" + under + ".slice/cri-containerd-" + container + ".scope/kubelet/kubepods/besteffort/podffffffff-0000-4000-8000-000000000000/x\n", uid},
 		"static pod":                    {"0::/kubepods/burstable/pod0c6b3e4f8a0b4d0e9c1d2f3a4b5c6d7e/" + container + "\n", "0c6b3e4f8a0b4d0e9c1d2f3a4b5c6d7e"},
 		"only the first hierarchy":      {"2:cpu:/\n1:name=systemd:/kubepods/pod" + uid + "/x\n", uid},
 		"no pod":                        {"0::/system.slice/sshd.service\n", ""},

@@ -185,24 +185,44 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 	if err != nil {
 		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)
 	}
+	offered, held := replicaSet{}, replicaSet{}
 	for _, d := range allocatable.GetDevices() {
 		p.forEachDevice(d, &m, func(id deviceID) {
 			m.Allocatable[id.name] = d.ResourceName
-			m.countReplica(id, 1, 0)
+			if offered.add(id) {
+				m.countReplica(id, 1, 0)
+			}
 		})
 	}
 	for _, pod := range pods.PodResources {
 		for _, c := range pod.Containers {
-			p.addContainer(&m, Holder{pod.Namespace, pod.Name, c.Name}, c)
+			p.addContainer(&m, held, Holder{pod.Namespace, pod.Name, c.Name}, c)
 		}
 	}
 	return m, nil
 }
 
+// replicaSet are replicas that were counted. While a pod replaces another one, the kubelet
+// can report a replica for both.
+type replicaSet map[[2]string]bool
+
+// add adds a replica. It returns false if the replica was counted before.
+func (s replicaSet) add(id deviceID) bool {
+	key := [2]string{id.name, id.replica}
+	isNew := !s[key]
+	s[key] = true
+	return isNew
+}
+
 // addContainer records the devices of a container, from device plugins and from claims.
-func (p *Poller) addContainer(m *Map, h Holder, c *podresources.ContainerResources) {
+func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources.ContainerResources) {
 	for _, d := range c.Devices {
-		p.forEachDevice(d, m, func(id deviceID) { m.allocate(id, d.ResourceName, h) })
+		p.forEachDevice(d, m, func(id deviceID) {
+			if held.add(id) {
+				m.countReplica(id, 0, 1)
+			}
+			m.addHolder(id, d.ResourceName, h)
+		})
 	}
 	for _, claim := range c.DynamicResources {
 		for _, r := range claim.ClaimResources {
@@ -211,7 +231,7 @@ func (p *Poller) addContainer(m *Map, h Holder, c *podresources.ContainerResourc
 				continue
 			}
 			m.record(id)
-			m.allocate(id, "", h)
+			m.addHolder(id, "", h)
 			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
 		}
 	}
@@ -222,12 +242,17 @@ func (p *Poller) addContainer(m *Map, h Holder, c *podresources.ContainerResourc
 // The second name is that of earlier versions.
 var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservation"}
 
-// allocate records that a container holds a device. A container that holds several
+// allocate records that a container holds a device, and counts its replica.
+func (m *Map) allocate(id deviceID, resource string, h Holder) {
+	m.countReplica(id, 0, 1)
+	m.addHolder(id, resource, h)
+}
+
+// addHolder records that a container holds a device. A container that holds several
 // replicas of a device is one holder. A reservation allocates the device for other pods,
 // and the kubelet does not know how many.
-func (m *Map) allocate(id deviceID, resource string, h Holder) {
+func (m *Map) addHolder(id deviceID, resource string, h Holder) {
 	m.Allocated[id.name] = resource
-	m.countReplica(id, 0, 1)
 	if slices.Contains(reservationNamespaces, h.Namespace) {
 		m.Shared[id.name] = true
 		return
@@ -241,7 +266,9 @@ func (m *Map) allocate(id deviceID, resource string, h Holder) {
 	if m.Replicas[id.name] == nil {
 		m.Replicas[id.name] = map[Holder][]string{}
 	}
-	m.Replicas[id.name][h] = append(m.Replicas[id.name][h], id.replica)
+	if !slices.Contains(m.Replicas[id.name][h], id.replica) {
+		m.Replicas[id.name][h] = append(m.Replicas[id.name][h], id.replica)
+	}
 }
 
 func (m *Map) countReplica(id deviceID, allocatable, allocated int) {

@@ -26,6 +26,7 @@ type kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu          sync.Mutex
 	pods        []*podresources.PodResources
+	devices     []*podresources.ContainerDevices
 	allocatable func(context.Context) error // error of GetAllocatableResources; nil for success
 }
 
@@ -39,7 +40,7 @@ func (k *kubelet) GetAllocatableResources(ctx context.Context, _ *podresources.A
 	if k.allocatable != nil {
 		return nil, k.allocatable(ctx)
 	}
-	return &podresources.AllocatableResourcesResponse{}, nil
+	return &podresources.AllocatableResourcesResponse{Devices: k.devices}, nil
 }
 
 func (k *kubelet) hold(pods ...*podresources.PodResources) {
@@ -168,6 +169,47 @@ func TestPollKeepsHoldersWithoutAllocatable(t *testing.T) {
 				t.Errorf("%+v, %v", m, err)
 			}
 		})
+	}
+}
+
+// The kubelet can report an id several times: for several NUMA nodes, and for two pods while
+// one replaces the other. Each replica counts once, and each container is one holder.
+func TestPollCountsRepeatedIDsOnce(t *testing.T) {
+	k, p, socket := setup(t)
+	twice := []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{uuid + "::0", uuid + "::1"}}, {ResourceName: "nvidia.com/gpu", DeviceIds: []string{uuid + "::1"}}}
+	k.devices = twice
+	defer k.start(t, socket).Stop()
+	k.hold(pod("old", plugin(uuid+"::0", uuid+"::0")), pod("new", plugin(uuid+"::0")), pod("other", &podresources.ContainerResources{Devices: twice[1:]}),
+		pod("claims", claim("gpu.nvidia.com", "gpu-1", "gpu-1")))
+	m := poll(t, p)
+	if got, want := m.ReplicaCounts[uuid], (ReplicaCount{"nvidia", 2, 2}); got != want {
+		t.Errorf("replicas: %+v, want %+v", got, want)
+	}
+	if n := len(m.Holders[uuid]); n != 3 {
+		t.Errorf("%d holders, want 3: %v", n, m.Holders[uuid])
+	}
+	if got := m.Replicas[uuid][Holder{"team-a", "old", "main"}]; len(got) != 1 {
+		t.Errorf("the old pod has the replicas %q, want one", got)
+	}
+	if n := len(m.Holders["nvidia1"]); n != 1 {
+		t.Errorf("%d holders through claims, want 1", n)
+	}
+}
+
+// Nothing that the kubelet sends ends the exporter.
+func TestPollWithEmptyMessages(t *testing.T) {
+	k, p, socket := setup(t)
+	defer k.start(t, socket).Stop()
+	k.devices = []*podresources.ContainerDevices{{}, {ResourceName: "nvidia.com/gpu"}, {ResourceName: "nvidia.com/gpu", DeviceIds: []string{""}}}
+	k.hold(&podresources.PodResources{}, &podresources.PodResources{Name: "a", Containers: []*podresources.ContainerResources{{}}},
+		&podresources.PodResources{Name: "b", Containers: []*podresources.ContainerResources{{Devices: []*podresources.ContainerDevices{{}, {ResourceName: "nvidia.com/gpu", DeviceIds: []string{"", uuid}}},
+			DynamicResources: []*podresources.DynamicResource{{}, {ClaimResources: []*podresources.ClaimResource{{}, {DriverName: "gpu.nvidia.com"}}}}}}})
+	m := poll(t, p)
+	if len(m.Holders[uuid]) != 1 || m.Holders[uuid][0] != (Holder{Pod: "b"}) {
+		t.Errorf("holders: %v", m.Holders)
+	}
+	if !m.UnknownFormat["nvidia.com/gpu "] || !m.UnknownFormat["gpu.nvidia.com "] {
+		t.Errorf("empty ids are not unknown: %v", m.UnknownFormat)
 	}
 }
 

@@ -53,34 +53,23 @@ func numberOf(m *tpupb.Metric) (v float64, ok bool) {
 	return 0, false
 }
 
-// deviceOf returns the device number in the value of an attribute: its integer, or the
-// element device_ordinal of its list. It returns 0 without a value, because proto3 omits
-// zeros, and -1 for any other value.
+// deviceOf returns the device number in the value of an attribute: its integer, the integer
+// in its string, or that of the element device_ordinal of its list. It returns 0 without a
+// value, because proto3 omits zeros, and -1 for any other value.
 func deviceOf(value *tpupb.AttrValue) int64 {
 	switch v := value.GetAttr().(type) {
 	case nil:
 		return 0
 	case *tpupb.AttrValue_IntAttr:
 		return v.IntAttr
-	case *tpupb.AttrValue_KvlistAttr:
-		return ordinalOf(v.KvlistAttr)
-	}
-	return -1
-}
-
-// ordinalOf returns the attribute device_ordinal of a list, given as integer or string. It
-// returns -1 without the attribute.
-func ordinalOf(list *tpupb.KeyValueList) int64 {
-	for _, a := range list.GetAttributes() {
-		if a.GetKey() != "device_ordinal" {
-			continue
+	case *tpupb.AttrValue_StringAttr:
+		if n, err := strconv.ParseInt(v.StringAttr, 10, 64); err == nil {
+			return n
 		}
-		switch v := a.GetValue().GetAttr().(type) {
-		case *tpupb.AttrValue_IntAttr:
-			return v.IntAttr
-		case *tpupb.AttrValue_StringAttr:
-			if n, err := strconv.ParseInt(v.StringAttr, 10, 64); err == nil {
-				return n
+	case *tpupb.AttrValue_KvlistAttr:
+		for _, a := range v.KvlistAttr.GetAttributes() {
+			if a.GetKey() == "device_ordinal" && a.GetValue() != nil {
+				return deviceOf(a.GetValue())
 			}
 		}
 	}

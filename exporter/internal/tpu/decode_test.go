@@ -38,6 +38,28 @@ func FuzzDecodeResponse(f *testing.F) {
 	})
 }
 
+func TestDecodeDeviceNumbers(t *testing.T) {
+	for attribute, want := range map[string]int64{
+		`value{int_attr:3}`: 3, `value{string_attr:"3"}`: 3, ``: 0, `value{}`: 0, `value{string_attr:"x"}`: -1, `value{bool_attr:true}`: -1, `value{double_attr:3}`: -1,
+		`value{kvlist_attr{attributes{key:"device_ordinal" value{int_attr:3}}}}`: 3, `value{kvlist_attr{attributes{key:"device_ordinal" value{string_attr:"3"}}}}`: 3,
+		`value{kvlist_attr{attributes{key:"core" value{int_attr:3}}}}`: -1, `value{kvlist_attr{attributes{key:"device_ordinal"}}}`: -1,
+	} {
+		b, err := proto.Marshal(newMessage("MetricResponse", `metric{metrics{attribute{key:"device-id" `+attribute+`} gauge{as_int:1}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response := &tpupb.MetricResponse{}
+		err = proto.Unmarshal(b, response)
+		if got := samplesOf(response.GetMetric()); err != nil || len(got) != 1 || got[0].device != want {
+			t.Errorf("%q is device %v, %v; want %d", attribute, got, err, want)
+		}
+	}
+	bare := &tpupb.TPUMetric{Metrics: []*tpupb.Metric{{Gauge: &tpupb.Gauge{Value: &tpupb.Gauge_AsInt{AsInt: 1}}}}}
+	if got := samplesOf(bare); len(got) != 1 || got[0].device != -1 {
+		t.Errorf("a metric without an attribute is of device %v, want -1", got)
+	}
+}
+
 func TestDecodeMetricNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		name, value string

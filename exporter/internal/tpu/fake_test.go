@@ -279,6 +279,7 @@ const fibTrie = `Main:
 type fakeProcess struct {
 	pid           int
 	namespace, ip string // of its network
+	inet6         string // /proc/PID/net/if_inet6; the file is missing if empty
 	environ       string // an environment variable
 	nodes         []string
 }
@@ -290,6 +291,9 @@ func addFakeProcess(t *testing.T, root string, p fakeProcess) {
 	err := errors.Join(os.MkdirAll(filepath.Join(dir, "fd"), 0o755), os.MkdirAll(filepath.Join(dir, "ns"), 0o755), os.MkdirAll(filepath.Join(dir, "net"), 0o755),
 		os.Symlink(p.namespace, filepath.Join(dir, "ns/net")), os.WriteFile(filepath.Join(dir, "net/fib_trie"), fmt.Appendf(nil, fibTrie, p.ip), 0o600),
 		os.WriteFile(filepath.Join(dir, "environ"), []byte("A=b\x00"+p.environ+"\x00"), 0o600), os.Symlink("/dev/null", filepath.Join(dir, "fd/0")))
+	if p.inet6 != "" {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "net/if_inet6"), []byte(p.inet6), 0o600))
+	}
 	for i, node := range p.nodes {
 		err = errors.Join(err, os.Symlink(filepath.Join(root, "dev", node), filepath.Join(dir, "fd", strconv.Itoa(3+i))))
 	}

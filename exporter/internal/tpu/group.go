@@ -14,6 +14,7 @@ import (
 type group struct {
 	addresses []string
 	chips     []int // indexes in Source.chips
+	err       error // why the addresses of the services are unknown
 }
 
 // groupResult is the combined result of the services of a group.
@@ -27,6 +28,9 @@ type groupResult struct {
 // query reads every service of the group and combines the results. A service without a
 // workload does not affect the others.
 func (g group) query(ctx context.Context) groupResult {
+	if g.err != nil {
+		return groupResult{services: []device.Service{{Name: "runtime", State: device.ServiceFailed, Err: g.err}}}
+	}
 	results, failures := make([]runtimeMetrics, len(g.addresses)), make([]error, len(g.addresses))
 	var all sync.WaitGroup
 	for i, address := range g.addresses {

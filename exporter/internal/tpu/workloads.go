@@ -1,7 +1,6 @@
 package tpu
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -70,6 +69,9 @@ func groupsOf(byHost map[string]*workload) []group {
 	var groups []group
 	for host, w := range byHost {
 		for _, port := range parsePorts(w.ports, w.processes) {
+			if host == "" {
+				break
+			}
 			w.addresses = append(w.addresses, net.JoinHostPort(host, port))
 		}
 		slices.Sort(w.chips)
@@ -81,18 +83,23 @@ func groupsOf(byHost map[string]*workload) []group {
 }
 
 // addProcess adds the process in a procfs directory to its workload if chips are open. If the
-// ports or the address of the process are unreadable, addProcess uses the defaults and
-// returns the error.
+// ports of the process are unreadable, addProcess uses the defaults and returns the error.
 func (s *Source) addProcess(byHost map[string]*workload, dir string) error {
 	chips, err := s.openChips(dir)
 	if len(chips) == 0 {
 		return err
 	}
 	host, hostErr := s.serviceHost(dir)
+	if _, gone := os.Stat(dir); hasExited(gone) {
+		return gone
+	}
 	w := byHost[host]
 	if w == nil {
 		w = &workload{}
 		byHost[host] = w
+	}
+	if host == "" {
+		w.err, hostErr = hostErr, nil
 	}
 	w.processes++
 	w.chips = append(w.chips, chips...)
@@ -141,33 +148,4 @@ func environmentVariable(dir, name string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// serviceHost returns the address of the services of a process. A process in the exporter's
-// network namespace has localhost, any other process the first address of its namespace,
-// which is the pod IP. Without any address serviceHost falls back to localhost.
-func (s *Source) serviceHost(dir string) (string, error) {
-	own, ownErr := os.Readlink(filepath.Join(s.options.Procfs, "self/ns/net"))
-	namespace, err := os.Readlink(filepath.Join(dir, "ns/net"))
-	if ownErr == nil && err == nil && own == namespace {
-		return "localhost", nil
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "net/fib_trie"))
-	if err != nil {
-		return "localhost", err
-	}
-	// A local address is followed by a line such as "/32 host LOCAL".
-	address, lines := "", bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		switch {
-		case len(words) == 2 && words[0] == "|--":
-			address = words[1]
-		case slices.Contains(words, "host") && slices.Contains(words, "LOCAL"):
-			if ip := net.ParseIP(address); ip != nil && !ip.IsLoopback() {
-				return address, nil
-			}
-		}
-	}
-	return "localhost", lines.Err()
 }
