@@ -171,6 +171,9 @@ func timeout(flag, text string, byDefault time.Duration, log *slog.Logger) time.
 	return d
 }
 
+// maxMilliseconds is the longest interval and window: 30 days.
+const maxMilliseconds = 30 * 24 * 3600 * 1000
+
 // validate checks the flags that kingpin does not check, and parses the device filter.
 func (o *options) validate() error {
 	if o.node == "" {
@@ -182,6 +185,9 @@ func (o *options) validate() error {
 	}{{"collect-interval", o.interval, 100}, {"xid-count-window-size", o.xidWindow, 1}, {"clock-events-count-window-size", o.clockEventsWindow, 1}} {
 		if flag.ms < flag.minimum {
 			return fmt.Errorf("--%s must be at least %d milliseconds, not %d", flag.name, flag.minimum, flag.ms)
+		}
+		if flag.ms > maxMilliseconds {
+			return fmt.Errorf("--%s must be at most %d milliseconds, not %d", flag.name, maxMilliseconds, flag.ms)
 		}
 	}
 	if o.maxScrapes < 1 {

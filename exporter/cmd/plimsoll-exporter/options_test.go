@@ -16,12 +16,17 @@ func TestEventWindowFlags(t *testing.T) {
 	if c := o.collectorConfig(nil); c.XIDWindow != time.Minute || c.ClockEventsWindow != 1500*time.Millisecond {
 		t.Errorf("%+v", c)
 	}
-	o, err = parse(t, "-x=0", "--node-name=n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := o.prepare(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--xid-count-window-size must be at least 1 milliseconds, not 0") {
-		t.Errorf("%v", err)
+	for flag, want := range map[string]string{
+		"-x=0":                   "--xid-count-window-size must be at least 1 milliseconds, not 0",
+		"-c=9223372036854775807": "--collect-interval must be at most 2592000000 milliseconds, not 9223372036854775807",
+	} {
+		o, err := parse(t, flag, "--node-name=n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.prepare(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", flag, err)
+		}
 	}
 }
 

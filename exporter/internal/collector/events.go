@@ -21,14 +21,23 @@ type eventHistory struct {
 	events []event
 }
 
-// add appends an event and drops the events before the window.
+// add appends an event and drops the events before the window. A device can report thousands
+// of events in a collection, so the events within the window are not copied.
 func (h *eventHistory) add(now time.Time, code uint64) {
-	h.events = append(h.recent(now), event{now, code})
+	h.events = append(h.events[h.countOld(now):], event{now, code})
 }
 
 // recent returns a copy of the events within the window.
 func (h *eventHistory) recent(now time.Time) []event {
-	return slices.DeleteFunc(slices.Clone(h.events), func(e event) bool { return now.Sub(e.at) > h.window })
+	return slices.Clone(h.events[h.countOld(now):])
+}
+
+// countOld returns the number of events before the window.
+func (h *eventHistory) countOld(now time.Time) (n int) {
+	for n < len(h.events) && now.Sub(h.events[n].at) > h.window {
+		n++
+	}
+	return n
 }
 
 // countedEvent is a metric of dcgm-exporter that counts the events within a window, by

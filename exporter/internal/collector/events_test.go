@@ -119,6 +119,30 @@ func TestEventLabelsAreInDCGMExporterOrder(t *testing.T) {
 	requireLines(t, "unknown XID", lines(text, "DCGM_FI_DEV_XID_ERRORS"), `,container="main",err_code="4711",err_msg="Unknown Error",namespace="team-a",pod="train"} 4711`)
 }
 
+// Thousands of events in a collection, as a broken device reports them, cost no more than a
+// copy of the window at each collection.
+func TestManyEventsAreNotCopied(t *testing.T) {
+	var h eventHistory
+	start := time.Now()
+	const n = 100_000
+	allocations := testing.AllocsPerRun(1, func() {
+		h = eventHistory{window: time.Minute}
+		for i := range n {
+			h.add(start.Add(time.Duration(i)*time.Millisecond), 13)
+		}
+	})
+	if allocations > 1000 {
+		t.Errorf("%g allocations for %d events", allocations, n)
+	}
+	end := start.Add((n - 1) * time.Millisecond)
+	if got := len(h.recent(end)); got != 60_001 {
+		t.Errorf("%d events within a minute, want 60001", got)
+	}
+	if got := h.recent(end.Add(time.Hour)); len(got) != 0 {
+		t.Errorf("%d events after an hour, want none", len(got))
+	}
+}
+
 func TestTotalsOfEventsSinceStart(t *testing.T) {
 	f := setup(t)
 	clockEvents := 1.0 // active from the start, which is not an event
