@@ -17,8 +17,8 @@ func TestEventWindowFlags(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for flag, want := range map[string]string{
-		"-x=0":                   "--xid-count-window-size must be at least 1 milliseconds, not 0",
-		"-c=9223372036854775807": "--collect-interval must be at most 2592000000 milliseconds, not 9223372036854775807",
+		"-x=0":                "--xid-count-window-size must be at least 1 milliseconds, not 0",
+		"-c=3000000000000000": "--collect-interval must be at most 2592000000 milliseconds, not 3000000000000000",
 	} {
 		o, err := parse(t, flag, "--node-name=n")
 		if err != nil {
