@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -206,5 +207,19 @@ func TestHeldWorkloadDoesNotYield(t *testing.T) {
 		if got := Unplaceable(d, v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}, dispatchRecord(), before(3600), t0); got.State != want {
 			t.Errorf("%s: %s, want %s", mode, got.State, want)
 		}
+	}
+}
+
+// A cluster that is held for the workload does not keep it from being given up, and a workload that
+// is given up holds nothing.
+func TestHeldWorkloadIsGivenUp(t *testing.T) {
+	minute := int32(60)
+	d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 4)}, Fleet{}, ledger.View{}, holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
+	if d.Hold == nil || !d.NoRoomAnywhere {
+		t.Fatalf("hold %v, no room anywhere: %t", d.Hold, d.NoRoomAnywhere)
+	}
+	got := Unplaceable(d, v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &minute}, dispatch.Record{UnplacedSince: before(60)}, before(3600), t0)
+	if got.State != Rejected || got.Hold != nil {
+		t.Errorf("%s with hold %v, want %s without one", got.State, got.Hold, Rejected)
 	}
 }

@@ -128,6 +128,20 @@ func TestFreeDevicesComeBeforePreemption(t *testing.T) {
 	}
 }
 
+// Kueue admits nothing without quota, whatever nodes are free. A cluster with quota for the workload
+// comes before one where others have to lose theirs.
+func TestFreeQuotaComesBeforePreemption(t *testing.T) {
+	r := rules()
+	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
+	larger, smaller := withQuota(cluster("cluster1", 8, 64, 8, 640), 0), withQuota(cluster("cluster2", 1, 8, 8, 16), 8)
+	for attempt := range 20 {
+		d := Decide(preempting(job("a", 8, 1)), []Candidate{larger, smaller}, Fleet{}, ledger.View{}, r, attempt, t0)
+		if diff := cmp.Diff([]string{"cluster2", "cluster1"}, d.Order); diff != "" {
+			t.Fatalf("order (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // Four jobs with one device each, sent to a cluster with four idle nodes of eight, leave three
 // nodes for jobs with eight devices.
 func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 //  2. In the best tier with room, two clusters are drawn with probability proportional to
 //     capacity. The one with more net devices comes first.
 //  3. The others follow by tier and net devices.
-//  4. Clusters where the workload has to preempt others follow those with free devices.
+//  4. Clusters where the workload has to preempt others, for devices or for quota, follow the
+//     others.
 //  5. If an incumbent has room, the incumbent moves to the front.
 func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	var order []string
@@ -41,7 +42,7 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 
 // needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not.
 func needsPreemption(verdicts []Verdict, cluster string) int {
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && v.Preempts }) {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && (v.Preempts || v.LacksQuota) }) {
 		return 1
 	}
 	return 0

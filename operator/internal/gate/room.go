@@ -31,6 +31,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		}
 		v.Preempts = v.Preempts || r.free < r.pods
 		v.Reclaims = v.Reclaims || r.free+r.lower < r.pods
+		v.LacksQuota = v.LacksQuota || r.shortage > 0
 		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.facts.Preempts && !c.Shapes[i].Quota.Known
 	}
 	v.Preempts = v.Preempts && v.Rejection == RejectNone
@@ -67,6 +68,9 @@ type podRoom struct {
 	// lower and borrowed are the room that the workload would gain if it preempted lower
 	// priorities of its ClusterQueue, and borrowers in the cohort.
 	lower, borrowed float64
+	// shortage is the number of pods for which the worker's queue has no quota, if the workload may
+	// preempt others for it.
+	shortage float64
 	// quota is fit, if the worker's quota and not its nodes limit it.
 	quota Number
 }
@@ -84,9 +88,9 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
 	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
 	if e.facts.Preempts {
-		shortage := e.quotaShortage(c, i, view)
-		r.lower = min(e.lowerPriorities(c.Name, p, view), shortage)
-		r.borrowed = min(e.borrowers(c, i, view), shortage-r.lower)
+		r.shortage = e.quotaShortage(c, i, view)
+		r.lower = min(e.lowerPriorities(c.Name, p, view), r.shortage)
+		r.borrowed = min(e.borrowers(c, i, view), r.shortage-r.lower)
 		return r
 	}
 	if metrics.Quota.Known {

@@ -19,10 +19,10 @@ var faultReasons = []string{ReasonNoMetrics, ReasonStale, ReasonGateNotReady, Re
 func Unplaceable(d Decision, spec v1alpha1.WhenUnplaceable, record dispatch.Record, quotaSince, now time.Time) Decision {
 	switch {
 	case d.State != Pending || slices.Contains(faultReasons, d.Reason):
-	case d.Hold != nil && !d.Hold.Shadow: // a workload without quota could not use what is held for it
 	case d.NoRoomAnywhere && isGivenUp(spec, record, quotaSince, now):
-		d.State, d.Reason = Rejected, ReasonGaveUp
+		d.State, d.Reason, d.Hold = Rejected, ReasonGaveUp, nil
 		d.Message = Truncate("gave up: " + d.Message)
+	case d.Hold != nil && !d.Hold.Shadow: // a workload without quota could not use what is held for it
 	case spec.Mode == v1alpha1.UnplaceableYield && isYieldDue(spec, record, quotaSince, now):
 		d.State, d.Reason = Retry, ReasonYield
 		d.Message = Truncate("returns its quota for other workloads: " + d.Message)

@@ -31,6 +31,9 @@ type Verdict struct {
 	Preempts bool `json:"preempts,omitempty"`
 	// Reclaims is true if these include borrowers in the cohort.
 	Reclaims bool `json:"reclaims,omitempty"`
+	// LacksQuota is true if the worker's queue has too little unreserved quota, so that Kueue there
+	// admits the workload only if it can preempt others.
+	LacksQuota bool `json:"lacksQuota,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Score is the mean of the preferred scores.

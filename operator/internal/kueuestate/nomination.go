@@ -14,6 +14,9 @@ import (
 // Annotations that decide where a workload goes.
 const (
 	elasticAnnotation = "kueue.x-k8s.io/elastic-job"
+	// replacedSliceAnnotation names the slice that a slice of an elastic job replaces, as
+	// namespace/name.
+	replacedSliceAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
 	// ClusterNamesAnnotation is a list of MultiKueueClusters, separated by commas, to which a
 	// user restricts the workload.
 	ClusterNamesAnnotation = "kueue.x-k8s.io/multikueue-cluster-names"
@@ -21,6 +24,16 @@ const (
 
 // IsElastic reports whether the workload is a slice of an elastic job.
 func IsElastic(wl *kueue.Workload) bool { return wl.Annotations[elasticAnnotation] == "true" }
+
+// ReplacedSlice returns the name of the slice that the workload, a slice of an elastic job, replaces.
+// It is empty for a workload that replaces none in its namespace.
+func ReplacedSlice(wl *kueue.Workload) string {
+	namespace, name, _ := strings.Cut(wl.Annotations[replacedSliceAnnotation], "/")
+	if !IsElastic(wl) || namespace != wl.Namespace {
+		return ""
+	}
+	return name
+}
 
 // IsPinnedByKueue reports whether Kueue itself chooses the cluster: the workload is a slice
 // of an elastic job that already has a cluster, or a component that follows its primary.

@@ -212,12 +212,13 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if assigned != nil && assigned.Count != nil {
 		admitted = int64(*assigned.Count)
 	}
-	if opts.Copied && set.MinCount != nil {
-		// The copy requests all pods. Kueue on the worker admits as many as it has quota for,
-		// whatever number Kueue on the hub admitted.
-		p.MinPods = int64(*set.MinCount)
-	} else {
+	// The copy requests all pods, whatever number Kueue on the hub admitted: fewer by partial admission,
+	// or because some had finished before the workload was evicted (status.reclaimablePods).
+	switch {
+	case !opts.Copied:
 		p.Pods = admitted
+	case set.MinCount != nil: // Kueue on the worker admits as many as it has quota for
+		p.MinPods = int64(*set.MinCount)
 	}
 	resource, devices := podDevices(&set.Template.Spec, opts.AllDevices)
 	if devices == 0 && opts.AllDevices {

@@ -99,15 +99,15 @@ func (r *Reconciler) observeComponents(ctx context.Context, o *observation) erro
 	}
 	for i := range job.Items {
 		other := &job.Items[i]
-		if other.UID == o.wl.UID || kueuestate.IsFinished(other) || !other.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if !kueuestate.FollowsPrimary(other) {
+		hasEnded := kueuestate.IsFinished(other) || !other.DeletionTimestamp.IsZero()
+		if other.UID != o.wl.UID && !hasEnded && !kueuestate.FollowsPrimary(other) {
 			o.component.primary = other.Name
 		}
-		if cluster := clusterOf(other); cluster != "" {
+		switch cluster := clusterOf(other); {
+		case other.UID == o.wl.UID:
+		case cluster != "": // also of a component that has ended: Kueue sends the others there
 			o.component.cluster = cluster
-		} else {
+		case !hasEnded:
 			o.component.unplaced = append(o.component.unplaced, other)
 		}
 	}

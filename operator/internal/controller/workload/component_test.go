@@ -131,6 +131,28 @@ func TestPrimaryFollowsPlacedComponents(t *testing.T) {
 	}
 }
 
+// Kueue sends a component to the cluster of the others also if these have finished, so that room on
+// another cluster is of no use.
+func TestPrimaryFollowsFinishedComponents(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(2)
+	b.selectReplica(1)
+	b.update(func(wl *kueue.Workload) {
+		cluster := "cluster2"
+		wl.Status.ClusterName = &cluster
+		setCondition(wl, kueue.WorkloadFinished, noon)
+	})
+	b.selectReplica(0)
+	b.room(map[string]float64{"cluster1": 9, "cluster2": 1})
+	b.reconcile()
+	if got := b.workload().Status.NominatedClusterNames; len(got) > 0 {
+		t.Errorf("Kueue nominates cluster2 itself, but the operator nominated %v", got)
+	}
+	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2") {
+		t.Errorf("check %s %q", got.State, got.Message)
+	}
+}
+
 func TestPlacementOfOneComponentWakesTheOthers(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.createReplicas(3)

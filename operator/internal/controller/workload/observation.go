@@ -66,6 +66,8 @@ type observation struct {
 	reclaim   gate.Reclaim
 	facts     shape.Facts
 	component component
+	// replacedSliceOn are the clusters that the slice which the workload replaces was sent to.
+	replacedSliceOn []string
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32

@@ -51,6 +51,9 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 	if err := r.observeComponents(ctx, o); err != nil {
 		return err
 	}
+	if err := r.observeReplacedSlice(ctx, o); err != nil {
+		return err
+	}
 	if err := r.observeFlavors(ctx, o); err != nil {
 		return err
 	}

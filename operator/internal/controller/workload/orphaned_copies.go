@@ -14,9 +14,14 @@ import (
 // not know, because the quota was reserved again before Kueue could remove the copy. A copy
 // that runs is adopted if its cluster is nominated again; otherwise Kueue can neither record
 // nor remove it. Kueue deletes a copy that it recorded, if it can reach the cluster.
+//
+// For the first attempt of a slice, they are the clusters of the slice that it replaces.
 func (o *observation) possibleCopies() []string {
 	if o.multiKueue == "" {
 		return nil
+	}
+	if len(o.replacedSliceOn) > 0 {
+		return o.replacedSliceOn
 	}
 	copies, reserved := o.history.copies, o.quotaReservedAt()
 	return slices.DeleteFunc(slices.Clone(copies.clusters), func(c string) bool {

@@ -30,11 +30,13 @@ func (o *observation) stepDecide() step {
 		key = o.queryKey
 		d, clusters, s.requeueAfter = o.decide()
 		s.reservation = o.reserve(clusters, d.Order)
-		s.reservation.hold = d.Hold
 	}
 	record := o.record
 	if d.State == gate.Pending {
 		d, record = o.whenUnplaceable(d)
+	}
+	if s.reservation != nil {
+		s.reservation.hold = d.Hold
 	}
 	s.decision = &d
 	s.writes = o.writeDecision(d, record)
@@ -72,9 +74,12 @@ func (o *observation) waitAfter(d gate.Decision, key querycache.Key) *waitqueue.
 // the time for which a possible orphaned copy keeps the workload from going elsewhere.
 func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Duration) {
 	d = o.decision(o.record.Attempt + 1)
+	if d.State == gate.Pending {
+		d = o.followReplacedSlice(d)
+	}
 	switch {
 	case d.State != gate.Ready:
-	case !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "":
+	case o.mustQueue(d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: "there is room, but " + o.preceding.String() + " is decided first"}
 	case o.mayNominate():
@@ -85,6 +90,12 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 		clusters = d.Order[:1]
 	}
 	return d, clusters, wait
+}
+
+// mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
+// its way already, or runs, does not wait for others.
+func (o *observation) mustQueue(d gate.Decision) bool {
+	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "" && d.Reason != reasonReplacesSlice
 }
 
 // decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is
@@ -115,7 +126,8 @@ func (o *observation) rules() gate.Rules {
 //  1. Without MultiKueue, the cluster that a Ready check names.
 //  2. The nominated clusters.
 //  3. If the operator stopped between the annotation and the nomination, those of the annotation.
-//  4. Else the clusters that may hold a copy of the last attempt.
+//  4. Else the clusters that may hold a copy of the last attempt, or of the slice that the workload
+//     replaces.
 func (o *observation) sentTo() []string {
 	if sent := o.sentByCheck(); sent != "" {
 		return []string{sent}
@@ -139,8 +151,8 @@ func (o *observation) sentByCheck() string {
 }
 
 // nominationList is what is nominated already, which may have admitted the workload, then
-// the choice, then the clusters that may hold a copy of the last attempt if only room speaks
-// against them: the copy itself may take that room.
+// the choice, then the clusters that may hold a copy if only room speaks against them: the copy
+// itself may take that room.
 func (o *observation) nominationList(d gate.Decision) []string {
 	clusters := slices.Clone(o.wl.Status.NominatedClusterNames)
 	if !slices.Contains(clusters, d.Order[0]) {
@@ -161,7 +173,11 @@ func (o *observation) orphanNote(clusters []string, choice string) string {
 	if len(orphans) == 0 {
 		return ""
 	}
-	return "; " + strings.Join(orphans, ", ") + " may still hold a copy of the last attempt"
+	source := "the last attempt"
+	if len(o.replacedSliceOn) > 0 {
+		source = "the slice that it replaces"
+	}
+	return "; " + strings.Join(orphans, ", ") + " may still hold a copy of " + source
 }
 
 // reserve debits the chosen clusters that have room. Where a cluster has none, the workload
