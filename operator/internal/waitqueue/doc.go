@@ -19,8 +19,8 @@
 //     is called, as soon as its namespace has a place.
 //  2. The query cache refreshes the key's results and calls Refreshed.
 //  3. The queue wakes one workload of the gate at a time: the one that ranks first among the
-//     first workloads of the due lines. A line waits while the results of a competing line that
-//     ranks before are still being queried.
+//     first workloads of the due lines. A line waits while its results are still being queried,
+//     or while a competing line that ranks before waits.
 //  4. The workload is decided, and Decided ends its turn. If it was placed, its line stays due,
 //     and the next workload of the line may follow. If it waits on, the line is done.
 //

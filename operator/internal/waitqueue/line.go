@@ -112,6 +112,18 @@ func (l *line) first(now time.Time) *Entry {
 	return l.byPriority[0]
 }
 
+// firstExcept returns the entry that is decided first apart from one workload; nil = there is none.
+func (l *line) firstExcept(workload types.NamespacedName, now time.Time) *Entry {
+	isOther := func(e *Entry) bool { return e.Workload != workload }
+	if i := slices.IndexFunc(l.bySince, isOther); i >= 0 && l.bySince[i].Rank.IsAged(l.aging, now) {
+		return l.bySince[i]
+	}
+	if i := slices.IndexFunc(l.byPriority, isOther); i >= 0 {
+		return l.byPriority[i]
+	}
+	return nil
+}
+
 func (l *line) competesWith(podSets []shape.PodSet) bool {
 	return ledger.ShareDevices(l.podSets, podSets)
 }

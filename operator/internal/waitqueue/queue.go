@@ -83,9 +83,13 @@ func (q *Queue) Add(e Entry) {
 		}
 		return
 	}
-	q.remove(e.Workload)
+	left := q.remove(e.Workload)
 	first := q.preceding(e)
 	l := q.insert(&e)
+	defer q.wakeNext(q.gates[e.Key.Gate])
+	if left != nil {
+		defer q.wakeNext(left)
+	}
 	switch {
 	case first != nil || e.HasRoom:
 		q.markDirty(e.Key.Gate, e.PodSets)
@@ -135,18 +139,22 @@ func (q *Queue) Devices() map[string]map[registry.DeviceKind]int64 {
 	return sums
 }
 
-// Remove removes a workload that no longer waits. If it had the turn, the next one is woken.
+// Remove removes a workload that no longer waits. If it had the turn, or others waited for the
+// results of its line, the next one is woken.
 func (q *Queue) Remove(workload types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.remove(workload)
+	if left := q.remove(workload); left != nil {
+		q.wakeNext(left)
+	}
 }
 
+// remove returns the gate that the workload waited for, or nil. The caller wakes its next workload.
 // remove does not correct the summary's Since. StartRounds does at its next tick.
-func (q *Queue) remove(workload types.NamespacedName) {
+func (q *Queue) remove(workload types.NamespacedName) *gateQueue {
 	e, ok := q.workloads[workload]
 	if !ok {
-		return
+		return nil
 	}
 	g := q.gates[e.Key.Gate]
 	l := g.lines[e.line()]
@@ -167,8 +175,8 @@ func (q *Queue) remove(workload types.NamespacedName) {
 	q.admit(g)
 	if g.turn == workload {
 		g.turn = noTurn
-		q.wakeNext(g)
 	}
+	return g
 }
 
 // MarkDirty requests an early round of gates because something changed that concerns all
@@ -214,8 +222,8 @@ func (q *Queue) Start(ctx context.Context) error {
 }
 
 // StartRounds starts a round of each due gate: its lines become due and their results are
-// refreshed, in batches if a namespace has many. An early round is one of the lines that a change concerns. StartRounds also updates
-// the wait summaries of all gates.
+// refreshed, in batches if a namespace has many. An early round is one of the lines that a change
+// concerns. StartRounds also updates the wait summaries of all gates.
 func (q *Queue) StartRounds() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,24 +235,28 @@ func (q *Queue) StartRounds() {
 	for name, g := range q.gates {
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
-		due := q.dueDevices(name, g, now)
-		if due.isEmpty() {
+		if due := q.dueDevices(name, g, now); !due.isEmpty() {
+			delete(q.dirty, name)
+			q.startRound(g, due, now)
+		}
+		q.wakeNext(g) // ranks change with time
+	}
+}
+
+// startRound starts a round of the lines that a change concerns.
+func (q *Queue) startRound(g *gateQueue, due devices, now time.Time) {
+	g.lastEarly = now
+	isFull := true
+	for _, l := range g.lines {
+		if !due.concern(l) {
+			isFull = false
 			continue
 		}
-		g.lastEarly = now
-		delete(q.dirty, name)
-		isFull := true
-		for _, l := range g.lines {
-			if !due.concern(l) {
-				isFull = false
-				continue
-			}
-			q.request(l, now)
-		}
-		q.admit(g)
-		if isFull {
-			g.lastRound = now
-		}
+		q.request(l, now)
+	}
+	q.admit(g)
+	if isFull {
+		g.lastRound = now
 	}
 }
 

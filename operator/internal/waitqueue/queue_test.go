@@ -172,11 +172,15 @@ func TestLineWaitsForResultsOfTheLineBefore(t *testing.T) {
 func TestPreceding(t *testing.T) {
 	f := newFixture(10)
 	f.add("big", "waiting", 10, time.Minute)
+	f.addFor("NVIDIA-A100", "old", "head", 10, time.Minute)
+	f.addFor("NVIDIA-A100", "old", "next", 5, time.Hour)
 	for _, tc := range []struct {
 		name string
 		e    Entry
 		want string
 	}{
+		{"the first of a line, whose priority was lowered", f.entry("NVIDIA-A100", "old", "head", 4, time.Minute), "next"},
+		{"the first of a line, whose priority was raised", f.entry("NVIDIA-A100", "old", "head", 11, time.Minute), ""},
 		{"later arrival of the same priority", f.entry(h100, "small", "new", 10, 0), "waiting"},
 		{"higher priority", f.entry(h100, "small", "new", 11, 0), ""},
 		{"other devices", f.entry("NVIDIA-L4", "small", "new", 1, 0), ""},
@@ -342,5 +346,24 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		q.Add(entries[i%n])
+	}
+}
+
+// A workload that leaves before its results arrive does not keep the workloads behind it waiting for
+// them.
+func TestWorkloadThatLeavesDelaysNoOther(t *testing.T) {
+	f := newFixture(10)
+	f.add("slow", "first", 2, time.Second)
+	f.add("fast", "second", 1, time.Second)
+	f.now = f.now.Add(time.Second)
+	f.MarkDirty("gpu")
+	f.StartRounds()
+	f.Refreshed(key("fast"), f.now)
+	if len(f.woken) > 0 {
+		t.Fatalf("woken %v before the results of the first", f.woken)
+	}
+	f.Remove(workload("first"))
+	if !f.HasTurn(workload("second")) {
+		t.Error("the second workload waits for results that nothing needs")
 	}
 }

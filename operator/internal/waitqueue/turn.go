@@ -1,6 +1,7 @@
 package waitqueue
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func (q *Queue) preceding(e Entry) *Entry {
 	}
 	now, first := q.now(), &e
 	for _, l := range g.lines {
-		if head := l.first(now); head.Workload != e.Workload && l.competesWith(e.PodSets) && head.Rank.Before(first.Rank, e.Aging, now) {
+		if head := l.firstExcept(e.Workload, now); head != nil && l.competesWith(e.PodSets) && head.Rank.Before(first.Rank, e.Aging, now) {
 			first = head
 		}
 	}
@@ -105,35 +106,37 @@ func (q *Queue) report(l *line, decided *Entry, outcome string) {
 	}
 }
 
-// wakeNext gives the turn to the first workload of the gate that may be decided: its line is
-// due and has results, and no due line that competes with it and ranks before lacks results.
+// wakeNext gives the turn to the next workload of the gate, if none has it.
 func (q *Queue) wakeNext(g *gateQueue) {
 	if g.turn != noTurn || q.enqueue == nil {
 		return
 	}
-	now := q.now()
-	var next *Entry
-	for _, l := range g.lines {
-		if !l.isDue() || !l.hasResults() {
-			continue
-		}
-		if head := l.first(now); (next == nil || head.Rank.Before(next.Rank, l.aging, now)) && !g.mustWait(l, head, now) {
-			next = head
-		}
-	}
-	if next != nil {
+	if next := g.next(q.now()); next != nil {
 		g.turn = next.Workload
 		q.enqueue(next.Workload)
 	}
 }
 
-// mustWait reports whether the results of a due line that competes and ranks before are still
-// being queried.
-func (g *gateQueue) mustWait(l *line, head *Entry, now time.Time) bool {
-	for _, other := range g.lines {
-		if other != l && other.isDue() && !other.hasResults() && g.mayDelay(other, l) && other.competesWith(l.podSets) && other.first(now).Rank.Before(head.Rank, l.aging, now) {
-			return true
+// next returns the first workload that may be decided, or nil. A due line waits if its own results are
+// still being queried, or if a competing line that ranks before waits.
+func (g *gateQueue) next(now time.Time) *Entry {
+	var due []*line
+	for _, l := range g.lines {
+		if l.isDue() {
+			due = append(due, l)
 		}
 	}
-	return false
+	slices.SortFunc(due, func(a, b *line) int {
+		if a.first(now).Rank.Before(b.first(now).Rank, a.aging, now) {
+			return -1
+		}
+		return 1
+	})
+	for i, l := range due {
+		waits := slices.ContainsFunc(due[:i], func(before *line) bool { return g.mayDelay(before, l) && before.competesWith(l.podSets) })
+		if l.hasResults() && !waits {
+			return l.first(now)
+		}
+	}
+	return nil
 }

@@ -226,9 +226,9 @@ func (o *observation) pendingChecks() []string {
 func (o *observation) isActive() bool { return kueuestate.IsActive(o.wl) }
 
 // hasYielded reports whether the gate deactivated the workload. A workload that another
-// client deactivated has no such record and is left alone.
+// client deactivated has no such record and is left alone, as is one that finished meanwhile.
 func (o *observation) hasYielded() bool {
-	return o.recordErr == nil && !o.record.SleepsUntil.IsZero() && o.wl.DeletionTimestamp.IsZero()
+	return o.recordErr == nil && !o.record.SleepsUntil.IsZero() && o.wl.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(o.wl)
 }
 
 // mayNominate reports whether the nomination is the gate's turn: every other check except

@@ -21,7 +21,7 @@ func (o *observation) possibleCopies() []string {
 		return nil
 	}
 	if len(o.replacedSliceOn) > 0 {
-		return o.replacedSliceOn
+		return slices.Clone(o.replacedSliceOn)
 	}
 	copies, reserved := o.history.copies, o.quotaReservedAt()
 	return slices.DeleteFunc(slices.Clone(copies.clusters), func(c string) bool {

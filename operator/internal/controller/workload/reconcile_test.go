@@ -171,6 +171,7 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
 		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
 		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
+		{"yielded, finished", inOrder(yielded(0, false), func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }), PhaseIdle},
 		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *observation) { o.wl.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
 		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},
 		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
