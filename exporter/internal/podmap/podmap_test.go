@@ -242,8 +242,8 @@ func TestPollReconnectsAfterKubeletRestart(t *testing.T) {
 		if err := p.Poll(ctx); err == nil {
 			t.Errorf("%s: no error", when)
 		}
-		if _, err := p.Last(); err == nil || p.IsAllocated(uuid) {
-			t.Errorf("%s: an old map is still served", when)
+		if m, err := p.Last(); err == nil || p.IsAllocated(uuid) || len(m.Holders) > 0 {
+			t.Errorf("%s: an old map is still served: %v", when, m.Holders)
 		}
 	}
 	requireUnknown("before the kubelet starts")
