@@ -71,6 +71,10 @@ func TestDecodeMetricNumbers(t *testing.T) {
 		{"integer counter", "counter{as_int:18446744073709551615}", []float64{1 << 64}},
 		{"double counter", "counter{as_double:2}", []float64{2}},
 		{"string is no number", `gauge{as_string:"7"}`, nil},
+		{"NaN", "gauge{as_double:nan}", nil},
+		{"infinity", "gauge{as_double:-inf}", nil},
+		{"NaN of a counter", "counter{as_double:nan}", nil},
+		{"no value", "gauge{}", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, err := proto.Marshal(newMessage("MetricResponse", `metric{metrics{`+tc.value+`}}`))
