@@ -25,6 +25,13 @@ func (r Range) Clamp(points float64) (limited float64, clamped bool) {
 	return points, false
 }
 
+// Round rounds points to nine decimals. It removes the errors of binary fractions, which
+// otherwise decide at the limits of rounding and of vetoes: 57/200*100 is 28.499999999999996.
+func Round(points float64) float64 {
+	const unit = 1e9
+	return math.Round(points*unit) / unit
+}
+
 // Linear maps the interval from..to linearly to the range. Values outside the interval get
 // the nearest end of the range. The mapping is reversed if from > to. If from == to,
 // values above from get the highest points, and all others the lowest.
@@ -35,8 +42,11 @@ func Linear(v, from, to float64, r Range) float64 {
 		}
 		return r.Low
 	}
-	points, _ := r.Clamp(r.Low + (v-from)/(to-from)*(r.High-r.Low))
-	return points
+	v = min(max(v, min(from, to)), max(from, to))
+	if math.IsInf(to-from, 0) {
+		v, from, to = v/2, from/2, to/2
+	}
+	return Round(r.Low + (v-from)/(to-from)*(r.High-r.Low))
 }
 
 // Step assigns points to values from a threshold on.
@@ -99,7 +109,7 @@ func Rank(values []float64, descending bool, r Range) {
 		if v := values[i]; v != last {
 			last = v
 			if n > 1 {
-				points = r.High - float64(rank)/float64(n-1)*(r.High-r.Low)
+				points = Round(r.High - float64(rank)/float64(n-1)*(r.High-r.Low))
 			}
 		}
 		values[i] = points

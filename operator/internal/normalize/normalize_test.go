@@ -35,12 +35,26 @@ func TestLinear(t *testing.T) {
 		{"from equals to, equal", 5, 5, 5, Full, -100},
 		{"from equals to, above", 6, 5, 5, Full, 100},
 		{"huge", math.MaxFloat64, 0, 1, Full, 100},
+		{"huge interval", math.MaxFloat64, -math.MaxFloat64, math.MaxFloat64, Full, 100},
+		{"middle of a huge interval", 0, -math.MaxFloat64, math.MaxFloat64, Full, 0},
+		{"huge value and interval", 1e307, 0, 2e307, ZeroTo100, 50},
+		{"smallest interval", 5e-324, 0, 5e-324, ZeroTo100, 100},
+		{"below the smallest interval", -math.MaxFloat64, 0, 5e-324, ZeroTo100, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := Linear(tc.v, tc.from, tc.to, tc.r); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// Binary fractions have no exact 28.5 here: 57.0/200*100 is 28.499999999999996.
+func TestPointsAreDecimal(t *testing.T) {
+	for _, tc := range []struct{ v, to, want float64 }{{57, 200, 28.5}, {0.29, 1, 29}, {0.57, 1, 57}, {1, 3, 33.333333333}} {
+		if got := Linear(tc.v, 0, tc.to, ZeroTo100); got != tc.want {
+			t.Errorf("%v of %v: %v, want %v", tc.v, tc.to, got, tc.want)
+		}
 	}
 }
 
@@ -72,6 +86,7 @@ func TestFleet(t *testing.T) {
 		{"min max", MinMax, false, []float64{10, 20, 15}, []float64{0, 100, 50}},
 		{"min max descending", MinMax, true, []float64{10, 20, 15}, []float64{100, 0, 50}},
 		{"min max all equal", MinMax, false, []float64{7, 7}, []float64{100, 100}},
+		{"min max of the largest values", MinMax, false, []float64{-math.MaxFloat64, 0, math.MaxFloat64}, []float64{0, 50, 100}},
 		{"min max of no values", MinMax, false, []float64{}, []float64{}},
 		{"rank", Rank, false, []float64{5, 900, 7}, []float64{0, 100, 50}},
 		{"rank descending", Rank, true, []float64{5, 900, 7}, []float64{100, 0, 50}},

@@ -3,6 +3,8 @@ package score
 import (
 	"math"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/normalize"
 )
 
 // damp returns the points that apply now, given the current points and the new ones:
@@ -17,7 +19,8 @@ func (r *rule) damp(h *history, current, points float64, now Instant) float64 {
 		h.mean, h.updated, h.risingSince, h.skipDamping = points, now, 0, false
 		return points
 	}
-	h.mean = weightedMean(h.mean, points, now.sub(h.updated), r.halfLife)
+	// Without rounding, the errors of binary fractions would begin a rise.
+	h.mean = normalize.Round(weightedMean(h.mean, points, now.sub(h.updated), r.halfLife))
 	h.updated = now
 	if h.mean <= current || r.rise == 0 {
 		h.risingSince = 0

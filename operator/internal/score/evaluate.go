@@ -127,7 +127,7 @@ func (r *Result) normalizeScore(rule *rule, inputs []Input, points []float64) {
 			continue
 		}
 		var clamped bool
-		if points[c], clamped = rule.bounds.Clamp(rule.normalize(in.Value)); clamped {
+		if points[c], clamped = rule.bounds.Clamp(normalize.Round(rule.normalize(in.Value))); clamped {
 			r.Clamped++
 		}
 	}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/normalize"
@@ -109,12 +112,12 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 	}
 	switch n := s.Normalize; {
 	case n.Type == v1alpha1.NormalizeLinear && n.Linear != nil:
-		from, to := n.Linear.From.AsApproximateFloat64(), n.Linear.To.AsApproximateFloat64()
+		from, to := numberOfQuantity(n.Linear.From), numberOfQuantity(n.Linear.To)
 		r.normalize = func(v float64) float64 { return normalize.Linear(v, from, to, r.bounds) }
 	case n.Type == v1alpha1.NormalizeSteps:
 		steps := make([]normalize.Step, len(n.Steps))
 		for i, st := range n.Steps {
-			steps[i] = normalize.Step{From: st.From.AsApproximateFloat64(), Points: float64(st.Points)}
+			steps[i] = normalize.Step{From: numberOfQuantity(st.From), Points: float64(st.Points)}
 		}
 		slices.SortStableFunc(steps, func(a, b normalize.Step) int { return cmp.Compare(a.From, b.From) })
 		r.normalize = func(v float64) float64 { return normalize.Steps(v, steps, r.bounds) }
@@ -131,6 +134,17 @@ func rangeOf(r v1alpha1.ScoreRange) normalize.Range {
 		return normalize.Full
 	}
 	return normalize.ZeroTo100
+}
+
+// numberOfQuantity returns the number nearest to a quantity. AsApproximateFloat64 multiplies by a
+// power of ten, so that its 0.7 is greater than the 0.7 of a sample.
+func numberOfQuantity(q resource.Quantity) float64 {
+	exact := q.DeepCopy() // AsDec changes its receiver
+	n, err := strconv.ParseFloat(exact.AsDec().String(), 64)
+	if err != nil {
+		return q.AsApproximateFloat64() // a decimal number always parses
+	}
+	return n
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -307,6 +307,40 @@ func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
 	f.expect(0, "90 Scored")
 }
 
+// TestBoundariesOfDecimals: values at a threshold of the policy reach it, although binary fractions
+// are beside it.
+func TestBoundariesOfDecimals(t *testing.T) {
+	steps := identity("steps")
+	steps.Normalize = v1alpha1.Normalize{Type: v1alpha1.NormalizeSteps, Steps: []v1alpha1.Step{
+		{From: resource.MustParse("0.3"), Points: 30}, {From: resource.MustParse("0.7"), Points: 70}, {From: resource.MustParse("1Ki"), Points: 90},
+	}}
+	vetoed, half := linear("vetoed", "0", "1"), linear("half", "0", "200")
+	vetoed.Minimum, vetoed.Weight, steps.Weight = ptr(int32(29)), ptr(int32(0)), ptr(int32(0))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{steps, vetoed, half}, Total: &v1alpha1.TotalSpec{}}, "a", "b", "c")
+	f.round(0, v(0.3, 0.7, 1024), v(0.29, 0.2899, 0.3), v(57, 57, 0))
+	f.expect(0, "30 Scored", "29 Scored", "29 Scored", "29 Scored")
+	f.expect(1, "70 Scored", "-100 Vetoed", "29 Scored", "-100 Vetoed")
+	f.expect(2, "90 Scored", "30 Scored", "0 Scored", "0 Scored")
+}
+
+// TestUnmatchedVetoOmitsTheTotal: the query of a veto changes and matches no cluster. The total of
+// a policy that has published before is omitted, and not -100 on all clusters.
+func TestUnmatchedVetoOmitsTheTotal(t *testing.T) {
+	veto := linear("veto", "0", "10")
+	veto.Minimum, veto.Weight = ptr(int32(1)), ptr(int32(0))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), veto}, Total: &v1alpha1.TotalSpec{}}, "a")
+	f.round(0, v(5), v(5))
+	f.expect(0, "50 Scored", "50 Scored", "50 Scored")
+	f.round(30, v(5), missing(Unmatched, 1))
+	f.expect(0, "50 Scored", "50 Held", "50 Held")
+	f.round(301, v(5), missing(Unmatched, 1))
+	f.expect(0, "50 Scored", "0 Omitted", "0 Omitted")
+	f.round(331, v(5), missing(Failed, 1))
+	f.expect(0, "50 Scored", "0 Omitted", "0 Omitted")
+	f.round(361, v(5), missing(Absent, 1))
+	f.expect(0, "50 Scored", "-100 Worst", "-100 Worst")
+}
+
 func BenchmarkEvaluate10000x10(b *testing.B) {
 	var spec v1alpha1.ScoringPolicySpec
 	in := Samples{}

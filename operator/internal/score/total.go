@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/normalize"
 )
 
 // totalParts summarizes the scores that contribute to a total.
@@ -43,7 +44,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 		total.Outcome = Absent
 		total.endTotal(v1alpha1.MissingOmit, now)
 	default:
-		total.Points, _ = p.totalRange.Clamp(parts.sum / p.totalWeight)
+		total.Points, _ = p.totalRange.Clamp(normalize.Round(parts.sum / p.totalWeight))
 		total.Raw = math.NaN()
 		p.publishTotal(total, parts, now)
 	}
@@ -69,7 +70,7 @@ func (p *Policy) evaluateTotal(total *Cell, row []Cell, parts totalParts, now In
 		total.endTotal(v1alpha1.MissingOmit, now)
 		return err
 	}
-	total.Points, _ = p.totalRange.Clamp(value)
+	total.Points, _ = p.totalRange.Clamp(normalize.Round(value))
 	total.Raw = math.NaN()
 	p.publishTotal(total, parts, now)
 	return nil
@@ -103,8 +104,9 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 		case Worst:
 			parts.anyWorst = true
 		case Omitted:
-			// A total that was never published stays unpublished while nothing is known.
-			isKnown := cell.Outcome.isConclusive() || total.history.hasPublished
+			// A total that was never published stays unpublished while nothing is known. A query
+			// that has matched no cluster yet is wrong, and the clusters are not.
+			isKnown := cell.Outcome.isConclusive() || total.history.hasPublished && cell.Outcome != Unmatched
 			parts.anyWorst = parts.anyWorst || rule.hasVeto() && isKnown
 			parts.anyOmitted = true
 		case Fixed:

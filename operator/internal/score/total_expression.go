@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +97,7 @@ func compileTotal(expression string, names []string, dynamic []bool) (*totalExpr
 	checked, issues := env.Compile(expression)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		return nil, fmt.Errorf("%d:%d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
+		return nil, fmt.Errorf("%d:%d: %s", first.Location.Line(), first.Location.Column()+1, explainUndeclared(first.Message, names))
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.DoubleType) && !out.IsExactType(cel.IntType) {
 		return nil, fmt.Errorf("must be a number, but is %s", out)
@@ -123,6 +124,21 @@ func compileTotal(expression string, names []string, dynamic []bool) (*totalExpr
 		t.required[name] = true
 	}
 	return t, nil
+}
+
+// undeclared matches CEL's message about an unknown name.
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in container ''\)$`)
+
+// explainUndeclared says how to write a score that an expression names without the map.
+func explainUndeclared(message string, names []string) string {
+	m := undeclared.FindStringSubmatch(message)
+	switch {
+	case m == nil:
+		return message
+	case slices.Contains(names, m[1]):
+		return fmt.Sprintf("undeclared reference to '%s': write %s", m[1], reference(m[1]))
+	}
+	return fmt.Sprintf("undeclared reference to '%s': the scores of the policy are in the map %s", m[1], scoresVariable)
 }
 
 // reference returns how an expression names a score.
