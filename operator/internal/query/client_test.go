@@ -37,7 +37,7 @@ func TestQueryDecodesSamplesWarningsAndInfos(t *testing.T) {
 			{Labels: map[string]string{"cluster": "b"}, Cluster: "b", Value: math.NaN()},
 			{Labels: map[string]string{"cluster": "c"}, Cluster: "c", Value: math.Inf(-1)},
 		},
-		Warnings: []string{"PromQL warning: w"}, Infos: []string{"i"},
+		Warnings: []string{"PromQL warning: w", "1 series are native histograms, which have no single value: use histogram_quantile or histogram_count"}, Infos: []string{"i"},
 	}
 	if d := gocmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(Result{}, "Duration")); d != "" {
 		t.Error(d)

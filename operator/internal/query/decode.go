@@ -37,6 +37,8 @@ type decoder struct {
 	warnings, infos   annotations
 	partialReason     []byte // why some of the data is missing; empty = it is complete
 	series            int
+	histograms        int  // series without a single value
+	hasResult         bool // the response has a list of series, which may be empty
 	samples           []Sample
 	matrix            []Series
 	names             map[string]string // label names, so that each is in memory once
@@ -46,8 +48,9 @@ type decoder struct {
 }
 
 // decodeBody decodes the envelope of a response. data reads the value of the key "data".
-// A failed request is an *Error with the text that Prometheus has for it. Other text of
-// the body never becomes part of an error: it may come from another server.
+// A failed request is an *Error with the text that Prometheus has for it: that of a body
+// with the status "error". Other text of the body never becomes part of an error: it may
+// come from another server.
 func (d *decoder) decodeBody(resp *http.Response, data func()) *Error {
 	body := io.Reader(resp.Body)
 	if resp.StatusCode/100 != 2 {
@@ -65,12 +68,16 @@ func (d *decoder) decodeBody(resp *http.Response, data func()) *Error {
 	switch {
 	case d.failure != nil:
 		return d.failure
-	case resp.StatusCode/100 != 2:
+	case resp.StatusCode/100 != 2 && d.status == "error":
 		return statusError(resp.StatusCode, d.errorText)
+	case resp.StatusCode/100 != 2:
+		return statusError(resp.StatusCode, "")
 	case errors.Is(d.err, errBadJSON) || d.err == nil && d.status == "":
 		return notPrometheusJSON(resp)
 	case d.err != nil:
 		return transportError(d.err)
+	case d.status == "success" && d.errorText != "":
+		return &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has the status success and an error: " + d.errorText}
 	case d.status != "success":
 		return statusError(http.StatusUnprocessableEntity, d.errorText)
 	}
@@ -124,10 +131,15 @@ func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
 		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has no resultType"}
 	case d.resultType != "vector" && d.resultType != "scalar":
 		failure = &Error{Reason: ReasonBadQuery, Status: resp.StatusCode, Message: "the query must return an instant vector, returns " + typeName(d.resultType)}
+	case !d.hasResult:
+		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has no result"}
 	case d.badValue != "":
 		failure = badValue(resp.StatusCode, d.badValue)
 	default:
 		result.Samples = d.samples
+		if d.histograms > 0 {
+			result.Warnings = append(result.Warnings, fmt.Sprintf("%d series are native histograms, which have no single value: use histogram_quantile or histogram_count", d.histograms))
+		}
 	}
 	return result, failure
 }
@@ -141,6 +153,8 @@ func (d *decoder) decodeRange(resp *http.Response) (RangeResult, *Error) {
 	case failure != nil:
 	case d.resultType != "matrix":
 		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "a range query must return a matrix, returns " + typeName(d.resultType)}
+	case !d.hasResult:
+		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has no result"}
 	case d.badValue != "":
 		failure = badValue(resp.StatusCode, d.badValue)
 	default:
@@ -186,6 +200,7 @@ func (d *decoder) result(element func()) {
 		case string(key) == "resultType":
 			d.resultType = d.textOrSkip()
 		case string(key) == "result" && d.peek() == '[':
+			d.hasResult = true
 			d.array(element)
 		default:
 			d.skip()
@@ -230,6 +245,9 @@ func (d *decoder) seriesElement() {
 			if point, found = d.point(); found {
 				sample.Value = point.Value
 			}
+		case "histogram":
+			d.histograms++
+			d.skip()
 		case "values":
 			d.array(func() {
 				if p, ok := d.point(); ok {

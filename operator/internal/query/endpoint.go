@@ -49,7 +49,11 @@ func (e *endpoint) acquire(ctx context.Context) error {
 	select {
 	case e.slots <- struct{}{}:
 	case <-ctx.Done():
-		return transportError(ctx.Err())
+		failure := transportError(ctx.Err())
+		if failure.Reason == ReasonTimeout {
+			failure.Message = "the query waited too long for limits.maxConcurrency"
+		}
+		return failure
 	}
 	if err := e.rate.Wait(ctx); err != nil {
 		e.release()

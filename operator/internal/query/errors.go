@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -80,8 +82,11 @@ func transportMessage(err error) string {
 		redirect  *redirectError
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
+		token     *tokenError
 	)
 	switch {
+	case errors.As(err, &token):
+		return token.Error()
 	case errors.As(err, &address):
 		return address.Error()
 	case errors.As(err, &redirect):
@@ -90,8 +95,12 @@ func transportMessage(err error) string {
 		return "the certificate of the server is signed by an unknown authority: set tls.ca"
 	case errors.As(err, &host):
 		return "the certificate of the server is not valid for the host name " + host.Host + ": set tls.serverName or the name in the certificate"
-	case errors.Is(err, errBadJSON):
-		return errBadJSON.Error()
+	case errors.Is(err, errBadJSON), errors.Is(err, errEncoding), errors.Is(err, errCutOff):
+		return err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errCutOff.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no complete response in time: make the query cheaper, or raise limits.timeoutSeconds"
 	case errors.As(err, &urlErr):
 		err = urlErr.Err
 	}
@@ -115,7 +124,7 @@ func transportReason(err error) Reason {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return ReasonTooLarge
-	case errors.Is(err, errBadJSON):
+	case errors.Is(err, errBadJSON), errors.Is(err, errEncoding), errors.Is(err, errCutOff):
 		return ReasonBadResponse
 	case errors.As(err, &address):
 		return ReasonForbidden
@@ -154,9 +163,22 @@ func statusError(status int, message string) *Error {
 		reason = ReasonUnavailable
 	}
 	if message == "" {
-		message = http.StatusText(status)
+		message = strings.TrimSpace(fmt.Sprintf("status %d %s", status, http.StatusText(status))) + statusAdvice(reason)
 	}
 	return &Error{Reason: reason, Status: status, Message: message}
+}
+
+// statusAdvice says what to check if a response has a status and no text of Prometheus.
+func statusAdvice(reason Reason) string {
+	switch reason { //nolint:exhaustive // the source decides about the others
+	case ReasonUnauthorized:
+		return ": check spec.auth and spec.tenant of the MetricsSource"
+	case ReasonRateLimited:
+		return ": the source limits queries. Raise its limit, or lower limits.queriesPerSecond"
+	case ReasonBadResponse:
+		return ": check that the URL is the base URL of the query API"
+	}
+	return ""
 }
 
 // clip returns a message as one line of at most 300 printable characters, to fit a

@@ -24,7 +24,10 @@ const (
 	maxJSONDepth = 64
 )
 
-var errBadJSON = errors.New("the response is not valid JSON")
+var (
+	errBadJSON = errors.New("the response is not valid JSON")
+	errCutOff  = errors.New("the response is cut off: the source or a proxy ended the connection in the middle of it")
+)
 
 // jsonScanner reads JSON from a stream in a fixed amount of memory: it keeps at most
 // maxTextBytes of a string. After the first error, which err holds, every method returns
@@ -79,7 +82,7 @@ func (s *jsonScanner) fill() bool {
 // read returns the next byte and consumes it.
 func (s *jsonScanner) read() byte {
 	if !s.fill() {
-		s.fail(errBadJSON)
+		s.fail(s.errAtEnd())
 		return 0
 	}
 	s.pos++
@@ -96,8 +99,17 @@ func (s *jsonScanner) peek() byte {
 			return c
 		}
 	}
-	s.fail(errBadJSON)
+	s.fail(s.errAtEnd())
 	return 0
+}
+
+// errAtEnd is the error of an input that ends too early. An input without a first character is
+// no JSON at all.
+func (s *jsonScanner) errAtEnd() error {
+	if s.depth > 0 {
+		return errCutOff
+	}
+	return errBadJSON
 }
 
 // take consumes c if it is the next byte after white space.

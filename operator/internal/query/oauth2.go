@@ -67,7 +67,10 @@ func (e *tokenError) Unwrap() error { return e.err }
 // Error returns a message without the body of the response.
 func (e *tokenError) Error() string {
 	var rejected *oauth2.RetrieveError
-	if !errors.As(e.err, &rejected) {
+	switch {
+	case errors.Is(e.err, context.DeadlineExceeded):
+		return "no token from auth.oauth2.tokenURL in time"
+	case !errors.As(e.err, &rejected):
 		return "no token from auth.oauth2.tokenURL: " + transportMessage(e.err)
 	}
 	message := fmt.Sprintf("auth.oauth2.tokenURL rejects the request for a token with status %d", rejected.Response.StatusCode)

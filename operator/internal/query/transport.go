@@ -15,7 +15,10 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-var errTooLarge = errors.New("the response is larger than limits.maxResponseBytes")
+var (
+	errTooLarge = errors.New("the response is larger than limits.maxResponseBytes")
+	errEncoding = errors.New("the response has a Content-Encoding other than gzip, which was not requested: check the proxies before the source")
+)
 
 // partialResponseParameter is the URL parameter with which Thanos returns the data of the
 // stores that respond, instead of an error.
@@ -73,8 +76,13 @@ func (t *bodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errTooLarge
 	}
 	resp.Body = &limitedBody{Reader: resp.Body, Closer: resp.Body, remaining: t.max}
-	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
+	case "gzip", "x-gzip":
 		resp.Body = &limitedBody{Reader: &gzipBody{compressed: resp.Body}, Closer: resp.Body, remaining: t.max}
+	case "", "identity":
+	default:
+		_ = resp.Body.Close()
+		return nil, errEncoding
 	}
 	return resp, nil
 }
