@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -164,7 +165,8 @@ func (s *querySource) fetch(ctx context.Context, expr string, result *cachedResu
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response, s.hasStoresByCluster)
+	result.setCompleteness(response)
+	result.lacksWholeClusters = s.hasStoresByCluster && promql.IsByLabel(expr, s.label)
 	result.setSamples(s.group(response.Samples))
 	return nil
 }
@@ -175,7 +177,7 @@ func (s *querySource) fetchPerQueue(ctx context.Context, expr string, result *ca
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response, s.hasStoresByCluster)
+	result.setCompleteness(response)
 	result.valuesByQueue = valuesBy(s, response.Samples, func(sample query.Sample) string { return sample.Label(gate.LabelClusterQueue) })
 	return nil
 }
@@ -187,7 +189,7 @@ func (s *querySource) fetchObjects(ctx context.Context, expr, label string, resu
 	if err != nil {
 		return err
 	}
-	result.setCompleteness(response, s.hasStoresByCluster)
+	result.setCompleteness(response)
 	result.objects = map[string]map[string]bool{}
 	for _, sample := range response.Samples {
 		cluster, ok := s.cluster(sample)
@@ -254,8 +256,8 @@ func valuesBy[K comparable](s *querySource, samples []query.Sample, keyOf func(q
 }
 
 // setCompleteness stores which clusters the response may lack.
-func (r *cachedResult) setCompleteness(response query.Result, hasStoresByCluster bool) {
-	r.incomplete, r.lacksWholeClusters = response.Partial || len(response.Failed) > 0, hasStoresByCluster
+func (r *cachedResult) setCompleteness(response query.Result) {
+	r.incomplete = response.Partial || len(response.Failed) > 0
 	if !response.Partial {
 		r.failedClusters = response.Failed
 	}

@@ -47,7 +47,8 @@ func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
 	}
 	hasSeries := len(r.values)+len(r.unmappedValues) > 0
 	c := r.condition(name, gate.Number{Value: met, Known: hasSeries})
-	c.Partial = r.incomplete && (met == 0 || r.failedClusters == nil)
+	isWhole := r.failedClusters != nil || r.lacksWholeClusters && r.hasNonZeroCluster()
+	c.Partial = r.incomplete && (met == 0 || !isWhole)
 	if c.Partial && (met != 0 || !hasSeries) {
 		c.Number = gate.Number{}
 		c.EvaluatedAt = slices.MaxFunc(slices.Collect(maps.Values(r.incompleteSince)), time.Time.Compare)

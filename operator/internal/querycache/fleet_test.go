@@ -305,6 +305,33 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.runRounds(t, 30*time.Second)
 		f.wantReady(t, "cluster1 has no data, and cluster2 is complete", outcome{Cluster: "cluster2", Room: gate.Known(3)})
 	})
+	t.Run("Thanos lacks a store, and a condition on the fleet names clusters", func(t *testing.T) {
+		f := newOpenFixture()
+		f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
+		part := series("cluster1", 1.0)
+		part.Partial = true
+		f.source.responses["freeze"] = part
+		f.runRounds(t, 30*time.Second)
+		f.wantReady(t, "cluster1 is complete", outcome{Cluster: "cluster1", Room: gate.Known(3)})
+		part = series("cluster1", 0.0, "", 1.0)
+		part.Partial = true
+		f.source.responses["freeze"] = part
+		f.runRounds(t, 30*time.Second)
+		f.wantPending(t, "while only a sum over the stores meets the condition", gate.ReasonNoMetrics)
+	})
+	// A store that is gone could hide frozen, and then cluster1 would pass.
+	t.Run("Thanos lacks a store, and a condition reads the series of other clusters", func(t *testing.T) {
+		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+			f := newOpenFixture()
+			f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
+			f.gate.Spec.Conditions[0].Scope, f.gate.Spec.Conditions[0].Query = scope, "freeze unless on () (frozen == 1)"
+			part := series("cluster1", 1.0)
+			part.Partial = true
+			f.source.responses["freeze"] = part
+			f.runRounds(t, 30*time.Second)
+			f.wantPending(t, "because of "+string(scope), gate.ReasonNoMetrics)
+		}
+	})
 	t.Run("a part of the data meets no condition", func(t *testing.T) {
 		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 			f := newOpenFixture()

@@ -47,7 +47,7 @@ type cachedResult struct {
 	// reason. It is nil if the source does not know which ones.
 	failedClusters map[string]string
 	// lacksWholeClusters is true if an incomplete response has all or nothing of a cluster: Thanos
-	// has stores of its own for each cluster.
+	// has stores of its own for each cluster, and the query reads no other cluster's series for it.
 	lacksWholeClusters bool
 	// incompleteSince is the start of the first query whose response lacks the cluster.
 	// The key "" stands for a response that may lack any cluster.
@@ -106,6 +106,11 @@ func (r *cachedResult) hasNonZeroValue() bool {
 			return true
 		}
 	}
+	return r.hasNonZeroCluster()
+}
+
+// hasNonZeroCluster reports whether the value of any cluster is neither 0 nor unusable.
+func (r *cachedResult) hasNonZeroCluster() bool {
 	for _, n := range r.values {
 		if n.Known && n.Value != 0 {
 			return true
