@@ -46,8 +46,10 @@ func Parse(expr string) (Expr, []Problem) {
 	}
 	problems := make([]Problem, 0, len(errs))
 	for _, e := range errs {
+		// The end of the input is the end of its last line with text.
+		offset := min(int(e.PositionRange.Start), len(strings.TrimRight(expr, " \t\r\n")))
 		problems = append(problems, Problem{
-			Pos:     position(expr, int(e.PositionRange.Start)),
+			Pos:     position(expr, offset),
 			Message: e.Err.Error(),
 		})
 		if isFatal(e.Err.Error()) {

@@ -188,7 +188,7 @@ func (f flow) called(n *parser.Call) labelSet {
 	case "absent", "absent_over_time":
 		return f.note(n, input, input.only(slices.Collect(maps.Keys(input.fixed))))
 	case "label_replace", "label_join":
-		return relabeled(n, input)
+		return f.relabeled(n, input)
 	case "histogram_quantile", "histogram_fraction":
 		return input.without([]string{"le"})
 	case "scalar":
@@ -198,17 +198,39 @@ func (f flow) called(n *parser.Call) labelSet {
 }
 
 // relabeled returns the labels after label_replace or label_join. The new value is fixed if
-// it is a text without groups.
-func relabeled(n *parser.Call, input labelSet) labelSet {
+// it is a text without groups. If the cluster label is made of the whole values of other labels,
+// these can't differ between series of a cluster.
+func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 	name, ok := n.Args[1].(*parser.StringLiteral)
 	if !ok {
 		return input
 	}
 	result := input.with(name.Val)
-	if value, ok := n.Args[2].(*parser.StringLiteral); ok && n.Func.Name == "label_replace" && value.Val != "" && !strings.Contains(value.Val, "$") {
-		result.fixed[name.Val] = true
+	sources := n.Args[3:]
+	if n.Func.Name == "label_replace" {
+		value := textOf(n.Args[2])
+		if value != "" && !strings.Contains(value, "$") {
+			result.fixed[name.Val] = true
+		}
+		isWhole := slices.Contains([]string{"(.*)", "(.+)"}, textOf(n.Args[4])) && (strings.Contains(value, "$1") || strings.Contains(value, "${1}"))
+		if sources = n.Args[3:4]; !isWhole {
+			sources = nil
+		}
+	}
+	for _, source := range sources {
+		if label := textOf(source); name.Val == f.cluster && label != name.Val {
+			result.fixed[label] = true
+		}
 	}
 	return result
+}
+
+// textOf returns the text of a string literal, and "" for another expression.
+func textOf(e parser.Expr) string {
+	if s, ok := e.(*parser.StringLiteral); ok {
+		return s.Val
+	}
+	return ""
 }
 
 func isVector(e parser.Expr) bool {

@@ -64,6 +64,8 @@ const (
 	RuleAge             = "age"
 	RuleMatching        = "matching"
 	RuleEverySeries     = "every-series"
+	RuleEvaluationTime  = "evaluation-time"
+	RuleQuantile        = "quantile"
 	maxLabelsInMessages = 4
 )
 
@@ -99,10 +101,20 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
 			l.checkSelector(n, path)
+		case *parser.SubqueryExpr:
+			l.checkEvaluationTime(n, n.OriginalOffset, n.Timestamp)
+		case *parser.AggregateExpr:
+			if n.Op == parser.QUANTILE {
+				l.checkQuantile(n.Param)
+			}
 		case *parser.Call:
 			l.checkCall(n)
+			l.checkBuckets(n)
 		case *parser.BinaryExpr:
 			l.checkMatching(n)
+			if options.Use != FleetCondition {
+				l.checkFallback(n)
+			}
 		}
 		return nil
 	})
@@ -204,6 +216,8 @@ func (l *linter) severalInMetric(s labelSet) string {
 	switch {
 	case s.metric == "":
 		return "any label"
+	case recordedBy == "" && !s.may("instance"):
+		return "labels of " + s.metric
 	case recordedBy == "":
 		return "instance and other labels of " + s.metric
 	case recordedBy == l.cluster || s.fixed[recordedBy]:
@@ -225,6 +239,9 @@ func (l *linter) keepHint(at parser.Expr) string {
 		if n.Without {
 			return fmt.Sprintf("remove %q from without (...)", l.cluster)
 		}
+		if i := slices.IndexFunc(n.Grouping, func(name string) bool { return strings.EqualFold(name, l.cluster) }); i >= 0 {
+			return fmt.Sprintf("upper and lower case differ: write %s, not %s", l.cluster, n.Grouping[i])
+		}
 		if len(n.Grouping) > 0 {
 			return fmt.Sprintf("add it to by (%s)", strings.Join(n.Grouping, ", "))
 		}
@@ -244,7 +261,7 @@ func (l *linter) aggregateHint() string {
 	return fmt.Sprintf("aggregate them, for example with sum by (%s) (...)", l.cluster)
 }
 
-// checkFilter reports a comparison that removes clusters from the result.
+// checkFilter reports an expression that removes clusters from the result.
 func (l *linter) checkFilter(e parser.Expr) {
 	switch n := unwrap(e).(type) {
 	case *parser.Call:
@@ -253,6 +270,8 @@ func (l *linter) checkFilter(e parser.Expr) {
 				l.checkFilter(arg)
 			}
 		}
+	case *parser.AggregateExpr:
+		l.checkChoice(n)
 	case *parser.BinaryExpr:
 		if n.Op.IsComparisonOperator() {
 			if !n.ReturnBool && isVector(n) {
@@ -263,6 +282,16 @@ func (l *linter) checkFilter(e parser.Expr) {
 		if !n.Op.IsSetOperator() {
 			l.checkFilter(n.LHS)
 			l.checkFilter(n.RHS)
+		}
+	}
+}
+
+// checkChoice reports an aggregation that chooses among the clusters.
+func (l *linter) checkChoice(n *parser.AggregateExpr) {
+	switch n.Op { //nolint:exhaustive // the others choose no series
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
+		if l.cluster != "" && slices.Contains(n.Grouping, l.cluster) == n.Without {
+			l.add(RuleFilter, n, "only some clusters have a result, because %s chooses among the clusters: remove it. The scores order the clusters", n.Op)
 		}
 	}
 }

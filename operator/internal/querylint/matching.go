@@ -70,11 +70,23 @@ func (l *linter) checkUnique(n *parser.BinaryExpr, left, right labelSet) {
 		{left, "left", m.Card != parser.CardManyToOne, "group_left"},
 		{right, "right", m.Card != parser.CardOneToMany, "group_right"},
 	} {
-		extra := side.set.distinguishing(m.MatchingLabels...)
+		// A label that group_left adds to the result describes what the matched labels name.
+		extra := side.set.distinguishing(append(slices.Clone(m.MatchingLabels), m.Include...)...)
 		if side.unique && len(extra) > 0 {
 			l.addMatching(n, "several series of the %s side may match, which differ in %s, and the query then fails: aggregate this side, or use %s", side.name, strings.Join(extra, ", "), side.group)
 			return
 		}
+	}
+}
+
+// checkFallback reports an operand of or whose series belong to no cluster, as in or vector(0).
+func (l *linter) checkFallback(n *parser.BinaryExpr) {
+	if n.Op != parser.LOR || l.cluster == "" {
+		return
+	}
+	left, right := l.of(n.LHS), l.of(n.RHS)
+	if left.may(l.cluster) && !right.may(l.cluster) {
+		l.add(RuleClusterLabel, n.RHS, "the series after or have no label %q and add no value for a cluster: write 0 * sum by (%s) (up), for example", l.cluster, l.cluster)
 	}
 }
 

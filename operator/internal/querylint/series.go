@@ -3,6 +3,7 @@ package querylint
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -15,6 +16,7 @@ var rates = []string{"rate", "irate", "increase"}
 // checkSelector checks one selector. path are the expressions around it, the outermost
 // first.
 func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
+	l.checkEvaluationTime(n, n.OriginalOffset, n.Timestamp)
 	name := metricName(n)
 	if name == "" {
 		if !slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
@@ -27,6 +29,49 @@ func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	if kindOf(name) == counter && !usesGrowth(n, path) {
 		l.add(RuleRawCounter, n, "%s only grows until its process restarts: use rate(%s[5m]) or increase(%s[1h])", name, name, name)
 	}
+}
+
+// checkEvaluationTime reports a selector or subquery that reads another time than that of the
+// evaluation or before it. at is the time of @ in milliseconds, or nil.
+func (l *linter) checkEvaluationTime(n parser.Expr, offset time.Duration, at *int64) {
+	switch {
+	case at != nil:
+		l.add(RuleEvaluationTime, n, "reads the samples of a fixed time (@): the result never changes")
+	case offset < 0:
+		l.add(RuleEvaluationTime, n, "reads the future, where there are no samples: the offset must not be negative")
+	}
+}
+
+// checkQuantile reports a quantile outside of 0..1, whose result is infinite.
+func (l *linter) checkQuantile(quantile parser.Expr) {
+	if n, ok := unwrap(quantile).(*parser.NumberLiteral); ok && (n.Val < 0 || n.Val > 1) {
+		l.add(RuleQuantile, quantile, "the quantile must be between 0 and 1, such as 0.9: the result of another one is infinite")
+	}
+}
+
+// checkBuckets checks the arguments of functions for quantiles.
+func (l *linter) checkBuckets(n *parser.Call) {
+	switch n.Func.Name {
+	case "quantile_over_time":
+		l.checkQuantile(n.Args[0])
+	case "histogram_quantile":
+		l.checkQuantile(n.Args[0])
+		if !l.of(n.Args[1]).may("le") && readsBuckets(n.Args[1]) {
+			l.add(RuleQuantile, n.Args[1], "the buckets have lost the label le, and the result is empty: aggregate them by (%s)", strings.Join(append(l.keptLabels(), "le"), ", "))
+		}
+	}
+}
+
+// readsBuckets reports whether an expression reads a metric that is named as the buckets of a
+// classic histogram.
+func readsBuckets(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		n, ok := node.(*parser.VectorSelector)
+		found = found || ok && strings.HasSuffix(metricName(n), "_bucket")
+		return nil
+	})
+	return found
 }
 
 // countSafe are the functions and aggregations that do not use the value of a counter, or
