@@ -288,7 +288,7 @@ func (l *linter) checkFilter(e parser.Expr) {
 
 // checkChoice reports an aggregation that chooses among the clusters.
 func (l *linter) checkChoice(n *parser.AggregateExpr) {
-	switch n.Op { //nolint:exhaustive // the others choose no series
+	switch n.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
 		if l.cluster != "" && slices.Contains(n.Grouping, l.cluster) == n.Without {
 			l.add(RuleFilter, n, "only some clusters have a result, because %s chooses among the clusters: remove it. The scores order the clusters", n.Op)
