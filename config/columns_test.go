@@ -91,6 +91,18 @@ status:
 		[]string{"idle-gpus", "Shadow", "True", "Shadow", "7", "2", "<age>"},
 	},
 	{
+		"trialpolicies", "trial", `
+apiVersion: plimsoll.dev/v1alpha1
+kind: TrialPolicy
+metadata: {name: gpu}
+spec: {sourceRef: {name: thanos}, queueName: trials, priorityClassName: trial, models: [{name: NVIDIA-L4, nodeSelector: {model: NVIDIA-L4}}]}
+status:
+  copiesToday: 3
+  conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: %[1]q}]`,
+		[]string{"Name", "Ready", "Queue", "Copies today", "Age"},
+		[]string{"gpu", "True", "trials", "3", "<age>"},
+	},
+	{
 		"jobprofiles", "jprof", `
 apiVersion: plimsoll.dev/v1alpha1
 kind: JobProfile

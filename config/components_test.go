@@ -169,3 +169,21 @@ func TestCertManagerIssuesTheMetricsCertificate(t *testing.T) {
 		}
 	}
 }
+
+// Trials need a flag and a role that the operator does not have otherwise.
+func TestTrialsAreAComponent(t *testing.T) {
+	isGranted := func(objects []*unstructured.Unstructured) (args, role bool) {
+		for _, o := range objects {
+			text := fmt.Sprint(o.Object)
+			args = args || o.GetKind() == "Deployment" && strings.Contains(text, "--trials")
+			role = role || o.GetKind() == "ClusterRole" && strings.HasPrefix(o.GetName(), "plimsoll-operator") && strings.Contains(text, "jobs") && strings.Contains(text, "batch")
+		}
+		return args, role
+	}
+	if args, role := isGranted(buildUntyped(t, "default")); args || role {
+		t.Errorf("without the component: flag %v, role %v", args, role)
+	}
+	if args, role := isGranted(buildUntyped(t, withComponents(t, "default", "trials"))); !args || !role {
+		t.Errorf("with the component: flag %v, role %v", args, role)
+	}
+}

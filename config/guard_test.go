@@ -79,13 +79,13 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"rbac", "guard"} {
+	for _, folder := range []string{withComponents(t, "rbac", "trials"), "guard"} {
 		applyFolder(ctx, t, untyped, folder)
 	}
 	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}); err != nil {
 		t.Fatal(err)
 	}
-	for name, controller := range map[string]string{"plimsoll": "plimsoll.dev/placement", "multikueue": "kueue.x-k8s.io/multikueue", "budget": "example.com/budget"} {
+	for name, controller := range map[string]string{"plimsoll": "plimsoll.dev/placement", "multikueue": "kueue.x-k8s.io/multikueue", "budget": "example.com/budget", "trial": "plimsoll.dev/trial"} {
 		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
 		if err := admin.Create(ctx, check); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,15 @@ const (
 	cluster    = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
 	cohort     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort`
 	ours       = `labels: {plimsoll.dev/gate: gpu}`
+	copyOf     = `labels: {plimsoll.dev/trial-of: uid, kueue.x-k8s.io/queue-name: trials}, ownerReferences: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, name: job, uid: uid}]`
+	template   = `template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}`
+	copySpec   = `suspend: true, parallelism: 1, completions: 1, activeDeadlineSeconds: 300, ` + template
 )
+
+// job returns a Job with a name, more metadata and a spec.
+func job(name, metadata, spec string) string {
+	return `{apiVersion: batch/v1, kind: Job, metadata: {namespace: team-a, name: ` + name + metadata + `}, spec: {` + spec + `}}`
+}
 
 var forgeries = []forgery{
 	{name: "own score", after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: own, ` + scoreOwner + `}}`},
@@ -249,6 +257,15 @@ var forgeries = []forgery{
 		after: `{` + cohort + `, metadata: {name: adopted, labels: {plimsoll.dev/capacity-policy: gpus}}}`},
 	{name: "Cohort of another policy", before: `{` + cohort + `, metadata: {name: other, labels: {plimsoll.dev/capacity-policy: tpus}}}`, want: "with the label plimsoll.dev/capacity-policy",
 		after: `{` + cohort + `, metadata: {name: other, labels: {plimsoll.dev/capacity-policy: gpus}}}`},
+	{name: "copy of a job", after: job("copy", ", "+copyOf, copySpec)},
+	{name: "Job without the label", after: job("foreign", "", copySpec), want: "with the label plimsoll.dev/trial-of"},
+	{name: "copy of another owner", after: job("owned", ", "+strings.Replace(copyOf, "uid: uid}", "uid: other}", 1), copySpec), want: "owned by that Workload"},
+	{name: "copy that starts at once", after: job("started", ", "+copyOf, strings.Replace(copySpec, "true", "false", 1)), want: "suspended in a queue"},
+	{name: "copy with two pods", after: job("pods", ", "+copyOf, strings.Replace(copySpec, "parallelism: 1, completions: 1", "parallelism: 2, completions: 2", 1)), want: "with one pod without"},
+	{name: "copy without a deadline", after: job("endless", ", "+copyOf, strings.Replace(copySpec, "activeDeadlineSeconds: 300, ", "", 1)), want: "a deadline of at most an hour"},
+	{name: "copy with the priority of the job", after: job("priority", ", "+copyOf, strings.Replace(copySpec, "spec: {restartPolicy", "spec: {priorityClassName: system-node-critical, restartPolicy", 1)), want: "without a PriorityClass"},
+	{name: "deletion of a copy", before: job("ended", ", "+copyOf, copySpec)},
+	{name: "deletion of a Job", before: job("kept", "", copySpec), want: "with the label plimsoll.dev/trial-of"},
 	{name: "status of another's check", status: true, want: "belongs to example.com/budget",
 		before: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}}`,
 		after:  `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}, status: {conditions: [{type: Active, status: "True", reason: x, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`},

@@ -54,6 +54,7 @@ var table = []row{
 	{pkg: "operator/internal/capacity", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/reclaim", may: []string{"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/profile", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/trial", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/shape", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/order", deny: append([]string{"k8s.io/", "net/http"}, clients...), forbid: requests},
 	{pkg: "operator/internal/ledger", may: []string{"operator/internal/order", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
@@ -89,20 +90,23 @@ var table = []row{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/promql", "operator/internal/query", "operator/internal/score",
 		"operator/internal/timing",
 	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
+	{pkg: "operator/internal/jobusage", may: []string{
+		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/profile", "operator/internal/promql", "operator/internal/query",
+	}, forbid: requests},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
 	{pkg: "operator/internal/promengine", may: []string{"operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",
-		"operator/internal/dispatch", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
+		"operator/internal/dispatch", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/jobusage", "operator/internal/kueuestate",
 		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/order", "operator/internal/profile", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
-		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/waitqueue",
+		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/trial", "operator/internal/waitqueue",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
 		"operator/internal/explain", "operator/internal/format", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/kueuestate",
-		"operator/internal/ledger", "operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/reclaim", "operator/internal/round",
+		"operator/internal/ledger", "operator/internal/profile", "operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/querylint", "operator/internal/reclaim", "operator/internal/round",
 		"operator/internal/score", "operator/internal/shape", "config/crd",
 	}},
 	{pkg: "operator/embedded", may: []string{
@@ -147,7 +151,7 @@ func violations(p listedPackage) []string {
 // timeless are packages that get the time as an argument.
 var timeless = []string{
 	"promql", "normalize", "score", "capacity", "profile", "reclaim", "gate", "format", "explain", "clustermap", "hubstate", "round",
-	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order",
+	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order", "trial", "jobusage",
 }
 
 // clockRead matches the functions of package time with access to the clock.

@@ -174,6 +174,11 @@ func TestOperatorChartEqualsKustomize(t *testing.T) {
 	compare(t, build(t, map[string][]string{"crd": nil, "default": nil, "guard": nil}), render(t, "plimsoll", values))
 }
 
+func TestOperatorChartWithTrials(t *testing.T) {
+	values := map[string]any{"crds": map[string]any{"keep": false}, "trials": map[string]any{"enabled": true}}
+	compare(t, build(t, map[string][]string{"crd": nil, "default": {"trials"}, "guard": nil}), render(t, "plimsoll", values))
+}
+
 func TestCRDsAreKept(t *testing.T) {
 	found := 0
 	for k, o := range render(t, "plimsoll", nil) {
@@ -184,7 +189,7 @@ func TestCRDsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if found != 6 {
+	if found != 7 {
 		t.Errorf("%d CRDs", found)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -71,6 +72,7 @@ var operatorChart = chart{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
 		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates."},
 		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
+		{"trials.enabled", false, boolean, "Run copies of jobs as TrialPolicies say. The operator may then create, delete and read Jobs in every namespace."},
 		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
 		{"logFormat", "text", oneOf("text", "json"), "Format of log lines."},
 		{"extraArgs", []any{}, textList, "More arguments of the operator."},
@@ -96,6 +98,9 @@ var operatorChart = chart{
 {{- end }}
 {{- if ne .Values.nominateAs "auto" }}
 - --nominate-as={{ .Values.nominateAs }}
+{{- end }}
+{{- if .Values.trials.enabled }}
+- --trials
 {{- end }}
 ` + extraArgs,
 		"keep": `{{- if .Values.crds.keep }}
@@ -134,6 +139,11 @@ func operatorParts(root string) ([]part, error) {
 		}
 		built[folder] = objects
 	}
+	withTrials, err := buildFolder(root, "default", "trials")
+	if err != nil {
+		return nil, fmt.Errorf("trials: %w", err)
+	}
+	trials := slices.DeleteFunc(withTrials, func(o object) bool { return o.name() != "plimsoll-operator-trials" })
 	for _, crd := range built["crd"] {
 		if err := set(crd, "@@line keep@@", "metadata", "annotations", "keep"); err != nil {
 			return nil, err
@@ -152,6 +162,7 @@ func operatorParts(root string) ([]part, error) {
 		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(built["default"], "NetworkPolicy")},
 		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
 		{file: "nomination.yaml", condition: `eq .Values.nominateAs "own"`, objects: built["nomination"]},
+		{file: "trials.yaml", condition: ".Values.trials.enabled", objects: trials},
 		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: built["prometheus/hub"]},
 	}, nil
 }

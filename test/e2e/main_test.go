@@ -91,7 +91,7 @@ func checkAudit() error {
 	if writes == 0 {
 		return fmt.Errorf("the audit log %s contains no write of the operator", lab.AuditLog())
 	}
-	rules := audit.Rules{User: fleet.OperatorUser, IsGateCheck: isGateCheck, IsMultiKueueCheck: isMultiKueueCheck}
+	rules := audit.Rules{User: fleet.OperatorUser, IsGateCheck: isGateCheck, IsTrialCheck: isTrialCheck, IsMultiKueueCheck: isMultiKueueCheck}
 	violations := slices.Concat(auditLog.ForbiddenWrites(rules), auditLog.MovedWorkloads(), auditLog.Denied(fleet.OperatorUser))
 	fmt.Printf("audit: %d workloads, %d writes of the operator, refused writes by status: %v, %d violations\n",
 		auditLog.WorkloadCount(), writes, refused, len(violations))
@@ -101,9 +101,10 @@ func checkAudit() error {
 	return checkUnusedPermissions(auditLog)
 }
 
-// By convention, the names of the gates' checks begin with "plimsoll" and those of other
-// controllers with "other" in all tests. All others are MultiKueue's.
-func isGateCheck(check string) bool { return strings.HasPrefix(check, "plimsoll") }
+// By convention, the names of the gates' checks begin with "plimsoll", those for trials with "trial",
+// and those of other controllers with "other" in all tests. All others are MultiKueue's.
+func isGateCheck(check string) bool  { return strings.HasPrefix(check, "plimsoll") }
+func isTrialCheck(check string) bool { return strings.HasPrefix(check, "trial") }
 func isMultiKueueCheck(check string) bool {
-	return !isGateCheck(check) && !strings.HasPrefix(check, "other")
+	return !isGateCheck(check) && !isTrialCheck(check) && !strings.HasPrefix(check, "other")
 }

@@ -29,6 +29,7 @@ var unusedPermissions = map[string]string{
 	"list kueue.x-k8s.io/localqueues":                                onlyLongTests, // for workloads that yield
 	"watch kueue.x-k8s.io/localqueues":                               onlyLongTests,
 	"patch plimsoll.dev/reclaimpolicies/status":                      onlyLongTests,
+	"patch plimsoll.dev/trialpolicies/status":                        onlyLongTests,
 	"patch kueue.x-k8s.io/multikueueclusters":                        onlyLongTests, // for other credentials
 	"patch events":                                                   onlyRepetition,
 	"patch events.k8s.io/events":                                     onlyRepetition,

@@ -3,7 +3,8 @@
 // into scores of clusters. A PlacementGate admits workloads only to clusters that
 // have room for them. A CapacityPolicy turns measured devices into the quota of a Cohort.
 // A JobProfile holds what the operator learned from the runs of similar jobs. A ReclaimPolicy
-// returns workloads with idle devices to their queues.
+// returns workloads with idle devices to their queues. A TrialPolicy runs copies of jobs on device
+// models that their profiles do not know.
 //
 // +kubebuilder:object:generate=true
 // +groupName=plimsoll.dev
@@ -32,6 +33,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&CapacityPolicy{}, &CapacityPolicyList{},
 		&JobProfile{}, &JobProfileList{},
 		&ReclaimPolicy{}, &ReclaimPolicyList{},
+		&TrialPolicy{}, &TrialPolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -80,7 +80,7 @@ const (
 )
 
 // ProfileQuantity is a measured quantity of a run.
-// +kubebuilder:validation:Enum=Duration;MemoryPeak;Utilization;TensorActive;DRAMActive;NVLink;PCIe;Energy
+// +kubebuilder:validation:Enum=Duration;MemoryPeak;Utilization;TensorActive;DRAMActive;NVLink;PCIe;Energy;Throughput
 type ProfileQuantity string
 
 // Quantities of a run.
@@ -101,6 +101,8 @@ const (
 	QuantityPCIe ProfileQuantity = "PCIe"
 	// QuantityEnergy is the energy of all devices, in joules.
 	QuantityEnergy ProfileQuantity = "Energy"
+	// QuantityThroughput is the result of the throughputQuery of a TrialPolicy, in its own unit.
+	QuantityThroughput ProfileQuantity = "Throughput"
 )
 
 // JobProfileStatus is what the operator learned from the runs of similar jobs.
@@ -150,6 +152,10 @@ type ModelProfile struct {
 	Model string `json:"model"`
 	// Number of successful runs.
 	Runs int64 `json:"runs"`
+	// Number of trial runs: copies of a job with one pod. They count in all values but the
+	// durations and the energy.
+	// +optional
+	Trials int64 `json:"trials,omitempty"`
 	// Time at which the latest run on this model ended.
 	LastRunTime metav1.Time `json:"lastRunTime"`
 	// Median of the time from admission to the end, in seconds.
@@ -179,6 +185,11 @@ type ModelProfile struct {
 	// Median of the energy of all devices of a run, in joules.
 	// +optional
 	EnergyP50Joules *int64 `json:"energyP50Joules,omitempty"`
+	// Median of the throughput of trial runs, by the throughputQuery of the TrialPolicy, as a
+	// decimal number in the unit of the query.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	ThroughputP50 string `json:"throughputP50,omitempty"`
 	// Kind of work, from the medians: Training, Inference, Interactive, Idle or Unknown.
 	Class JobClass `json:"class"`
 	// What limits the job, from the medians: Compute, MemoryBandwidth, Communication, Host,

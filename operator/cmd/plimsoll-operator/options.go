@@ -27,6 +27,7 @@ type options struct {
 	loopback       bool
 	concurrency    int
 	clusterMetrics bool
+	trials         bool
 	ledgerSettle   time.Duration
 	ledgerTTL      time.Duration
 	logLevel       slog.Level
@@ -53,6 +54,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.BoolVar(&o.loopback, "allow-loopback-sources", false, "allow MetricsSources at loopback addresses, such as 127.0.0.1, where the operator's own machine serves")
 	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
 	f.BoolVar(&o.clusterMetrics, "cluster-score-metrics", true, "export plimsoll_score and plimsoll_score_sample_timestamp_seconds, which have one series per policy, score and cluster; without them, metrics count clusters by state only")
+	f.BoolVar(&o.trials, "trials", false, "try jobs as TrialPolicies say; requires the permissions of config/trials. Otherwise, every job passes without a trial")
 	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "time from a workload's admission on a cluster to the first sample that shows its devices as used; if Kueue reports when the pods are ready (PodsReady), that time counts instead, with four times this value as the limit")
 	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "time for which the devices of a nomination are reserved if nothing more is known about it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "lowest level of log lines: DEBUG, INFO, WARN or ERROR")

@@ -5,9 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -30,6 +32,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/reclaimpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
+	"plimsoll.dev/plimsoll/operator/internal/controller/trial"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
@@ -65,6 +68,10 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	copies, err := labels.Parse(v1alpha1.TrialOfLabel)
+	if err != nil {
+		return nil, err
+	}
 	listener := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCerts}
 	if o.metricsSecure {
 		listener.FilterProvider = authorize
@@ -82,6 +89,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		RetryPeriod:                   ptr.To(leaseRetryPeriod),
 		Cache: cache.Options{DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
+			&batchv1.Job{}:   {Label: copies}, // of all Jobs, only the copies for trials
 		}},
 	})
 	if err != nil {
@@ -157,6 +165,9 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		return err
 	}
 	if err := jobprofile.Setup(mgr, jobprofile.Options{Sources: sources, Registerer: metrics.Registry}); err != nil {
+		return err
+	}
+	if err := trial.Setup(mgr, trial.Options{Enabled: o.trials, Sources: sources, Registerer: metrics.Registry}); err != nil {
 		return err
 	}
 	r, err := workload.Setup(mgr, workload.Options{

@@ -21,6 +21,7 @@ type hubObjects struct {
 	gates      v1alpha1.PlacementGateList
 	capacity   v1alpha1.CapacityPolicyList
 	reclaim    v1alpha1.ReclaimPolicyList
+	trials     v1alpha1.TrialPolicyList
 	checks     kueue.AdmissionCheckList
 	queues     kueue.ClusterQueueList
 	configs    kueue.MultiKueueConfigList
@@ -43,6 +44,7 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 		{"PlacementGates", &h.gates, installCRDs},
 		{"CapacityPolicies", &h.capacity, installCRDs},
 		{"ReclaimPolicies", &h.reclaim, installCRDs},
+		{"TrialPolicies", &h.trials, installCRDs},
 		{"AdmissionChecks", &h.checks, installKueue},
 		{"ClusterQueues", &h.queues, installKueue},
 		{"MultiKueueConfigs", &h.configs, installKueue},
@@ -81,6 +83,17 @@ func (h *hubObjects) gateOf() map[string]string {
 		}
 	}
 	return gates
+}
+
+// trialChecks returns the names of the checks that TrialPolicies decide.
+func (h *hubObjects) trialChecks() []string {
+	var names []string
+	for i := range h.checks.Items {
+		if h.checks.Items[i].Spec.ControllerName == v1alpha1.TrialControllerName {
+			names = append(names, h.checks.Items[i].Name)
+		}
+	}
+	return names
 }
 
 // configOf returns the MultiKueueConfig by the name of its check.

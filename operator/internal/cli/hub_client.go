@@ -58,6 +58,7 @@ func init() {
 		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("CapacityPolicy"):                                  meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("ReclaimPolicy"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("TrialPolicy"):                                     meta.RESTScopeRoot,
 		v1alpha1.GroupVersion.WithKind("JobProfile"):                                      meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("Cohort"):                                       meta.RESTScopeRoot,
 		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,

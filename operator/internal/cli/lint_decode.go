@@ -158,6 +158,8 @@ func (l *linter) checkObject(o decodedObject) {
 		l.checkCapacityPolicy(o.doc, object)
 	case *v1alpha1.ReclaimPolicy:
 		l.checkReclaimPolicy(o.doc, object)
+	case *v1alpha1.TrialPolicy:
+		l.checkTrialPolicy(o.doc, object)
 	}
 }
 
@@ -178,7 +180,7 @@ func explainUnknownType(apiVersion, kind string) (path, message string) {
 	case apiVersion != known.String():
 		return "apiVersion", fmt.Sprintf("must be %s, not %s", known, apiVersion)
 	case !scheme.Recognizes(known.WithKind(kind)):
-		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate, CapacityPolicy and ReclaimPolicy", known)
+		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate, CapacityPolicy, ReclaimPolicy and TrialPolicy", known)
 	}
 	return "", ""
 }

@@ -11,6 +11,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 )
 
@@ -40,6 +41,10 @@ func (l *linter) queries() []fileQuery {
 		case *v1alpha1.ReclaimPolicy:
 			for path, query := range reclaimQueries(object) {
 				add(object.Spec.SourceRef, path, query, nil)
+			}
+		case *v1alpha1.TrialPolicy:
+			if q := object.Spec.ThroughputQuery; q != "" {
+				add(object.Spec.SourceRef, "spec.throughputQuery", q, profile.Variables)
 			}
 		case *v1alpha1.ScoringPolicy:
 			if f := object.Spec.Freshness; f != nil {

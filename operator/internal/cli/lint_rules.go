@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querylint"
@@ -93,6 +94,13 @@ func reclaimQueries(p *v1alpha1.ReclaimPolicy) iter.Seq2[string, string] {
 		if q := p.Spec.IdleQuery; q != "" {
 			yield("spec.idleQuery", q)
 		}
+	}
+}
+
+// checkTrialPolicy checks the query of a TrialPolicy.
+func (l *linter) checkTrialPolicy(d *document, p *v1alpha1.TrialPolicy) {
+	if q := p.Spec.ThroughputQuery; q != "" {
+		l.checkQuery(d, "spec.throughputQuery", q, profile.Variables, querylint.Options{Use: querylint.Number, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ func newProfile(a *app) *cobra.Command {
 
 A JobProfile has the name of the label plimsoll.dev/profile of its jobs, or a hash of their
 images, commands and devices. Durations, the utilization and the energy are medians; P90
-marks 90th percentiles. -o wide adds activities, traffic and energy.
+marks 90th percentiles. -o wide adds activities, traffic, energy and trial runs.
 
 Only workloads of a PlacementGate with the section profiles are profiled.`,
 		Example: "  kubectl plimsoll profile -n team-a\n  kubectl plimsoll profile llama-7b -n team-a -o wide",
@@ -76,7 +77,7 @@ func writeProfiles(w io.Writer, profiles []v1alpha1.JobProfile, wide bool, now t
 	}
 	header := []string{"PROFILE", "MODEL", "RUNS", "LAST RUN", "DURATION", "P90", "MEMORY P90", "UTILIZATION", "CLASS", "BOTTLENECK"}
 	if wide {
-		header = append(header, "TENSOR", "DRAM", "NVLINK", "PCIE", "ENERGY")
+		header = append(header, "TENSOR", "DRAM", "NVLINK", "PCIE", "ENERGY", "TRIALS", "THROUGHPUT")
 	}
 	format.Row(w, header...)
 	for i := range profiles {
@@ -89,7 +90,8 @@ func writeProfiles(w io.Writer, profiles []v1alpha1.JobProfile, wide bool, now t
 			}
 			if wide {
 				row = append(row, formatMeasured(m.TensorActiveP50Percent, formatWholePercent), formatMeasured(m.DRAMActiveP50Percent, formatWholePercent),
-					formatMeasured(m.NVLinkP50BytesPerSecond, formatTraffic), formatMeasured(m.PCIeP50BytesPerSecond, formatTraffic), formatMeasured(m.EnergyP50Joules, formatEnergy))
+					formatMeasured(m.NVLinkP50BytesPerSecond, formatTraffic), formatMeasured(m.PCIeP50BytesPerSecond, formatTraffic), formatMeasured(m.EnergyP50Joules, formatEnergy),
+					fmt.Sprint(m.Trials), cmp.Or(m.ThroughputP50, "unknown"))
 			}
 			format.Row(w, row...)
 		}

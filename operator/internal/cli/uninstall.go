@@ -94,7 +94,7 @@ func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(), d.reclaimStep(), inactive,
+	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(), d.reclaimStep(), d.trialStep(), inactive,
 		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall"},
 		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
 }
@@ -104,14 +104,14 @@ func step(name, command string, objects []string) removalStep {
 	return removalStep{Step: name, Objects: objects, Command: command, Done: len(objects) == 0}
 }
 
-// queueStep finds the queues with the check of a gate.
+// queueStep finds the queues with the check of a gate or for trials.
 func (d *doctor) queueStep() removalStep {
 	var queues []string
-	gateOf := d.hub.gateOf()
+	gateOf, trials := d.hub.gateOf(), d.hub.trialChecks()
 	for i := range d.hub.queues.Items {
 		queue := &d.hub.queues.Items[i]
 		for _, check := range checksOf(queue) {
-			if _, ours := gateOf[check]; ours {
+			if _, ours := gateOf[check]; ours || slices.Contains(trials, check) {
 				queues = append(queues, "ClusterQueue "+queue.Name+" has check "+check)
 			}
 		}
@@ -141,6 +141,9 @@ func (d *doctor) gateStep() removalStep {
 	var objects []string
 	for check, gate := range d.hub.gateOf() {
 		objects = append(objects, "AdmissionCheck "+check+" of gate "+gate)
+	}
+	for _, check := range d.hub.trialChecks() {
+		objects = append(objects, "AdmissionCheck "+check+" for trials")
 	}
 	for i := range d.hub.gates.Items {
 		objects = append(objects, "PlacementGate "+d.hub.gates.Items[i].Name)
@@ -220,6 +223,20 @@ func (d *doctor) capacityStep() removalStep {
 		objects = append(objects, "CapacityPolicy "+p.Name+", whose Cohort "+p.Spec.CohortName+" keeps its last quota")
 	}
 	return step("capacity policies", "kubectl delete capacitypolicy NAME", objects)
+}
+
+// trialStep finds the TrialPolicies. The operator must run until it has deleted the copies.
+func (d *doctor) trialStep() removalStep {
+	var objects []string
+	for i := range d.hub.trials.Items {
+		p := &d.hub.trials.Items[i]
+		object := "TrialPolicy " + p.Name
+		if n := len(p.Status.Trials); n > 0 {
+			object += ", which tries " + countOf(n, "job")
+		}
+		objects = append(objects, object)
+	}
+	return step("trial policies", "kubectl delete trialpolicy NAME; wait until kubectl get jobs -A -l "+v1alpha1.TrialOfLabel+" shows none", objects)
 }
 
 // reclaimStep finds the ReclaimPolicies.

@@ -14,6 +14,13 @@ func GateOf(check *kueue.AdmissionCheck) (string, bool) {
 	return parameterName(check, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
 }
 
+// TrialPolicyOf returns the name of the TrialPolicy that an AdmissionCheck refers to. It returns ""
+// if another controller decides the check or the check refers to no policy.
+func TrialPolicyOf(check *kueue.AdmissionCheck) string {
+	name, _ := parameterName(check, v1alpha1.TrialControllerName, v1alpha1.GroupVersion.Group, "TrialPolicy")
+	return name
+}
+
 // MultiKueueConfigOf returns the name of the MultiKueueConfig that an AdmissionCheck of
 // MultiKueue refers to. It returns false for all other checks.
 func MultiKueueConfigOf(check *kueue.AdmissionCheck) (string, bool) {

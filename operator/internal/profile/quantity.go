@@ -55,4 +55,5 @@ var scales = map[v1alpha1.ProfileQuantity]Scale{
 	v1alpha1.QuantityNVLink:       {First: 1e6, Ratio: 1.25, Max: 1e14},
 	v1alpha1.QuantityPCIe:         {First: 1e6, Ratio: 1.25, Max: 1e13},
 	v1alpha1.QuantityEnergy:       {First: 1e3, Ratio: 1.25, Max: 1e16},
+	v1alpha1.QuantityThroughput:   {First: 1e-3, Ratio: 1.15, Max: 1e12},
 }

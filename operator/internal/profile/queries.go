@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type Query struct {
 	Quantity v1alpha1.ProfileQuantity
 	// Expr is a template over Variables and $cluster_label.
 	Expr string
+	// Model of all samples. If it is empty, the samples have the label model.
+	Model string
 }
 
 // Queries returns the queries about a run of the given duration, which are evaluated at its
@@ -51,6 +54,17 @@ func energyExpr(seconds int64) string {
 	return fmt.Sprintf("max by ($cluster_label, model) (sum_over_time(owner_model:plimsoll_power_watts:sum%s[%ds:%ds])) * %d", ownerSelector, seconds, step, step)
 }
 
+// TrialQueries returns the queries about a copy that ran on a model for the given duration. Its
+// energy says nothing about that of the job. throughput is the query of the TrialPolicy; empty =
+// none.
+func TrialQueries(duration time.Duration, throughput, model string) []Query {
+	list := slices.DeleteFunc(Queries(duration), func(q Query) bool { return q.Quantity == v1alpha1.QuantityEnergy })
+	if throughput != "" {
+		list = append(list, Query{Quantity: v1alpha1.QuantityThroughput, Expr: throughput, Model: model})
+	}
+	return list
+}
+
 // rangeSeconds returns the range of the queries, at least one second.
 func rangeSeconds(duration time.Duration) int64 {
 	return int64(max(min(duration, maxRange), time.Second).Seconds())
@@ -59,17 +73,31 @@ func rangeSeconds(duration time.Duration) int64 {
 // NewRun returns the run with a duration and the results of the queries by quantity and
 // model. A model without a name is left out.
 func NewRun(uid string, end time.Time, duration time.Duration, results map[v1alpha1.ProfileQuantity]map[string]float64) Run {
-	run := Run{UID: uid, End: end, Models: map[string]Measurement{}}
+	run := Run{UID: uid, End: end, Models: measurementsOf(results)}
+	for _, measured := range run.Models {
+		measured[v1alpha1.QuantityDuration] = duration.Seconds()
+	}
+	return run
+}
+
+// NewTrial returns the trial run of a copy with the results of the queries.
+func NewTrial(uid string, end time.Time, results map[v1alpha1.ProfileQuantity]map[string]float64) Run {
+	return Run{UID: uid, End: end, Trial: true, Models: measurementsOf(results)}
+}
+
+// measurementsOf returns the results by model. A model without a name is left out.
+func measurementsOf(results map[v1alpha1.ProfileQuantity]map[string]float64) map[string]Measurement {
+	models := map[string]Measurement{}
 	for quantity, byModel := range results {
 		for model, value := range byModel {
 			if strings.TrimSpace(model) == "" {
 				continue
 			}
-			if run.Models[model] == nil {
-				run.Models[model] = Measurement{v1alpha1.QuantityDuration: duration.Seconds()}
+			if models[model] == nil {
+				models[model] = Measurement{}
 			}
-			run.Models[model][quantity] = value
+			models[model][quantity] = value
 		}
 	}
-	return run
+	return models
 }

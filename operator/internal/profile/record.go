@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,12 +23,14 @@ const (
 // Measurement is what was measured of a run on one device model.
 type Measurement map[v1alpha1.ProfileQuantity]float64
 
-// Run is one successful run of a workload.
+// Run is one successful run of a workload, or one trial run.
 type Run struct {
 	// UID of the Workload.
 	UID string
 	// End of the run.
 	End time.Time
+	// Trial is true for the copy of a job with one pod, which says nothing about durations.
+	Trial bool
 	// Models are the measurements by device model.
 	Models map[string]Measurement
 }
@@ -47,7 +50,9 @@ func IsCounted(status *v1alpha1.JobProfileStatus, uid string, end time.Time) boo
 func Add(status *v1alpha1.JobProfileStatus, key Key, run Run, halfLife time.Duration) {
 	end := metav1.NewTime(run.End.UTC().Truncate(time.Second))
 	status.KeySource, status.Label = key.Source, key.Label
-	status.Runs++
+	if !run.Trial {
+		status.Runs++
+	}
 	if status.LastRunTime == nil || status.LastRunTime.Time.Before(end.Time) {
 		status.LastRunTime = &end
 	}
@@ -56,7 +61,13 @@ func Add(status *v1alpha1.JobProfileStatus, key Key, run Run, halfLife time.Dura
 	status.RecentRuns = status.RecentRuns[max(0, len(status.RecentRuns)-maxRecentRuns):]
 	for _, model := range slices.Sorted(maps.Keys(run.Models)) {
 		if len(model) <= maxModelName {
-			addToModel(modelOf(status, model), run.Models[model], end.Time, halfLife)
+			m := modelOf(status, model)
+			if run.Trial {
+				m.Trials++
+			} else {
+				m.Runs++
+			}
+			addToModel(m, run.Models[model], end.Time, halfLife)
 		}
 	}
 	limitModels(status)
@@ -82,7 +93,6 @@ func limitModels(status *v1alpha1.JobProfileStatus) {
 }
 
 func addToModel(m *v1alpha1.ModelProfile, measured Measurement, end time.Time, halfLife time.Duration) {
-	m.Runs++
 	if m.LastRunTime.Time.Before(end) {
 		m.LastRunTime = metav1.NewTime(end)
 	}
@@ -116,6 +126,10 @@ func summarize(m *v1alpha1.ModelProfile) {
 	m.NVLinkP50BytesPerSecond = medians.integer(v1alpha1.QuantityNVLink, 1)
 	m.PCIeP50BytesPerSecond = medians.integer(v1alpha1.QuantityPCIe, 1)
 	m.EnergyP50Joules = medians.integer(v1alpha1.QuantityEnergy, 1)
+	m.ThroughputP50 = ""
+	if medians.has(v1alpha1.QuantityThroughput) {
+		m.ThroughputP50 = strconv.FormatFloat(medians[v1alpha1.QuantityThroughput], 'g', 4, 64)
+	}
 	m.Class, m.Bottleneck = classOf(medians), bottleneckOf(medians)
 }
 

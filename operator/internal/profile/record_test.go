@@ -129,3 +129,26 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// A trial run says what a device needs, and nothing about the duration of the job.
+func TestTrialsCountApart(t *testing.T) {
+	var status v1alpha1.JobProfileStatus
+	results := map[v1alpha1.ProfileQuantity]map[string]float64{
+		v1alpha1.QuantityMemoryPeak: {"h100": 40e9}, v1alpha1.QuantityTensorActive: {"h100": 0.5}, v1alpha1.QuantityThroughput: {"h100": 12.5}}
+	Add(&status, Key{Name: "llama"}, NewTrial("copy", noon, results), time.Hour)
+	m := status.Models[0]
+	if status.Runs != 0 || m.Runs != 0 || m.Trials != 1 || m.DurationP50Seconds != nil || m.EnergyP50Joules != nil {
+		t.Errorf("%d runs, model %+v", status.Runs, m)
+	}
+	if m.MemoryPeakP90Bytes == nil || *m.MemoryPeakP90Bytes < 40e9 || m.ThroughputP50 == "" {
+		t.Errorf("model %+v", m)
+	}
+	if !IsCounted(&status, "copy", noon) {
+		t.Error("the copy would be measured again")
+	}
+	for _, q := range TrialQueries(time.Minute, "steps", "h100") {
+		if q.Quantity == v1alpha1.QuantityEnergy {
+			t.Error("the energy of a copy is measured")
+		}
+	}
+}

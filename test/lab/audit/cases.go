@@ -11,6 +11,7 @@ import (
 // Names of the admission checks in Cases.
 const (
 	gateCheck       = "plimsoll"
+	trialCheck      = "trial"
 	multiKueueCheck = "multikueue"
 )
 
@@ -36,6 +37,8 @@ func Cases() []Case {
 	}{
 		{"gate sets its check Ready", "patch", "status", checkManager, nil, states{setReady}, ""},
 		{"gate sets its check to Retry", "patch", "status", checkManager, nil, states{setRetry, requeueNow}, ""},
+		{"trial check gets a message", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStatePending, "tried")}, ""},
+		{"trial check is set Ready", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateReady, "")}, ""},
 		{"gate writes its annotation", "patch", "", checkManager, nil, states{annotate}, ""},
 		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
 		{"labeled running workload is deactivated", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
@@ -56,6 +59,9 @@ func Cases() []Case {
 		{"change of a label", "patch", "", checkManager, nil, states{addLabel}, "more than its annotation"},
 		{"change of MultiKueue's check", "patch", "status", checkManager, nil, states{setMultiKueueReady}, "the entry of check multikueue"},
 		{"change of the number of checks", "patch", "status", checkManager, states{removeGateCheck}, nil, "adds or removes an entry"},
+		{"trial check is set to Retry", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateRetry, ""), requeueTrialNow}, "sets the trial check trial to Retry"},
+		{"trial check is Rejected", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateRejected, "")}, "sets the trial check trial to Rejected"},
+		{"nomination while a trial runs", "patch", "status", admissionManager, states{setReady, addTrialCheck(kueue.CheckStatePending, "")}, states{setReady, addTrialCheck(kueue.CheckStatePending, ""), nominateFirst}, "while check trial is Pending"},
 		{"Retry with a delay", "patch", "status", checkManager, nil, states{setRetry, requeueLater}, "Retry later"},
 		{"nomination by the check's manager", "patch", "status", checkManager, nil, states{setReady, nominateFirst}, "more than its check"},
 		{"unknown field manager", "patch", "status", "plimsoll", states{setReady}, states{setReady, nominateFirst}, "writes the status as plimsoll"},
@@ -97,6 +103,14 @@ func requeueNow(wl *kueue.Workload) {
 }
 func requeueLater(wl *kueue.Workload) {
 	wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To[int32](20)
+}
+func addTrialCheck(state kueue.CheckState, message string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: trialCheck, State: state, Message: message})
+	}
+}
+func requeueTrialNow(wl *kueue.Workload) {
+	wl.Status.AdmissionChecks[2].RequeueAfterSeconds = ptr.To[int32](0)
 }
 func setMultiKueueReady(wl *kueue.Workload) {
 	wl.Status.AdmissionChecks[1].State = kueue.CheckStateReady

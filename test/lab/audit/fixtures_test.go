@@ -12,6 +12,7 @@ const operator = "system:serviceaccount:plimsoll-system:plimsoll-operator"
 var rules = Rules{
 	User:              operator,
 	IsGateCheck:       func(c string) bool { return c == "plimsoll" },
+	IsTrialCheck:      func(c string) bool { return c == "trial" },
 	IsMultiKueueCheck: func(c string) bool { return c == "multikueue" },
 }
 

@@ -17,6 +17,8 @@ type Rules struct {
 	User string
 	// IsGateCheck returns whether a PlacementGate decides the check of that name.
 	IsGateCheck func(check string) bool
+	// IsTrialCheck returns whether a TrialPolicy decides the check of that name.
+	IsTrialCheck func(check string) bool
 	// IsMultiKueueCheck returns whether MultiKueue decides the check of that name.
 	IsMultiKueueCheck func(check string) bool
 }
@@ -102,8 +104,8 @@ func isSleeping(wl *kueue.Workload) bool {
 	return strings.Contains(wl.Annotations[annotation], sleepField)
 }
 
-// checkViolation allows changes of the gates' own checks, while the workload
-// waits for them.
+// checkViolation allows changes of the operator's own checks, while the workload
+// waits for them. A check for trials ends Ready.
 func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 	a, b := before.DeepCopy(), e.after.DeepCopy()
 	if len(a.Status.AdmissionChecks) != len(b.Status.AdmissionChecks) {
@@ -114,8 +116,10 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 		was, is := &a.Status.AdmissionChecks[i], &b.Status.AdmissionChecks[i]
 		switch {
 		case equality.Semantic.DeepEqual(was, is):
-		case !r.IsGateCheck(string(was.Name)) || was.Name != is.Name:
+		case !r.IsGateCheck(string(was.Name)) && !r.IsTrialCheck(string(was.Name)) || was.Name != is.Name:
 			return "it changes the entry of check " + string(was.Name)
+		case r.IsTrialCheck(string(was.Name)) && is.State != kueue.CheckStatePending && is.State != kueue.CheckStateReady:
+			return "it sets the trial check " + string(was.Name) + " to " + string(is.State)
 		case is.State == kueue.CheckStateRetry && (is.RequeueAfterSeconds == nil || *is.RequeueAfterSeconds != 0):
 			return "it requests a Retry later: quota and pods would stay until then"
 		default:

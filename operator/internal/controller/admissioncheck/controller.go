@@ -1,5 +1,5 @@
 // Package admissioncheck sets the condition Active of the AdmissionChecks that a
-// PlacementGate decides. Kueue stops every ClusterQueue with an inactive check, so Active is
+// PlacementGate or a TrialPolicy decides. Kueue stops every ClusterQueue with an inactive check, so Active is
 // False only if the configuration is invalid or missing.
 package admissioncheck
 
@@ -51,8 +51,14 @@ func Setup(mgr ctrl.Manager) error {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	check := &kueue.AdmissionCheck{}
 	found, err := hubstate.Find(ctx, r.client, req.NamespacedName, check)
-	if err != nil || !found || check.Spec.ControllerName != v1alpha1.ControllerName {
+	if err != nil || !found {
 		return reconcile.Result{}, err
+	}
+	if check.Spec.ControllerName == v1alpha1.TrialControllerName {
+		return reconcile.Result{}, r.writeActive(ctx, check, decideTrialActive(check))
+	}
+	if check.Spec.ControllerName != v1alpha1.ControllerName {
+		return reconcile.Result{}, nil
 	}
 	pg, err := r.findGate(ctx, check)
 	if err != nil {

@@ -21,7 +21,16 @@ var inactiveReasons = []string{
 	v1alpha1.ReasonInvalidQuery, v1alpha1.ReasonPlacementNotFound, v1alpha1.ReasonSourceNotFound, v1alpha1.ReasonNotOurs,
 }
 
-// decideActive decides the condition Active of a check. pg is nil if the PlacementGate does
+// decideTrialActive decides the condition Active of a check for trials. It is always True: without
+// a usable TrialPolicy, jobs pass without a trial.
+func decideTrialActive(check *kueue.AdmissionCheck) condition.Decision {
+	if name := kueuestate.TrialPolicyOf(check); name != "" {
+		return condition.True(v1alpha1.ReasonActive, fmt.Sprintf("TrialPolicy %s decides", name))
+	}
+	return condition.True(v1alpha1.ReasonActive, "every job passes without a trial: spec.parameters names no TrialPolicy of plimsoll.dev")
+}
+
+// decideActive decides the condition Active of a check of a PlacementGate. pg is nil if the PlacementGate does
 // not exist. It returns false if the condition must not change yet, because the gate's
 // status describes an older generation.
 func decideActive(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (condition.Decision, bool) {

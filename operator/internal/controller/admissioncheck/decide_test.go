@@ -52,3 +52,20 @@ func TestDecideActive(t *testing.T) {
 		})
 	}
 }
+
+// Kueue stops a queue with an inactive check, and trials must not stop any.
+func TestTrialChecksAreAlwaysActive(t *testing.T) {
+	for _, tc := range []struct {
+		parameters *kueue.AdmissionCheckParametersReference
+		message    string
+	}{
+		{nil, "every job passes without a trial: spec.parameters names no TrialPolicy of plimsoll.dev"},
+		{gateParameters("gpu"), "every job passes without a trial: spec.parameters names no TrialPolicy of plimsoll.dev"},
+		{&kueue.AdmissionCheckParametersReference{APIGroup: "plimsoll.dev", Kind: "TrialPolicy", Name: "gpu"}, "TrialPolicy gpu decides"},
+	} {
+		check := &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.TrialControllerName, Parameters: tc.parameters}}
+		if got := decideTrialActive(check); !got.IsTrue() || got.Message != tc.message {
+			t.Errorf("%+v, want %q", got, tc.message)
+		}
+	}
+}

@@ -24,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/jobusage"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -69,7 +71,7 @@ type Reconciler struct {
 
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks,verbs=list;watch
-// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates,verbs=list;watch
+// +kubebuilder:rbac:groups=plimsoll.dev,resources=placementgates;trialpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=jobprofiles,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=jobprofiles/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters,verbs=list;watch
@@ -141,7 +143,8 @@ func (r *Reconciler) addRun(ctx context.Context, req reconcile.Request, f *finis
 		return reconcile.Result{}, err
 	}
 	key := profile.KeyOf(whole)
-	current, exists, err := r.findProfile(ctx, req.Namespace, key)
+	current := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: key.Name}}
+	exists, err := hubstate.Find(ctx, r.client, client.ObjectKeyFromObject(current), current)
 	if err != nil || exists && profile.IsCounted(&current.Status, f.uid, f.end) {
 		return reconcile.Result{}, err
 	}
@@ -155,7 +158,7 @@ func (r *Reconciler) addRun(ctx context.Context, req reconcile.Request, f *finis
 		return reconcile.Result{}, nil
 	}
 	ratios := profile.Errors(&current.Status, run)
-	err = r.write(ctx, current, exists, key, run, f)
+	err = jobusage.Add(ctx, r.client, current, key, run, f.gate.Spec.Profiles)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the profile changed since it was read

@@ -85,6 +85,9 @@ func TestRunsAreNotAdded(t *testing.T) {
 			wl.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "a"}, {Kind: "Pod", Name: "b"}}
 		}, resultUnknownRun},
 		{"a component", func(wl *kueue.Workload) { wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"} }, resultUnknownRun},
+		{"a copy for a trial", func(wl *kueue.Workload) {
+			wl.Spec.PodSets[0].Template.Labels = map[string]string{v1alpha1.TrialOfLabel: "uid"}
+		}, ""},
 		{"never admitted", func(wl *kueue.Workload) { wl.Status.Conditions[0].Status = metav1.ConditionFalse }, resultUnknownRun},
 		{"ended before it was admitted", func(wl *kueue.Workload) {
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))

@@ -27,9 +27,12 @@ type finishedRun struct {
 	duration                        time.Duration
 }
 
-// finishedRunOf returns the run of a Workload. It is nil if no gate has the section profiles, or if
+// finishedRunOf returns the run of a Workload. It is nil for a trial run, if no gate has the section profiles, or if
 // the cluster, the owner of the pods or the times are not known.
 func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, finished *metav1.Condition) (*finishedRun, error) {
+	if isTrial(wl) {
+		return nil, nil
+	}
 	gate, own, multiKueue, err := r.gateOf(ctx, wl)
 	if err != nil || gate == nil {
 		return nil, err
@@ -45,6 +48,11 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	f.end = finished.LastTransitionTime.Time
 	f.duration = f.end.Sub(admitted.LastTransitionTime.Time)
 	return f, nil
+}
+
+// isTrial reports whether the Workload is that of a copy, which the controller of trials measures.
+func isTrial(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return set.Template.Labels[v1alpha1.TrialOfLabel] != "" })
 }
 
 // gateOf returns the first gate of the Workload, by the name of its check, that has the section
