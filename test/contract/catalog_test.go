@@ -49,6 +49,11 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_gate_hold_seconds":                   {"gate", "cluster", "mode"},
 	"plimsoll_gate_ledger_oldest_seconds":          {"cluster"},
 	"plimsoll_gate_waiting_devices":                {"gate", "resource", "model"},
+	"plimsoll_query_retries_total":                 {"source", "reason"},
+	"plimsoll_reclaim_idle_devices":                {"policy"},
+	"plimsoll_reclaim_workloads_total":             {"policy", "mode"},
+	"plimsoll_profile_runs_total":                  {"result"},
+	"plimsoll_profile_error_ratio_bucket":          {"quantity", "le"},
 }
 
 // The metrics of kube-state-metrics (v2.19) and Kueue (v0.19) that rules and dashboards

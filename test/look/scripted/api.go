@@ -14,8 +14,12 @@ import (
 )
 
 // executed runs a query. The query is not closed, because that would recycle its result.
+// Without series, the result is an empty list in JSON, not null.
 func executed(ctx context.Context, q promql.Query) (parser.Value, error) {
 	result := q.Exec(ctx)
+	if m, ok := result.Value.(promql.Matrix); ok && m == nil {
+		return promql.Matrix{}, result.Err
+	}
 	return result.Value, result.Err
 }
 

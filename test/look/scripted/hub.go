@@ -61,7 +61,9 @@ func (f *Fleet) exportHub(e *emitter) {
 		failures = math.Min(30, (e.at.Sub(f.end)+95*time.Minute).Seconds()/10)
 	}
 	e.add("plimsoll_query_failures_total", failures, "source", "thanos", "reason", "timeout")
+	e.add("plimsoll_query_retries_total", 2*failures, "source", "thanos", "reason", "timeout")
 	f.exportGates(e)
+	f.exportReclaimAndProfiles(e)
 	e.target("kube-state-metrics", "hub-kube-state-metrics:8080")
 	e.add("kube_lease_renew_time", e.seconds()-3, "namespace", "plimsoll-system", "lease", "plimsoll-operator")
 	e.target("prometheus", "localhost:9090")
@@ -153,6 +155,25 @@ func (f *Fleet) exportGates(e *emitter) {
 	}
 	e.add("plimsoll_gate_admitted_not_ready_workloads", 1, "gate", "gpu", "cluster", f.clusters[0].name)
 	e.add("plimsoll_gate_hold_seconds", 420, "gate", "gpu", "cluster", f.clusters[0].name, "mode", "enforce")
+}
+
+// exportReclaimAndProfiles emits the metrics of a policy that reclaims, of one in Shadow
+// mode, and of job profiles.
+func (f *Fleet) exportReclaimAndProfiles(e *emitter) {
+	for policy, mode := range map[string]string{"notebooks": "enforce", "training": "shadow"} {
+		reclaimed := map[string]float64{"enforce": 0, "shadow": 0}
+		reclaimed[mode] = math.Floor(0.0006 * f.sinceStart(e.at))
+		e.add("plimsoll_reclaim_idle_devices", math.Round(4*wave(e.at, policy, 70*time.Minute)), "policy", policy)
+		for mode, n := range reclaimed {
+			e.add("plimsoll_reclaim_workloads_total", n, "policy", policy, "mode", mode)
+		}
+	}
+	for result, rate := range map[string]float64{"added": 0.004, "no_samples": 0.0004, "query_failed": 0, "unknown_run": 0} {
+		e.add("plimsoll_profile_runs_total", math.Floor(rate*f.sinceStart(e.at)), "result", result)
+	}
+	for quantity, mean := range map[string]float64{"duration": 0.3, "memory_peak": 0.06, "utilization": 0.1} {
+		f.histogram(e, "plimsoll_profile_error_ratio", 0.003, mean, []float64{0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10}, "quantity", quantity)
+	}
 }
 
 // histogram emits a classic histogram with events at a constant rate per second, whose

@@ -3,7 +3,11 @@ package scripted
 import (
 	"log/slog"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,5 +96,12 @@ var emptyOnOneCluster = map[string]string{
 }
 
 func TestRulesOverOneCluster(t *testing.T) {
-	checkRecordingRules(t, open(t, NewCluster(time.Now())), emptyOnOneCluster)
+	p := open(t, NewCluster(time.Now()))
+	checkRecordingRules(t, p, emptyOnOneCluster)
+	parameters := url.Values{"query": {"missing"}, "start": {"0"}, "end": {"60"}, "step": {"15"}}
+	response := httptest.NewRecorder()
+	p.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/api/v1/query_range?"+parameters.Encode(), nil))
+	if want := `"result":[]`; !strings.Contains(response.Body.String(), want) {
+		t.Errorf("a graph without series gets %s, want %s", response.Body, want)
+	}
 }
