@@ -6,9 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 )
 
 // createSlices stores a slice of an elastic job that was replaced, as change leaves it, and selects
@@ -82,5 +84,15 @@ func TestEvictedSliceGoesWhereRoomIs(t *testing.T) {
 	b.reconcile()
 	if diff := cmp.Diff([]string{"cluster1"}, b.workload().Status.NominatedClusterNames); diff != "" {
 		t.Errorf("nominated (-want +got):\n%s", diff)
+	}
+}
+
+// The slice that is replaced had its turn. The new one does not wait for others that rank before it.
+func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
+	o := observationWith(inOrder(noRoom, func(o *observation) {
+		o.preceding, o.replacedSliceOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}
+	}))
+	if d, clusters, _ := o.decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
+		t.Errorf("%s %q for %v, want cluster2", d.State, d.Message, clusters)
 	}
 }
