@@ -14,9 +14,11 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,6 +137,25 @@ func TestGuardOfWorkloads(t *testing.T) {
 				t.Errorf("refused by something else: %v", err)
 			}
 		})
+	}
+}
+
+// The guard also applies to the older API version of Kueue, and a Workload can't be created
+// by an apply.
+func TestGuardOfOtherRequests(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	g := startGuarded(ctx, t)
+	g.waitUntilEffective(ctx, t)
+	wl := g.create(ctx, t, 0, audit.Cases()[0].Before)
+	older := parseObject(t, `{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {namespace: team-a, name: `+wl.Name+`}}`)
+	ready := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "add", "path": "/status/admissionChecks/1/state", "value": "Ready"}]`))
+	if err := g.operator.Status().Patch(ctx, older, ready, client.FieldOwner("plimsoll-gate")); err == nil || !strings.Contains(err.Error(), "the check multikueue belongs to kueue.x-k8s.io/multikueue") {
+		t.Errorf("MultiKueue's check through v1beta1: %v", err)
+	}
+	created := parseObject(t, `{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {namespace: team-a, name: forged}, spec: {queueName: gpu}}`)
+	if err := g.operator.Apply(ctx, client.ApplyConfigurationFromUnstructured(created), client.FieldOwner("plimsoll-gate")); !apierrors.IsForbidden(err) {
+		t.Errorf("a Workload created by an apply: %v", err)
 	}
 }
 
@@ -266,6 +287,11 @@ var forgeries = []forgery{
 	{name: "copy with the priority of the job", after: job("priority", ", "+copyOf, strings.Replace(copySpec, "spec: {restartPolicy", "spec: {priorityClassName: system-node-critical, restartPolicy", 1)), want: "without a PriorityClass"},
 	{name: "deletion of a copy", before: job("ended", ", "+copyOf, copySpec)},
 	{name: "deletion of a Job", before: job("kept", "", copySpec), want: "with the label plimsoll.dev/trial-of"},
+	{name: "quotas of its own Cohort", before: `{` + cohort + `, metadata: {name: quotas, labels: {plimsoll.dev/capacity-policy: gpus}}, spec: {parentName: company}}`,
+		after: `{` + cohort + `, metadata: {name: quotas, labels: {plimsoll.dev/capacity-policy: gpus}}, spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8}]}]}]}}`},
+	{name: "own Cohort below the Cohort of others", after: `{` + cohort + `, metadata: {name: child, labels: {plimsoll.dev/capacity-policy: gpus}}, spec: {parentName: company}}`, want: "may only write resourceGroups"},
+	{name: "own Cohort moved below the Cohort of others", before: `{` + cohort + `, metadata: {name: moved, labels: {plimsoll.dev/capacity-policy: gpus}}}`, want: "may only write resourceGroups",
+		after: `{` + cohort + `, metadata: {name: moved, labels: {plimsoll.dev/capacity-policy: gpus}}, spec: {parentName: company}}`},
 	{name: "status of another's check", status: true, want: "belongs to example.com/budget",
 		before: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}}`,
 		after:  `{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: other}, spec: {controllerName: example.com/budget}, status: {conditions: [{type: Active, status: "True", reason: x, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`},

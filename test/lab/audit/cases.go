@@ -39,6 +39,7 @@ func Cases() []Case {
 		{"gate sets its check to Retry", "patch", "status", checkManager, nil, states{setRetry, requeueNow}, ""},
 		{"trial check gets a message", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStatePending, "tried")}, ""},
 		{"trial check is set Ready", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateReady, "")}, ""},
+		{"gate names the cluster for pods", "patch", "status", checkManager, nil, states{setReady, updatePods(kueue.PodSetUpdate{Annotations: map[string]string{clusterAnnotation: "cluster1"}, NodeSelector: map[string]string{"a": "b"}})}, ""},
 		{"gate writes its annotation", "patch", "", checkManager, nil, states{annotate}, ""},
 		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
 		{"labeled running workload is deactivated", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
@@ -72,6 +73,10 @@ func Cases() []Case {
 		{"check during a recent eviction", "patch", "status", checkManager, states{evictedAgo(time.Second)}, states{evictedAgo(time.Second), setReady}, "is evicted"},
 		{"nomination during a recent eviction", "patch", "status", admissionManager, states{evictedAgo(time.Second), setReady}, states{evictedAgo(time.Second), setReady, nominateFirst}, "is evicted"},
 		{"nomination of an inactive workload", "patch", "status", admissionManager, states{deactivate, setReady}, states{deactivate, setReady, nominateFirst}, "is not active"},
+		{"Retry of a running workload", "patch", "status", checkManager, states{setReady, admit}, states{setRetry, requeueNow, admit}, "takes back its check"},
+		{"rejection of a running workload", "patch", "status", checkManager, states{setReady, admit}, states{setRejected, admit}, "takes back its check"},
+		{"labels for pods", "patch", "status", checkManager, nil, states{setReady, updatePods(kueue.PodSetUpdate{Labels: map[string]string{"sidecar": "inject"}})}, "metadata of pods"},
+		{"annotations for pods", "patch", "status", checkManager, nil, states{setReady, updatePods(kueue.PodSetUpdate{Annotations: map[string]string{"sidecar": "inject"}})}, "metadata of pods"},
 		{"Retry during an old eviction", "patch", "status", checkManager, states{evictedAgo(time.Minute)}, states{evictedAgo(time.Minute), setRetry, requeueNow}, "is evicted"},
 		{"check of a finished workload", "patch", "status", checkManager, states{finish}, states{finish, setReady}, "is finished"},
 		{"check of a workload without quota", "patch", "status", checkManager, states{removeQuota}, states{removeQuota, setReady}, "has no quota"},
@@ -98,6 +103,13 @@ func pendingWorkload(change ...func(*kueue.Workload)) *kueue.Workload {
 
 func setReady(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady }
 func setRetry(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateRetry }
+func setRejected(wl *kueue.Workload) {
+	wl.Status.AdmissionChecks[0].State = kueue.CheckStateRejected
+}
+func updatePods(update kueue.PodSetUpdate) func(*kueue.Workload) {
+	update.Name = "main"
+	return func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{update} }
+}
 func requeueNow(wl *kueue.Workload) {
 	wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To[int32](0)
 }

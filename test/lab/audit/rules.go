@@ -26,12 +26,13 @@ type Rules struct {
 // Names that the operator uses in its writes. They are repeated here on purpose:
 // the audit must not depend on the operator's code.
 const (
-	checkManager     = "plimsoll-gate"
-	admissionManager = "kueue-admission"
-	dispatchManager  = "plimsoll-dispatch" // with --nominate-as=own
-	annotation       = "plimsoll.dev/dispatch"
-	sleepField       = "sleepsUntil" // of the annotation's JSON
-	reclaimableLabel = "plimsoll.dev/reclaimable"
+	checkManager      = "plimsoll-gate"
+	admissionManager  = "kueue-admission"
+	dispatchManager   = "plimsoll-dispatch" // with --nominate-as=own
+	annotation        = "plimsoll.dev/dispatch"
+	clusterAnnotation = "plimsoll.dev/cluster" // of pods
+	sleepField        = "sleepsUntil"          // of the annotation's JSON
+	reclaimableLabel  = "plimsoll.dev/reclaimable"
 )
 
 // minEvictionAge is the age from which the operator may repair an eviction.
@@ -122,6 +123,10 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 			return "it sets the trial check " + string(was.Name) + " to " + string(is.State)
 		case is.State == kueue.CheckStateRetry && (is.RequeueAfterSeconds == nil || *is.RequeueAfterSeconds != 0):
 			return "it requests a Retry later: quota and pods would stay until then"
+		case is.State != kueue.CheckStateReady && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted):
+			return "it takes back its check of an admitted workload"
+		case slices.ContainsFunc(is.PodSetUpdates, changesMetadata):
+			return "it changes the metadata of pods"
 		default:
 			repair = repair && is.State == kueue.CheckStateReady
 		}
@@ -132,6 +137,17 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 		return "it changes more than its check"
 	}
 	return r.stateViolation(e, before, repair)
+}
+
+// changesMetadata returns whether the update changes more of a pod's metadata than the
+// annotation that names the chosen cluster.
+func changesMetadata(update kueue.PodSetUpdate) bool {
+	for key := range update.Annotations {
+		if key != clusterAnnotation {
+			return true
+		}
+	}
+	return len(update.Labels) > 0
 }
 
 // nominationViolation allows the operator to add nominated clusters, while

@@ -134,11 +134,11 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 			return notWritten(err), err
 		}
 	} else {
-		if equality.Semantic.DeepEqual(cohort.live.Spec, want.Spec) {
+		if equality.Semantic.DeepEqual(cohort.live.Spec.ResourceGroups, want.Spec.ResourceGroups) {
 			return done, nil
 		}
 		before := cohort.live.DeepCopy()
-		cohort.live.Spec = want.Spec
+		cohort.live.Spec.ResourceGroups = want.Spec.ResourceGroups // the parent and its weight belong to others
 		// The resource version makes sure that the label of the owner is still the one that
 		// was read.
 		if err := r.client.Patch(ctx, cohort.live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
