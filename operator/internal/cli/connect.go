@@ -54,7 +54,8 @@ ServiceAccount on the worker to revoke the access.
 With --dispatcher, connect sets multiKueue.dispatcherName in Kueue's configuration on the hub
 and restarts Kueue. The name of the operator is ` + v1alpha1.DispatcherName + `.
 
-connect can run again: it writes the same objects.`,
+connect can run again: it writes the same objects, and restarts Kueue only if Kueue has not
+started with the configuration.`,
 		Example: `  kubectl plimsoll connect cluster1=admin@cluster1 cluster2=admin@cluster2 --dispatcher=` + v1alpha1.DispatcherName + `
   kubectl plimsoll connect cluster1=kind-cluster1,https://cluster1-control-plane:6443`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,9 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,8 +22,13 @@ const (
 	kueueDeployment = "kueue-controller-manager"
 )
 
-// applyDispatcher sets the dispatcher in Kueue's configuration and restarts Kueue, which
-// reads its configuration at the start. It writes nothing if the dispatcher is set.
+// configAnnotation of the pods of Kueue is the digest of the configuration that connect
+// started them with.
+const configAnnotation = "plimsoll.dev/kueue-configuration"
+
+// applyDispatcher sets the dispatcher in Kueue's configuration, and restarts Kueue, which
+// reads its configuration at the start. The Deployment records the configuration of the last
+// restart, so another run repeats a restart that failed, and no other.
 func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectOptions) error {
 	config, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: o.kueue, Name: kueueConfigMap}
 	err := hub.Get(ctx, key, config)
@@ -30,54 +38,83 @@ func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectO
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", key, err)
 	}
-	before, found, changed := config.DeepCopy(), false, false
+	before := config.DeepCopy()
+	changed, err := setDispatcherIn(config, o.dispatcher)
+	switch {
+	case err != nil:
+		return fmt.Errorf("ConfigMap %s: %w", key, err)
+	case changed && o.dryRun:
+		_, _ = fmt.Fprintf(a.Out, "hub: would set multiKueue.dispatcherName in ConfigMap %s to %s, and restart Kueue\n", key, o.dispatcher)
+		return nil
+	case changed:
+		if err := hub.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(connectManager)); err != nil {
+			return fmt.Errorf("ConfigMap %s: %w", key, err)
+		}
+		_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s names the dispatcher %s\n", key, o.dispatcher)
+	default:
+		_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s already names the dispatcher %s\n", key, o.dispatcher)
+	}
+	if changed && before.Labels[managedByLabel] == "Helm" {
+		_, _ = fmt.Fprintf(a.ErrOut, "warning: Helm writes ConfigMap %s: set the dispatcher in the values of Kueue's release too, or its next upgrade undoes this\n", key)
+	}
+	if err := a.restartKueue(ctx, hub, o, digestOf(config.Data)); err != nil {
+		return fmt.Errorf("restart Kueue: %w; then run connect again", err)
+	}
+	return nil
+}
+
+// setDispatcherIn sets the dispatcher in each Configuration of Kueue in a ConfigMap. It
+// returns whether the ConfigMap changed.
+func setDispatcherIn(config *corev1.ConfigMap, name string) (changed bool, err error) {
+	found := false
 	for file, text := range config.Data {
-		set, err := setDispatcher(text, o.dispatcher)
+		set, err := setDispatcher(text, name)
 		if errors.Is(err, errOtherConfiguration) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("ConfigMap %s, %s: %w", key, file, err)
+			return false, fmt.Errorf("%s: %w", file, err)
 		}
 		found, changed, config.Data[file] = true, changed || set != text, set
 	}
-	switch {
-	case !found:
-		return fmt.Errorf("ConfigMap %s has no Configuration of Kueue", key)
-	case !changed:
-		_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s already names the dispatcher %s\n", key, o.dispatcher)
-		return nil
-	case o.dryRun:
-		_, _ = fmt.Fprintf(a.Out, "hub: would set multiKueue.dispatcherName in ConfigMap %s to %s, and restart Kueue\n", key, o.dispatcher)
-		return nil
+	if !found {
+		return false, errors.New("has no Configuration of Kueue")
 	}
-	if err := hub.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(connectManager)); err != nil {
-		return fmt.Errorf("ConfigMap %s: %w", key, err)
-	}
-	if owner := before.Labels[managedByLabel]; owner == "Helm" {
-		_, _ = fmt.Fprintf(a.ErrOut, "warning: Helm writes ConfigMap %s: set the dispatcher in the values of Kueue's release too, or its next upgrade undoes this\n", key)
-	}
-	if err := a.restartKueue(ctx, hub, o.kueue); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(a.Out, "hub: ConfigMap %s names the dispatcher %s, Kueue restarts\n", key, o.dispatcher)
-	return nil
+	return changed, nil
 }
 
-// restartKueue restarts Kueue as `kubectl rollout restart` does.
-func (a *app) restartKueue(ctx context.Context, hub client.Client, namespace string) error {
-	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: namespace, Name: kueueDeployment}
+// digestOf returns a digest of the data of a ConfigMap.
+func digestOf(data map[string]string) string {
+	h := sha256.New()
+	for _, file := range slices.Sorted(maps.Keys(data)) {
+		_, _ = fmt.Fprintf(h, "%q %q\n", file, data[file]) // a hash accepts all writes
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// restartKueue restarts Kueue unless connect started it with this configuration. A changed
+// annotation of the pods starts a rollout.
+func (a *app) restartKueue(ctx context.Context, hub client.Client, o connectOptions, digest string) error {
+	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: o.kueue, Name: kueueDeployment}
 	if err := hub.Get(ctx, key, deployment); err != nil {
-		return fmt.Errorf("restart Kueue: Deployment %s: %w", key, err)
+		return fmt.Errorf("Deployment %s: %w", key, err)
+	}
+	if deployment.Spec.Template.Annotations[configAnnotation] == digest {
+		return nil
+	}
+	if o.dryRun {
+		_, _ = fmt.Fprintf(a.Out, "hub: would restart Deployment %s\n", key)
+		return nil
 	}
 	before := deployment.DeepCopy()
 	if deployment.Spec.Template.Annotations == nil {
 		deployment.Spec.Template.Annotations = map[string]string{}
 	}
-	deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = a.now().Format(time.RFC3339)
+	deployment.Spec.Template.Annotations[configAnnotation] = digest
 	if err := hub.Patch(ctx, deployment, client.MergeFrom(before), client.FieldOwner(connectManager)); err != nil {
-		return fmt.Errorf("restart Kueue: Deployment %s: %w", key, err)
+		return fmt.Errorf("Deployment %s: %w", key, err)
 	}
+	_, _ = fmt.Fprintf(a.Out, "hub: Deployment %s restarts with this configuration\n", key)
 	return nil
 }
 

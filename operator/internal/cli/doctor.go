@@ -46,6 +46,7 @@ type doctor struct {
 	kueue     string // namespace of Kueue
 	hub       hubObjects
 	metrics   connectionFlags
+	nominates bool // the operator is meant to be Kueue's dispatcher
 }
 
 func newDoctor(a *app) *cobra.Command {
@@ -55,8 +56,8 @@ func newDoctor(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the installation on the hub and say how to repair each fault",
 		Long: `Check the installation on the hub and say how to repair each fault: versions, the
-operator, Kueue's dispatcher, queues and admission checks, connections to workers, and the
-conditions of sources, policies and gates. With --prometheus, doctor also checks for each
+operator, Kueue's dispatcher, queues and admission checks, connections to workers, what Open
+Cluster Management installs there, and the conditions of sources, policies and gates. With --prometheus, doctor also checks for each
 cluster whether the recorded series exist that rules and gates need.
 
 doctor reads objects and writes nothing. A check is skipped if your user may not read what
@@ -103,7 +104,7 @@ func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
 	}
 	diagnoses := skipped
 	for _, check := range []func(context.Context) ([]diagnosis, error){
-		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkWorkers, d.checkSeries,
+		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkJobs, d.checkWorkers, d.checkInstalled, d.checkSeries,
 	} {
 		found, err := check(ctx)
 		if err != nil {

@@ -49,6 +49,7 @@ func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
 	default:
 		diagnoses = append(diagnoses, fine(subject, fmt.Sprintf("%s available, image %s", countOf(int(deployment.Status.AvailableReplicas), "replica"), imageOf(deployment))))
 	}
+	d.nominates = nominates(deployment)
 	lease := &coordinationv1.Lease{}
 	subject = "Lease " + key.String()
 	err := d.client.Get(ctx, key, lease)
@@ -66,6 +67,12 @@ func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
 		leader, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
 	}
 	return append(diagnoses, fine(subject, "the leader is "+leader)), nil
+}
+
+// nominates returns whether the operator is meant to be Kueue's dispatcher.
+func nominates(deployment *appsv1.Deployment) bool {
+	containers := deployment.Spec.Template.Spec.Containers
+	return len(containers) > 0 && !slices.Contains(containers[0].Args, "--multikueue-dispatch=off")
 }
 
 // imageOf returns the image of the first container.
@@ -123,12 +130,14 @@ func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 	case name == v1alpha1.DispatcherName:
 		return append(diagnoses, fine(subject, name)), nil
 	}
+	name = cmp.Or(name, "the built-in one")
 	for i := range d.hub.gates.Items {
-		if c := apimeta.FindStatusCondition(d.hub.gates.Items[i].Status.Conditions, v1alpha1.ConditionDispatcherMatches); c != nil && c.Status == metav1.ConditionFalse {
-			return append(diagnoses, fault(subject, cmp.Or(name, "the built-in one"), "kubectl plimsoll connect --dispatcher="+v1alpha1.DispatcherName+", or run the operator with --multikueue-dispatch=off")), nil
+		g := &d.hub.gates.Items[i]
+		if d.nominates && g.Spec.MultiKueue != nil || apimeta.IsStatusConditionFalse(g.Status.Conditions, v1alpha1.ConditionDispatcherMatches) {
+			return append(diagnoses, fault(subject, name+", and PlacementGate "+g.Name+" nominates clusters itself", "kubectl plimsoll connect --dispatcher="+v1alpha1.DispatcherName+", or run the operator with --multikueue-dispatch=off")), nil
 		}
 	}
-	return append(diagnoses, fine(subject, cmp.Or(name, "the built-in one"))), nil
+	return append(diagnoses, fine(subject, name)), nil
 }
 
 // checkConditions checks the conditions of sources, policies and gates.
@@ -136,7 +145,7 @@ func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
 	var diagnoses []diagnosis
 	for i := range d.hub.sources.Items {
 		s := &d.hub.sources.Items[i]
-		diagnoses = append(diagnoses, diagnoseConditions("MetricsSource "+s.Name, s.Status.Conditions, "kubectl describe metricssource "+s.Name)...)
+		diagnoses = append(diagnoses, diagnoseConditions("MetricsSource "+s.Name, s.Status.Conditions, "kubectl edit metricssource "+s.Name+": spec.url, or its credentials")...)
 	}
 	for i := range d.hub.policies.Items {
 		p := &d.hub.policies.Items[i]
@@ -253,48 +262,6 @@ func (d *doctor) checkWorkers(context.Context) ([]diagnosis, error) {
 				continue
 			}
 			diagnoses = append(diagnoses, fine("worker "+name, "is connected"))
-		}
-	}
-	return diagnoses, nil
-}
-
-// neededSeries are the recorded series without which a cluster is never chosen.
-var neededSeries = []struct{ series, fix string }{
-	{"cluster:plimsoll_sample_timestamp_seconds:min", "check on the cluster that Prometheus scrapes the exporter and kube-state-metrics, loads rules/recording-*.yaml, and sets the label cluster"},
-	{"cluster:plimsoll_free_devices:sum", "check on the cluster that its nodes are schedulable and have accelerators"},
-}
-
-// checkSeries checks that the recorded series exist for each ManagedCluster.
-func (d *doctor) checkSeries(ctx context.Context) ([]diagnosis, error) {
-	if d.metrics.url == "" {
-		return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "set --prometheus to check them"}}, nil
-	}
-	source, err := d.metrics.connectSource(d.app, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	label := cmp.Or(source.spec.ClusterMapping.Label, "cluster")
-	var diagnoses []diagnosis
-	for _, needed := range neededSeries {
-		result, err := source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", label, needed.series), d.now())
-		if err != nil {
-			return append(diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus")), nil
-		}
-		found := map[string]bool{}
-		for _, sample := range result.Samples {
-			found[sample.Labels[label]] = true
-		}
-		missing := []string{}
-		for _, cluster := range d.hub.managed.Items {
-			if !found[cluster.Name] {
-				missing = append(missing, cluster.Name)
-			}
-		}
-		for _, cluster := range missing {
-			diagnoses = append(diagnoses, fault("cluster "+cluster, "has no series "+needed.series, needed.fix))
-		}
-		if len(missing) == 0 {
-			diagnoses = append(diagnoses, fine("series", needed.series+" exists for "+countOf(len(d.hub.managed.Items), "cluster")))
 		}
 	}
 	return diagnoses, nil

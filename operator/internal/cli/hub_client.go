@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -33,37 +35,41 @@ var (
 )
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, kueue.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, addonv1alpha1.Install, workv1.Install, kueue.AddToScheme,
 		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		kueue.SchemeGroupVersion.WithKind("Workload"):                                     meta.RESTScopeNamespace,
-		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                               meta.RESTScopeRoot,
-		appsv1.SchemeGroupVersion.WithKind("Deployment"):                                  meta.RESTScopeNamespace,
-		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                               meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                   meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("Pod"):                                         meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("Secret"):                                      meta.RESTScopeNamespace,
-		rbacv1.SchemeGroupVersion.WithKind("ClusterRole"):                                 meta.RESTScopeRoot,
-		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):                          meta.RESTScopeRoot,
-		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                              meta.RESTScopeNamespace,
-		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):            meta.RESTScopeNamespace,
-		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                 meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                               meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                             meta.RESTScopeRoot,
-		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                            meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                   meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                   meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                   meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("CapacityPolicy"):                                  meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("ReclaimPolicy"):                                   meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("TrialPolicy"):                                     meta.RESTScopeRoot,
-		v1alpha1.GroupVersion.WithKind("JobProfile"):                                      meta.RESTScopeNamespace,
-		kueue.SchemeGroupVersion.WithKind("Cohort"):                                       meta.RESTScopeRoot,
-		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):            meta.RESTScopeRoot,
-		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"): meta.RESTScopeNamespace,
-		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):    meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("Workload"):                                      meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("AdmissionCheck"):                                meta.RESTScopeRoot,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"):                                   meta.RESTScopeNamespace,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                                meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Pod"):                                          meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                                       meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRole"):                                  meta.RESTScopeRoot,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):                           meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                               meta.RESTScopeNamespace,
+		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):             meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                  meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("LocalQueue"):                                    meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                                meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                              meta.RESTScopeRoot,
+		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                             meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("MetricsSource"):                                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ScoringPolicy"):                                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("PlacementGate"):                                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("CapacityPolicy"):                                   meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("TrialPolicy"):                                      meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("ReclaimPolicy"):                                    meta.RESTScopeRoot,
+		v1alpha1.GroupVersion.WithKind("JobProfile"):                                       meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("Cohort"):                                        meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1.GroupVersion).WithKind("ManagedCluster"):             meta.RESTScopeRoot,
+		schema.GroupVersion(clusterv1alpha1.GroupVersion).WithKind("AddOnPlacementScore"):  meta.RESTScopeNamespace,
+		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("PlacementDecision"):     meta.RESTScopeNamespace,
+		schema.GroupVersion(addonv1alpha1.GroupVersion).WithKind("ClusterManagementAddOn"): meta.RESTScopeRoot,
+		schema.GroupVersion(addonv1alpha1.GroupVersion).WithKind("ManagedClusterAddOn"):    meta.RESTScopeNamespace,
+		schema.GroupVersion(workv1.GroupVersion).WithKind("ManifestWork"):                  meta.RESTScopeNamespace,
 	} {
 		restMapper.Add(kind, scope)
 	}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// brokenInstallations are changes of the complete installation in doctor.txtar, with the
+// fault and the fix that doctor names.
+var brokenInstallations = []struct {
+	name       string
+	file       string // of doctor.txtar; empty if only absent kinds matter
+	from, to   string // regular expression, and its replacement
+	absent     string // resources that the hub does not serve
+	fault, fix string
+}{
+	{name: "wrong URL of Thanos", file: "hub/plimsoll.yaml",
+		from:  `status: \{conditions: \[\{type: Ready, status: "True", reason: Reachable`,
+		to:    `status: {conditions: [{type: Reachable, status: "False", reason: Unreachable, message: "no such host", lastTransitionTime: "2026-03-01T11:00:00Z"}, {type: Ready, status: "False", reason: Unreachable`,
+		fault: "MetricsSource thanos +Reachable: Unreachable: no such host", fix: "kubectl edit metricssource thanos: spec.url"},
+	{name: "CRD is missing", absent: "placementgates", fault: "PlacementGates +this cluster does not serve them", fix: "kubectl apply --server-side -k config/crd"},
+	{name: "Kueue without MultiKueue's CRDs", absent: "multikueueconfigs", fault: "MultiKueueConfigs +this cluster does not serve them", fix: "install Kueue v0.19 on the hub, with MultiKueue"},
+	{name: "feature gate MultiKueue is off", file: "hub/plimsoll.yaml", from: `(?s)(kind: MultiKueueConfig, name: plimsoll-gpu\}\}\n)status: [^\n]*`, to: "$1",
+		fault: "AdmissionCheck multikueue +has no condition Active: Kueue runs without MultiKueue", fix: "the feature gate MultiKueue"},
+	{name: "no quota", file: "hub/plimsoll.yaml", from: "nominalQuota: 256", to: "nominalQuota: 0", fault: "ClusterQueue gpu +has no quota", fix: "kubectl edit clusterqueue gpu: spec.resourceGroups"},
+	{name: "gate's check is not on the queue", file: "hub/plimsoll.yaml", from: `\[\{name: plimsoll\}, \{name: multikueue\}\]`, to: "[{name: multikueue}]",
+		fault: "ClusterQueue gpu +has a MultiKueue check .*, and no check of a gate", fix: "kubectl edit clusterqueue gpu: spec.admissionChecksStrategy"},
+	{name: "no LocalQueue", file: "hub/installed.yaml", from: "clusterQueue: gpu", to: "clusterQueue: gpus", fault: "ClusterQueue gpu +no LocalQueue leads to it", fix: "create a LocalQueue with spec.clusterQueue: gpu"},
+	{name: "wrong name of the LocalQueue in a job", file: "hub/installed.yaml", from: "queueName: gpu", to: "queueName: gpus",
+		fault: "LocalQueue team-a/gpus +does not exist, and 1 workload waits for it", fix: "label kueue.x-k8s.io/queue-name"},
+	{name: "token of a worker expired", file: "hub/plimsoll.yaml",
+		from:  `(location: cluster1-kubeconfig.*\n)status: [^\n]*`,
+		to:    `${1}status: {conditions: [{type: Active, status: "False", reason: ClientConnectionFailed, message: Unauthorized, lastTransitionTime: "2026-03-01T11:00:00Z"}]}`,
+		fault: "worker cluster1 +is not connected by Kueue: Unauthorized", fix: "kubectl plimsoll connect cluster1=CONTEXT"},
+	{name: "another dispatcher", file: "hub/operator.yaml", from: "dispatcherName: plimsoll.dev/dispatcher", to: "dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
+		fault: "Kueue's dispatcher +kueue.x-k8s.io/multikueue-dispatcher-all-at-once, and PlacementGate gpu nominates", fix: "kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher"},
+	{name: "work is not applied", file: "hub/installed.yaml",
+		from: `status: \{conditions: \[\{type: Applied, status: "True"[^\n]*`,
+		to: `status:
+  conditions: [{type: Applied, status: "False", reason: AppliedManifestWorkFailed, message: Failed to apply, lastTransitionTime: "2026-03-01T11:00:00Z"}]
+  resourceStatus:
+    manifests:
+    - resourceMeta: {kind: PodMonitor, name: plimsoll-exporter}
+      conditions: [{type: Applied, status: "False", reason: AppliedManifestFailed, message: no matches for kind PodMonitor, lastTransitionTime: "2026-03-01T11:00:00Z"}]`,
+		fault: "ManifestWork cluster1/plimsoll-fleet +Failed to apply; PodMonitor plimsoll-exporter: no matches for kind PodMonitor", fix: "kubectl -n cluster1 describe manifestwork plimsoll-fleet"},
+	{name: "add-on is not installed", file: "hub/installed.yaml", from: "(kind: ManagedClusterAddOn\nmetadata: .name: plimsoll-exporter, namespace: )cluster1", to: "${1}cluster9",
+		fault: "add-on plimsoll-exporter of cluster1 +is not installed", fix: "kubectl describe clustermanagementaddon plimsoll-exporter"},
+	{name: "exporter is missing", file: "history.txt", from: `(?s).+`, to: "load 1m\n  up{cluster=\"cluster1\"} 1x1440\n",
+		fault: "cluster cluster1 +has no metrics of the exporter", fix: "check on the cluster that the pods of plimsoll-exporter run"},
+	{name: "rules are missing", file: "history.txt", from: `(?s).+`, to: "load 1m\n  plimsoll_exporter_last_collection_timestamp_seconds{cluster=\"cluster1\"} 1x1440\n",
+		fault: "cluster cluster1 +has no series cluster:plimsoll_sample_timestamp_seconds:min", fix: "load rules/recording-"},
+	{name: "operator is not installed", file: "hub/operator.yaml", from: `metadata: \{name: plimsoll-operator, namespace: plimsoll-system\}\nspec: \{template`, to: "metadata: {name: plimsoll-operator, namespace: other}\nspec: {template",
+		fault: "Deployment plimsoll-system/plimsoll-operator +does not exist", fix: "kubectl apply --server-side -k config/default"},
+}
+
+// doctor names each fault of an installation with what repairs it.
+func TestDoctorNamesFaults(t *testing.T) {
+	complete, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out := runDoctor(t, complete, ""); code != 0 {
+		t.Fatalf("the complete installation has faults:\n%s", out)
+	}
+	for _, tc := range brokenInstallations {
+		t.Run(tc.name, func(t *testing.T) {
+			broken, changed := &txtar.Archive{}, tc.file == ""
+			for _, f := range complete.Files {
+				if f.Name == tc.file {
+					text := regexp.MustCompile(tc.from).ReplaceAll(f.Data, []byte(tc.to))
+					changed, f.Data = !bytes.Equal(text, f.Data), text
+				}
+				broken.Files = append(broken.Files, f)
+			}
+			if !changed {
+				t.Fatal("nothing is broken")
+			}
+			code, out := runDoctor(t, broken, tc.absent)
+			want := regexp.MustCompile(`(?m)^fault +` + tc.fault + `.*\n +→ .*` + regexp.QuoteMeta(tc.fix))
+			if code != 1 || !want.MatchString(out) {
+				t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
+			}
+		})
+	}
+}
+
+// runDoctor runs doctor against the files, and returns its exit code and output.
+func runDoctor(t *testing.T, files *txtar.Archive, absent string) (int, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range append(files.Files, txtar.File{Name: "absent", Data: []byte(absent)}) {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if f.Name == "absent" && absent == "" {
+			continue
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub, prometheus := httptest.NewServer(&fakeHub{dir: filepath.Join(dir, "hub")}), httptest.NewServer(prometheusHandler(dir))
+	defer hub.Close()
+	defer prometheus.Close()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: hub, clusters: [{name: hub, cluster: {server: "` + hub.URL + `"}}], contexts: [{name: hub, context: {cluster: hub}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), []string{"doctor", "--kubeconfig", kubeconfig, "--prometheus", prometheus.URL},
+		genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, func() time.Time { return now })
+	return code, out.String() + errOut.String()
+}
