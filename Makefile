@@ -54,7 +54,7 @@ lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
 	$(LAB) bundle dist/lab-components.tar.gz
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast bench bench-rules bench-lab soak soak-exporter fuzz
+.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
 test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
 
 test-unit: ## Run unit tests with the race detector
@@ -81,6 +81,9 @@ test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests)
 
 test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regexp selects tests)
 	$(GO) test -tags e2e -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+
+test-install: ## Follow the short way of config/README.md on a fleet without Plimsoll, and measure it (RUN=regexp selects tests)
+	$(GO) test -tags e2e,long -count=1 -timeout 20m -v $(if $(RUN),-run '$(RUN)') ./test/install
 
 bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...

@@ -48,9 +48,14 @@ func printChart(root, name, namespace, values string) error {
 		return err
 	}
 	files, err := renderChart(root, name, namespace, parsed)
-	if err == nil {
-		_, err = fmt.Print(manifests(files))
+	if err != nil {
+		return err
 	}
+	text, err := manifests(files)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Print(text)
 	return err
 }
 

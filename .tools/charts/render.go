@@ -5,12 +5,12 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
 )
 
 // renderChart returns the files of a chart as `helm template` does, by path, NOTES.txt
@@ -27,13 +27,18 @@ func renderChart(root, name, namespace string, values map[string]any) (map[strin
 	return engine.Render(c, rendered)
 }
 
-// manifests joins the rendered files to one YAML stream.
-func manifests(files map[string]string) string {
-	var all strings.Builder
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		if path.Ext(file) == ".yaml" {
-			fmt.Fprintf(&all, "\n---\n%s", files[file])
-		}
+// manifests joins the rendered files to one YAML stream, in the order in which Helm installs
+// the objects.
+func manifests(files map[string]string) (string, error) {
+	rendered := maps.Clone(files)
+	maps.DeleteFunc(rendered, func(file, _ string) bool { return path.Ext(file) != ".yaml" })
+	_, sorted, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder)
+	if err != nil {
+		return "", err
 	}
-	return all.String()
+	var all strings.Builder
+	for _, m := range sorted {
+		fmt.Fprintf(&all, "\n---\n%s", m.Content)
+	}
+	return all.String(), nil
 }

@@ -80,7 +80,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string) (*Cluster, e
 	}
 	controllers := "garbage-collector-controller,namespace-controller"
 	if name != Hub {
-		controllers += ",job-controller,node-lifecycle-controller,serviceaccount-controller,serviceaccount-token-controller,pod-garbage-collector-controller,taint-eviction-controller,daemonset-controller"
+		controllers += ",job-controller,node-lifecycle-controller,serviceaccount-controller,serviceaccount-token-controller,pod-garbage-collector-controller,taint-eviction-controller,daemonset-controller,clusterrole-aggregation-controller"
 	}
 	if err := c.startController(ctx, "kube-controller-manager", "--controllers="+controllers,
 		"--service-account-private-key-file="+filepath.Join(dir, "sa.key"), "--concurrent-gc-syncs=5"); err != nil {

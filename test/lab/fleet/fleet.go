@@ -256,6 +256,9 @@ func (f *Fleet) Worker(name string) *Cluster {
 // Programs returns the fleet's programs, to end, signal and restart them.
 func (f *Fleet) Programs() *Processes { return f.procs }
 
+// Program returns the path of a program of the fleet, such as kubectl.
+func (f *Fleet) Program(name string) string { return f.bin.Path(name) }
+
 // Dir returns the folder with the fleet's kubeconfigs, logs and data.
 func (f *Fleet) Dir() string { return f.opts.Dir }
 

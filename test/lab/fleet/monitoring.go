@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -110,6 +112,32 @@ func (c *Cluster) startPrometheus(ctx context.Context) error {
 	})
 }
 
+// rulesFile is the file of LoadRules.
+func (c *Cluster) rulesFile() string {
+	return filepath.Join(c.fleet.opts.Dir, "work", c.Name+"-prometheus", "rules.yaml")
+}
+
+// LoadRules replaces the rules of the cluster's Prometheus that it did not start with.
+func (c *Cluster) LoadRules(ctx context.Context, rules []byte) error {
+	if err := os.WriteFile(c.rulesFile(), rules, 0o600); err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Prometheus+"/-/reload", nil)
+	if err != nil {
+		return err
+	}
+	response, err := httpPlain.Do(request)
+	if err != nil {
+		return fmt.Errorf("reload the rules of %s: %w", c.Name, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		text, err := io.ReadAll(response.Body)
+		return errors.Join(fmt.Errorf("reload the rules of %s: %s: %s", c.Name, response.Status, text), err)
+	}
+	return nil
+}
+
 func (c *Cluster) prometheusConfig() string {
 	var b strings.Builder
 	label := "cluster: " + c.Name
@@ -122,8 +150,11 @@ func (c *Cluster) prometheusConfig() string {
 		files = append(files, "alerts-hub.yaml")
 	}
 	b.WriteString("rule_files:\n")
+	fmt.Fprintf(&b, "- %q\n", c.rulesFile())
 	for _, file := range files {
-		fmt.Fprintf(&b, "- %q\n", filepath.Join(c.fleet.opts.Root, "rules", file))
+		if !c.fleet.opts.WithoutRules {
+			fmt.Fprintf(&b, "- %q\n", filepath.Join(c.fleet.opts.Root, "rules", file))
+		}
 	}
 	b.WriteString("scrape_configs:\n")
 	byJob := map[string][]scrapeTarget{}

@@ -18,29 +18,7 @@ import (
 
 // startPlacement installs OCM's CRDs on the hub and runs OCM's placement controller.
 func (c *Cluster) startPlacement(ctx context.Context) error {
-	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
-	if err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "cluster", "v*", "*.crd.yaml"))
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("no OCM CRDs in %s", dir)
-	}
-	var crds []string
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		crds = append(crds, string(content))
-	}
-	if err := c.Apply(ctx, strings.Join(crds, "\n---\n")); err != nil {
-		return err
-	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+	if err := c.applyOCMCRDs(ctx, "cluster"); err != nil {
 		return err
 	}
 	if err := c.Apply(ctx, placementObjects); err != nil {
@@ -56,6 +34,34 @@ func (c *Cluster) startPlacement(ctx context.Context) error {
 		args:  []string{"--kubeconfig=" + c.Kubeconfig, "--listen=" + addr},
 		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
+}
+
+// applyOCMCRDs applies the CRDs of an API group of OCM.
+func (c *Cluster) applyOCMCRDs(ctx context.Context, group string) error {
+	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "", "open-cluster-management.io/api")
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, group, "v*", "*.crd.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no OCM CRDs of %s in %s", group, dir)
+	}
+	var crds []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		crds = append(crds, string(content))
+	}
+	if err := c.Apply(ctx, strings.Join(crds, "\n---\n")); err != nil {
+		return err
+	}
+	_, err = c.Kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	return err
 }
 
 // placementObjects contains the ManagedClusterSet of all clusters, which OCM's

@@ -28,6 +28,8 @@ type Options struct {
 	// Audit logs each write of a Workload on the hub, and each request of the operator;
 	// see Fleet.AuditLog.
 	Audit bool
+	// WithoutRules starts each Prometheus without rules; see Cluster.LoadRules.
+	WithoutRules bool
 	// Bare skips the build of Plimsoll's own programs.
 	Bare bool
 }

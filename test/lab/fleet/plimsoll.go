@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 	"syscall"
@@ -126,7 +127,13 @@ func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) e
 }
 
 func (f *Fleet) startOperator(ctx context.Context, name, path, metrics string, args []string) error {
-	kubeconfig, err := f.Hub.serviceAccountKubeconfig(ctx, name+".kubeconfig", operatorNamespace, "plimsoll-operator")
+	return f.runOperator(ctx, name, path, metrics, client.ObjectKey{Namespace: operatorNamespace, Name: "plimsoll-operator"},
+		append([]string{"--namespace=" + operatorNamespace, "--multikueue-dispatch=nominate"}, args...))
+}
+
+// runOperator runs the operator with a token of the service account.
+func (f *Fleet) runOperator(ctx context.Context, name, path, metrics string, account client.ObjectKey, args []string) error {
+	kubeconfig, err := f.Hub.serviceAccountKubeconfig(ctx, name+".kubeconfig", account.Namespace, account.Name)
 	if err != nil {
 		return err
 	}
@@ -137,8 +144,8 @@ func (f *Fleet) startOperator(ctx context.Context, name, path, metrics string, a
 	probe := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.procs.Run(ctx, program{
 		name: name, path: path,
-		args: append([]string{"--kubeconfig=" + kubeconfig, "--namespace=" + operatorNamespace, "--allow-loopback-sources",
-			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probe, "--multikueue-dispatch=nominate"}, args...),
+		args: append(slices.Clone(args), "--kubeconfig="+kubeconfig, "--allow-loopback-sources",
+			"--metrics-bind-address="+metrics, "--health-probe-bind-address="+probe),
 		ready: httpReady("http://"+probe+"/readyz", httpPlain),
 	})
 }
