@@ -109,9 +109,29 @@ func (w *way) settle(t *testing.T) {
 	w.restartKueue(t)
 	for _, worker := range w.lab.Workers {
 		w.applyWork(t, worker, append(w.addOnManifests(t), w.workManifests(t, worker.Name)...))
+		w.reportInstalled(t, worker.Name)
 		w.monitor(t, worker)
 	}
 }
+
+// reportInstalled sets the conditions of the works and of the add-on of a worker.
+func (w *way) reportInstalled(t *testing.T, worker string) {
+	t.Helper()
+	const status = `{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	report := func(object, condition string) {
+		w.hub(t, "", "patch", object, "-n", worker, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(status, condition))
+	}
+	for _, work := range strings.Fields(w.hub(t, "", "get", "manifestworks", "-n", worker, "-o", "name")) {
+		report(work, "Applied")
+	}
+	for _, addOn := range strings.Fields(w.hub(t, "", "get", addOnKind("clustermanagementaddons"), "-o", "jsonpath={.items[*].metadata.name}")) {
+		w.hub(t, fmt.Sprintf("{apiVersion: addon.open-cluster-management.io/v1alpha1, kind: ManagedClusterAddOn, metadata: {name: %s, namespace: %s}, spec: {}}", addOn, worker), "apply", "--server-side", "-f", "-")
+		report(addOnKind("managedclusteraddons")+"/"+addOn, "Available")
+	}
+}
+
+// addOnKind returns a kind of OCM's add-on framework in the version that the chart uses.
+func addOnKind(plural string) string { return plural + ".v1alpha1.addon.open-cluster-management.io" }
 
 // runOperator runs the operator once its Deployment exists, and reports it as available.
 func (w *way) runOperator(t *testing.T) {
@@ -187,7 +207,7 @@ func (w *way) addOnManifests(t *testing.T) []string {
 		}
 	}
 	for resource, list := range map[string]any{"clustermanagementaddons": &addOns, "addondeploymentconfigs": &configs, "addontemplates": &templates} {
-		if err := json.Unmarshal([]byte(w.hub(t, "", "get", resource+".v1alpha1.addon.open-cluster-management.io", "-A", "-o", "json")), list); err != nil {
+		if err := json.Unmarshal([]byte(w.hub(t, "", "get", addOnKind(resource), "-A", "-o", "json")), list); err != nil {
 			t.Fatal(err)
 		}
 	}

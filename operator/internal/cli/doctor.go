@@ -18,6 +18,7 @@ import (
 const (
 	resultOK      = "ok"
 	resultFault   = "fault"
+	resultWarning = "warning" // works, and should be changed
 	resultSkipped = "skipped" // the check could not read what it needs
 )
 
@@ -61,7 +62,7 @@ Cluster Management installs there, and the conditions of sources, policies and g
 cluster whether the recorded series exist that rules and gates need.
 
 doctor reads objects and writes nothing. A check is skipped if your user may not read what
-it needs. The exit code is 1 if there is a fault.`,
+it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 		Example: "  kubectl plimsoll doctor --prometheus http://localhost:9090",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

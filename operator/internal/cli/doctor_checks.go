@@ -159,14 +159,19 @@ func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
 }
 
 // diagnoseConditions returns a fault for each condition that is False, except Ready, which
-// sums up the others. Without a fault it returns one diagnosis.
+// sums up the others, and Secure, which is a warning. Without a fault it returns one diagnosis.
 func diagnoseConditions(subject string, conditions []metav1.Condition, fix string) []diagnosis {
 	var diagnoses []diagnosis
 	ready := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	for _, c := range conditions {
-		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionReady {
-			diagnoses = append(diagnoses, fault(subject, c.Type+": "+c.Reason+": "+c.Message, fix))
+		if c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady {
+			continue
 		}
+		d := fault(subject, c.Type+": "+c.Reason+": "+c.Message, fix)
+		if c.Type == v1alpha1.ConditionSecure {
+			d.Result = resultWarning
+		}
+		diagnoses = append(diagnoses, d)
 	}
 	switch {
 	case len(diagnoses) > 0:

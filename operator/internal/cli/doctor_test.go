@@ -93,6 +93,22 @@ func TestDoctorNamesFaults(t *testing.T) {
 	}
 }
 
+// A source without encryption is a warning: it works, and the exit code is 0.
+func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
+	plain, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secure = `{type: Secure, status: "False", reason: PlainHTTP, message: use an https URL, lastTransitionTime: "2026-03-01T11:00:00Z"}`
+	for i, f := range plain.Files {
+		plain.Files[i].Data = bytes.Replace(f.Data, []byte(`{type: Ready, status: "True", reason: Reachable`), []byte(secure+`, {type: Ready, status: "True", reason: Reachable`), 1)
+	}
+	code, out := runDoctor(t, plain, "")
+	if want := regexp.MustCompile(`(?m)^warning +MetricsSource thanos +Secure: PlainHTTP: use an https URL`); code != 0 || !want.MatchString(out) {
+		t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
+	}
+}
+
 // runDoctor runs doctor against the files, and returns its exit code and output.
 func runDoctor(t *testing.T, files *txtar.Archive, absent string) (int, string) {
 	t.Helper()
