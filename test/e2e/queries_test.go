@@ -63,7 +63,7 @@ var panelsWithoutSeries = map[string]string{
 	"self.json/Queries of the operator":              "no query has failed",
 }
 
-// The queries of all dashboards return series on a fleet with a running job, except those of
+// The queries of all dashboards return numbers on a fleet with a running job, except those of
 // panelsWithoutSeries.
 func TestDashboardQueriesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
@@ -83,7 +83,7 @@ func TestDashboardQueriesReturnSeries(t *testing.T) {
 			if panelsWithoutSeries[q.Dashboard] != "" || panelsWithoutSeries[q.Panel] != "" || panelsWithoutSeries[q.Dashboard+"/"+q.Panel] != "" {
 				continue
 			}
-			if err := hasSeries(ctx, q.Expr); err != nil {
+			if err := hasNumber(ctx, q.Expr); err != nil {
 				errs = append(errs, fmt.Errorf("%s/%s: %w", q.Dashboard, q.Panel, err))
 			}
 		}
@@ -141,7 +141,7 @@ var rulesWithoutSeries = map[string]string{
 	"cluster_model:plimsoll_power_limit_used:ratio":                 "the counter is not among the defaults",
 }
 
-// All recording rules have series on a fleet with a running job.
+// All recording rules have series on a fleet with a running job, and only numbers as values.
 func TestRecordingRulesReturnSeries(t *testing.T) {
 	ctx := testContext(t, 2*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "recorded", Model: fleet.H100, GPUs: 1})
@@ -184,20 +184,32 @@ func TestRecordingRulesReturnSeries(t *testing.T) {
 	await(ctx, t, "series of all recording rules", func(ctx context.Context) error {
 		var errs []error
 		for _, record := range records {
-			errs = append(errs, hasSeries(ctx, record))
+			errs = append(errs, hasNumbersOnly(ctx, record))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// hasSeries returns an error if the expression has no series.
-func hasSeries(ctx context.Context, expr string) error {
+// hasNumber returns an error if no series of the expression has a number as its value.
+func hasNumber(ctx context.Context, expr string) error {
+	return checkNumbers(ctx, expr, func(numbers, _ int) bool { return numbers > 0 })
+}
+
+// hasNumbersOnly returns an error if the expression has no series, or a series whose value is
+// not a number. A recorded NaN makes every sum and mean of it NaN.
+func hasNumbersOnly(ctx context.Context, expr string) error {
+	return checkNumbers(ctx, expr, func(numbers, series int) bool { return numbers > 0 && numbers == series })
+}
+
+// checkNumbers returns an error if enough refuses the number of series whose value is a number
+// and the number of all series of the expression.
+func checkNumbers(ctx context.Context, expr string, enough func(numbers, series int) bool) error {
 	samples, err := fleet.Query(ctx, lab.Thanos, expr)
-	if err == nil && len(samples) == 0 {
-		err = errors.New("the result is empty")
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", expr, err)
+	}
+	if numbers := fleet.CountNumbers(samples); !enough(numbers, len(samples)) {
+		return fmt.Errorf("%s: %d of %d series have a number", expr, numbers, len(samples))
 	}
 	return nil
 }

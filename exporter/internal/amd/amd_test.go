@@ -155,6 +155,26 @@ func TestReadSensorsOfOtherGPUs(t *testing.T) {
 	}
 }
 
+// A sensor that fails is a failed call. One that the GPU does not have is none.
+func TestFailedSensorIsAFailedCall(t *testing.T) {
+	sysfs, s := newNode(t)
+	sysfs.Break(first, "gpu_busy_percent")
+	sysfs.Unset(first, "mem_busy_percent")
+	reading, err := s.Read(t.Context(), list(t, s)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	for _, call := range reading.Calls {
+		if call.Err != nil {
+			failed = append(failed, call.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"gpu_busy_percent"}, failed); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // During a reset every sensor fails, and the GPU must not look idle. The driver still knows
 // the memory.
 func TestGPUWhoseSensorsFailIsUnhealthy(t *testing.T) {

@@ -145,13 +145,12 @@ func isUnsupported(err error) bool {
 func (r *reader) file(path string) (content []byte, ok bool) {
 	start := time.Now()
 	content, err := os.ReadFile(path)
-	r.reading.Calls = append(r.reading.Calls, device.Call{Name: filepath.Base(path), Took: time.Since(start)})
-	device.ReportProgress(r.ctx)
-	if err == nil {
-		return content, true
-	}
-	if !isUnsupported(err) {
+	call := device.Call{Name: filepath.Base(path), Took: time.Since(start)}
+	if err != nil && !isUnsupported(err) {
+		call.Err = err
 		r.failures = append(r.failures, err)
 	}
-	return nil, false
+	r.reading.Calls = append(r.reading.Calls, call)
+	device.ReportProgress(r.ctx)
+	return content, err == nil
 }

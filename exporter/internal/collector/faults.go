@@ -38,12 +38,14 @@ func (c *Collector) logFaults(t *trackedDevice, err error) {
 }
 
 // logFailingCalls logs each call that starts to fail, fails with another error, or succeeds
-// again, and counts the failures.
+// again, and counts the failures. A call that has not failed counts 0, so that its first failure
+// is an increase.
 func (c *Collector) logFailingCalls(t *trackedDevice) {
 	log := c.cfg.Log.With("uuid", t.device.UUID)
 	failing := map[string]string{}
 	for _, call := range t.reading.Calls {
 		if call.Err == nil {
+			c.callErrors[call.Name] += 0
 			continue
 		}
 		c.callErrors[call.Name]++

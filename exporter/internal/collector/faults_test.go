@@ -68,15 +68,23 @@ func TestFailingCallsAreLoggedOnChange(t *testing.T) {
 			r.Calls[1].Err = err
 		}
 	}
-	f.collect(t)
+	families, _ := f.collect(t)
 	requireLogged(t, log)
+	for _, call := range []string{"nvmlA", "nvmlB"} {
+		if got := value(t, families, "plimsoll_exporter_call_errors_total", "call", call); got != 0 {
+			t.Errorf("%g failures of %s before the first", got, call)
+		}
+	}
 	err = errors.New("Unknown Error")
 	f.collect(t)
 	requireLogged(t, log, "call=nvmlB")
-	families, _ := f.collect(t)
+	families, _ = f.collect(t)
 	requireLogged(t, log)
-	if got := value(t, families, "plimsoll_exporter_call_errors_total", "call", "nvmlB"); got != 2 || len(families["plimsoll_exporter_call_errors_total"].Metric) != 1 {
+	if got := value(t, families, "plimsoll_exporter_call_errors_total", "call", "nvmlB"); got != 2 {
 		t.Errorf("%g failures", got)
+	}
+	if got := value(t, families, "plimsoll_exporter_call_errors_total", "call", "nvmlA"); got != 0 {
+		t.Errorf("%g failures of a call that succeeds", got)
 	}
 	err = device.ErrDenied
 	families, _ = f.collect(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"sort"
@@ -47,6 +48,17 @@ func (f *Fleet) Decision(ctx context.Context, namespace, placement string) ([]st
 type Sample struct {
 	Labels map[string]string
 	Value  float64
+}
+
+// CountNumbers returns the number of samples whose value is a number. The value of 0/0 is not.
+func CountNumbers(samples []Sample) int {
+	n := 0
+	for _, s := range samples {
+		if !math.IsNaN(s.Value) {
+			n++
+		}
+	}
+	return n
 }
 
 // Query runs an instant query against the Prometheus API at base. The samples are
