@@ -99,11 +99,15 @@ func TestCheckFindsMistakesInRules(t *testing.T) {
 	}
 }
 
-var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
+var (
+	labelUse      = regexp.MustCompile(`\$labels\.(\w+)`)
+	labelTemplate = regexp.MustCompile(`\{\{[^}]*\}\}`)
+)
 
 func TestAlertsAreComplete(t *testing.T) {
 	known := exportedMetrics(t)
 	addRecordingRules(known, readRules(t, recordingFiles...))
+	readme := readFile(t, filepath.Join(root, "rules", "README.md"))
 	for _, g := range readRules(t, alertFiles...).Groups {
 		for _, r := range g.Rules {
 			have, _ := known.check(r.Expr)
@@ -126,11 +130,8 @@ func TestAlertsAreComplete(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, "rules", "runbooks", r.Alert+".md")); err != nil {
 				t.Errorf("%s has no runbook: %v", r.Alert, err)
 			}
-			if url := r.Annotations["dashboard_url"]; url != "" {
-				board, _, _ := strings.Cut(strings.TrimPrefix(url, "/d/plimsoll-"), "?")
-				if _, err := os.Stat(filepath.Join(root, "dashboards", board+".json")); err != nil {
-					t.Errorf("the dashboard_url of %s is %s: %v", r.Alert, url, err)
-				}
+			if !strings.Contains(readme, "| ["+r.Alert+"](runbooks/"+r.Alert+".md) |") {
+				t.Errorf("%s is not in the table of rules/README.md", r.Alert)
 			}
 			if !strings.HasPrefix(r.Alert, "Plimsoll") {
 				t.Errorf("%s must begin with Plimsoll", r.Alert)
