@@ -72,8 +72,9 @@ func (m *metrics) observe(policy string, done *completedRound) {
 	m.startTime.WithLabelValues(policy).Set(unixSeconds(done.in.request.Now))
 	m.validUntil.WithLabelValues(policy).Set(unixSeconds(done.in.request.Now.Add(done.in.valid)))
 	m.clamped.WithLabelValues(policy).Add(float64(done.report.Result.Clamped))
+	refused := m.refused.WithLabelValues(policy) // 0 before the first refusal, which is then an increase
 	if done.report.Result.Refused {
-		m.refused.WithLabelValues(policy).Inc()
+		refused.Inc()
 	}
 	for _, q := range queriesOf(done.report) {
 		if reason := failureReason(q); reason != "" {

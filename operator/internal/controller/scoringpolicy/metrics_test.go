@@ -29,9 +29,12 @@ plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
 # HELP plimsoll_round_valid_until_timestamp_seconds Unix time at which the scores of a policy's last round expire.
 # TYPE plimsoll_round_valid_until_timestamp_seconds gauge
 plimsoll_round_valid_until_timestamp_seconds{policy="fleet"} 1.767323135e+09
+# HELP plimsoll_rounds_refused_total Number of rounds whose values did not count because fewer clusters than minHealthyPercent had fresh values.
+# TYPE plimsoll_rounds_refused_total counter
+plimsoll_rounds_refused_total{policy="fleet"} 0
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "plimsoll_score", "plimsoll_round_timestamp_seconds",
-		"plimsoll_round_valid_until_timestamp_seconds"); err != nil {
+		"plimsoll_round_valid_until_timestamp_seconds", "plimsoll_rounds_refused_total"); err != nil {
 		t.Error(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
