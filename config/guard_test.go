@@ -236,11 +236,15 @@ type forgery struct {
 	before string // created by the administrator; empty: the operator creates after
 	after  string // written by the operator; empty: it deletes before
 	status bool
+	values bool   // before has scores
 	want   string // part of the message; empty if allowed
 }
 
 const (
-	scoreOwner = `ownerReferences: [{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, name: fleet, uid: 1c5a6a3c-0000-4000-8000-000000000000}]`
+	policyOwner = `{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, name: fleet, uid: 1c5a6a3c-0000-4000-8000-000000000000, controller: true}`
+	scoreOwner  = `ownerReferences: [` + policyOwner + `]`
+	// otherOwner lacks its closing brace.
+	otherOwner = `{apiVersion: v1, kind: ConfigMap, name: other, uid: 1c5a6a3c-0000-4000-8000-000000000001`
 	score      = `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: %s}}`
 	config     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, spec: {clusters: [a]}`
 	cluster    = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
@@ -262,8 +266,27 @@ var forgeries = []forgery{
 	{name: "deletion of a score without a policy", before: strings.Replace(score, "%s", "kept", 1), want: "that a ScoringPolicy owns"},
 	{name: "values of a score without a policy", before: strings.Replace(score, "%s", "valued", 1), status: true, want: "that a ScoringPolicy owns",
 		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: valued}, status: {scores: [{name: total, value: 100}]}}`},
-	{name: "adoption of a score", before: strings.Replace(score, "%s", "adopted", 1), want: "that a ScoringPolicy owns",
+	{name: "adoption of a score", before: strings.Replace(score, "%s", "adopted", 1),
 		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: adopted, ` + scoreOwner + `}}`},
+	{name: "adoption of a score with another owner", before: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: owned, ownerReferences: [` + otherOwner + `}]}}`,
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: owned, ownerReferences: [` + otherOwner + `}, ` + policyOwner + `]}}`},
+	{name: "adoption of a score in place of another owner", before: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: replaced, ownerReferences: [` + otherOwner + `}]}}`,
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: replaced, ` + scoreOwner + `}}`, want: "that a ScoringPolicy owns"},
+	{name: "adoption of a score with a controller", before: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: controlled, ownerReferences: [` + otherOwner + `, controller: true}]}}`,
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: controlled, ` + scoreOwner + `}}`, want: "that a ScoringPolicy owns"},
+	{name: "adoption without a controller", before: strings.Replace(score, "%s", "loose", 1), want: "that a ScoringPolicy owns",
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: loose, ` + strings.Replace(scoreOwner, ", controller: true", "", 1) + `}}`},
+	{name: "adoption with a label", before: strings.Replace(score, "%s", "labeled", 1), want: "that a ScoringPolicy owns",
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: labeled, labels: {a: b}, ` + scoreOwner + `}}`},
+	{name: "adoption of a score with values", before: strings.Replace(score, "%s", "full", 1), values: true, want: "that a ScoringPolicy owns",
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: full, ` + scoreOwner + `}}`},
+	{name: "empty status before the adoption", before: strings.Replace(score, "%s", "emptied", 1), values: true, status: true,
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: emptied}, status: {scores: null, validUntil: null, conditions: null}}`},
+	{name: "empty status of a controlled score", values: true, status: true, want: "that a ScoringPolicy owns",
+		before: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: theirs, ownerReferences: [` + otherOwner + `, controller: true}]}}`,
+		after:  `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: theirs}, status: {scores: null, validUntil: null, conditions: null}}`},
+	{name: "scores without their validity", values: true, status: true, want: "that a ScoringPolicy owns", before: strings.Replace(score, "%s", "endless", 1),
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: endless}, status: {validUntil: null}}`},
 	{name: "own MultiKueueConfig", after: `{` + config + `, metadata: {name: own, ` + ours + `}}`},
 	{name: "MultiKueueConfig without the label", after: `{` + config + `, metadata: {name: foreign}}`, want: "with the label plimsoll.dev/gate"},
 	{name: "adoption of a MultiKueueConfig", before: `{` + config + `, metadata: {name: adopted}}`, after: `{` + config + `, metadata: {name: adopted, ` + ours + `}}`, want: "with the label plimsoll.dev/gate"},
@@ -311,6 +334,12 @@ func TestGuardOfOtherObjects(t *testing.T) {
 			before, after := parseObject(t, f.before), parseObject(t, f.after)
 			if before != nil {
 				if err := g.admin.Create(ctx, before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if f.values {
+				before.Object["status"] = map[string]any{"scores": []any{map[string]any{"name": "total", "value": int64(1)}}, "validUntil": "2026-01-01T00:00:00Z"}
+				if err := g.admin.Status().Update(ctx, before); err != nil {
 					t.Fatal(err)
 				}
 			}
