@@ -16,14 +16,27 @@ import (
 
 var update = flag.Bool("update", false, "update the golden files of the scripts")
 
-// now is the current time in all scripts.
+// now is the current time in all scripts that do not set NOW.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// scriptTime returns the current time of a script.
+func scriptTime() time.Time {
+	text := os.Getenv("NOW")
+	if text == "" {
+		return now
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"kubectl-plimsoll": func() {
 			streams := genericclioptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-			os.Exit(run(context.Background(), os.Args[1:], streams, func() time.Time { return now }))
+			os.Exit(run(context.Background(), os.Args[1:], streams, scriptTime))
 		},
 	})
 }
@@ -36,7 +49,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup:               startServers,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "expand": expandFile},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "expand": expandFile, "patch": patchHub},
 	})
 }
 
@@ -68,4 +81,13 @@ func expandFile(ts *testscript.TestScript, _ bool, args []string) {
 		path := ts.MkAbs(file)
 		ts.Check(os.WriteFile(path, []byte(os.Expand(ts.ReadFile(file), ts.Getenv)), 0o600))
 	}
+}
+
+// patchHub implements the script command "patch FILE": it merges the objects of the file into
+// those of the hub.
+func patchHub(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: patch FILE")
+	}
+	ts.Check(ts.Value(fakeHubKey{}).(*fakeHub).patch([]byte(ts.ReadFile(args[0]))))
 }

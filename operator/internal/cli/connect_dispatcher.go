@@ -3,12 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,13 +19,18 @@ const (
 	kueueDeployment = "kueue-controller-manager"
 )
 
-// configAnnotation of the pods of Kueue is the digest of the configuration that connect
-// started them with.
+// configAnnotation of Kueue's ConfigMap is the time at which connect last wrote it. The pods
+// of Kueue have the time of the configuration that connect started them with.
 const configAnnotation = "plimsoll.dev/kueue-configuration"
 
 // applyDispatcher sets the dispatcher in Kueue's configuration, and restarts Kueue, which
-// reads its configuration at the start. The Deployment records the configuration of the last
-// restart, so another run repeats a restart that failed, and no other.
+// reads its configuration at the start. The ConfigMap has the time at which connect wrote it,
+// and the Deployment the time for which it was restarted, so another run repeats a restart
+// that failed, and no other. The text of the configuration would not do:
+//
+//  1. connect sets the dispatcher and restarts Kueue.
+//  2. An upgrade of Kueue's release resets the configuration, and Kueue restarts with it.
+//  3. connect sets the dispatcher again. The text is that of step 1, and Kueue must restart.
 func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectOptions) error {
 	config, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: o.kueue, Name: kueueConfigMap}
 	err := hub.Get(ctx, key, config)
@@ -47,6 +49,10 @@ func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectO
 		_, _ = fmt.Fprintf(a.Out, "hub: would set multiKueue.dispatcherName in ConfigMap %s to %s, and restart Kueue\n", key, o.dispatcher)
 		return nil
 	case changed:
+		if config.Annotations == nil {
+			config.Annotations = map[string]string{}
+		}
+		config.Annotations[configAnnotation] = a.now().UTC().Format(time.RFC3339Nano)
 		if err := hub.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(connectManager)); err != nil {
 			return fmt.Errorf("ConfigMap %s: %w", key, err)
 		}
@@ -57,7 +63,7 @@ func (a *app) applyDispatcher(ctx context.Context, hub client.Client, o connectO
 	if changed && before.Labels[managedByLabel] == "Helm" {
 		_, _ = fmt.Fprintf(a.ErrOut, "warning: Helm writes ConfigMap %s: set the dispatcher in the values of Kueue's release too, or its next upgrade undoes this\n", key)
 	}
-	if err := a.restartKueue(ctx, hub, o, digestOf(config.Data)); err != nil {
+	if err := a.restartKueue(ctx, hub, o, config.Annotations[configAnnotation]); err != nil {
 		return fmt.Errorf("restart Kueue: %w; then run connect again", err)
 	}
 	return nil
@@ -83,23 +89,18 @@ func setDispatcherIn(config *corev1.ConfigMap, name string) (changed bool, err e
 	return changed, nil
 }
 
-// digestOf returns a digest of the data of a ConfigMap.
-func digestOf(data map[string]string) string {
-	h := sha256.New()
-	for _, file := range slices.Sorted(maps.Keys(data)) {
-		_, _ = fmt.Fprintf(h, "%q %q\n", file, data[file]) // a hash accepts all writes
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-// restartKueue restarts Kueue unless connect started it with this configuration. A changed
+// restartKueue restarts Kueue unless connect restarted it after it wrote the ConfigMap. written
+// is the time of that write, and is empty if connect never wrote the ConfigMap. A changed
 // annotation of the pods starts a rollout.
-func (a *app) restartKueue(ctx context.Context, hub client.Client, o connectOptions, digest string) error {
+func (a *app) restartKueue(ctx context.Context, hub client.Client, o connectOptions, written string) error {
+	if written == "" {
+		return nil
+	}
 	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: o.kueue, Name: kueueDeployment}
 	if err := hub.Get(ctx, key, deployment); err != nil {
 		return fmt.Errorf("Deployment %s: %w", key, err)
 	}
-	if deployment.Spec.Template.Annotations[configAnnotation] == digest {
+	if deployment.Spec.Template.Annotations[configAnnotation] == written {
 		return nil
 	}
 	if o.dryRun {
@@ -110,7 +111,7 @@ func (a *app) restartKueue(ctx context.Context, hub client.Client, o connectOpti
 	if deployment.Spec.Template.Annotations == nil {
 		deployment.Spec.Template.Annotations = map[string]string{}
 	}
-	deployment.Spec.Template.Annotations[configAnnotation] = digest
+	deployment.Spec.Template.Annotations[configAnnotation] = written
 	if err := hub.Patch(ctx, deployment, client.MergeFrom(before), client.FieldOwner(connectManager)); err != nil {
 		return fmt.Errorf("Deployment %s: %w", key, err)
 	}

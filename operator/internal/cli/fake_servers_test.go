@@ -62,6 +62,7 @@ users: [{name: me, user: {}}]}`, api.URL, secureAPI.URL, base64.StdEncoding.Enco
 			return err
 		}
 	}
+	env.Values[fakeHubKey{}] = hub
 	env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 	env.Setenv("OPERATOR", operator.URL)
 	env.Setenv("PROMETHEUS", prometheus.URL)
@@ -110,6 +111,9 @@ type fakeHub struct {
 	objects  map[string]*unstructured.Unstructured // by plural/namespace/name
 }
 
+// fakeHubKey is the key of a script's hub among its values.
+type fakeHubKey struct{}
+
 func (h *fakeHub) load() error {
 	if h.objects != nil {
 		return nil
@@ -124,13 +128,35 @@ func (h *fakeHub) load() error {
 		if err != nil {
 			return err
 		}
-		for _, document := range strings.Split(string(content), "\n---\n") {
-			u := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			h.objects[plural(u)+"/"+u.GetNamespace()+"/"+u.GetName()] = u
+		if err := h.merge(content); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
+	}
+	return nil
+}
+
+// patch merges the objects of a file into those of the hub.
+func (h *fakeHub) patch(content []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.load(); err != nil {
+		return err
+	}
+	return h.merge(content)
+}
+
+func (h *fakeHub) merge(content []byte) error {
+	for _, document := range strings.Split(string(content), "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			return err
+		}
+		key := plural(u) + "/" + u.GetNamespace() + "/" + u.GetName()
+		if existing, ok := h.objects[key]; ok {
+			mergeInto(existing.Object, u.Object)
+			continue
+		}
+		h.objects[key] = u
 	}
 	return nil
 }
