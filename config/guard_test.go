@@ -282,6 +282,8 @@ var forgeries = []forgery{
 		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: full, ` + scoreOwner + `}}`},
 	{name: "empty status before the adoption", before: strings.Replace(score, "%s", "emptied", 1), values: true, status: true,
 		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: emptied}, status: {scores: null, validUntil: null, conditions: null}}`},
+	{name: "adoption of a score without a status", before: strings.Replace(score, "%s", "blank", 1), status: true,
+		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: blank}, status: {}}`},
 	{name: "empty status of a controlled score", values: true, status: true, want: "that a ScoringPolicy owns",
 		before: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: theirs, ownerReferences: [` + otherOwner + `, controller: true}]}}`,
 		after:  `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: theirs}, status: {scores: null, validUntil: null, conditions: null}}`},

@@ -37,6 +37,11 @@ func Cases() []Case {
 	}{
 		{"gate sets its check Ready", "patch", "status", checkManager, nil, states{setReady}, ""},
 		{"gate sets its check to Retry", "patch", "status", checkManager, nil, states{setRetry, requeueNow}, ""},
+		{"trial check is set Ready to repair an old eviction", "patch", "status", checkManager, states{evictedAgo(9 * time.Second), addTrialCheck(kueue.CheckStatePending, "")},
+			states{evictedAgo(9 * time.Second), setReady, addTrialCheck(kueue.CheckStateReady, "")}, ""},
+		{"new check of a running workload gets a message", "patch", "status", checkManager, states{admit}, states{admit, setMessage}, ""},
+		{"new check of a running workload is set Ready", "patch", "status", checkManager, states{admit}, states{admit, setReady}, ""},
+		{"rejection of a running workload by a new check", "patch", "status", checkManager, states{admit}, states{admit, setRejected}, "takes back its check"},
 		{"trial check gets a message", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStatePending, "tried")}, ""},
 		{"trial check is set Ready", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateReady, "")}, ""},
 		{"gate names the cluster for pods", "patch", "status", checkManager, nil, states{setReady, updatePods(kueue.PodSetUpdate{Annotations: map[string]string{clusterAnnotation: "cluster1"}, NodeSelector: map[string]string{"a": "b"}})}, ""},
@@ -106,6 +111,7 @@ func setRetry(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.C
 func setRejected(wl *kueue.Workload) {
 	wl.Status.AdmissionChecks[0].State = kueue.CheckStateRejected
 }
+func setMessage(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Message = "two checks" }
 func updatePods(update kueue.PodSetUpdate) func(*kueue.Workload) {
 	update.Name = "main"
 	return func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{update} }

@@ -123,7 +123,7 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 			return "it sets the trial check " + string(was.Name) + " to " + string(is.State)
 		case is.State == kueue.CheckStateRetry && (is.RequeueAfterSeconds == nil || *is.RequeueAfterSeconds != 0):
 			return "it requests a Retry later: quota and pods would stay until then"
-		case is.State != kueue.CheckStateReady && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted):
+		case is.State != kueue.CheckStateReady && is.State != was.State && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted):
 			return "it takes back its check of an admitted workload"
 		case slices.ContainsFunc(is.PodSetUpdates, changesMetadata):
 			return "it changes the metadata of pods"

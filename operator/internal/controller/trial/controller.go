@@ -190,8 +190,8 @@ func (r *Reconciler) retry(ctx context.Context, t *trialRun, result reconcile.Re
 	}
 	log.FromContext(ctx).Error(err, "The step is repeated")
 	wait := retryInterval
-	if t.entry != nil {
-		wait = max(rereadDelay, min(wait, t.state.Remaining()))
+	if remaining := t.state.Remaining(); t.entry != nil && remaining > 0 {
+		wait = max(rereadDelay, min(wait, remaining))
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }

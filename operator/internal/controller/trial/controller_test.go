@@ -72,6 +72,19 @@ func TestJobsThatAreNotTried(t *testing.T) {
 		}, "the job has no label plimsoll.dev/trial"},
 		{"another kind of job", func(h *hub) { h.change(func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "RayJob" }) }, "only Jobs of batch/v1 are tried"},
 		{"a job that does not exist", func(h *hub) { h.change(func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "other" }) }, "Job train does not exist"},
+		{"a job that ran before its queue had the check", func(h *hub) {
+			h.change(func(wl *kueue.Workload) {
+				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
+			})
+		}, "the job runs already"},
+		{"a job on a cluster", func(h *hub) {
+			h.change(func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster })
+		}, "the job runs already"},
+		{"a slice of an elastic job", func(h *hub) {
+			h.change(func(wl *kueue.Workload) {
+				wl.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true", "kueue.x-k8s.io/workload-slice-replacement-for": "team-a/old"}
+			})
+		}, "the job runs already"},
 		{"a copy", func(h *hub) {
 			h.change(func(wl *kueue.Workload) { wl.Spec.PodSets[0].Template.Labels[v1alpha1.TrialOfLabel] = "x" })
 		}, "the job is the copy of another one"},

@@ -101,6 +101,8 @@ func reservedAt(wl *kueue.Workload) time.Time {
 func exemption(wl *kueue.Workload) string {
 	owner := metav1.GetControllerOf(wl)
 	switch {
+	case kueuestate.IsAdmitted(wl), wl.Status.ClusterName != nil, kueuestate.ReplacedSlice(wl) != "":
+		return "the job runs already"
 	case len(wl.Spec.PodSets) == 1 && wl.Spec.PodSets[0].Template.Labels[v1alpha1.TrialOfLabel] != "":
 		return "the job is the copy of another one"
 	case !hasOptedIn(wl):

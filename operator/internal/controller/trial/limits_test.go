@@ -132,6 +132,22 @@ func TestCopiesAreDeletedAfterAFailure(t *testing.T) {
 	h.wantPassed("the trial did not end within 600 s")
 }
 
+// While Kueue's webhook is down, thousands of jobs may wait to pass.
+func TestFailedPassIsNotRepeatedEverySecond(t *testing.T) {
+	h := newHub(t)
+	h.change(func(wl *kueue.Workload) { delete(wl.Spec.PodSets[0].Template.Labels, v1alpha1.TrialLabel) })
+	h.refuse = func(verb string, _ client.Object) error {
+		if verb == "patch" {
+			return errors.New("the webhook does not respond")
+		}
+		return nil
+	}
+	h.now = noon.Add(time.Hour)
+	if result := h.look(); result.RequeueAfter != retryInterval {
+		t.Errorf("next look after %s", result.RequeueAfter)
+	}
+}
+
 func TestPolicyIsDeletedDuringATrial(t *testing.T) {
 	h := newHub(t)
 	h.settle()

@@ -121,6 +121,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 		admissionCheck("second", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"),
 		admissionCheck("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"),
 		admissionCheck("budget", "example.com/budget", "example.com", "Budget"),
+		admissionCheck("trial", v1alpha1.TrialControllerName, v1alpha1.GroupVersion.Group, "TrialPolicy"),
 		&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"cluster1", "cluster2"}}},
 	).WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: applyLikeServer}).Build()
 	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)

@@ -34,6 +34,8 @@ type observation struct {
 	// checks are the names of the gate's entries, sorted. More than one is a mistake.
 	checks   []string
 	gateName string
+	// trialChecks are the names of the entries that TrialPolicies decide.
+	trialChecks []string
 	// gate as the registry knows it. gateKnown is false while its controller has not read it,
 	// gateExists if the API server has it.
 	gate       registry.Gate
@@ -214,6 +216,12 @@ func (o *observation) owners() []ledger.Owner {
 // check is the gate's entry.
 func (o *observation) check() *kueue.AdmissionCheckState {
 	return kueuestate.FindCheck(o.wl, o.checks[0])
+}
+
+// runsAlready reports whether Kueue has chosen the cluster itself, or has started the workload on the
+// hub before its ClusterQueue got the check. Kueue adds the check to running workloads, too.
+func (o *observation) runsAlready() bool {
+	return o.wl.Status.ClusterName != nil || o.multiKueue == "" && kueuestate.IsAdmitted(o.wl)
 }
 
 // pendingChecks are the gate's entries that are Pending.

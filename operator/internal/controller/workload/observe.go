@@ -88,6 +88,9 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
 		if name, ok := kueuestate.GateOf(check); ok {
 			o.checks, gates[check.Name] = append(o.checks, check.Name), name
 		}
+		if check.Spec.ControllerName == v1alpha1.TrialControllerName {
+			o.trialChecks = append(o.trialChecks, check.Name)
+		}
 		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
 			o.multiKueue, o.workers.config = check.Name, name
 		}

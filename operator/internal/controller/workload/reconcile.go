@@ -115,7 +115,7 @@ func gatePhaseOf(o *observation) Phase {
 		return PhaseIdle
 	case len(o.checks) > 1:
 		return PhaseTooManyChecks
-	case o.wl.Status.ClusterName != nil:
+	case o.runsAlready() && len(o.pendingChecks()) > 0:
 		return PhasePlacedByKueue
 	case o.awaitsPrimary():
 		return PhaseAwaitingPrimary

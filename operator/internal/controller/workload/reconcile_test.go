@@ -127,6 +127,10 @@ func inOrder(changes ...func(*observation)) func(*observation) {
 
 var (
 	onCluster1 = func(o *observation) { name := "cluster1"; o.wl.Status.ClusterName = &name }
+	runsOnHub  = func(o *observation) {
+		o.multiKueue, o.wl.Status.AdmissionChecks = "", o.wl.Status.AdmissionChecks[:1]
+		setCondition(o.wl, kueue.WorkloadAdmitted, noon)
+	}
 	noWorkload = func(o *observation) { o.wl = nil }
 	staleCache = func(o *observation) {
 		o.wl.ResourceVersion = "6"
@@ -191,6 +195,8 @@ func TestPhaseOf(t *testing.T) {
 		{"two checks of ours", secondCheck, PhaseTooManyChecks},
 		{"two checks of ours, on a cluster", inOrder(secondCheck, onCluster1), PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue},
+		{"runs on the hub, and its queue got the check", runsOnHub, PhasePlacedByKueue},
+		{"runs on the hub, check Ready", inOrder(runsOnHub, setCheck(kueue.CheckStateReady)), PhaseReady},
 		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary},
 		{"component of a job on a cluster", inOrder(secondComponent, jobOnCluster1), PhaseWaiting},
 		{"component of a job on a cluster, Ready", inOrder(setCheck(kueue.CheckStateReady), jobOnCluster1), PhaseReady},
@@ -351,6 +357,10 @@ func TestNext(t *testing.T) {
 		}, PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*observation) step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
+			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
+		}, PhaseIdle},
+		{"runs on the hub, and its queue got the check", inOrder(runsOnHub, noRoom), PhasePlacedByKueue, func(*observation) step {
+			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "the job ran before its queue had this check"}
 			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
 		{"gate does not exist", noGate, PhaseGateUnknown, func(*observation) step {

@@ -183,16 +183,18 @@ func (o *observation) stepAwaitEviction() step {
 //  1. The remote copy vanished while the job ran.
 //  2. Kueue evicts the workload but keeps its quota until a cluster admits another copy.
 //  3. MultiKueue creates a copy only after every other check is Ready and a cluster is nominated.
-//  4. The gate sets its check Ready, then nominates.
+//  4. The gate sets its check Ready, and those for trials, which try no evicted job. Then it
+//     nominates.
 func (o *observation) stepRepairEviction() step {
 	s := step{requeueAfter: timing.EvictionGrace}
-	if len(o.workers.connected) == 0 || !kueuestate.OtherChecksReady(o.wl, append(slices.Clone(o.checks), o.multiKueue)...) {
+	ours := slices.Concat(o.checks, o.trialChecks)
+	if len(o.workers.connected) == 0 || !kueuestate.OtherChecksReady(o.wl, append(slices.Clone(ours), o.multiKueue)...) {
 		return s
 	}
 	const reason = "EvictionRepair"
 	const message = "the remote copy is gone and the eviction can't complete without a nomination"
 	if !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
-		s.writes = []write{{check: &checkWrite{names: o.checks, decision: gate.Decision{State: gate.Ready, Reason: reason, Message: message}}}}
+		s.writes = []write{{check: &checkWrite{names: ours, decision: gate.Decision{State: gate.Ready, Reason: reason, Message: message}}}}
 		return s
 	}
 	if len(o.wl.Status.NominatedClusterNames) > 0 {

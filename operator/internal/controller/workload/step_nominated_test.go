@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -179,6 +180,27 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An evicted job is not tried, so its check for trials would stay Pending, and MultiKueue would create
+// no copy. The checks of others are left alone, and the repair waits for them.
+func TestStuckEvictionWithFurtherChecks(t *testing.T) {
+	for check, want := range map[string]kueue.CheckState{"trial": kueue.CheckStateReady, "budget": kueue.CheckStatePending} {
+		t.Run(check, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			wl := withMultiKueue(pendingWorkload(noon))
+			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending})
+			setCondition(wl, kueue.WorkloadEvicted, noon)
+			b.create(wl)
+			b.clock.add(timing.EvictionGrace)
+			b.reconcile()
+			b.reconcile()
+			wl = b.workload()
+			if got := kueuestate.FindCheck(wl, check).State; got != want || (len(wl.Status.NominatedClusterNames) > 0) != (want == kueue.CheckStateReady) {
+				t.Errorf("check %s is %s, nominated %v", check, got, wl.Status.NominatedClusterNames)
 			}
 		})
 	}
