@@ -157,6 +157,14 @@ func TestProtectedWorkloads(t *testing.T) {
 			c.Status.Conditions[0].Status = metav1.ConditionUnknown
 			h.replace(c)
 		}, "c1 is not connected to the hub"},
+		{"a check of another controller", running("idle", func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateReady})
+		}), func(h *hub) {
+			check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "budget"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
+			if err := h.Create(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+		}, "only when check budget is Ready again"},
 		{"another dispatcher", running("idle"), func(h *hub) { h.r.nominates = false }, "not Kueue's dispatcher"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -142,17 +142,21 @@ func (r *Reconciler) locate(ctx context.Context, q *queues) error {
 	for _, c := range q.candidates {
 		wl := q.workloads[c.UID]
 		var own []string
-		multiKueue, config := "", ""
+		multiKueue, config, foreign := "", "", ""
 		for i := range checks.Items {
 			check := &checks.Items[i]
 			if kueuestate.FindCheck(wl, check.Name) == nil {
 				continue
 			}
-			if _, ok := kueuestate.GateOf(check); ok {
-				own = append(own, check.Name)
-			}
-			if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
+			name, isMultiKueue := kueuestate.MultiKueueConfigOf(check)
+			_, isOwn := kueuestate.GateOf(check)
+			switch {
+			case isMultiKueue:
 				multiKueue, config = check.Name, name
+			case isOwn:
+				own = append(own, check.Name)
+			case check.Spec.ControllerName != v1alpha1.TrialControllerName:
+				foreign = check.Name
 			}
 		}
 		slices.Sort(own)
@@ -161,6 +165,9 @@ func (r *Reconciler) locate(ctx context.Context, q *queues) error {
 		if problem == "" && multiKueue != "" {
 			if problem, err = r.multiKueueProblem(ctx, config, c.Owner.Cluster, connections); err != nil {
 				return err
+			}
+			if problem == "" && foreign != "" {
+				problem = "its eviction completes only when check " + foreign + " is Ready again, which another controller decides"
 			}
 		}
 		if c.Protection == "" {
