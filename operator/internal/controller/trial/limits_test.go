@@ -15,6 +15,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/trial"
 )
 
 // look reconciles once.
@@ -145,6 +146,33 @@ func TestFailedPassIsNotRepeatedEverySecond(t *testing.T) {
 	h.now = noon.Add(time.Hour)
 	if result := h.look(); result.RequeueAfter != retryInterval {
 		t.Errorf("next look after %s", result.RequeueAfter)
+	}
+}
+
+// The cluster of a copy may leave the hub. The other copies still count.
+func TestCopyThatCannotBeMeasured(t *testing.T) {
+	h := newHub(t)
+	h.settle()
+	h.run(100 * time.Second)
+	for _, job := range h.copies() {
+		if job.Name == trial.CopyName("uid", "l4") { // the first model
+			wl := &kueue.Workload{}
+			if err := h.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "copy-" + job.Name}, wl); err != nil {
+				t.Fatal(err)
+			}
+			wl.Status.ClusterName = new("gone")
+			if err := h.Status().Update(t.Context(), wl); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h.after(20 * time.Second)
+	if p := h.profile(); len(p.Models) != 1 || p.Models[0].Model != "h100" {
+		t.Errorf("profile %+v", p)
+	}
+	h.after(10 * time.Minute)
+	if c := h.check(); c.State != kueue.CheckStateReady || len(h.copies()) > 0 {
+		t.Errorf("check %s: %s, %d copies", c.State, c.Message, len(h.copies()))
 	}
 }
 

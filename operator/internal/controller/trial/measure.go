@@ -20,35 +20,49 @@ import (
 )
 
 // measureCopies measures the copies that ended, adds the results to the profile, and deletes the
-// copies. An error means that a copy could not be measured yet.
+// copies. An error means that a copy could not be measured yet; the others are.
 func (r *Reconciler) measureCopies(ctx context.Context, t *trialRun, models []string) error {
 	limited, cancel := context.WithTimeout(ctx, min(queryTimeout, t.state.Remaining()))
 	defer cancel()
+	var measured []string
+	var failed error
 	for _, model := range models {
-		run, err := r.measure(limited, t, model)
-		if err != nil {
-			return fmt.Errorf("measure the copy for %s: %w", model, err)
-		}
-		if len(run.Models) == 0 || profile.IsCounted(&t.profile.Status, run.UID, run.End) {
+		if err := r.measureCopy(ctx, limited, t, model); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("measure the copy for %s: %w", model, err))
 			continue
 		}
-		err = jobusage.Add(ctx, r.client, t.profile, t.key, run, &t.policy.Spec.Profiles)
-		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return fmt.Errorf("write JobProfile %s/%s: %w", t.profile.Namespace, t.profile.Name, err)
-		}
+		measured = append(measured, model)
+	}
+	if len(measured) == 0 {
+		return failed
 	}
 	err := r.patchStatus(ctx, t.policy, func(status *v1alpha1.TrialPolicyStatus) {
-		trial.EndCopies(status, string(t.wl.UID), models)
+		trial.EndCopies(status, string(t.wl.UID), measured)
 	})
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	for _, model := range measured {
+		if job := t.copies[model]; job != nil {
+			failed = errors.Join(failed, r.delete(ctx, job))
+		}
+	}
+	return failed
+}
+
+// measureCopy adds what the copy for a model used to the profile. The queries have the limited
+// context.
+func (r *Reconciler) measureCopy(ctx, limited context.Context, t *trialRun, model string) error {
+	run, err := r.measure(limited, t, model)
 	if err != nil {
 		return err
 	}
-	for _, model := range models {
-		if job := t.copies[model]; job != nil {
-			if err := r.delete(ctx, job); err != nil {
-				return err
-			}
-		}
+	if len(run.Models) == 0 || profile.IsCounted(&t.profile.Status, run.UID, run.End) {
+		return nil
+	}
+	err = jobusage.Add(ctx, r.client, t.profile, t.key, run, &t.policy.Spec.Profiles)
+	if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return fmt.Errorf("write JobProfile %s/%s: %w", t.profile.Namespace, t.profile.Name, err)
 	}
 	return nil
 }
