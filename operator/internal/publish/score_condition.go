@@ -13,8 +13,8 @@ import (
 // scoreConditionPrefix precedes the name of a score in the type of its condition.
 const scoreConditionPrefix = "score.plimsoll.dev/"
 
-// reasonUnmatched is the reason of a score that is held although its query has changed and
-// matches no cluster.
+// reasonUnmatched is the reason of a score whose query has matched no cluster yet: a score that
+// is held although its query has changed, or an omitted one.
 const reasonUnmatched = "Unmatched"
 
 func isScoreCondition(conditionType string) bool {
@@ -25,7 +25,8 @@ func isScoreCondition(conditionType string) bool {
 // sample of this round, or is vetoed. A restarted operator reads its state from them:
 //
 //   - The reason is the state of the score.
-//     A held score whose present query has matched no cluster yet has a reason of its own.
+//     A held or omitted score whose present query has matched no cluster yet has a reason of
+//     its own.
 //   - The transition time is the time of the last usable sample while the score is held,
 //     and the time from which a value is missing after the hold.
 //
@@ -54,6 +55,9 @@ func scoreConditions(names []string, row []score.Cell, hasTotal bool) []metav1.C
 		default:
 			condition.Message = fmt.Sprintf("%s since %s", c.Outcome, formatTime(c.Since.Time()))
 			condition.LastTransitionTime = toSeconds(c.Since)
+			if c.State == score.Omitted && !c.HasMatched() {
+				condition.Reason = reasonUnmatched
+			}
 		}
 		conditions = append(conditions, condition)
 	}

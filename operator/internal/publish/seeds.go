@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,7 +32,7 @@ func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string) ([]scor
 }
 
 // newSeed recovers the state of each score of a cluster from its condition. A score without
-// a condition was fresh when the object was last written.
+// a condition was fresh when the object was last written. A score without a value is omitted.
 func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 	seed := score.Seed{Cluster: s.Namespace, Scores: map[string]score.SeedScore{}, Series: readSeries(s)}
 	written := lastWrite(s.ManagedFields)
@@ -44,6 +45,14 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 			}
 		}
 		seed.Scores[item.Name] = recovered
+	}
+	for i := range s.Status.Conditions {
+		c := &s.Status.Conditions[i]
+		name, ok := strings.CutPrefix(c.Type, scoreConditionPrefix)
+		if _, published := seed.Scores[name]; !ok || published || c.Reason != score.Omitted.String() && c.Reason != reasonUnmatched {
+			continue
+		}
+		seed.Scores[name] = score.SeedScore{State: score.Omitted, MissingSince: c.LastTransitionTime.Time, Unmatched: c.Reason == reasonUnmatched}
 	}
 	return seed
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
@@ -57,6 +58,41 @@ func TestNewSeedRecoversEachScore(t *testing.T) {
 			// A restart changes nothing that is published.
 			if reason := diff(object, &Desire(r, true, valid)[0], r.Time.Time(), valid); reason != "" {
 				t.Errorf("the object is written again: %s", reason)
+			}
+		})
+	}
+}
+
+// TestNewSeedRecoversOmittedScores: a is omitted. Whether its query has ever matched a cluster
+// decides what becomes of the total after a restart.
+func TestNewSeedRecoversOmittedScores(t *testing.T) {
+	good, absent, failed, unmatched := score.Input{Value: 40}, score.Input{Outcome: score.Absent}, score.Input{Outcome: score.Failed}, score.Input{Outcome: score.Unmatched}
+	for _, tc := range []struct {
+		name string
+		in   []score.Input // of a, 10 minutes apart
+		want bool          // Unmatched
+	}{
+		{"its series are gone", []score.Input{good, absent}, false},
+		{"its series are gone, and the source fails", []score.Input{good, absent, failed}, false},
+		{"its query never matched a cluster", []score.Input{unmatched}, true},
+		{"its query never matched a cluster, and the source fails", []score.Input{unmatched, failed}, true},
+		{"its query never had a response", []score.Input{failed}, true},
+		{"its query changed and matches no cluster", []score.Input{good, unmatched}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			policy, err := score.Compile(&v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{
+				{Name: "a", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeIdentity}, Missing: v1alpha1.Missing{Then: v1alpha1.MissingOmit}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r *score.Result
+			for i, in := range tc.in {
+				r = score.Evaluate(policy, score.Samples{Clusters: []string{"c1"}, Scores: [][]score.Input{{in}}}, r, now.Add(time.Duration(i)*10*time.Minute))
+			}
+			got, ok := newSeed(written(&Desire(r, false, valid)[0], r.Time.Time())).Scores["a"]
+			if !ok || got.State != score.Omitted || got.Unmatched != tc.want {
+				t.Errorf("the seed is %+v (exists: %t), want Unmatched %t", got, ok, tc.want)
 			}
 		})
 	}

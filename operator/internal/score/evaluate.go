@@ -199,6 +199,7 @@ func (r *Result) isDelayed(rule *rule, c *Cell) bool {
 // decideValue decides the score for a usable value: damping comes first, then the veto,
 // then rounding with the deadband.
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
+	c.history.hasMatched = true
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
 	c.history.hasPoints, c.history.seen = true, sampleTime
@@ -239,6 +240,9 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 		c.Since = now
 	}
 	c.Outcome = outcome
+	if outcome == Unmatched || outcome.isConclusive() {
+		c.history.hasMatched = outcome != Unmatched
+	}
 	until := c.SampleTime.add(r.hold)
 	if c.history.hasPoints && now < until {
 		c.HeldUntil = until
@@ -260,7 +264,7 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 // endHold applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
 func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
-	c.history = history{hasPublished: true, seen: c.history.seen}
+	c.history = history{hasPublished: true, hasMatched: c.history.hasMatched, seen: c.history.seen}
 	c.HeldUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:

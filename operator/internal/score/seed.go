@@ -23,14 +23,18 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		r.Clusters = append(r.Clusters, seed.Cluster)
 		row := r.Row(i)
 		for j, name := range p.Names {
-			if s, ok := seed.Scores[name]; ok {
+			if s, ok := seed.Scores[name]; ok && s.State != Omitted {
 				row[j].seed(s, r.Time)
 			}
 		}
 		for j, query := range p.queries {
-			s, published := seed.Scores[p.Names[j]]
-			if published && !s.Unmatched {
-				r.Matched[query], r.Matched[p.freshness] = true, true
+			s, known := seed.Scores[p.Names[j]]
+			switch {
+			case !known || s.Unmatched:
+			case s.State != Omitted:
+				row[j].history.hasMatched, r.Matched[query], r.Matched[p.freshness] = true, true, true
+			case p.excludes(seed):
+				row[j].history.hasMatched, r.Matched[query] = true, true
 			}
 			r.lastFresh[i] = max(r.lastFresh[i], row[j].SampleTime)
 		}
@@ -38,14 +42,27 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	return r
 }
 
+// excludes reports whether the total of a cluster was published as -100. A score with a
+// minimum can be omitted on all clusters. Its query counts as one that matched a cluster
+// before, so that the total stays -100 after a restart. Without a total of -100 there is
+// nothing to keep.
+func (p *Policy) excludes(seed Seed) bool {
+	if !p.HasTotal {
+		return false
+	}
+	total, ok := seed.Scores[p.Names[len(p.Names)-1]]
+	return ok && total.State != Omitted && total.Value == Lowest
+}
+
 // publishedNames returns the published names of the scores with nameFrom.
 func publishedNames(p *Policy, seeds []Seed) map[string][]string {
 	published := map[string]bool{}
 	for _, seed := range seeds {
-		for name := range seed.Scores {
-			published[name] = true
+		for name, s := range seed.Scores {
+			published[name] = published[name] || s.State != Omitted
 		}
 	}
+	maps.DeleteFunc(published, func(_ string, isPublished bool) bool { return !isPublished })
 	sorted := slices.Sorted(maps.Keys(published))
 	names := map[string][]string{}
 	for i, dynamic := range p.dynamic {

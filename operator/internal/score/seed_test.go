@@ -84,6 +84,57 @@ func TestSeedStates(t *testing.T) {
 	}
 }
 
+// TestSeedsKeepTheTotalOfAnOmittedVeto: the series of a veto are gone on all clusters, so it is
+// omitted, and the totals are -100. They stay -100 after a restart. A new query of a veto that
+// never matched a cluster does not set totals to -100, whatever the other scores were.
+func TestSeedsKeepTheTotalOfAnOmittedVeto(t *testing.T) {
+	veto := linear("veto", "0", "10")
+	veto.Minimum, veto.Weight, veto.Missing.Then = ptr(int32(1)), ptr(int32(0)), v1alpha1.MissingOmit
+	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), veto}, Total: &v1alpha1.TotalSpec{}}
+	good, worst := SeedScore{Value: 50, SampleTime: t0}, SeedScore{Value: -100, State: Worst}
+	known, unmatched := SeedScore{State: Omitted}, SeedScore{State: Omitted, Unmatched: true}
+	const excluded = "-100 Worst"
+	for _, tc := range []struct {
+		name        string
+		a, veto     SeedScore
+		total       *SeedScore
+		wantMatched bool
+		want        string
+	}{
+		{"the veto was known", good, known, &worst, true, excluded},
+		{"the veto was never known", good, unmatched, nil, false, "0 Omitted"},
+		{"the veto was never known, of an object without that reason", good, known, nil, false, "0 Omitted"},
+		{"the veto was never known, and the total was that of another score", worst, unmatched, &worst, false, "0 Omitted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newSimulation(t, spec, "c")
+			seed := Seed{Cluster: "c", Scores: map[string]SeedScore{"a": tc.a, "veto": tc.veto}}
+			if tc.total != nil {
+				seed.Scores["total"] = *tc.total
+			}
+			f.last = FromSeeds(f.policy, []Seed{seed}, t0)
+			if got := f.last.Matched[f.policy.queries[1]]; got != tc.wantMatched {
+				t.Errorf("the query has matched: %t", got)
+			}
+			f.round(30, v(5), missing(outcomeAfter(f, 1), 1))
+			f.expect(0, "50 Scored", "0 Omitted", tc.want)
+			if got := f.last.Row(0)[1].HasMatched(); got != tc.wantMatched {
+				t.Errorf("the query has matched after the round: %t", got)
+			}
+			f.round(60, v(5), v(5))
+			f.expect(0, "50 Scored", "50 Scored", "50 Scored")
+		})
+	}
+}
+
+// outcomeAfter returns the outcome of a query without series.
+func outcomeAfter(f *simulation, query int) Outcome {
+	if f.last.Matched[f.policy.queries[query]] {
+		return Absent
+	}
+	return Unmatched
+}
+
 // TestSeedFromTheFuture: the clock was set back while no operator ran. Neither the hold nor
 // the mean reaches beyond its limits.
 func TestSeedFromTheFuture(t *testing.T) {

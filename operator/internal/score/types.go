@@ -99,12 +99,18 @@ type Cell struct {
 	history history
 }
 
+// HasMatched reports whether the query of the score had matched a cluster when it last
+// responded. It is false if the query never responded.
+func (c *Cell) HasMatched() bool { return c.history.hasMatched }
+
 // history is the state of a cell that carries over to the next round.
 type history struct {
 	// hasPoints means that Raw and Points are set.
 	hasPoints bool
 	// hasPublished means that Value is published.
 	hasPublished bool
+	// hasMatched means that the present query had matched a cluster when it last responded.
+	hasMatched bool
 	// skipDamping means that the policy changed: the next value applies at once.
 	skipDamping bool
 	// updated is the time of the last round with a usable value.
@@ -182,7 +188,7 @@ func (r *Result) Row(i int) []Cell {
 // a restart.
 type Seed struct {
 	Cluster string
-	// Scores are the published scores by name.
+	// Scores are the published scores by name, and those with the state Omitted.
 	Scores map[string]SeedScore
 	// Series are the numbers of series behind complete responses, by the key of the query.
 	Series map[string]int64
@@ -198,6 +204,7 @@ type SeedScore struct {
 	// MissingSince is the time from which a usable value is missing. It is zero if the value
 	// was fresh.
 	MissingSince time.Time
-	// Unmatched means that the present query of the score has matched no cluster yet.
+	// Unmatched means that the present query of the score has matched no cluster yet. If it is
+	// false for a score whose State is Omitted, the query has matched a cluster.
 	Unmatched bool
 }
