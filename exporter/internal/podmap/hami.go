@@ -101,6 +101,11 @@ func (m Map) ApplyHAMi(podOf func(namespace, pod string) (Meta, bool), before ma
 	m.Assigned = map[Holder]Accepted{}
 	resources := m.Allocated
 	m.Allocated = maps.Clone(resources)
+	for name, n := range m.allocatedAfter(moved) {
+		count := m.ReplicaCounts[name]
+		count.Allocated = n
+		m.ReplicaCounts[name] = count
+	}
 	for _, h := range moved {
 		m.Assigned[h.Holder] = h.accepted
 		for _, name := range h.devices {
@@ -109,7 +114,7 @@ func (m Map) ApplyHAMi(podOf func(namespace, pod string) (Meta, bool), before ma
 	}
 	for _, h := range moved {
 		for i, a := range h.accepted.Devices {
-			m.allocate(deviceID{name: a.Device, replica: h.replicas[i], provider: ProviderHAMi}, resources[h.devices[0]], h.Holder)
+			m.addHolder(deviceID{name: a.Device, replica: h.replicas[i], provider: ProviderHAMi}, resources[h.devices[0]], h.Holder)
 		}
 	}
 	return m
@@ -131,16 +136,7 @@ func (m Map) isPlausible(h hamiHolding, assigned []Assignment) bool {
 // than offered: at least one of their annotations is wrong.
 func (m Map) withoutOverfull(holdings []hamiHolding) []hamiHolding {
 	for {
-		allocated := map[string]int{}
-		for name, n := range m.ReplicaCounts {
-			allocated[name] = n.Allocated
-		}
-		for _, h := range holdings {
-			for i, name := range h.devices {
-				allocated[name]--
-				allocated[h.accepted.Devices[i].Device]++
-			}
-		}
+		allocated := m.allocatedAfter(holdings)
 		n := len(holdings)
 		holdings = slices.DeleteFunc(holdings, func(h hamiHolding) bool {
 			return h.isNew && slices.ContainsFunc(h.accepted.Devices, func(a Assignment) bool {
@@ -151,6 +147,47 @@ func (m Map) withoutOverfull(holdings []hamiHolding) []hamiHolding {
 			return holdings
 		}
 	}
+}
+
+// allocatedAfter returns how many replicas of each device are allocated once the containers
+// hold the devices of their annotations. While a pod replaces another one, the kubelet can
+// report a replica for both. It counts once on each device that one of them holds.
+func (m Map) allocatedAfter(holdings []hamiHolding) map[string]int {
+	allocated, isMoved := map[string]int{}, map[Holder]bool{}
+	for name, n := range m.ReplicaCounts {
+		allocated[name] = n.Allocated
+	}
+	for _, h := range holdings {
+		isMoved[h.Holder] = true
+	}
+	counted, released := replicaSet{}, replicaSet{} // counted has the replicas of the kubelet that are on a device
+	replicaOn := func(device, name, replica string) deviceID {
+		return deviceID{name: device, replica: name + " " + replica}
+	}
+	for name, holders := range m.Replicas {
+		for h, replicas := range holders {
+			for _, replica := range replicas {
+				if !isMoved[h] {
+					counted.add(replicaOn(name, name, replica))
+				} else if released.add(replicaOn(name, name, replica)) {
+					allocated[name]--
+				}
+			}
+		}
+	}
+	for id := range released {
+		if counted[id] { // another container still holds it there
+			allocated[id[0]]++
+		}
+	}
+	for _, h := range holdings {
+		for i, name := range h.devices {
+			if device := h.accepted.Devices[i].Device; counted.add(replicaOn(device, name, h.replicas[i])) {
+				allocated[device]++
+			}
+		}
+	}
+	return allocated
 }
 
 // hamiHoldings returns the containers that hold replicas of HAMi, without those of pods with
@@ -188,11 +225,8 @@ func (m Map) hamiHoldings() []hamiHolding {
 	return holdings
 }
 
-// release takes one replica of a device from a container.
+// release takes a device from a container.
 func (m Map) release(name string, h Holder) {
-	n := m.ReplicaCounts[name]
-	n.Allocated--
-	m.ReplicaCounts[name] = n
 	m.Holders[name] = slices.DeleteFunc(slices.Clone(m.Holders[name]), func(other Holder) bool { return other == h })
 	delete(m.Replicas[name], h)
 	if len(m.Holders[name]) == 0 {

@@ -69,6 +69,44 @@ func TestApplyHAMi(t *testing.T) {
 	}
 }
 
+// allocate records that a container holds a device, and counts its replica.
+func (m *Map) allocate(id deviceID, resource string, h Holder) {
+	m.countReplica(id, 0, 1)
+	m.addHolder(id, resource, h)
+}
+
+// TestReplicaOfTwoPods: while a pod replaces another one, the kubelet reports its replica for both.
+func TestReplicaOfTwoPods(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		assigned map[string][]Assignment
+		pods     string
+		a, b     int
+	}{
+		{"both on the other device", map[string][]Assignment{"old": {{Device: "b"}}, "new": {{Device: "b"}}}, "b: new old", 0, 1},
+		{"one on the other device", map[string][]Assignment{"new": {{Device: "b"}}}, "a: old; b: new", 1, 1},
+		{"both where the kubelet says", map[string][]Assignment{"old": {{Device: "a"}}, "new": {{Device: "a"}}}, "a: new old", 1, 0},
+		{"one where the kubelet says", map[string][]Assignment{"old": {{Device: "a"}}}, "a: new old", 1, 0},
+		{"each on one device", map[string][]Assignment{"old": {{Device: "a"}}, "new": {{Device: "b"}}}, "a: old; b: new", 1, 1},
+	} {
+		m := hamiNode(map[string]string{"old": "a-0"})
+		m.addHolder(deviceID{name: "a", replica: "0", provider: ProviderHAMi}, "nvidia.com/gpu", Holder{"ml", "new", "main"})
+		got := m.ApplyHAMi(annotated(tc.assigned), nil)
+		if pods := podsOf(got); pods != tc.pods {
+			t.Errorf("%s: holders are %q, want %q", tc.name, pods, tc.pods)
+		}
+		if a, b := got.ReplicaCounts["a"].Allocated, got.ReplicaCounts["b"].Allocated; a != tc.a || b != tc.b {
+			t.Errorf("%s: %d replicas of a and %d of b are allocated, want %d and %d", tc.name, a, b, tc.a, tc.b)
+		}
+	}
+	// One replica of b is free, and a replica of two pods needs one.
+	m := hamiNode(map[string]string{"old": "a-0", "other": "b-0"})
+	m.addHolder(deviceID{name: "a", replica: "0", provider: ProviderHAMi}, "nvidia.com/gpu", Holder{"ml", "new", "main"})
+	if got := podsOf(m.ApplyHAMi(annotated(map[string][]Assignment{"old": {{Device: "b"}}, "new": {{Device: "b"}}}), nil)); got != "b: new old other" {
+		t.Errorf("holders are %q", got)
+	}
+}
+
 // annotated returns the metadata of pods with these annotations.
 func annotated(assigned map[string][]Assignment) func(string, string) (Meta, bool) {
 	return func(_, pod string) (Meta, bool) { return Meta{UID: "uid-of-" + pod, HAMi: assigned[pod]}, true }

@@ -242,12 +242,6 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 // The second name is that of earlier versions.
 var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservation"}
 
-// allocate records that a container holds a device, and counts its replica.
-func (m *Map) allocate(id deviceID, resource string, h Holder) {
-	m.countReplica(id, 0, 1)
-	m.addHolder(id, resource, h)
-}
-
 // addHolder records that a container holds a device. A container that holds several
 // replicas of a device is one holder. A reservation allocates the device for other pods,
 // and the kubelet does not know how many.
