@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // Results of a check.
@@ -31,8 +32,16 @@ type diagnosis struct {
 	Fix string `json:"fix,omitempty"`
 }
 
+// fault returns a fault. Its message can come from a worker, so it becomes one printable line.
 func fault(subject, message, fix string) diagnosis {
-	return diagnosis{Result: resultFault, Subject: subject, Message: message, Fix: fix}
+	return diagnosis{Result: resultFault, Subject: subject, Message: query.Clip(message), Fix: fix}
+}
+
+// warn returns a warning.
+func warn(subject, message, fix string) diagnosis {
+	d := fault(subject, message, fix)
+	d.Result = resultWarning
+	return d
 }
 
 func fine(subject, message string) diagnosis {

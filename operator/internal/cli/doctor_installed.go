@@ -36,15 +36,12 @@ func (d *doctor) checkInstalled(ctx context.Context) ([]diagnosis, error) {
 
 func (d *doctor) checkWorks(ctx context.Context) ([]diagnosis, error) {
 	works := &workv1.ManifestWorkList{}
-	if err := d.client.List(ctx, works); err != nil {
+	if err := d.client.List(ctx, works, client.MatchingFields{"metadata.name": fleetWork}); err != nil {
 		return skipUnserved("ManifestWorks", err)
 	}
 	var diagnoses []diagnosis
 	for i := range works.Items {
 		w := &works.Items[i]
-		if w.Name != fleetWork {
-			continue
-		}
 		subject, fix := "ManifestWork "+w.Namespace+"/"+w.Name, fmt.Sprintf("kubectl -n %s describe manifestwork %s", w.Namespace, w.Name)
 		applied := apimeta.FindStatusCondition(w.Status.Conditions, workv1.WorkApplied)
 		switch {
@@ -70,7 +67,8 @@ func failedManifests(w *workv1.ManifestWork) []string {
 	return failed
 }
 
-// checkAddOns checks the exporter's add-on on the workers of the gates.
+// checkAddOns checks the exporter's add-on on the workers of the gates. A worker can have the
+// chart plimsoll-exporter instead.
 func (d *doctor) checkAddOns(ctx context.Context) ([]diagnosis, error) {
 	switch err := d.client.Get(ctx, client.ObjectKey{Name: exporterAddOn}, &addonv1alpha1.ClusterManagementAddOn{}); {
 	case apierrors.IsNotFound(err):
@@ -93,7 +91,7 @@ func (d *doctor) checkAddOns(ctx context.Context) ([]diagnosis, error) {
 		subject := "add-on " + exporterAddOn + " of " + cluster
 		addOn := byCluster[cluster]
 		if addOn == nil {
-			diagnoses = append(diagnoses, fault(subject, "is not installed", "wait, because OCM installs it on 10% of the clusters at a time; then kubectl describe clustermanagementaddon "+exporterAddOn))
+			diagnoses = append(diagnoses, warn(subject, "is not installed", "if the cluster has no other installation of the exporter: wait, because OCM installs it on 10% of the clusters at a time; then kubectl describe clustermanagementaddon "+exporterAddOn))
 			continue
 		}
 		available := apimeta.FindStatusCondition(addOn.Status.Conditions, addonv1alpha1.ManagedClusterAddOnConditionAvailable)

@@ -52,8 +52,11 @@ var brokenInstallations = []struct {
     - resourceMeta: {kind: PodMonitor, name: plimsoll-exporter}
       conditions: [{type: Applied, status: "False", reason: AppliedManifestFailed, message: no matches for kind PodMonitor, lastTransitionTime: "2026-03-01T11:00:00Z"}]`,
 		fault: "ManifestWork cluster1/plimsoll-fleet +Failed to apply; PodMonitor plimsoll-exporter: no matches for kind PodMonitor", fix: "kubectl -n cluster1 describe manifestwork plimsoll-fleet"},
-	{name: "add-on is not installed", file: "hub/installed.yaml", from: "(kind: ManagedClusterAddOn\nmetadata: .name: plimsoll-exporter, namespace: )cluster1", to: "${1}cluster9",
-		fault: "add-on plimsoll-exporter of cluster1 +is not installed", fix: "kubectl describe clustermanagementaddon plimsoll-exporter"},
+	{name: "text of a worker", file: "hub/installed.yaml", from: `type: Applied, status: "True", reason: AppliedManifestWorkComplete, message: ""`,
+		to:    `type: Applied, status: "False", reason: AppliedManifestWorkFailed, message: "\x1b[31mred\nfine ` + strings.Repeat("x", 500) + `"`,
+		fault: "ManifestWork cluster1/plimsoll-fleet +�\\[31mred fine x{283}\\.\\.\\.$", fix: "kubectl -n cluster1 describe manifestwork plimsoll-fleet"},
+	{name: "add-on is not available", file: "hub/installed.yaml", from: `(type: Available, status: )"True"`, to: `${1}"False"`,
+		fault: "add-on plimsoll-exporter of cluster1 +is not available", fix: "kubectl -n cluster1 describe managedclusteraddon plimsoll-exporter"},
 	{name: "exporter is missing", file: "history.txt", from: `(?s).+`, to: "load 1m\n  up{cluster=\"cluster1\"} 1x1440\n",
 		fault: "cluster cluster1 +has no metrics of the exporter", fix: "check on the cluster that the pods of plimsoll-exporter run"},
 	{name: "rules are missing", file: "history.txt", from: `(?s).+`, to: "load 1m\n  plimsoll_exporter_last_collection_timestamp_seconds{cluster=\"cluster1\"} 1x1440\n",
@@ -105,6 +108,21 @@ func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
 	}
 	code, out := runDoctor(t, plain, "")
 	if want := regexp.MustCompile(`(?m)^warning +MetricsSource thanos +Secure: PlainHTTP: use an https URL`); code != 0 || !want.MatchString(out) {
+		t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
+	}
+}
+
+// A worker without the add-on is a warning: it can have the chart plimsoll-exporter.
+func TestDoctorWarnsOfAMissingAddOn(t *testing.T) {
+	files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files.Files {
+		files.Files[i].Data = bytes.Replace(f.Data, []byte("kind: ManagedClusterAddOn\nmetadata: {name: plimsoll-exporter, namespace: cluster1}"), []byte("kind: ManagedClusterAddOn\nmetadata: {name: plimsoll-exporter, namespace: cluster9}"), 1)
+	}
+	code, out := runDoctor(t, files, "")
+	if want := regexp.MustCompile(`(?m)^warning +add-on plimsoll-exporter of cluster1 +is not installed\n +→ .*kubectl describe clustermanagementaddon plimsoll-exporter`); code != 0 || !want.MatchString(out) {
 		t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
 	}
 }

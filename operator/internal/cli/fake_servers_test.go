@@ -261,10 +261,11 @@ func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion
 		writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error(), "")
 		return
 	}
+	name := strings.TrimPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
 	items := []any{}
 	for _, key := range slices.Sorted(maps.Keys(h.objects)) { // in the order of an API server
 		u := h.objects[key]
-		if strings.HasPrefix(key, resource+"/"+namespace) && selector.Matches(labels.Set(u.GetLabels())) {
+		if strings.HasPrefix(key, resource+"/"+namespace) && selector.Matches(labels.Set(u.GetLabels())) && (name == "" || name == u.GetName()) {
 			items = append(items, u.Object)
 		}
 	}

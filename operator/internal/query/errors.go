@@ -181,9 +181,9 @@ func statusAdvice(reason Reason) string {
 	return ""
 }
 
-// clip returns a message as one line of at most 300 printable characters, to fit a
+// Clip returns a message as one line of at most 300 printable characters, to fit a
 // condition, an event and a terminal.
-func clip(s string) string {
+func Clip(s string) string {
 	s = printableText(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > 300 {
 		return string(r[:297]) + "..."

@@ -108,7 +108,7 @@ func (c *Client) rangeClusters(ctx context.Context, canSplit bool, queryRange fu
 func (c *Client) forEachCluster(ctx context.Context, do func(context.Context, *endpoint) error) (failed map[string]string, err error) {
 	clusters, err := c.clusters(ctx)
 	if err != nil {
-		return nil, &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
+		return nil, &Error{Reason: ReasonUnreachable, Message: Clip(err.Error())}
 	}
 	var (
 		mu        sync.Mutex
@@ -119,7 +119,7 @@ func (c *Client) forEachCluster(ctx context.Context, do func(context.Context, *e
 	for _, cluster := range clusters {
 		e, err := c.endpointOf(ctx, cluster)
 		if err != nil {
-			errs[cluster] = &Error{Reason: ReasonUnreachable, Message: clip(err.Error())}
+			errs[cluster] = &Error{Reason: ReasonUnreachable, Message: Clip(err.Error())}
 			continue
 		}
 		endpoints = append(endpoints, e)
@@ -158,5 +158,5 @@ func allFailed(errs map[string]error) *Error {
 		status = e.Status
 	}
 	message := fmt.Sprintf("the endpoints of all %d clusters failed; %s: %s", len(errs), first, err)
-	return &Error{Reason: ReasonOf(err), Status: status, Message: clip(message)}
+	return &Error{Reason: ReasonOf(err), Status: status, Message: Clip(message)}
 }

@@ -67,7 +67,7 @@ func (r redactor) text(s string) string {
 			s = cutPrefixAtEnd(strings.ReplaceAll(s, secret, redacted), secret)
 		}
 	}
-	return clip(credential.ReplaceAllString(s, "$1 "+redacted))
+	return Clip(credential.ReplaceAllString(s, "$1 "+redacted))
 }
 
 // cutPrefixAtEnd removes the beginning of a secret from the end of a text that is cut off.
