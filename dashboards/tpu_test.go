@@ -1,0 +1,64 @@
+package dashboards
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/promqltest"
+)
+
+// TestErrorsOfOneKind: a node can have only one of the two series of errors of TPUs. Its error
+// is as visible as with both.
+func TestErrorsOfOneKind(t *testing.T) {
+	boards, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	board := boards["tpu.json"]
+	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, EnableAtModifier: true})
+	const labels = `{cluster="c",node="n",model="m",uuid="u"} `
+	for _, tc := range []struct {
+		name, samples    string
+		count, state, of float64 // of is the value of the table
+	}{
+		{"only a slice error", "plimsoll_device_slice_error" + labels + "1", 1, 4, 1},
+		{"only a megascale error", "plimsoll_device_megascale_error" + labels + "1", 1, 4, 2},
+		{"both", "plimsoll_device_slice_error" + labels + "1\n  plimsoll_device_megascale_error" + labels + "1", 1, 4, 3},
+		{"a slice error, and no megascale error", "plimsoll_device_slice_error" + labels + "1\n  plimsoll_device_megascale_error" + labels + "0", 1, 4, 1},
+		{"neither", "plimsoll_device_slice_error" + labels + "0\n  plimsoll_device_megascale_error" + labels + "0", 0, 1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			storage := promqltest.LoadedStorage(t, "load 30s\n  plimsoll_device_busy_ratio"+labels+"0.5\n  "+tc.samples)
+			found := 0
+			for _, p := range board.flat() {
+				for _, target := range p.Targets {
+					if !strings.Contains(target.Expr, "megascale_error") {
+						continue
+					}
+					found++
+					want := tc.state
+					switch {
+					case strings.HasPrefix(target.Expr, "count("):
+						want = tc.count
+					case strings.Contains(target.Expr, "2 * plimsoll_device_megascale_error"):
+						want = tc.of
+					}
+					query, err := engine.NewInstantQuery(t.Context(), storage, nil, substitute(target.Expr, board.values()), time.Unix(0, 0))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer query.Close()
+					vector, err := query.Exec(t.Context()).Vector()
+					if err != nil || len(vector) != 1 || vector[0].F != want {
+						t.Errorf("panel %s: %v, want %g: %v", p.Title, vector, want, err)
+					}
+				}
+			}
+			if found != 3 {
+				t.Errorf("%d queries have the errors, want 3", found)
+			}
+		})
+	}
+}
