@@ -66,9 +66,13 @@ func (c chance) workload(wl *kueue.Workload) {
 	for i := range wl.Status.AdmissionChecks {
 		wl.Status.AdmissionChecks[i].LastTransitionTime = metav1.NewTime(c.around())
 	}
-	for kind, n := range map[string]int{kueue.WorkloadEvicted: 4, kueue.WorkloadFinished: 20, kueue.WorkloadAdmitted: 4} {
-		if c.oneIn(n) {
-			setCondition(wl, kind, c.around())
+	// A seed must always give the same observation, so nothing ranges over a map.
+	for _, condition := range []struct {
+		kind string
+		n    int
+	}{{kueue.WorkloadEvicted, 4}, {kueue.WorkloadFinished, 20}, {kueue.WorkloadAdmitted, 4}} {
+		if c.oneIn(condition.n) {
+			setCondition(wl, condition.kind, c.around())
 		}
 	}
 	if c.oneIn(3) {
@@ -94,14 +98,17 @@ func (c chance) workload(wl *kueue.Workload) {
 	if c.oneIn(2) {
 		wl.Annotations[v1alpha1.DispatchAnnotation] = c.record().Encode()
 	}
-	for key, values := range map[string][]string{
-		v1alpha1.DispatchAnnotation:       {"{", `{"attempt": -1}`},
-		kueuestate.ComponentAnnotation:    {"0", "1"},
-		"kueue.x-k8s.io/elastic-job":      {"true", "false"},
-		kueuestate.ClusterNamesAnnotation: {"cluster2", ""},
+	for _, annotation := range []struct {
+		key    string
+		values [2]string
+	}{
+		{v1alpha1.DispatchAnnotation, [2]string{"{", `{"attempt": -1}`}},
+		{kueuestate.ComponentAnnotation, [2]string{"0", "1"}},
+		{"kueue.x-k8s.io/elastic-job", [2]string{"true", "false"}},
+		{kueuestate.ClusterNamesAnnotation, [2]string{"cluster2", ""}},
 	} {
 		if c.oneIn(8) {
-			wl.Annotations[key] = values[c.IntN(len(values))]
+			wl.Annotations[annotation.key] = annotation.values[c.IntN(2)]
 		}
 	}
 }
@@ -359,7 +366,7 @@ func forbiddenHold(o *observation, s step) error {
 func TestStepsOfRandomObservations(t *testing.T) {
 	const most = 8 // steps until nothing is left to write
 	covered := map[Phase]int{}
-	for seed := range uint64(10_000) {
+	for seed := range uint64(40_000) {
 		l := ledger.New(time.Second, time.Hour)
 		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
 		for n := 0; ; n++ {
