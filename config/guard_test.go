@@ -4,7 +4,6 @@ package config_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"plimsoll.dev/plimsoll/test/crds"
 	"plimsoll.dev/plimsoll/test/lab/audit"
 )
 
@@ -41,28 +41,11 @@ type guarded struct {
 // here.
 func kueueCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	definitions, err := crds.Kueue()
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no CRDs of Kueue: %v", err)
-	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, crd); err != nil {
-			t.Fatal(err)
-		}
-		crd.Spec.Conversion = nil
-		crds = append(crds, crd)
-	}
-	return crds
+	return definitions
 }
 
 func startGuarded(ctx context.Context, t *testing.T) guarded {

@@ -4,16 +4,12 @@ package reclaimpolicy_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/reclaimpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/test/crds"
 )
 
 // A real API server accepts what the controller writes: the status in mode Shadow, and the
@@ -119,7 +115,9 @@ func startController(t *testing.T) (client.Client, *query.Sources) {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install} {
 		g.Expect(add(scheme)).To(gomega.Succeed())
 	}
-	env := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: readCRDs(t), Scheme: runtime.NewScheme()}}
+	definitions, err := crds.Hub()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	env := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: definitions, Scheme: runtime.NewScheme()}}
 	cfg, err := env.Start()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = env.Stop() })
@@ -133,37 +131,4 @@ func startController(t *testing.T) (client.Client, *query.Sources) {
 	hub, err := client.New(cfg, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	return hub, sources
-}
-
-// readCRDs reads the CRDs that the controller uses, without conversion: no Kueue runs here.
-func readCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	patterns := []string{"../../../../config/crd/plimsoll.dev_*.yaml"}
-	for module, file := range map[string]string{"sigs.k8s.io/kueue": "config/components/crd/bases/*.yaml", "open-cluster-management.io/api": "cluster/v1/*.crd.yaml"} {
-		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		patterns = append(patterns, filepath.Join(strings.TrimSpace(string(dir)), file))
-	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, pattern := range patterns {
-		names, err := filepath.Glob(pattern)
-		if err != nil || len(names) == 0 {
-			t.Fatalf("no CRDs at %s: %v", pattern, err)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := yaml.Unmarshal(text, crd); err != nil {
-				t.Fatal(err)
-			}
-			crd.Spec.Conversion = nil
-			crds = append(crds, crd)
-		}
-	}
-	return crds
 }

@@ -4,9 +4,6 @@ package trial_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +11,6 @@ import (
 	"github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/trial"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/test/crds"
 )
 
 // hub is a real API server without Kueue: the tests write what Kueue would.
@@ -146,8 +142,9 @@ func newScheme(t *testing.T) *runtime.Scheme {
 func startHub(t *testing.T) *hub {
 	t.Helper()
 	h := &hub{WithT: gomega.NewWithT(t), t: t, sources: &query.Sources{}}
-	env := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, CRDInstallOptions: envtest.CRDInstallOptions{CRDs: readCRDs(t), Scheme: runtime.NewScheme()}}
-	var err error
+	definitions, err := crds.Hub()
+	h.Expect(err).NotTo(gomega.HaveOccurred())
+	env := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, CRDInstallOptions: envtest.CRDInstallOptions{CRDs: definitions, Scheme: runtime.NewScheme()}}
 	h.cfg, err = env.Start()
 	h.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = env.Stop() })
@@ -208,37 +205,4 @@ func (h *hub) startOperator() {
 		<-done
 	}
 	h.t.Cleanup(h.stop)
-}
-
-// readCRDs reads the CRDs that the controller uses, without conversion: no Kueue runs here.
-func readCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	patterns := []string{"../../../../config/crd/plimsoll.dev_*.yaml"}
-	for module, file := range map[string]string{"sigs.k8s.io/kueue": "config/components/crd/bases/*.yaml", "open-cluster-management.io/api": "cluster/v1/*.crd.yaml"} {
-		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		patterns = append(patterns, filepath.Join(strings.TrimSpace(string(dir)), file))
-	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, pattern := range patterns {
-		names, err := filepath.Glob(pattern)
-		if err != nil || len(names) == 0 {
-			t.Fatalf("no CRDs at %s: %v", pattern, err)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := yaml.Unmarshal(text, crd); err != nil {
-				t.Fatal(err)
-			}
-			crd.Spec.Conversion = nil
-			crds = append(crds, crd)
-		}
-	}
-	return crds
 }

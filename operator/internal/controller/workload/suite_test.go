@@ -6,16 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	"github.com/onsi/gomega/format"
 	"github.com/prometheus/client_golang/prometheus"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
@@ -38,6 +33,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/test/crds"
 )
 
 // waitTimeout limits each Eventually.
@@ -152,50 +148,9 @@ func startOperator(t *testing.T, cfg *rest.Config, opts workload.Options) (stop 
 }
 
 func newEnvironment() (*envtest.Environment, error) {
-	crds, err := readCRDs()
+	definitions, err := crds.Hub()
 	if err != nil {
 		return nil, err
 	}
-	return &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: crds, Scheme: runtime.NewScheme()}}, nil
-}
-
-// readCRDs reads the CRDs of every kind that the controllers use. Conversion is removed,
-// because no Kueue runs here to serve the conversion webhooks of its CRDs.
-func readCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	paths := []string{"../../../../config/crd/plimsoll.dev_*.yaml"}
-	for module, files := range map[string][]string{
-		"sigs.k8s.io/kueue":              {"config/components/crd/bases/*.yaml"},
-		"open-cluster-management.io/api": {"cluster/v1/*.crd.yaml", "cluster/v1beta1/*.crd.yaml", "cluster/v1alpha1/*.crd.yaml"},
-	} {
-		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-		if err != nil {
-			return nil, fmt.Errorf("find module %s: %w", module, err)
-		}
-		for _, f := range files {
-			paths = append(paths, filepath.Join(strings.TrimSpace(string(dir)), f))
-		}
-	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, pattern := range paths {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, fmt.Errorf("find CRDs at %s: %w", pattern, err)
-		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("no CRDs at %s", pattern)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return nil, err
-			}
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := yaml.Unmarshal(text, crd); err != nil {
-				return nil, fmt.Errorf("read %s: %w", name, err)
-			}
-			crd.Spec.Conversion = nil
-			crds = append(crds, crd)
-		}
-	}
-	return crds, nil
+	return &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: definitions, Scheme: runtime.NewScheme()}}, nil
 }
