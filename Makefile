@@ -12,9 +12,10 @@ LAB           := $(GO) run ./test/lab
 # does. Another setting would compile all packages once more. Two things differ anyway:
 # programs for users, of which only the exporter needs cgo to load NVIDIA's library at run
 # time, and tests with the race detector. Those hide warnings about deprecated functions.
+# A program with the race detector sleeps for 1 s when it ends, and tests start hundreds.
 NO_WARNINGS   := -O2 -Wno-deprecated-declarations
 CGO           := CGO_ENABLED=1 CGO_CFLAGS='$(NO_WARNINGS)'
-RACETEST      := $(CGO) $(GO) test -race
+RACETEST      := GORACE=atexit_sleep_ms=50 $(CGO) $(GO) test -race
 
 # VERSION is stamped into programs and images, and tags the images.
 VERSION  ?= dev

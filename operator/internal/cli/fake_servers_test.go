@@ -34,6 +34,7 @@ import (
 // startServers starts the hub, the operator and the Prometheus of a script, and sets their
 // addresses in its environment.
 func startServers(env *testscript.Env) error {
+	env.Setenv("GORACE", os.Getenv("GORACE"))
 	operator := httptest.NewTLSServer(http.HandlerFunc(serveOperator))
 	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub"), operator: operator.Listener.Addr().String()}
 	api, secureAPI := httptest.NewServer(hub), httptest.NewTLSServer(hub)
