@@ -19,7 +19,7 @@ import (
 )
 
 func TestYieldingJobLetsSmallerJobRun(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	patchGate(ctx, t, `{"whenUnplaceable":{"mode":"Yield","yieldAfterSeconds":5}}`, `{"whenUnplaceable":{"mode":"Wait"}}`)
 	queue{name: "narrow", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "big", Model: fleet.H100, GPUs: 16, Queue: "narrow"})
@@ -33,7 +33,7 @@ func TestYieldingJobLetsSmallerJobRun(t *testing.T) {
 // The nominated worker has no LocalQueue for the job, so the gate nominates another
 // worker, too.
 func TestWorkerWithoutQueueIsSkipped(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	queue{name: "partial", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	if _, err := lab.Worker("cluster2").Kubectl(ctx, "", "delete", "localqueue/partial", "-n", fleet.Namespace); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestWorkerWithoutQueueIsSkipped(t *testing.T) {
 }
 
 func TestWorkerWithoutQuotaIsSkipped(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	queue{name: "poor", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	if err := lab.Worker("cluster2").Apply(ctx, fmt.Sprintf(queueYAML, "poor", 0, "Never", "")); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestWorkerWithoutQuotaIsSkipped(t *testing.T) {
 // A job loses its quota while Kueue cannot reach the worker with its copy. The copy
 // may be admitted later, so the gate nominates no other worker for some time.
 func TestJobWaitsForUnreachableCopy(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	release := holdQueue(ctx, t, "gpu", "cluster2")
 	vacate := occupyOtherClusters(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "stranded", Model: fleet.H100, GPUs: 2})
@@ -155,7 +155,7 @@ func occupyOtherClusters(ctx context.Context, t *testing.T) (vacate func()) {
 
 // Of two operators, the leader is killed during a burst. The other one takes over.
 func TestLeaderIsKilledDuringBurst(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestIncrementalDispatcherFollowsGateOrder(t *testing.T) {
 // The gate creates MultiKueueClusters that reference ClusterProfiles, and Kueue
 // connects to the workers with their credentials.
 func TestClusterProfileCredentials(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error {
 			if err := recreateMultiKueueClusters(ctx, `{"type":"Secret","nameTemplate":"{cluster}-kubeconfig"}`); err != nil {

@@ -18,7 +18,7 @@ const reclaimYAML = `{"spec":{"preemption":{"reclaimWithinCohort":"Any"}}}`
 // of two clusters: the second job borrows the quota of the other queue. As soon as that queue needs
 // its quota, Kueue evicts the borrower, which waits for quota and runs at the end.
 func TestCohortBorrowsAndReclaimsAcrossClusters(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	checks := []string{"plimsoll", "multikueue"}
 	for _, name := range []string{"borrower", "lender"} {
 		queue{name: name, hub: 8, worker: 256, checks: checks, cohort: "shared"}.create(ctx, t)

@@ -17,7 +17,7 @@ import (
 )
 
 func TestExplainWorkload(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
 	runCommand(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
 	env := []string{"KUBECONFIG=" + lab.Hub.Kubeconfig}
@@ -48,7 +48,7 @@ func bindExplainer(ctx context.Context, t *testing.T, account string) {
 	kubectl(ctx, t, "create", "serviceaccount", account, "-n", "team-a")
 	kubectl(ctx, t, "create", "clusterrolebinding", account, "--clusterrole=plimsoll-explainer", "--serviceaccount=team-a:"+account)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		kubectl(ctx, t, "delete", "clusterrolebinding", account)
 		kubectl(ctx, t, "delete", "serviceaccount", account, "-n", "team-a")
@@ -58,7 +58,7 @@ func bindExplainer(ctx context.Context, t *testing.T, account string) {
 // The operator serves explanations to service accounts with the role
 // plimsoll-explainer. It refuses other service accounts and anonymous requests.
 func TestExplanationsRequireAuthorization(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
 	runCommand(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
 	explain := func(account string, args ...string) (string, error) {
@@ -76,7 +76,7 @@ func TestExplanationsRequireAuthorization(t *testing.T) {
 	bindExplainer(ctx, t, bound)
 	kubectl(ctx, t, "create", "serviceaccount", other, "-n", "team-a")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		kubectl(ctx, t, "delete", "serviceaccount", other, "-n", "team-a")
 	})
@@ -109,7 +109,7 @@ func TestExplanationsRequireAuthorization(t *testing.T) {
 }
 
 func TestLabCommands(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	bin := filepath.Join(t.TempDir(), "lab")
 	runCommand(ctx, t, nil, "go", "build", "-o", bin, "./test/lab")
 	env := []string{"PLIMSOLL_LAB_DIR=" + lab.Dir()}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPolicyReportsPositionOfPromQLError(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	query, err := lab.Hub.Kubectl(ctx, "", "get", "scoringpolicy", "fleet", "-o", "jsonpath={.spec.scores[0].query}")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestPolicyReportsPositionOfPromQLError(t *testing.T) {
 }
 
 func TestGateReportsMissingPlacement(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"placementRef":{"name":"nowhere"}}}`)
 	awaitCondition(ctx, t, "admissioncheck/plimsoll", conditionActive, "False", "nowhere")
 	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"placementRef":{"name":"gpu"}}}`)
@@ -36,7 +36,7 @@ func TestGateReportsMissingPlacement(t *testing.T) {
 }
 
 func TestSourceReportsThanosOutage(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	if err := lab.Programs().End("thanos-query", syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSourceReportsThanosOutage(t *testing.T) {
 // One of Thanos's three sidecars is down. The score of its cluster becomes -100. The
 // scores of the other clusters still follow their metrics.
 func TestOutageOfOneSidecarAffectsOnlyItsCluster(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	total := func(ctx context.Context, cluster string) int32 {
 		scores, err := lab.Scores(ctx, "fleet", cluster)
 		if err != nil {

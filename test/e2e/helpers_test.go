@@ -16,6 +16,9 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
+// testContext ends with the test, or after the limit. The limit is for a test that
+// hangs and says nothing of how fast the product is: a busy machine takes many times
+// as long as an idle one.
 func testContext(t *testing.T, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
@@ -34,7 +37,7 @@ func submit(ctx context.Context, t *testing.T, j fleet.Job) {
 // deleteJob deletes a job and waits until all its copies are deleted.
 func deleteJob(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := lab.DeleteJob(ctx, name); err != nil {
 		t.Errorf("delete %s: %v", name, err)
@@ -159,7 +162,7 @@ func cordon(ctx context.Context, t *testing.T, cluster, node string) {
 	t.Helper()
 	setCordon(ctx, t, cluster, node, true)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		setCordon(ctx, t, cluster, node, false)
 	})
@@ -192,7 +195,7 @@ func occupy(ctx context.Context, t *testing.T, cluster, node string, gpus int) {
 // ended.
 func cleanUp(t *testing.T, undo func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := undo(ctx); err != nil {
 		t.Error(err)

@@ -13,7 +13,7 @@ import (
 // TestPrintedCommands runs the commands that `make demo KEEP=1` and `lab up` print at
 // their end, in one shell, except for the one that ends the fleet.
 func TestPrintedCommands(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "hinted", Model: fleet.H100, GPUs: 1})
 	cluster := awaitRunning(ctx, t, "hinted")
 	script := []string{"set -euo pipefail"}

@@ -19,7 +19,7 @@ import (
 // An elastic job that grows keeps its running pod: the new slice goes to the same cluster, and
 // the gate lets it through at once.
 func TestElasticJobGrowsAndShrinks(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "elastic", Model: fleet.H100, GPUs: 1, Elastic: true})
 	cluster := awaitRunning(ctx, t, "elastic")
 	var first []string
@@ -122,7 +122,7 @@ const podOfEight = `{nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM
 // Only cluster1 has two nodes with eight H100. A replica alone also fits on cluster3, but all
 // replicas of a LeaderWorkerSet go to one cluster.
 func TestLeaderWorkerSetIsPlacedAsAWhole(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	applyJob(ctx, t, `
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
@@ -250,7 +250,7 @@ func TestJobsArePlacedAsAWhole(t *testing.T) {
 	)
 	for _, kind := range jobsOfTwo {
 		t.Run(kind.workload, func(t *testing.T) {
-			ctx := testContext(t, 3*time.Minute)
+			ctx := testContext(t, 5*time.Minute)
 			if kind.runtime != "" {
 				applyEverywhere(ctx, t, fmt.Sprintf(kind.runtimeManifest, fmt.Sprintf(podOfEight, "Never")), kind.runtime)
 			}
@@ -269,7 +269,7 @@ func TestJobsArePlacedAsAWhole(t *testing.T) {
 // With the policy of Kueue itself, the operator nominates with its own field manager, without
 // a restart.
 func TestDetectsKueuesNominationPolicy(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	if err := lab.ApplyNominationPolicy(ctx); err != nil {
 		t.Fatal(err)
 	}

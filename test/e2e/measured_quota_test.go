@@ -32,7 +32,7 @@ spec:
 // The queue has no GPUs of its own and borrows from the Cohort. A job is admitted once a
 // policy measures the fleet, and a cordoned node lowers the quota by its GPUs.
 func TestMeasuredQuota(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	t.Cleanup(func() { deleteObjects(t, "capacitypolicy/measured", "cohort/measured") })
 	queue{name: "measured", hub: 0, worker: 256, checks: []string{"plimsoll", "multikueue"}, cohort: "measured"}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "borrows", Model: fleet.H100, GPUs: 8, Queue: "measured"})

@@ -113,7 +113,7 @@ func TestJobsStartByPriority(t *testing.T) {
 // A queue has a second check of another controller. The gate decides at once, but sends the job
 // to a cluster only when the other check is Ready.
 func TestGateWaitsForTheOtherCheck(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	deleteObjects(t, "admissioncheck/other-budget", "--wait=false") // the queue still names it
 	if err := lab.Hub.Apply(ctx, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: AdmissionCheck\nmetadata: {name: other-budget}\nspec: {controllerName: example.com/budget}\n"); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // MutatingAdmissionPolicy of config/nomination does, when a cluster admits the
 // workload and when the workload is evicted.
 func TestNominationPolicyClearsOwnNominations(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	startOwnNominations(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "own", Model: fleet.H100, GPUs: 1})
 	first := awaitRunning(ctx, t, "own")

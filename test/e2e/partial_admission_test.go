@@ -25,7 +25,7 @@ func submitPartial(ctx context.Context, t *testing.T, name, queue string) {
 // The copy requests all pods, and Kueue on the worker admits as many as it has quota for. With quota
 // for all, a cluster with room for the two pods that the hub has admitted is not enough.
 func TestPartialAdmissionOnTheHub(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	queue{name: "partial-hub", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	submitPartial(ctx, t, "part-of-hub", "partial-hub")
 	awaitWaiting(ctx, t, "part-of-hub", "no cluster has room for 4 pods of 8 "+fleet.H100.Label+": best is cluster1 with room for 2")
@@ -34,7 +34,7 @@ func TestPartialAdmissionOnTheHub(t *testing.T) {
 // With quota for two pods on each worker, only these need room. Only cluster1 has two nodes with
 // eight H100.
 func TestPartialAdmissionOnTheWorker(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	queue{name: "partial-worker", hub: 256, worker: 16, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	submitPartial(ctx, t, "part-of-worker", "partial-worker")
 	awaitView(ctx, t, "part-of-worker", "to run on cluster1", func(v fleet.JobView) bool { return checkRunsOnce(v) == nil && v.Cluster == "cluster1" })

@@ -14,7 +14,7 @@ import (
 
 // cluster2 has the most H100 GPUs, but no node with 8 of them.
 func TestWholeNodeJobsGoToClustersWithWholeNodes(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	cordon(ctx, t, "cluster1", "cluster1-gpu0")
 	cordon(ctx, t, "cluster1", "cluster1-gpu1")
 	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 0)
@@ -39,7 +39,7 @@ func TestWholeNodeJobsGoToClustersWithWholeNodes(t *testing.T) {
 // Two clusters have room for 5 jobs each. Without the ledger of in-flight
 // reservations, most jobs would go to the same cluster.
 func TestBurstFillsTwoClustersEvenly(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	occupy(ctx, t, "cluster1", "cluster1-gpu0", 6)
 	occupy(ctx, t, "cluster2", "cluster2-gpu0", 4)
 	occupy(ctx, t, "cluster2", "cluster2-gpu2", 6)
@@ -61,7 +61,7 @@ func TestBurstFillsTwoClustersEvenly(t *testing.T) {
 }
 
 func TestScoreChangeKeepsRunningJob(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "steady", Model: fleet.H100, GPUs: 1})
 	old := awaitRunning(ctx, t, "steady")
 	total := func(ctx context.Context) int32 {
@@ -108,7 +108,7 @@ func TestScoreChangeKeepsRunningJob(t *testing.T) {
 }
 
 func TestOperatorIsKilledDuringBurst(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	const jobs = 6
 	for i := range jobs {
 		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("kill-%d", i), Model: fleet.H100, GPUs: 2})
@@ -132,7 +132,7 @@ func TestOperatorIsKilledDuringBurst(t *testing.T) {
 }
 
 func TestDeadExportersEvictNothing(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "survivor", Model: fleet.H100, GPUs: 1})
 	silent := awaitRunning(ctx, t, "survivor")
 	if err := lab.KillExporters(silent); err != nil {
@@ -169,7 +169,7 @@ spec: {clusters: [cluster1]}
 `
 
 func TestDeletedGateKeepsRunningJobs(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "gated", Model: fleet.H100, GPUs: 1})
 	cluster := awaitRunning(ctx, t, "gated")
 	gate, err := lab.Hub.Kubectl(ctx, "", "get", "placementgate", "gpu", "-o", "json")

@@ -34,7 +34,7 @@ func podsOfGroup(ctx context.Context, c *fleet.Cluster, args ...string) ([]strin
 // Only cluster1 has two nodes with eight H100. One pod alone also fits on cluster3, but all pods of
 // a group go to one cluster. When they have finished, nothing remains there.
 func TestPodGroupIsPlacedAsAWhole(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	for i := range 2 {
 		if err := lab.Hub.Apply(ctx, fmt.Sprintf(podOfGroup, i, fmt.Sprintf(podOfEight, "Never"))); err != nil {
 			t.Fatal(err)

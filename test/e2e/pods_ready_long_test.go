@@ -17,7 +17,7 @@ const zoneLabel = "example.com/zone"
 // Kueue on the worker evicts a job whose pods do not become ready. The job returns to the hub, and
 // the gate sends it to a cluster again.
 func TestJobWhosePodsAreNotReadyIsDecidedAgain(t *testing.T) {
-	ctx := testContext(t, 4*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error { return lab.SetWorkersConfig(ctx, "") })
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 func TestPreemptionOnHub(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	createPriorities(ctx, t)
 	queue{name: "hub-prio", hub: 8, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "low", Model: fleet.H100, GPUs: 8, Queue: "hub-prio", Priority: "low"})
@@ -57,7 +57,7 @@ spec:
 `
 
 func TestPreemptionOnWorker(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	createPriorities(ctx, t)
 	if _, err := lab.Hub.Kubectl(ctx, "", "label", "managedcluster/cluster1", "urgent=true", "--overwrite"); err != nil {
 		t.Fatal(err)

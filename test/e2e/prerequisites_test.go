@@ -47,7 +47,7 @@ func submitWithSecret(ctx context.Context, t *testing.T, j fleet.Job, secret str
 // A worker that lacks a Secret of the job is no candidate. The gate knows it from
 // kube-state-metrics alone.
 func TestJobGoesWhereItsSecretIs(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	for cluster, name := range map[string]string{"cluster1": "other", "cluster2": "other", "cluster3": "here"} {
 		createSecret(ctx, t, cluster, name)
 	}

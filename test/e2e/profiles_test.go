@@ -15,7 +15,7 @@ import (
 
 // A job that ends leaves a JobProfile with what its GPUs measured.
 func TestFinishedJobLeavesAProfile(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	patchGate(ctx, t, `{"profiles":{}}`, `{"profiles":null}`)
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error {

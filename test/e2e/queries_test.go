@@ -66,7 +66,7 @@ var panelsWithoutSeries = map[string]string{
 // The queries of all dashboards return numbers on a fleet with a running job, except those of
 // panelsWithoutSeries.
 func TestDashboardQueriesReturnSeries(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "seen", Model: fleet.H100, GPUs: 1})
 	awaitRunning(ctx, t, "seen")
 	queries, err := dashboards.Queries()
@@ -143,7 +143,7 @@ var rulesWithoutSeries = map[string]string{
 
 // All recording rules have series on a fleet with a running job, and only numbers as values.
 func TestRecordingRulesReturnSeries(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "recorded", Model: fleet.H100, GPUs: 1})
 	awaitRunning(ctx, t, "recorded")
 	root, err := fleet.FindRoot()

@@ -36,7 +36,7 @@ spec:
 // Clusters may be virtual nodes of the hub. Kueue then starts the job on the hub with
 // the node selector and the tolerations of the gate.
 func TestVirtualNodePodsGetNodeSelector(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	if err := lab.Hub.Apply(ctx, virtualGate); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func setTaints(ctx context.Context, cluster, taints string) error {
 //  2. Once it has no jobs, the user can disconnect Kueue from it.
 //  3. After the taint is removed, Kueue connects again.
 func TestDrainedClusterIsReleasedAfterItsJobs(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	plugin := filepath.Join(t.TempDir(), "kubectl-plimsoll")
 	runCommand(ctx, t, nil, "go", "build", "-o", plugin, "./operator/cmd/kubectl-plimsoll")
 	release := func() string {
@@ -81,7 +81,7 @@ func TestDrainedClusterIsReleasedAfterItsJobs(t *testing.T) {
 //  1. The worker's jobs keep running. New jobs go to other clusters.
 //  2. After the credentials are restored, Kueue connects again.
 func TestClusterWithInvalidCredentialsKeepsItsJobs(t *testing.T) {
-	ctx := testContext(t, 3*time.Minute)
+	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "cut-off", Model: fleet.H100, GPUs: 1})
 	lost := awaitRunning(ctx, t, "cut-off")
 	credentials := func(ctx context.Context, kubeconfig string) error {

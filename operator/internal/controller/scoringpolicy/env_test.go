@@ -276,7 +276,7 @@ func create(t *testing.T, obj client.Object) {
 // eventually waits until all assertions hold.
 func eventually(t *testing.T, what func(g gomega.Gomega)) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(what).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
+	gomega.NewWithT(t).Eventually(what).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
 }
 
 // values returns the scores in a cluster's AddOnPlacementScore by name. They are nil if the

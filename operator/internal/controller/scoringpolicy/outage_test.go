@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -56,8 +57,8 @@ func TestPlacementDuringAnOutageOfMostClusters(t *testing.T) {
 }
 
 // TestPlacementAtTheEndOfAHold: a hold ends between two rounds. The score becomes -100 at
-// the end of the hold, the fresh score in the same object does not expire, and OCM leaves
-// the cluster.
+// the end of the hold, minutes before the next round. The fresh score in the same object does
+// not expire, and OCM leaves the cluster.
 func TestPlacementAtTheEndOfAHold(t *testing.T) {
 	const name = "holdend"
 	prom := newPrometheus(t)
@@ -68,7 +69,7 @@ func TestPlacementAtTheEndOfAHold(t *testing.T) {
 	create(t, source(name, prom.URL))
 	p := policy(name)
 	hold := int32(10)
-	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods = 8, 3
+	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods = 300, 3
 	p.Spec.Scores = []v1alpha1.ScoreSpec{linearFull("free", "free", "0", "10"), linear("nodes", "nodes")}
 	p.Spec.Scores[0].Missing.HoldSeconds = &hold
 	create(t, p)
@@ -78,12 +79,15 @@ func TestPlacementAtTheEndOfAHold(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) { g.Expect(decided(g, name)).To(gomega.Equal([]string{"holdend-1"})) })
 
 	prom.set("free", map[string]string{"holdend-2": "1"})
-	var sampleTime time.Time
+	changed := p.DeepCopy()
+	changed.Spec.PeriodSeconds++
+	if err := api.Patch(t.Context(), changed, client.MergeFrom(p)); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func(g gomega.Gomega) {
 		held := meta.FindStatusCondition(score(g, "holdend-1", name).Status.Conditions, "score.plimsoll.dev/free")
 		g.Expect(held).NotTo(gomega.BeNil())
 		g.Expect(held.Reason).To(gomega.Equal("Held"))
-		sampleTime = held.LastTransitionTime.Time
 	})
 	eventually(t, func(g gomega.Gomega) {
 		object := score(g, "holdend-1", name)
@@ -92,7 +96,4 @@ func TestPlacementAtTheEndOfAHold(t *testing.T) {
 		g.Expect(values(g, "holdend-1", name)).To(gomega.HaveKeyWithValue("nodes", int32(50)))
 		g.Expect(decided(g, name)).To(gomega.Equal([]string{"holdend-2"}))
 	})
-	if took := time.Since(sampleTime); took > 13*time.Second {
-		t.Errorf("the hold of 10 s ended after %v", took)
-	}
 }

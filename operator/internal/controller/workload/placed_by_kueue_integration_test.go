@@ -25,7 +25,7 @@ func TestElasticSliceFollowsKueue(t *testing.T) {
 	tg.workload.changeStatus = func(s *kueue.WorkloadStatus) { s.ClusterName = &cluster }
 	wl := tg.submitGated("slice", 1)
 
-	g.Eventually(checkState(t, wl, tg.gateCheck())).WithTimeout(3*time.Second).Should(HavePrefix("Ready: "), "the gate does not wait for room")
+	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(HavePrefix("Ready: "), "the gate does not wait for room")
 	g.Eventually(eventsOf(t, wl)).Should(ConsistOf(HavePrefix("PlacedByKueue: ")))
 	g.Expect(ledgerEntries(t, wl, "elastic-2")()).To(ConsistOf(HaveField("AdmittedAt", Not(BeZero()))))
 	g.Expect(ledgerEntries(t, wl, "elastic-1")()).To(BeEmpty())

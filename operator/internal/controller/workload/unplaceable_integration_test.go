@@ -87,7 +87,7 @@ func TestActivationByUserEndsYield(t *testing.T) {
 	wl := tg.submitGated("big", 1)
 	g.Eventually(dispatchRecord(t, wl)).ShouldNot(HaveField("SleepsUntil", BeZero()))
 	tg.patch(wl, `{"spec":{"active":true}}`)
-	g.Eventually(dispatchRecord(t, wl)).WithTimeout(5*time.Second).Should(And(HaveField("SleepsUntil", BeZero()), HaveField("Yields", 1)),
+	g.Eventually(dispatchRecord(t, wl)).WithTimeout(10*time.Second).Should(And(HaveField("SleepsUntil", BeZero()), HaveField("Yields", 1)),
 		"otherwise the gate would revert a later deactivation by the user")
 	g.Expect(isActive(t, wl)()).To(HaveValue(BeTrue()))
 }
