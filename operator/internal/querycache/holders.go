@@ -2,6 +2,8 @@ package querycache
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -68,6 +70,27 @@ func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Ow
 		}
 	}
 	return holders, nil
+}
+
+// HolderClusters returns the clusters where pods of the owners hold devices, sorted. It sends one
+// query to the source of the key, and stores no result.
+func (c *Cache) HolderClusters(ctx context.Context, key Key, owners []ledger.Owner) ([]string, error) {
+	source := c.querySource(ctx, key.Source, key.ClusterLabel)
+	response, err := source.query(query.WithAllLabels(ctx), gate.HolderQuery(key.ClusterLabel, owners), c.now())
+	if err != nil {
+		return nil, err
+	}
+	holding := map[string]bool{}
+	for owner, pods := range valuesBy(&source, response.Samples, ownerOf) {
+		if !slices.Contains(owners, owner) {
+			continue
+		}
+		for cluster, n := range pods {
+			holding[cluster] = holding[cluster] || n.Known && n.Value > 0
+		}
+	}
+	maps.DeleteFunc(holding, func(_ string, holds bool) bool { return !holds })
+	return slices.Sorted(maps.Keys(holding)), nil
 }
 
 func ownerOf(s query.Sample) ledger.Owner {

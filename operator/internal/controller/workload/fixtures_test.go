@@ -60,12 +60,19 @@ type fakeSource struct {
 	fit   map[string]float64
 	empty map[string]float64
 	age   time.Duration
+	// holders are the series of pods that hold devices.
+	holders    []query.Sample
+	holdersErr error
 }
 
 func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var result query.Result
+	if strings.Contains(expr, "plimsoll_pod_owner_info{") {
+		result.Samples = s.holders
+		return result, s.holdersErr
+	}
 	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
 		fit, isMeasured := s.fit[cluster]
 		if s.empty != nil && strings.Contains(expr, "plimsoll_devices:placeable") {

@@ -88,6 +88,9 @@ type observation struct {
 	candidates []gate.Candidate
 	fleet      gate.Fleet
 	view       ledger.View
+	// holdingOn are the nominated clusters where pods of the workload hold devices, if the
+	// nomination is about to be widened.
+	holdingOn []string
 	// othersPending: another workload waits for the quota that this one holds.
 	othersPending bool
 }

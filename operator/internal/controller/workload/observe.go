@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -197,10 +198,26 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	o.candidates = o.candidatesWith(results)
 	o.view = r.viewFor(o)
 	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
+	o.holdingOn = r.holdingOn(ctx, o)
 	if !o.mayYield() {
 		return nil
 	}
 	var err error
 	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
 	return err
+}
+
+// holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them
+// only when the nomination is about to be widened. If that query fails, the time alone decides.
+func (r *Reconciler) holdingOn(ctx context.Context, o *observation) []string {
+	owners := o.owners()
+	if !o.isWideningDue() || o.fleet.Problem != "" || len(owners) == 0 {
+		return nil
+	}
+	clusters, err := r.cache.HolderClusters(ctx, o.queryKey, owners)
+	if err != nil {
+		log.FromContext(ctx).Info("Widening does not wait for an admission: the query for the holders of devices failed", "error", err.Error())
+		return nil
+	}
+	return slices.DeleteFunc(clusters, func(c string) bool { return !slices.Contains(o.wl.Status.NominatedClusterNames, c) })
 }

@@ -58,6 +58,13 @@ func (o *observation) stepWiden() step {
 		return s
 	}
 	isNews := o.history.lateAttempt < o.record.Attempt
+	if len(o.holdingOn) > 0 && o.isWideningDue() {
+		if isNews {
+			s.lateAttempt, s.event = o.record.Attempt, &notice{warning: true, reason: "AdmissionNotRecorded", message: gate.Truncate(
+				"its pods hold devices on " + strings.Join(o.holdingOn, ", ") + ", but Kueue has not recorded that the cluster admitted it; other clusters are not nominated yet")}
+		}
+		return s
+	}
 	if isNews {
 		s.lateAttempt, s.mispredicted = o.record.Attempt, o.gateKnown
 	}
@@ -78,6 +85,15 @@ func (o *observation) stepWiden() step {
 	record := o.record.Widen(widened, message, o.now)
 	s.writes = o.nominate(widened, &record, string(stage), message)
 	return s
+}
+
+// isWideningDue reports whether the nomination has lasted for so long that other clusters are
+// nominated, too, unless the workload's pods hold devices on a nominated one: MultiKueue starts the
+// job before it writes on the hub which cluster admitted the workload. The last stage does not
+// wait for that.
+func (o *observation) isWideningDue() bool {
+	stage, _ := o.record.Stage(o.pace(), o.now)
+	return o.phase == PhaseNominated && (stage == dispatch.StageWiden || stage == dispatch.StageHeal)
 }
 
 func (o *observation) pace() dispatch.Pace {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -60,6 +62,58 @@ func TestWideningIsOneEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{"cluster1": 2, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
+	}
+}
+
+// MultiKueue starts the job before it writes which cluster admitted the workload. While the pods hold
+// devices on the nominated cluster, another one must not start the job, too.
+func TestWideningWaitsForPodsThatHoldDevices(t *testing.T) {
+	const notRecorded = "Warning AdmissionNotRecorded its pods hold devices on cluster1, but Kueue has not recorded that the cluster admitted it; other clusters are not nominated yet"
+	holds := func(cluster, namespace, kind, name string, pods float64) query.Sample {
+		return query.Sample{Labels: map[string]string{"cluster": cluster, "namespace": namespace, "owner_kind": kind, "owner_name": name}, Value: pods}
+	}
+	for _, tc := range []struct {
+		name    string
+		holders []query.Sample
+		err     error
+		after   time.Duration
+		want    []string
+	}{
+		{"its pods hold devices", []query.Sample{holds("cluster1", "team-a", "Job", "train", 1)}, nil, 30 * time.Second, []string{"cluster1"}},
+		{"in the stage that heals", []query.Sample{holds("cluster1", "team-a", "Job", "train", 1)}, nil, 119 * time.Second, []string{"cluster1"}},
+		{"in the last stage", []query.Sample{holds("cluster1", "team-a", "Job", "train", 1)}, nil, 120 * time.Second, []string{"cluster1", "cluster2"}},
+		{"no pod holds devices", nil, nil, 30 * time.Second, []string{"cluster1", "cluster2"}},
+		{"pods of another job", []query.Sample{holds("cluster1", "team-a", "Job", "other", 1), holds("cluster1", "team-b", "Job", "train", 1),
+			holds("cluster1", "team-a", "RayJob", "train", 1)}, nil, 30 * time.Second, []string{"cluster1", "cluster2"}},
+		{"pods of an earlier copy on a cluster that is not nominated", []query.Sample{holds("cluster2", "team-a", "Job", "train", 1)}, nil, 30 * time.Second,
+			[]string{"cluster1", "cluster2"}},
+		{"the query fails", nil, errors.New("timeout"), 30 * time.Second, []string{"cluster1", "cluster2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.source.holders, b.source.holdersErr = tc.holders, tc.err
+			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train"}}
+			b.create(wl)
+			b.clock.add(tc.after)
+			result := b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+			if len(tc.want) > 1 {
+				return
+			}
+			if diff := cmp.Diff([]string{notRecorded}, b.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if want := 60*time.Second - tc.after%(60*time.Second); result.RequeueAfter != want {
+				t.Errorf("the next look is in %s, want %s", result.RequeueAfter, want)
+			}
+			b.reconcile()
+			if events := b.events(); len(events) > 0 {
+				t.Errorf("another look at the same attempt: events %q", events)
+			}
+		})
 	}
 }
 
