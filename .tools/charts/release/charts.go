@@ -13,7 +13,7 @@ import (
 // charts are the charts, with the image of each.
 var charts = map[string]string{"plimsoll": "plimsoll-operator", "plimsoll-exporter": "plimsoll-exporter", "plimsoll-fleet": "plimsoll-exporter"}
 
-// writeCharts packs the charts with the version of the release and their image by digest.
+// writeCharts packs the charts with the version of the release and their images.
 func (o options) writeCharts(images map[string]image) error {
 	for chart, name := range charts {
 		entries, err := o.chartEntries(chart, images[name])
@@ -67,7 +67,8 @@ func (o options) stampChart(text []byte) []byte {
 	return appVersionLine.ReplaceAll(text, []byte("appVersion: "+o.version))
 }
 
-// setImage sets the image in the default values of a chart.
+// setImage sets the image in the default values of a chart. Without a tag and a digest, the tag is
+// the chart's appVersion.
 func setImage(text []byte, i image) ([]byte, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal(text, &values); err != nil {
@@ -77,6 +78,9 @@ func setImage(text []byte, i image) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("values.yaml has no image")
 	}
-	settings["repository"], settings["digest"] = i.repository, i.digest
+	settings["repository"] = i.repository
+	if i.hasRegistry() {
+		settings["digest"] = i.digest
+	}
 	return yaml.Marshal(values)
 }

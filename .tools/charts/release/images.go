@@ -18,7 +18,9 @@ type image struct {
 
 func (i image) String() string { return i.repository + "@" + i.digest }
 
-// hasRegistry reports whether a node can pull the image: its name contains a registry.
+// hasRegistry reports whether a node can pull the image: its name contains a registry. Manifests and
+// charts name other images by the version: an archive that is loaded on a node has that tag only, and
+// not the digest, which is that of the index of all platforms.
 func (i image) hasRegistry() bool { return strings.Contains(i.repository, "/") }
 
 // requiredImages are the images that the manifests name.

@@ -120,7 +120,7 @@ func (o options) list(images map[string]image, signed bool) error {
 		fmt.Fprintln(o.progress, filepath.Join(o.output, file))
 	}
 	if !images[requiredImages[0]].hasRegistry() {
-		fmt.Fprintln(o.progress, "NO REGISTRY: set REGISTRY, or no node can pull the images by the names in the manifests and charts")
+		fmt.Fprintln(o.progress, "NO REGISTRY: no node can pull the images. Set REGISTRY, or load dist/images/*.tar on each node")
 	}
 	if !signed {
 		fmt.Fprintln(o.progress, "UNSIGNED: set SIGNING_KEY to a PEM file with an ECDSA key to sign checksums.txt")

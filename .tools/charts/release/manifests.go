@@ -16,7 +16,7 @@ var manifestFiles = map[string][]string{
 	"exporter.yaml": {"exporter", "exporter-tpu", "exporter-amd"},
 }
 
-// writeManifests writes the manifests with the images by digest.
+// writeManifests writes the manifests with the images of the release.
 func (o options) writeManifests(images map[string]image) error {
 	for name, folders := range manifestFiles {
 		text, err := o.build(folders, images)
@@ -31,7 +31,7 @@ func (o options) writeManifests(images map[string]image) error {
 	return nil
 }
 
-// build builds folders of config as kubectl kustomize does, with the images by digest.
+// build builds folders of config as kubectl kustomize does, with the images of the release.
 func (o options) build(folders []string, images map[string]image) ([]byte, error) {
 	overlay, err := os.MkdirTemp("", "release")
 	if err != nil {
@@ -51,7 +51,13 @@ func (o options) build(folders []string, images map[string]image) ([]byte, error
 	}
 	var replaced []map[string]string
 	for _, name := range requiredImages {
-		replaced = append(replaced, map[string]string{"name": name, "newName": images[name].repository, "digest": images[name].digest})
+		i := map[string]string{"name": name, "newName": images[name].repository}
+		if images[name].hasRegistry() {
+			i["digest"] = images[name].digest
+		} else {
+			i["newTag"] = o.version
+		}
+		replaced = append(replaced, i)
 	}
 	text, err := yaml.Marshal(map[string]any{"resources": resources, "images": replaced})
 	if err != nil {

@@ -203,12 +203,13 @@ func namesIn(t *testing.T, file string) []string {
 	}
 }
 
-// Two releases of one commit have the same files.
-// Without a registry the manifests name images that no node can pull. The release says so.
+// Without a registry, no node can pull the images, and the release says so. The archives that can be
+// loaded instead contain them by tag.
 func TestReleaseWithoutARegistry(t *testing.T) {
 	o := testOptions(t)
 	const notice = "No registry was set"
-	for names, want := range map[string]bool{"r.example.com/p/": false, "": true} {
+	for _, names := range []string{"r.example.com/p/", ""} {
+		want := names == ""
 		digests := names + "plimsoll-operator@" + operatorDigest + "\n" + names + "plimsoll-exporter@" + exporterDigest + "\n"
 		if err := os.WriteFile(filepath.Join(o.images, "digests.txt"), []byte(digests), 0o600); err != nil {
 			t.Fatal(err)
@@ -224,8 +225,21 @@ func TestReleaseWithoutARegistry(t *testing.T) {
 			t.Errorf("images %q: the notes name the missing registry: %t, want %t", names, got, want)
 		}
 	}
+	if err := o.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if install := read(t, o, "install.yaml"); !strings.Contains(install, "image: plimsoll-operator:v0.0.1\n") {
+		t.Error("install.yaml does not name the operator's image by tag")
+	}
+	if exporter := read(t, o, "exporter.yaml"); strings.Count(exporter, "image: plimsoll-exporter:v0.0.1\n") != 3 {
+		t.Error("exporter.yaml does not name the image of all DaemonSets by tag")
+	}
+	checkChart(t, o, "plimsoll-0.0.1.tgz", "image: plimsoll-operator:v0.0.1")
+	checkChart(t, o, "plimsoll-exporter-0.0.1.tgz", "image: plimsoll-exporter:v0.0.1")
+	checkChart(t, o, "plimsoll-fleet-0.0.1.tgz", "image: plimsoll-exporter:v0.0.1")
 }
 
+// Two releases of one commit have the same files.
 func TestReleasesAreReproducible(t *testing.T) {
 	var sums [2]string
 	for i := range sums {
