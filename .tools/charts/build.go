@@ -166,3 +166,18 @@ func only(objects []object, kind string) []object {
 	}
 	return found
 }
+
+// templateMonitors makes the labels of objects of prometheus-operator configurable.
+func templateMonitors(objects []object) error {
+	for _, o := range objects {
+		if err := set(o, "@@line monitorLabels@@", "metadata", "labels"); err != nil {
+			return fmt.Errorf("%s: %w", o.name(), err)
+		}
+	}
+	return nil
+}
+
+// monitorLabels returns the block of templateMonitors with the labels of a value.
+func monitorLabels(value string) string {
+	return "{{- with " + value + " }}\nlabels: {{ toJson . }}\n{{- end }}\n"
+}

@@ -223,6 +223,40 @@ func TestOperatorChartOptions(t *testing.T) {
 	}
 }
 
+// A Prometheus that selects by labels, as that of kube-prometheus-stack does, finds all monitors and
+// rules.
+func TestLabelsOfMonitorsAndRules(t *testing.T) {
+	labels := map[string]any{"release": "kube-prometheus-stack"}
+	for _, name := range []string{"plimsoll", "plimsoll-exporter"} {
+		checkMonitorLabels(t, render(t, name, map[string]any{"prometheus": map[string]any{"enabled": true, "labels": labels}}), labels)
+	}
+	works := renderFleet(t, map[string]any{"workers": []any{"cluster1"}, "monitoring": map[string]any{"enabled": true, "labels": labels}})
+	work := works["ManifestWork cluster1/plimsoll-fleet"].(map[string]any)["spec"].(map[string]any)["workload"].(map[string]any)
+	objects := map[string]any{}
+	for _, o := range work["manifests"].([]any) {
+		objects[key(o.(map[string]any))] = o
+	}
+	checkMonitorLabels(t, objects, labels)
+}
+
+func checkMonitorLabels(t *testing.T, objects map[string]any, want map[string]any) {
+	t.Helper()
+	found := 0
+	for k, o := range objects {
+		kind, _, _ := strings.Cut(k, " ")
+		if kind != "PodMonitor" && kind != "ServiceMonitor" && kind != "PrometheusRule" {
+			continue
+		}
+		found++
+		if d := cmp.Diff(want, o.(map[string]any)["metadata"].(map[string]any)["labels"]); d != "" {
+			t.Errorf("%s: labels (-want +got):\n%s", k, d)
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d monitors and rules", found)
+	}
+}
+
 // In another namespace, no reference to the default namespace remains.
 func TestChartsInAnotherNamespace(t *testing.T) {
 	for _, name := range []string{"plimsoll", "plimsoll-exporter", "plimsoll-fleet"} {

@@ -11,7 +11,7 @@ import (
 var platforms = map[string]string{"gpu-operator": "", "gke": "exporter/gke", "cdi": "exporter/cdi", "sim": "exporter/sim"}
 
 var exporterChart = chart{
-	name: "plimsoll-exporter", description: "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free.",
+	name: "plimsoll-exporter", kubernetes: "1.27", description: "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free.",
 	values: append(imageValues("plimsoll-exporter"), []value{
 		{"gpu.enabled", true, boolean, "Install the DaemonSet for nodes with NVIDIA GPUs."},
 		{"amd.enabled", true, boolean, "Install the DaemonSet for nodes with AMD GPUs."},
@@ -26,10 +26,12 @@ var exporterChart = chart{
 		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
 		{"prometheus.enabled", false, boolean, "Install a PodMonitor, recording rules and alerts. Requires prometheus-operator."},
+		{"prometheus.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
 	}...),
 	parts: exporterParts,
 	blocks: map[string]string{
-		"image": imageExpression,
+		"image":         imageExpression,
+		"monitorLabels": monitorLabels(".Values.prometheus.labels"),
 		"args": `{{- if .Values.podOwners.enabled }}
 - --kubernetes-pod-owners
 {{- end }}
@@ -99,6 +101,9 @@ func exporterParts(root string) ([]part, error) {
 	}
 	monitoring, err := buildFolder(root, "prometheus/worker")
 	if err != nil {
+		return nil, err
+	}
+	if err := templateMonitors(monitoring); err != nil {
 		return nil, err
 	}
 	return append(parts,

@@ -34,7 +34,7 @@ func sampleFlavors() []any {
 }
 
 var fleetChart = chart{
-	name: "plimsoll-fleet", description: "A first gate from one file of values: source, policy, gate, queue and exporter on the hub, and the queues of the workers.",
+	name: "plimsoll-fleet", kubernetes: "1.30", description: "A first gate from one file of values: source, policy, gate, queue and exporter on the hub, and the queues of the workers.",
 	values: append(imageValues("plimsoll-exporter"), []value{
 		{"source.type", "Thanos", oneOf("Prometheus", "Thanos", "Mimir"), "Type of the server with the metrics of all workers."},
 		{"source.url", "http://thanos-query.monitoring.svc:9090", str, "Its URL. Empty if source.fields has a topology."},
@@ -47,6 +47,7 @@ var fleetChart = chart{
 		{"namespaces", []any{"team-a"}, nameList, "Namespaces with a LocalQueue."},
 		{"createNamespaces", true, boolean, "Create the namespaces. They are kept when the release is removed."},
 		{"monitoring.enabled", false, boolean, "Install the scrape configuration, recording rules and alerts on the workers. Requires prometheus-operator there."},
+		{"monitoring.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
 		{"exporter.enabled", true, boolean, "Install the exporter on the clusters of clusterSets, as an add-on of Open Cluster Management."},
 		{"exporter.platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(addOnTemplates))...), "How containers get access to GPUs. sim: simulated devices on every node."},
 		{"exporter.kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the nodes."},
@@ -70,13 +71,14 @@ var fleetChart = chart{
 
 // fleetBlocks are the contents of line markers.
 var fleetBlocks = map[string]string{
-	"image":      imageExpression,
-	"url":        "{{- with .Values.source.url }}\nurl: {{ . }}\n{{- end }}\n",
-	"fields":     "{{- range $key, $value := .Values.source.fields }}\n\"{{ $key }}\": {{ toJson $value }}\n{{- end }}\n",
-	"quota":      quotaBlock,
-	"template":   "name: {{ index (dict " + quotedPairs(addOnTemplates) + ") .Values.exporter.platform }}\n",
-	"keep":       "helm.sh/resource-policy: keep\n",
-	"monitoring": "{{- if $.Values.monitoring.enabled }}\n- {apiGroups: [monitoring.coreos.com], resources: [podmonitors, prometheusrules, servicemonitors], verbs: [get, list, watch, create, update, patch, delete]}\n{{- end }}\n",
+	"image":         imageExpression,
+	"url":           "{{- with .Values.source.url }}\nurl: {{ . }}\n{{- end }}\n",
+	"fields":        "{{- range $key, $value := .Values.source.fields }}\n\"{{ $key }}\": {{ toJson $value }}\n{{- end }}\n",
+	"quota":         quotaBlock,
+	"template":      "name: {{ index (dict " + quotedPairs(addOnTemplates) + ") .Values.exporter.platform }}\n",
+	"keep":          "helm.sh/resource-policy: keep\n",
+	"monitorLabels": monitorLabels("$.Values.monitoring.labels"),
+	"monitoring":    "{{- if $.Values.monitoring.enabled }}\n- {apiGroups: [monitoring.coreos.com], resources: [podmonitors, prometheusrules, servicemonitors], verbs: [get, list, watch, create, update, patch, delete]}\n{{- end }}\n",
 }
 
 // quotaBlock is spec.resourceGroups of the ClusterQueue.

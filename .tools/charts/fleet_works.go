@@ -23,6 +23,9 @@ func workFiles(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := templateMonitors(monitoring); err != nil {
+		return nil, err
+	}
 	if err := templateFleet(slices.Concat(worker, team)); err != nil {
 		return nil, err
 	}

@@ -12,9 +12,11 @@ import (
 // chart describes how a chart is generated.
 type chart struct {
 	name, description string
-	values            []value
-	parts             func(root string) ([]part, error)
-	blocks            map[string]string
+	// kubernetes is the lowest version of Kubernetes that it installs on.
+	kubernetes string
+	values     []value
+	parts      func(root string) ([]part, error)
+	blocks     map[string]string
 	// finish changes the text of a template.
 	finish func(text string) string
 	files  func(root string) (map[string]string, error)
@@ -38,7 +40,7 @@ func (c chart) generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files := map[string]string{
-		"Chart.yaml":          fmt.Sprintf("apiVersion: v2\nname: %s\ndescription: %q\ntype: application\nversion: 0.0.0-dev\nappVersion: dev\nkubeVersion: '>= 1.30.0-0'\n", c.name, c.description),
+		"Chart.yaml":          fmt.Sprintf("apiVersion: v2\nname: %s\ndescription: %q\ntype: application\nversion: 0.0.0-dev\nappVersion: dev\nkubeVersion: '>= %s.0-0'\n", c.name, c.description, c.kubernetes),
 		"templates/NOTES.txt": c.notes,
 	}
 	for _, p := range parts {
@@ -67,10 +69,10 @@ func (c chart) generate(root string) (map[string]string, error) {
 }
 
 var operatorChart = chart{
-	name: "plimsoll", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
+	name: "plimsoll", kubernetes: "1.30", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
 	values: append(imageValues("plimsoll-operator"), []value{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
-		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates."},
+		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates; quote it in a file, where YAML reads off as false."},
 		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
 		{"trials.enabled", false, boolean, "Run copies of jobs as TrialPolicies say. The operator may then create, delete and read Jobs in every namespace."},
 		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
@@ -85,6 +87,7 @@ var operatorChart = chart{
 		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields. Requires Kueue's CRDs."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicy."},
 		{"prometheus.enabled", false, boolean, "Install a ServiceMonitor and the hub's alerts. Requires prometheus-operator."},
+		{"prometheus.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
 		{"dashboards.enabled", false, boolean, "Install the dashboards as ConfigMaps with the label grafana_dashboard."},
 	}...),
 	parts: operatorParts,
@@ -103,6 +106,7 @@ var operatorChart = chart{
 - --trials
 {{- end }}
 ` + extraArgs,
+		"monitorLabels": monitorLabels(".Values.prometheus.labels"),
 		"keep": `{{- if .Values.crds.keep }}
 helm.sh/resource-policy: keep
 {{- end }}
@@ -138,6 +142,9 @@ func operatorParts(root string) ([]part, error) {
 			return nil, fmt.Errorf("%s: %w", folder, err)
 		}
 		built[folder] = objects
+	}
+	if err := templateMonitors(built["prometheus/hub"]); err != nil {
+		return nil, err
 	}
 	withTrials, err := buildFolder(root, "default", "trials")
 	if err != nil {

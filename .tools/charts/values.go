@@ -21,6 +21,7 @@ var (
 	str      = map[string]any{"type": "string"}
 	boolean  = map[string]any{"type": "boolean"}
 	anyMap   = map[string]any{"type": "object"}
+	textMap  = map[string]any{"type": "object", "additionalProperties": str}
 	anyList  = map[string]any{"type": "array", "items": map[string]any{"type": "object"}}
 	textList = map[string]any{"type": "array", "items": str}
 )
