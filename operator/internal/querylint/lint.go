@@ -113,7 +113,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		case *parser.BinaryExpr:
 			l.checkMatching(n)
 			if options.Use != FleetCondition {
-				l.checkFallback(n)
+				l.checkFallback(n, path)
 			}
 		}
 		return nil

@@ -21,14 +21,15 @@ func (l *linter) checkMatching(n *parser.BinaryExpr) {
 				return
 			}
 		}
-		l.checkUnique(n, left, right)
+	} else if !l.checkSameLabels(n, left, right) {
 		return
 	}
-	l.checkSameLabels(n, left, right)
+	l.checkUnique(n, left, right)
 }
 
-// checkSameLabels checks operands that match on all labels except the ignored ones.
-func (l *linter) checkSameLabels(n *parser.BinaryExpr, left, right labelSet) {
+// checkSameLabels checks operands that match on all labels except the ignored ones. It reports
+// whether their series can match.
+func (l *linter) checkSameLabels(n *parser.BinaryExpr, left, right labelSet) bool {
 	ignored := n.VectorMatching.MatchingLabels
 	switch {
 	case left.open && right.open:
@@ -40,6 +41,7 @@ func (l *linter) checkSameLabels(n *parser.BinaryExpr, left, right labelSet) {
 		// A scraped series has at least the label instance.
 		if open.metric != "" && level(open.metric) == "" && open.may("instance") && !closed.may("instance") && !slices.Contains(ignored, "instance") {
 			l.addMatching(n, "no series can match: %s has labels that the %s side lacks, such as instance. Aggregate both sides by the same labels, or use on (...)", open.metric, sideWith(right.open))
+			return false
 		}
 	default:
 		var differing []string
@@ -50,8 +52,10 @@ func (l *linter) checkSameLabels(n *parser.BinaryExpr, left, right labelSet) {
 		}
 		if len(differing) > 0 {
 			l.addMatching(n, "no series can match: only one side has the label %s. Aggregate both sides by the same labels, or use on (...)", strings.Join(differing, ", "))
+			return false
 		}
 	}
+	return true
 }
 
 // checkUnique checks that the series of a side that must be unique cannot differ in labels
@@ -70,8 +74,7 @@ func (l *linter) checkUnique(n *parser.BinaryExpr, left, right labelSet) {
 		{left, "left", m.Card != parser.CardManyToOne, "group_left"},
 		{right, "right", m.Card != parser.CardOneToMany, "group_right"},
 	} {
-		// A label that group_left adds to the result describes what the matched labels name.
-		extra := side.set.distinguishing(append(slices.Clone(m.MatchingLabels), m.Include...)...)
+		extra := l.unmatchedLabels(side.set, m)
 		if side.unique && len(extra) > 0 {
 			l.addMatching(n, "several series of the %s side may match, which differ in %s, and the query then fails: aggregate this side, or use %s", side.name, strings.Join(extra, ", "), side.group)
 			return
@@ -79,15 +82,73 @@ func (l *linter) checkUnique(n *parser.BinaryExpr, left, right labelSet) {
 	}
 }
 
+// severalInCluster are labels that usually have several values in a cluster.
+var severalInCluster = []string{
+	"node", "instance", "pod", "namespace", "container", "job", "uuid", "gpu", "device", "model", "resource", "flavor", "cluster_queue", "le",
+}
+
+// unmatchedLabels returns the labels in which series of a closed set can differ although all their
+// matched labels are equal.
+//
+// A label that group_left adds to the result describes what the matched labels name: a node has
+// one model. If they name no more than the cluster, the label must describe the cluster, as a
+// region does.
+func (l *linter) unmatchedLabels(s labelSet, m *parser.VectorMatching) []string {
+	isMatched := func(label string) bool { return slices.Contains(m.MatchingLabels, label) == m.On }
+	namesMore := false
+	for label := range s.names {
+		namesMore = namesMore || !s.open && label != l.cluster && isMatched(label)
+	}
+	return slices.DeleteFunc(s.distinguishing(), func(label string) bool {
+		isDescribed := namesMore || !slices.Contains(severalInCluster, strings.ToLower(label))
+		return isMatched(label) || slices.Contains(m.Include, label) && isDescribed
+	})
+}
+
 // checkFallback reports an operand of or whose series belong to no cluster, as in or vector(0).
-func (l *linter) checkFallback(n *parser.BinaryExpr) {
+// path are the expressions around it, the outermost first.
+func (l *linter) checkFallback(n *parser.BinaryExpr, path []parser.Node) {
 	if n.Op != parser.LOR || l.cluster == "" {
 		return
 	}
 	left, right := l.of(n.LHS), l.of(n.RHS)
-	if left.may(l.cluster) && !right.may(l.cluster) {
+	if left.may(l.cluster) && !right.may(l.cluster) && l.clusterReachesResult(n, path) {
 		l.add(RuleClusterLabel, n.RHS, "the series after or have no label %q and add no value for a cluster: write 0 * sum by (%s) (up), for example", l.cluster, l.cluster)
 	}
+}
+
+// clusterReachesResult reports whether the cluster label of an expression reaches the result of
+// the query. It does not reach it through scalar, through an aggregation of all clusters, or from
+// a side of an operator whose labels are dropped.
+func (l *linter) clusterReachesResult(e parser.Expr, path []parser.Node) bool {
+	inner := parser.Node(e)
+	for _, node := range slices.Backward(path) {
+		outer, ok := node.(parser.Expr)
+		if !ok {
+			continue // a list of arguments
+		}
+		if !l.of(outer).may(l.cluster) {
+			return false
+		}
+		if n, ok := outer.(*parser.BinaryExpr); ok && l.dropsCluster(n, inner) {
+			return false
+		}
+		inner = outer
+	}
+	return true
+}
+
+// dropsCluster reports whether an operator neither matches on the cluster label nor keeps that of
+// one of its operands.
+func (l *linter) dropsCluster(n *parser.BinaryExpr, operand parser.Node) bool {
+	m := n.VectorMatching
+	if m == nil || n.Op == parser.LOR || slices.Contains(m.Include, l.cluster) || slices.Contains(m.MatchingLabels, l.cluster) == m.On {
+		return false
+	}
+	if m.Card == parser.CardOneToMany {
+		return operand == n.LHS
+	}
+	return operand == n.RHS
 }
 
 func (l *linter) addMatching(n *parser.BinaryExpr, format string, args ...any) {

@@ -97,7 +97,7 @@ func usesGrowth(selector parser.Node, path []parser.Node) bool {
 			}
 		case *parser.BinaryExpr:
 			switch {
-			case n.Op == parser.SUB, n.Op == parser.DIV && readsCounter(n.LHS) && readsCounter(n.RHS):
+			case n.Op == parser.SUB && isVector(n.LHS) && isVector(n.RHS), n.Op == parser.DIV && readsCounter(n.LHS) && readsCounter(n.RHS):
 				return true
 			case (n.Op == parser.LAND || n.Op == parser.LUNLESS) && n.RHS == inner:
 				return true
@@ -119,17 +119,23 @@ func readsCounter(e parser.Expr) bool {
 	return found
 }
 
-// checkCall checks the metric in the argument of rate, irate and increase.
+// checkCall checks the argument of rate, irate and increase.
 func (l *linter) checkCall(n *parser.Call) {
 	if !slices.Contains(rates, n.Func.Name) {
 		return
 	}
-	matrix, ok := n.Args[0].(*parser.MatrixSelector)
-	if !ok {
-		return
+	var values parser.Expr
+	switch argument := unwrap(n.Args[0]).(type) {
+	case *parser.MatrixSelector:
+		values = argument.VectorSelector
+	case *parser.SubqueryExpr:
+		values = unwrap(argument.Expr)
 	}
-	selector, ok := matrix.VectorSelector.(*parser.VectorSelector)
+	selector, ok := values.(*parser.VectorSelector)
 	if !ok {
+		if values != nil && sumsCounters(values) {
+			l.add(RuleRateOfRecorded, n, "%[1]s over a sum of counters counts the restart of one process as growth of all: write sum by (...) (%[1]s(...))", n.Func.Name)
+		}
 		return
 	}
 	switch name := metricName(selector); kindOf(name) { //nolint:exhaustive // the others may be counters
@@ -140,6 +146,32 @@ func (l *linter) checkCall(n *parser.Call) {
 			l.add(RuleRateOfRecorded, n, "%s is recorded: %s over aggregated counters counts a restart as growth. Record the rate instead", name, n.Func.Name)
 		}
 	}
+}
+
+// sumsCounters reports whether an expression adds the values of several counters.
+func sumsCounters(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.AggregateExpr:
+			found = found || (n.Op == parser.SUM || n.Op == parser.AVG) && usesCounter(n.Expr)
+		case *parser.BinaryExpr:
+			found = found || n.Op == parser.ADD && usesCounter(n.LHS) && usesCounter(n.RHS)
+		}
+		return nil
+	})
+	return found
+}
+
+// usesCounter reports whether an expression uses the value of a counter.
+func usesCounter(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
+		n, ok := node.(*parser.VectorSelector)
+		found = found || ok && kindOf(metricName(n)) == counter && !usesGrowth(n, path)
+		return nil
+	})
+	return found
 }
 
 // checkAge checks a query for the age of samples.
