@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -162,7 +163,10 @@ func TestMutualTLS(t *testing.T) {
 		t.Cleanup(server.Close)
 		return server.URL
 	}
-	base, expired := start(time.Now().Add(time.Hour)), start(time.Now().Add(-time.Hour))
+	until := time.Now().Add(-time.Hour)
+	base, expired := start(time.Now().Add(time.Hour)), start(until)
+	expiry := fmt.Sprintf("BadTLS: the certificate of the server is valid from %s to %s: renew it, or check the clocks",
+		ca.validFrom.Format(time.RFC3339), until.UTC().Format(time.RFC3339))
 	all := secrets{key("ca"): ca.pem, key("cert"): certificate, key("key"): privateKey}
 	full := &v1alpha1.TLSConfig{CA: keyPointer("ca"), Cert: keyPointer("cert"), Key: keyPointer("key")}
 	for _, tc := range []struct {
@@ -182,6 +186,9 @@ func TestMutualTLS(t *testing.T) {
 			err := runQuery(t, v1alpha1.MetricsSourceSpec{URL: tc.url, TLS: tc.tls}, all, "")
 			if tc.want == "" && err != nil || tc.want != "" && query.ReasonOf(err) != tc.want {
 				t.Errorf("got %v, want %s", err, tc.want)
+			}
+			if tc.url == expired && err != nil && err.Error() != expiry {
+				t.Errorf("got %v, want %s", err, expiry)
 			}
 		})
 	}

@@ -27,6 +27,8 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  string
+	// validFrom is the beginning of the validity of the certificates that it issues.
+	validFrom time.Time
 }
 
 func newCA(t *testing.T) *authority {
@@ -47,7 +49,7 @@ func newCA(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}
+	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der), validFrom: time.Now().UTC().Add(-23 * time.Hour)}
 }
 
 func (a *authority) issue(t *testing.T, name string, until time.Time) (certificate, key string) {
@@ -58,7 +60,7 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) (certifica
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-23 * time.Hour), NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: a.validFrom, NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Reason classifies a failed query. It is used as the reason of conditions.
@@ -82,6 +83,7 @@ func transportMessage(err error) string {
 		redirect  *redirectError
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
 		token     *tokenError
 	)
 	switch {
@@ -95,6 +97,8 @@ func transportMessage(err error) string {
 		return "the certificate of the server is signed by an unknown authority: set tls.ca"
 	case errors.As(err, &host):
 		return "the certificate of the server is not valid for the host name " + host.Host + ": set tls.serverName or the name in the certificate"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
+		return expiryMessage(invalid.Cert)
 	case errors.Is(err, errBadJSON), errors.Is(err, errEncoding), errors.Is(err, errCutOff):
 		return err.Error()
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -104,7 +108,19 @@ func transportMessage(err error) string {
 	case errors.As(err, &urlErr):
 		err = urlErr.Err
 	}
-	return quoted.ReplaceAllString(localAddress.ReplaceAllString(err.Error(), ""), "(text of the server)")
+	text := streamNumber.ReplaceAllString(localAddress.ReplaceAllString(err.Error(), ""), "")
+	return quoted.ReplaceAllString(text, "(text of the server)")
+}
+
+// expiryMessage describes a certificate that is not valid now. The text of the library has the
+// current time, so that it would differ in each attempt.
+func expiryMessage(cert *x509.Certificate) string {
+	which := "the certificate of the server"
+	if cert.IsCA {
+		which = "the certificate of the server's authority"
+	}
+	return fmt.Sprintf("%s is valid from %s to %s: renew it, or check the clocks",
+		which, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
@@ -145,9 +161,12 @@ func transportReason(err error) Reason {
 	return ReasonUnreachable
 }
 
-// localAddress matches the local end of a connection. Its port differs in each attempt;
-// without it, the same fault always has the same message.
-var localAddress = regexp.MustCompile(`\S+:\d+->`)
+// localAddress matches the local end of a connection, and streamNumber the number of a stream of
+// HTTP/2. They differ in each attempt; without them, the same fault always has the same message.
+var (
+	localAddress = regexp.MustCompile(`\S+:\d+->`)
+	streamNumber = regexp.MustCompile(`stream ID \d+; | LastStreamID=\d+,`)
+)
 
 // statusError classifies an HTTP status. message comes from the response body.
 func statusError(status int, message string) *Error {

@@ -139,7 +139,8 @@ func TestNativeHistogramsAreReported(t *testing.T) {
 	}
 }
 
-// TestHTTP2Reset resets the stream in the middle of a response.
+// TestHTTP2Reset resets the stream in the middle of a response. The error is the same for each
+// stream.
 func TestHTTP2Reset(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
@@ -155,7 +156,13 @@ func TestHTTP2Reset(t *testing.T) {
 	cfg := hostileConfig(server.URL)
 	cfg.HTTP.EnableHTTP2 = true
 	cfg.HTTP.TLSConfig = config.TLSConfig{CA: pemOf(server.Certificate())}
-	expectFailure(t, newClient(t, cfg), ReasonUnreachable, "INTERNAL_ERROR")
+	c := newClient(t, cfg)
+	expectFailure(t, c, ReasonUnreachable, "INTERNAL_ERROR")
+	_, first := c.Query(t.Context(), "up", at)
+	_, second := c.Query(t.Context(), "up", at)
+	if first.Error() != second.Error() {
+		t.Errorf("two resets of a stream have different errors:\n%v\n%v", first, second)
+	}
 }
 
 // TestConnectionAfterATimeout: a connection whose response never came is not used again.
