@@ -33,7 +33,7 @@ type Sources struct {
 	entries map[string]sourceEntry
 }
 
-// sourceEntry holds a usable source, or an error if the source is unusable.
+// sourceEntry holds a source. err is the reason why the source can't be used, or nil.
 type sourceEntry struct {
 	querier Querier
 	info    SourceInfo
@@ -41,7 +41,8 @@ type sourceEntry struct {
 }
 
 // For returns the named source. The error wraps ErrNoSource if the source does not exist,
-// and otherwise says why it can't be used. The text is meant for a condition.
+// and otherwise says why it can't be used. The text is meant for a condition. A source that
+// can't be used has its SourceInfo all the same.
 func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -50,7 +51,7 @@ func (s *Sources) For(name string) (Querier, SourceInfo, error) {
 	case !ok:
 		return nil, SourceInfo{}, fmt.Errorf("MetricsSource %q: %w", name, ErrNoSource)
 	case e.err != nil:
-		return nil, SourceInfo{}, fmt.Errorf("MetricsSource %q can't be used: %w", name, e.err)
+		return nil, e.info, fmt.Errorf("MetricsSource %q can't be used: %w", name, e.err)
 	}
 	return e.querier, e.info, nil
 }
@@ -60,8 +61,10 @@ func (s *Sources) Set(info SourceInfo, q Querier) {
 	s.replace(info.Name, sourceEntry{querier: q, info: info})
 }
 
-// SetError registers a source as unusable because of err.
-func (s *Sources) SetError(name string, err error) { s.replace(name, sourceEntry{err: err}) }
+// SetUnusable registers a source that can't be used because of err.
+func (s *Sources) SetUnusable(info SourceInfo, err error) {
+	s.replace(info.Name, sourceEntry{info: info, err: err})
+}
 
 // Delete removes a source and closes its client.
 func (s *Sources) Delete(name string) {

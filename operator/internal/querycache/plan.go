@@ -35,11 +35,11 @@ type Key struct {
 	Facts string
 }
 
-// KeyOf returns the key of a workload at a gate. If the gate's source can't be used, the
-// key has the default cluster label, and Results reports the problem.
+// KeyOf returns the key of a workload at a gate. If the gate's source does not exist, the
+// key has the default cluster label. Results reports a source that can't be used.
 func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
 	label := defaultClusterLabel
-	if _, info, err := c.sources.For(g.Spec.SourceRef.Name); err == nil && info.ClusterLabel != "" {
+	if _, info, _ := c.sources.For(g.Spec.SourceRef.Name); info.ClusterLabel != "" {
 		label = info.ClusterLabel
 	}
 	return Key{Gate: g.Name, Namespace: f.Namespace, Source: g.Spec.SourceRef.Name, Generation: g.Generation, ClusterLabel: label, Facts: f.EquivalenceKey()}

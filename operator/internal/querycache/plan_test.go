@@ -160,6 +160,18 @@ func TestPlanKeepsResultsWhileTheyMayDecide(t *testing.T) {
 	}
 }
 
+// TestUnusableSourceKeepsItsResults: the Secret of a source with another cluster label is deleted.
+func TestUnusableSourceKeepsItsResults(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{})
+	info := query.SourceInfo{Name: "thanos", ClusterLabel: "site"}
+	f.sources.Set(info, f.source)
+	usable := f.KeyOf(f.gate, f.facts)
+	f.sources.SetUnusable(info, errors.New("no Secret"))
+	if key := f.KeyOf(f.gate, f.facts); key != usable {
+		t.Errorf("the results of the key %+v are not found with %+v", usable, key)
+	}
+}
+
 // Two workloads of a new shape are decided at once. A refresh that one of them requested is
 // not lost.
 func TestConcurrentPlansKeepRequestedRefreshes(t *testing.T) {

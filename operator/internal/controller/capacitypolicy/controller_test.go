@@ -202,7 +202,7 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 		{"no cluster matches", func(h *hub) { h.devices(usable, "elsewhere", 8) }, "SourceFailed", "no connected cluster"},
 		{"an empty response", func(h *hub) { h.devices(usable) }, "SourceFailed", "no connected cluster"},
 		{"the source is deleted", func(h *hub) { h.r.sources.Delete("thanos") }, "SourceFailed", `MetricsSource "thanos": not found`},
-		{"the source can't be used", func(h *hub) { h.r.sources.SetError("thanos", errors.New("no Secret")) }, "SourceFailed", "no Secret"},
+		{"the source can't be used", func(h *hub) { h.r.sources.SetUnusable(query.SourceInfo{Name: "thanos"}, errors.New("no Secret")) }, "SourceFailed", "no Secret"},
 		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, "Held", "c2 (NoSample, h100)"},
 		{"a cluster is disconnected", func(h *hub) {
 			c := managedCluster("c2", false)

@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c, err := r.ensureClient(ctx, src)
 	if err != nil {
-		r.Sources.SetError(src.Name, err)
+		r.Sources.SetUnusable(dial.SourceInfo(src), err)
 		return r.report(ctx, src, observation{configErr: err}, failedPeriod)
 	}
 	version, err := c.Check(ctx)

@@ -51,7 +51,7 @@ func (r *Reconciler) enqueueAffected(ctx context.Context, q workqueue.TypedRateL
 	old, _ := before.(*clusterv1.ManagedCluster)
 	updated, _ := after.(*clusterv1.ManagedCluster)
 	r.forEachPolicy(ctx, func(policy *v1alpha1.ScoringPolicy) {
-		// The information of a source that can't be used is empty: clusters then match
+		// The information of a source that does not exist is empty: clusters then match
 		// by name.
 		_, info, _ := r.sources.For(policy.Spec.SourceRef.Name)
 		if changesClusters(policy, info, old, updated) {

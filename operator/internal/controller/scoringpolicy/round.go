@@ -21,6 +21,7 @@ type roundInput struct {
 	// sourceErr means that the source does not exist or can't be used. The round still
 	// runs: every query fails, and the last scores are held.
 	sourceErr error
+	source    query.SourceInfo
 	// specErr means that the spec can't be evaluated. No round runs.
 	specErr error
 	owner   publish.Owner
@@ -48,7 +49,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
 	}
 	in.valid = in.period * time.Duration(cmp.Or(policy.Spec.ValidForPeriods, 3))
-	querier, info, err := r.source(ctx, policy.Spec.SourceRef.Name, in)
+	querier, err := r.source(ctx, policy, in)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		in.specErr = fmt.Errorf("clusterSelector: %w", err)
 		return in, nil
 	}
-	spec, compiled, err := round.Compile(&policy.Spec, info.ClusterLabel)
+	spec, compiled, err := round.Compile(&policy.Spec, in.source.ClusterLabel)
 	if err != nil {
 		in.specErr = err
 		return in, nil
@@ -75,26 +76,33 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.SharedExpressions(spec), querier)
 	in.request = round.Request{
 		Spec: spec, Policy: compiled, Querier: querier, Previous: previous, Now: at,
-		Clusters: clustermap.New(clusters, info).Select(selected),
+		Clusters: clustermap.New(clusters, in.source).Select(selected),
 	}
-	if info.Partial {
+	if in.source.Partial {
 		in.request.Contributions = in.contributions
 	}
 	return in, nil
 }
 
-// source returns the client of the source. For a source that can't be used, it sets
-// in.sourceErr and returns a client whose queries all fail.
-func (r *Reconciler) source(ctx context.Context, name string, in *roundInput) (query.Querier, query.SourceInfo, error) {
-	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, name)
+// source returns the client of the source, and sets in.source. For a source that can't be used,
+// it sets in.sourceErr and returns a client whose queries all fail.
+//
+// A source that was deleted counts as the one of the last round. Otherwise $cluster_label would
+// change, and with it the queries: the round would not know any more that they have matched.
+func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy, in *roundInput) (query.Querier, error) {
+	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, policy.Spec.SourceRef.Name)
 	if err != nil {
-		return nil, info, err
+		return nil, err
 	}
 	if unusable != nil {
-		in.sourceErr, querier, info.ClusterLabel = unusable, failingQuerier(unusable), "cluster"
+		in.sourceErr, querier = unusable, failingQuerier(unusable)
 	}
-	in.timeout = info.Timeout
-	return querier, info, nil
+	if state := r.stateOf(policy); state != nil && info.ClusterLabel == "" {
+		info = state.last.in.source
+	}
+	info.ClusterLabel = cmp.Or(info.ClusterLabel, "cluster")
+	in.source, in.timeout = info, info.Timeout
+	return querier, nil
 }
 
 // failingQuerier returns a client whose queries all fail with err.
@@ -120,7 +128,11 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 		return nil, err
 	}
 	in.contributions = round.RestoreContributions(seeds)
-	return score.FromSeeds(compiled, seeds, r.now()), nil
+	last := score.FromSeeds(compiled, seeds, r.now())
+	if policy.Status.ObservedGeneration != policy.Generation { // the spec changed while no operator ran
+		last = last.SkipDamping()
+	}
+	return last, nil
 }
 
 // run evaluates the round. It waits for slow queries for one period, or for the timeout
