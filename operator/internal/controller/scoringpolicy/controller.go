@@ -149,10 +149,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	previous := r.remember(policy, done)
 	r.metrics.observe(policy.Name, done)
 	logRound(ctx, policy.Name, previous, done)
+	r.reportDeleted(ctx, policy, published.Deleted)
+	next := timeToNextRound(policy, done, r.now())
 	if err := r.writeStatus(ctx, policy, done); err != nil {
-		return reconcile.Result{}, err
+		next = min(next, r.statusBackoff(policy))
+		log.FromContext(ctx).Error(err, "Could not write the status; the next round writes it", "policy", policy.Name, "retryAfter", next.String())
+		return reconcile.Result{RequeueAfter: next}, nil
 	}
-	return reconcile.Result{RequeueAfter: timeToNextRound(policy, done, r.now())}, nil
+	r.endStatusBackoff(policy)
+	return reconcile.Result{RequeueAfter: next}, nil
 }
 
 // skip logs that no round runs now, and schedules the next attempt.

@@ -16,6 +16,9 @@ type policyState struct {
 	generation int64
 	startedAt  time.Time // start of the last round
 	last       *completedRound
+	// unwrittenSince is the start of the first round whose status could not be written. It is
+	// zero if that of the last round was.
+	unwrittenSince time.Time
 }
 
 // completedRound is a round with everything that it produced.
@@ -31,12 +34,34 @@ type completedRound struct {
 func (r *Reconciler) remember(policy *v1alpha1.ScoringPolicy, done *completedRound) *completedRound {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	next := &policyState{uid: policy.UID, generation: policy.Generation, startedAt: done.in.request.Now, last: done}
 	var previous *completedRound
 	if state := r.policies[policy.Name]; state != nil && state.uid == policy.UID {
-		previous = state.last
+		previous, next.unwrittenSince = state.last, state.unwrittenSince
 	}
-	r.policies[policy.Name] = &policyState{uid: policy.UID, generation: policy.Generation, startedAt: done.in.request.Now, last: done}
+	r.policies[policy.Name] = next
 	return previous
+}
+
+// statusBackoff returns the time until a round that writes the status again, after that of the
+// last round could not be written. It doubles with each attempt. The error is not returned to
+// the queue, whose own back-off would end with the first attempt that untilNextRound delays, and
+// could exceed the period.
+func (r *Reconciler) statusBackoff(policy *v1alpha1.ScoringPolicy) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := r.policies[policy.Name]
+	if state.unwrittenSince.IsZero() {
+		state.unwrittenSince = state.startedAt
+	}
+	return max(minRoundInterval, r.now().Sub(state.unwrittenSince))
+}
+
+// endStatusBackoff records that the status of the last round was written.
+func (r *Reconciler) endStatusBackoff(policy *v1alpha1.ScoringPolicy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.policies[policy.Name].unwrittenSince = time.Time{}
 }
 
 // stateOf returns the state of a policy. It is nil before the first round, and for a

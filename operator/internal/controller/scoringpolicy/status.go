@@ -35,11 +35,16 @@ func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPo
 		return client.IgnoreNotFound(err)
 	}
 	r.reportTransitions(ctx, policy, before.Status.Conditions)
-	if n := done.published.Deleted; n > 0 {
-		log.FromContext(ctx).Info("Scores deleted", "policy", policy.Name, "count", n)
-		r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, "ScoresDeleted", "Publish", "deleted %d AddOnPlacementScores that the policy no longer publishes", n)
-	}
 	return nil
+}
+
+// reportDeleted reports the scores that a round deleted, whether or not its status can be written.
+func (r *Reconciler) reportDeleted(ctx context.Context, policy *v1alpha1.ScoringPolicy, n int) {
+	if n == 0 {
+		return
+	}
+	log.FromContext(ctx).Info("Scores deleted", "policy", policy.Name, "count", n)
+	r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, "ScoresDeleted", "Publish", "deleted %d AddOnPlacementScores that the policy no longer publishes", n)
 }
 
 // writeInvalidSpec reports a spec that can't be evaluated. Published scores stay until
