@@ -304,7 +304,8 @@ type Missing struct {
 	// GPUs in a fleet where others have some. Missing treats the value like every other
 	// missing value: the policy is not Ready. Worst publishes -100, Omit publishes no
 	// score, and Fixed publishes fixedValue; the policy can be Ready. If the cluster had
-	// a value before, the last score is held first. Default Missing.
+	// a value before, the last score is held first. While the query fails, this
+	// outcome is held for holdSeconds. Afterwards, then applies. Default Missing.
 	// +kubebuilder:default=Missing
 	// +optional
 	Absent AbsentOutcome `json:"absent,omitempty"`

@@ -167,3 +167,34 @@ func TestAbsentOutcomes(t *testing.T) {
 		})
 	}
 }
+
+// TestAbsentWhileTheQueryFails: c2 has none of what the query measures. A query that fails says
+// nothing else, until the hold ends.
+func TestAbsentWhileTheQueryFails(t *testing.T) {
+	spec, seven := newSpec("x"), int32(7)
+	spec.Scores[0].Missing, spec.Total = v1alpha1.Missing{Absent: "Fixed", FixedValue: &seven}, &v1alpha1.TotalSpec{}
+	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{sample("c1", 5)}}}}
+	req := newRequest(spec, source, "c1", "c2")
+	for _, tc := range []struct {
+		after time.Duration
+		fails bool
+		value int32
+		state score.State
+	}{
+		{0, false, 7, score.Fixed},
+		{30 * time.Second, true, 7, score.Fixed},
+		{299 * time.Second, true, 7, score.Fixed},
+		{300 * time.Second, true, -100, score.Worst},
+		{330 * time.Second, false, 7, score.Fixed},
+	} {
+		if delete(source.responses, "x"); !tc.fails {
+			source.responses["x"] = query.Result{Samples: []query.Sample{sample("c1", 5)}}
+		}
+		req.Now = now.Add(tc.after)
+		req.Previous = Run(context.Background(), req).Result
+		row := req.Previous.Row(1)
+		if row[0].Value != tc.value || row[0].State != tc.state || row[1].Value != tc.value {
+			t.Errorf("after %s: %d %s and the total %d, want %d %s", tc.after, row[0].Value, row[0].State, row[1].Value, tc.value, tc.state)
+		}
+	}
+}

@@ -42,6 +42,15 @@ func (r *rule) damp(h *history, current, points float64, now Instant) float64 {
 	return risen
 }
 
+// deadband returns the deadband of the next value. After a change of the policy, it is 0: the
+// published value is one of the old policy.
+func (h *history) deadband(points float64) float64 {
+	if h.skipDamping {
+		return 0
+	}
+	return points
+}
+
 // weightedMean moves the mean towards v by the factor 1 - 2^(-elapsed/halfLife). A
 // negative elapsed time, after a correction of the clock, counts as 0.
 func weightedMean(mean, v float64, elapsed, halfLife time.Duration) float64 {

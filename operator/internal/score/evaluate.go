@@ -77,7 +77,6 @@ func (r *Result) inherit(previous *Result) {
 // checkHealth counts the fresh and the known clusters. It reports whether too few known
 // clusters are fresh.
 func (r *Result) checkHealth(p *Policy, in Samples) (tooFew bool) {
-	knownFresh := 0
 	for c := range r.Clusters {
 		known := !r.lastFresh[c].IsZero() && r.Time.sub(r.lastFresh[c]) <= healthyWindow
 		if known {
@@ -89,10 +88,10 @@ func (r *Result) checkHealth(p *Policy, in Samples) (tooFew bool) {
 		r.Fresh++
 		r.lastFresh[c] = r.Time
 		if known {
-			knownFresh++
+			r.KnownFresh++
 		}
 	}
-	return r.Known >= minKnown && knownFresh*100 < p.MinHealthy*r.Known
+	return r.Known >= minKnown && r.KnownFresh*100 < p.MinHealthy*r.Known
 }
 
 // updateTooFewSince starts, continues or ends the time of too few fresh clusters.
@@ -199,7 +198,8 @@ func (r *Result) isDelayed(rule *rule, c *Cell) bool {
 // decideValue decides the score for a usable value: damping comes first, then the veto,
 // then rounding with the deadband.
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
-	c.history.hasMatched = true
+	deadband := c.history.deadband(r.deadband)
+	c.history.hasMatched, c.history.absentAt = true, 0
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
 	c.history.hasPoints, c.history.seen = true, sampleTime
@@ -208,18 +208,19 @@ func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant
 		c.history.hasPublished = true
 		return
 	}
-	c.publishPoints(Scored, c.Points, r.deadband, r.bounds)
+	c.publishPoints(Scored, c.Points, deadband, r.bounds)
 }
 
 // publishPoints sets the published value. If the change is within the deadband, the old
-// value stays, unless the old value was a veto or the outcome of a missing value. The
-// lowest points of the range are always published: a deadband must not hide that a
-// cluster has nothing left.
+// value stays, unless the old value was a veto or the outcome of a missing value, or is
+// outside the range, which has changed. The lowest points of the range are always
+// published: a deadband must not hide that a cluster has nothing left.
 func (c *Cell) publishPoints(state State, points, deadband float64, bounds normalize.Range) {
 	previous := c.State
 	c.State = state
 	rounded := math.Round(points)
-	comparable := c.history.hasPublished && (previous == Scored || previous == Held)
+	_, isOutside := bounds.Clamp(float64(c.Value))
+	comparable := c.history.hasPublished && (previous == Scored || previous == Held) && !isOutside
 	if comparable && rounded > bounds.Low && math.Abs(points-float64(c.Value)) < deadband {
 		return
 	}
@@ -235,13 +236,19 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 //     not even that their metrics are missing.
 //   - The query has never matched a cluster. The query is wrong, and the clusters are not.
 //   - Two values of nameFrom's label have the same name. No value is the right one.
+//
+// The outcome of missing.absent is held as well. Scenario: a cluster has no GPUs, and the
+// query fails once. The cluster still has none.
 func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
 	}
 	c.Outcome = outcome
 	if outcome == Unmatched || outcome.isConclusive() {
-		c.history.hasMatched = outcome != Unmatched
+		c.history.hasMatched, c.history.absentAt = outcome != Unmatched, 0
+	}
+	if outcome == Absent && r.absent != "" {
+		c.history.absentAt = now
 	}
 	until := c.SampleTime.add(r.hold)
 	if c.history.hasPoints && now < until {
@@ -257,6 +264,8 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 		c.Outcome, c.Since, then = None, 0, r.absent
 	case outcome == Unmatched, outcome == Colliding, !outcome.isConclusive() && !c.history.hasPublished:
 		then = v1alpha1.MissingOmit
+	case !outcome.isConclusive() && r.absent != "" && !c.history.absentAt.IsZero() && now < c.history.absentAt.add(r.hold):
+		then = r.absent
 	}
 	c.endHold(then, r.fixed)
 }
@@ -264,7 +273,7 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 // endHold applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
 func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
-	c.history = history{hasPublished: true, hasMatched: c.history.hasMatched, seen: c.history.seen}
+	c.history = history{hasPublished: true, hasMatched: c.history.hasMatched, seen: c.history.seen, absentAt: c.history.absentAt}
 	c.HeldUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:

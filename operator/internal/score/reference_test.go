@@ -90,6 +90,10 @@ type modelCell struct {
 	mean      float64
 	updated   float64
 	rising    []modelMean // since the value is better
+	// noSeries is the time of the last response without a series, if no later one says something
+	// else, and isKnown means that the present response says something about the cluster.
+	noSeries *float64
+	isKnown  bool
 }
 
 type modelMean struct{ at, mean float64 }
@@ -151,9 +155,9 @@ func sampled(q resource.Quantity) *big.Rat {
 	return exactOf(v)
 }
 
-// round evaluates a round at a time in seconds. values are the usable values by score name and
-// cluster. It returns the published score and the state, by score and cluster.
-func (m *model) round(now float64, clusters []string, values map[string]map[string]float64) {
+// round evaluates a round at a time in seconds. values are the usable values, and outcomes the
+// reasons why there is none, by score name and cluster.
+func (m *model) round(now float64, clusters []string, values map[string]map[string]float64, outcomes map[string]map[string]Outcome) {
 	known, knownFresh := 0, 0
 	for _, cluster := range clusters {
 		last, seen := m.fresh[cluster]
@@ -180,8 +184,7 @@ func (m *model) round(now float64, clusters []string, values map[string]map[stri
 		s := &m.spec.Scores[i]
 		points := m.points(s, values[s.Name])
 		for _, cluster := range clusters {
-			p, ok := points[cluster]
-			m.cell(s, cluster).update(m, s, p, ok, now)
+			m.cell(s, cluster).update(m, s, points[cluster], outcomes[s.Name][cluster], now)
 		}
 	}
 }
@@ -194,14 +197,20 @@ func (m *model) cell(s *v1alpha1.ScoreSpec, cluster string) *modelCell {
 	return m.cells[key]
 }
 
-func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, ok bool, now float64) {
+func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outcome Outcome, now float64) {
 	hold := float64(*s.Missing.HoldSeconds)
 	delayed := false
-	if since := m.refusedSince; ok && since != nil && now < *since+hold {
+	if since := m.refusedSince; outcome == OK && since != nil && now < *since+hold {
 		delayed = !c.hasValue || c.last < *since && now < c.last+hold
 	}
-	if !ok || delayed {
-		c.miss(s, delayed, now, hold)
+	if c.isKnown = !delayed && outcome != Failed; c.isKnown {
+		c.noSeries = nil
+	}
+	if outcome == Absent {
+		c.noSeries = &now
+	}
+	if outcome != OK || delayed {
+		c.miss(s, now, hold)
 		return
 	}
 	c.damp(s, points, now)
@@ -226,7 +235,7 @@ func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, ok b
 	c.hasValue = true
 }
 
-func (c *modelCell) miss(s *v1alpha1.ScoreSpec, delayed bool, now, hold float64) {
+func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, hold float64) {
 	if c.hasValue && now < c.last+hold {
 		if c.state != Vetoed {
 			c.state = Held
@@ -234,8 +243,13 @@ func (c *modelCell) miss(s *v1alpha1.ScoreSpec, delayed bool, now, hold float64)
 		return
 	}
 	c.hasValue, c.wasScored, c.rising = false, false, nil
-	switch then := s.Missing.Then; {
-	case delayed && c.state == Omitted: // nothing is known about the cluster
+	then := s.Missing.Then
+	// The absent series was seen in this round, or less than the hold ago.
+	if s.Missing.Absent != v1alpha1.AbsentMissing && c.noSeries != nil && (c.isKnown || now < *c.noSeries+hold) {
+		then = v1alpha1.MissingOutcome(s.Missing.Absent)
+	}
+	switch {
+	case !c.isKnown && c.state == Omitted: // nothing is known about the cluster
 	case then == v1alpha1.MissingOmit:
 		c.state, c.published = Omitted, 0
 	case then == v1alpha1.MissingFixed:
@@ -267,8 +281,8 @@ func (c *modelCell) damp(s *v1alpha1.ScoreSpec, points, now float64) {
 	}
 }
 
-// total returns the total of a cluster.
-func (m *model) total(cluster string) (value float64, state State) {
+// total returns the total of a cluster. isPublished means that there is one now.
+func (m *model) total(cluster string, isPublished bool) (value float64, state State) {
 	sum, weights := new(big.Rat), int64(0)
 	worst, omitted, held := false, false, false
 	for i := range m.spec.Scores {
@@ -277,9 +291,9 @@ func (m *model) total(cluster string) (value float64, state State) {
 		switch {
 		case c.state == Vetoed, c.state == Fixed && s.Minimum != nil && c.published < int(*s.Minimum):
 			return -100, Vetoed
-		case c.state == Worst && (weight > 0 || s.Minimum != nil), c.state == Omitted && s.Minimum != nil:
+		case c.state == Worst && (weight > 0 || s.Minimum != nil), c.state == Omitted && s.Minimum != nil && (c.isKnown || isPublished):
 			worst = true
-		case c.state == Omitted && weight > 0:
+		case c.state == Omitted && (weight > 0 || s.Minimum != nil):
 			omitted = true
 		}
 		points := c.points
@@ -314,16 +328,17 @@ func TestEvaluateAgreesWithTheDocument(t *testing.T) {
 		clusters := []string{"a", "b", "c", "d", "e"}[:1+random.IntN(5)]
 		m := &model{spec: spec, cells: map[string]*modelCell{}, fresh: map[string]float64{}}
 		var last *Result
-		now, everPublished := 0.0, map[string]bool{}
+		now, isPublished := 0.0, map[string]bool{} // totals by cluster
 		for n := range 12 {
-			values := map[string]map[string]float64{}
+			values, outcomes := map[string]map[string]float64{}, map[string]map[string]Outcome{}
 			in := Samples{Clusters: clusters}
 			for _, s := range spec.Scores {
-				values[s.Name] = map[string]float64{}
+				values[s.Name], outcomes[s.Name] = map[string]float64{}, map[string]Outcome{}
 				inputs := make([]Input, len(clusters))
 				for c, cluster := range clusters {
 					if random.IntN(4) == 0 {
-						inputs[c].Outcome = []Outcome{Absent, NaN, Infinite, Duplicate, Stale}[random.IntN(5)]
+						inputs[c].Outcome = []Outcome{Absent, NaN, Infinite, Duplicate, Stale, Failed}[random.IntN(6)]
+						outcomes[s.Name][cluster] = inputs[c].Outcome
 						continue
 					}
 					inputs[c].Value = randomValue(random)
@@ -332,7 +347,7 @@ func TestEvaluateAgreesWithTheDocument(t *testing.T) {
 				in.Scores = append(in.Scores, inputs)
 			}
 			last = Evaluate(p, in, last, t0.Add(time.Duration(now)*time.Second))
-			m.round(now, clusters, values)
+			m.round(now, clusters, values, outcomes)
 			for c, cluster := range clusters {
 				var show string
 				for i := range spec.Scores {
@@ -344,12 +359,8 @@ func TestEvaluateAgreesWithTheDocument(t *testing.T) {
 					want.published = int(cell.Value)
 				}
 				total := last.Row(c)[len(spec.Scores)]
-				value, state := m.total(cluster)
-				// A refused round says nothing about a cluster that never had a score.
-				if !everPublished[cluster] && total.State == Omitted {
-					continue
-				}
-				everPublished[cluster] = true
+				value, state := m.total(cluster, isPublished[cluster])
+				isPublished[cluster] = total.State != Omitted
 				hasDeadband := slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.Damping.Deadband > 0 })
 				if total.State != state || state != Omitted && !hasDeadband && math.Abs(float64(total.Value)-value) > 0.5+1e-6 {
 					t.Fatalf("seed %d, round %d, cluster %s: total %d %s, the document says %v %s\n%s", seed, n, cluster, total.Value, total.State, value, state, show)
@@ -398,7 +409,8 @@ func randomSpec(random *rand.Rand) *v1alpha1.ScoringPolicySpec {
 		}
 		s.Missing.HoldSeconds = ptr([]int32{0, 60, 300, 86400}[random.IntN(4)])
 		s.Missing.Then = []v1alpha1.MissingOutcome{v1alpha1.MissingWorst, v1alpha1.MissingOmit, v1alpha1.MissingFixed}[random.IntN(3)]
-		if s.Missing.Then == v1alpha1.MissingFixed {
+		s.Missing.Absent = []v1alpha1.AbsentOutcome{v1alpha1.AbsentMissing, v1alpha1.AbsentMissing, "Worst", "Omit", "Fixed"}[random.IntN(5)]
+		if s.Missing.Then == v1alpha1.MissingFixed || s.Missing.Absent == "Fixed" {
 			s.Missing.FixedValue = ptr(int32(random.IntN(101)))
 		}
 		s.Damping.HalfLifeSeconds = []int32{0, 0, 60, 3600}[random.IntN(4)]

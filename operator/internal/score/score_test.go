@@ -297,16 +297,6 @@ func TestIdentityIsClamped(t *testing.T) {
 	}
 }
 
-func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
-	s := linear("a", "0", "100")
-	s.Damping.RiseSeconds = 600
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
-	f.round(0, v(10))
-	f.last = f.last.SkipDamping()
-	f.round(30, v(90))
-	f.expect(0, "90 Scored")
-}
-
 // TestBoundariesOfDecimals: values at a threshold of the policy reach it, although binary fractions
 // are beside it.
 func TestBoundariesOfDecimals(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 // FromSeeds returns a Result from published scores, as the starting point of the first
@@ -33,6 +35,7 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 			case !known || s.Unmatched:
 			case s.State != Omitted:
 				row[j].history.hasMatched, r.Matched[query], r.Matched[p.freshness] = true, true, true
+				row[j].history.absentAt = min(p.scores[j].absentTime(s), r.Time)
 			case p.excludes(seed):
 				row[j].history.hasMatched, r.Matched[query] = true, true
 			}
@@ -40,6 +43,20 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		}
 	}
 	return r
+}
+
+// absentTime returns the last known time at which the cluster had no series, as missing.absent
+// accepts, or 0 if the published score is not the outcome of missing.absent.
+func (r *rule) absentTime(s SeedScore) Instant {
+	switch {
+	case r.absent == v1alpha1.MissingWorst && s.State == Worst, r.absent == v1alpha1.MissingFixed && s.State == Fixed:
+	default:
+		return 0
+	}
+	if s.MissingSince.IsZero() {
+		return At(s.SampleTime)
+	}
+	return At(s.MissingSince)
 }
 
 // excludes reports whether the total of a cluster was published as -100. A score with a

@@ -84,6 +84,36 @@ func TestSeedStates(t *testing.T) {
 	}
 }
 
+// TestSeedsContinueTheHoldOfAbsent restarts the operator while the query of a cluster without a
+// series fails. The series was missing since the time that the object has, if it has one.
+func TestSeedsContinueTheHoldOfAbsent(t *testing.T) {
+	fixed := v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
+	worst := v1alpha1.Missing{Absent: "Worst", Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(50))}
+	for _, tc := range []struct {
+		name          string
+		missing       v1alpha1.Missing
+		seed          SeedScore
+		during, after string
+	}{
+		{"no series when the object was written", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, "50 Fixed", "-100 Worst"},
+		{"the query failed before", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0, MissingSince: t0}, "50 Fixed", "-100 Worst"},
+		{"the hold has ended", fixed, SeedScore{Value: -100, State: Worst, SampleTime: t0, MissingSince: t0}, "-100 Worst", "-100 Worst"},
+		{"absent: Worst", worst, SeedScore{Value: -100, State: Worst, SampleTime: t0}, "-100 Worst", "50 Fixed"},
+		{"the clock was set back", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: at(3600)}, "50 Fixed", "-100 Worst"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := linear("a", "0", "10")
+			s.Missing = tc.missing
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+			f.last = FromSeeds(f.policy, []Seed{{Cluster: "c", Scores: map[string]SeedScore{"a": tc.seed}}}, t0)
+			f.round(299, missing(Failed, 1))
+			f.expect(0, tc.during)
+			f.round(300, missing(Failed, 1))
+			f.expect(0, tc.after)
+		})
+	}
+}
+
 // TestSeedsKeepTheTotalOfAnOmittedVeto: the series of a veto are gone on all clusters, so it is
 // omitted, and the totals are -100. They stay -100 after a restart. A new query of a veto that
 // never matched a cluster does not set totals to -100, whatever the other scores were.

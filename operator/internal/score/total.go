@@ -125,13 +125,15 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 	c.history.hasPoints = true
 	c.updateSince(now)
+	deadband := c.history.deadband(p.deadband)
 	switch {
 	case parts.anyVetoed:
 		c.State, c.Value, c.history.hasPublished = Vetoed, Lowest, true
-	case parts.anyHeld:
-		c.publishPoints(Held, c.Points, p.deadband, p.totalRange)
+	case parts.anyHeld: // with points of the old policy, if it has just changed
+		c.publishPoints(Held, c.Points, deadband, p.totalRange)
 	default:
-		c.publishPoints(Scored, c.Points, p.deadband, p.totalRange)
+		c.publishPoints(Scored, c.Points, deadband, p.totalRange)
+		c.history.skipDamping = false
 	}
 }
 

@@ -118,6 +118,9 @@ type history struct {
 	// seen is the time of the last usable value, also after the hold. After a restart, it is
 	// the time from which the value is missing.
 	seen Instant
+	// absentAt is the time of the last response without a series that missing.absent accepts.
+	// It is zero if a later response says something else.
+	absentAt Instant
 	// mean is the exponentially weighted mean of the points.
 	mean float64
 	// risingSince is the time from which the mean is above Points. It is zero if the
@@ -139,8 +142,9 @@ type Result struct {
 	// held. A refusal delays a fresh value at most until the hold of the score ends.
 	Refused bool
 	// Fresh is the number of clusters with a usable value in this round, and Known the
-	// number of clusters that had one within 24 hours before.
-	Fresh, Known int
+	// number of clusters that had one within 24 hours before. KnownFresh of the known
+	// clusters are fresh.
+	Fresh, Known, KnownFresh int
 	// Clamped is the number of values that normalization left outside the range.
 	Clamped int
 	// TotalErr is the failure of the total's expression for the first cluster with one.
@@ -198,8 +202,8 @@ type Seed struct {
 type SeedScore struct {
 	Value int32
 	State State
-	// SampleTime is the time of the last usable sample. It is used if State is Scored, Held
-	// or Vetoed.
+	// SampleTime is the time of the last usable sample, or of the last write if missing.absent
+	// accepts that there is none.
 	SampleTime time.Time
 	// MissingSince is the time from which a usable value is missing. It is zero if the value
 	// was fresh.

@@ -113,7 +113,7 @@ func decideDataFresh(done *completedRound) condition.Decision {
 	case failed != nil:
 		return condition.False(string(query.ReasonOf(failed.Err)), fieldOf(failed)+" failed: "+failed.Err.Error()+heldNote(s))
 	case r.Refused:
-		return condition.False("TooFewFresh", fmt.Sprintf("only %d of %d recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", r.Fresh, r.Known))
+		return condition.False("TooFewFresh", fmt.Sprintf("only %d of %d recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", r.KnownFresh, r.Known))
 	case s.Clusters == 0:
 		return condition.False("NoClusters", "clusterSelector matches no accepted ManagedCluster")
 	case s.missing > 0:

@@ -45,6 +45,11 @@ func TestDecideConditions(t *testing.T) {
 			return fakeFleet{clusters: healthy.clusters, values: map[string]map[string]float64{"free": {"c1": 9}}}.round(newSpec("free"), good, now.Add(time.Minute))
 		}, "Valid: all queries are valid",
 			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", ""},
+		{"too few fresh clusters, and clusters that joined", func() *completedRound {
+			w := fakeFleet{clusters: []string{"c1", "c2", "c3", "c4", "c5", "c6"}, values: map[string]map[string]float64{"free": {"c1": 9, "c4": 9, "c5": 9, "c6": 9}}}
+			return w.round(newSpec("free"), good, now.Add(time.Minute))
+		}, "Valid: all queries are valid",
+			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", ""},
 		{"samples too old", func() *completedRound {
 			w := healthy
 			w.values = map[string]map[string]float64{"free": healthy.values["free"], "age": {"c1": 1, "c2": 1, "c3": 500}}
