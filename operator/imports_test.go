@@ -94,7 +94,7 @@ var table = []row{
 		"operator/api/v1alpha1", "operator/internal/clustermap", "operator/internal/profile", "operator/internal/promql", "operator/internal/query",
 	}, forbid: requests},
 	{pkg: "operator/internal/dial", may: []string{"operator/api/v1alpha1", "operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
-	{pkg: "operator/internal/publish", may: []string{"operator/internal/score"}},
+	{pkg: "operator/internal/publish", may: []string{"operator/api/v1alpha1", "operator/internal/score"}},
 	{pkg: "operator/internal/promengine", may: []string{"operator/internal/query"}, deny: []string{"sigs.k8s.io/controller-runtime"}},
 	{pkg: "operator/internal/controller/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/condition", "operator/internal/dial",

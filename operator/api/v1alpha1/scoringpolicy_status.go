@@ -2,6 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// ScoreConditionPrefix precedes the name of a score in the type of its condition on an
+// AddOnPlacementScore. The reason of the condition is the state of the score. A score without a
+// condition had a fresh value when the object was written.
+const ScoreConditionPrefix = "score.plimsoll.dev/"
+
 // Condition types of a ScoringPolicy, beside ConditionReady and ConditionQueriesValid.
 // True is the good state of each.
 const (

@@ -107,23 +107,29 @@ func listPublishedScores(ctx context.Context, c client.Client, keep func(*cluste
 	return clusters, nil
 }
 
-// reportScores converts a published object. The state is Published, or the reason of a
-// false DataFresh condition.
+// reportScores converts a published object. The state of a score is the reason of its condition. A
+// score without a condition had a fresh value when the object was written. A score that has
+// only a condition is not published.
 func reportScores(object *clusterv1alpha1.AddOnPlacementScore) []scoreReport {
-	state := "Published"
+	var scores []scoreReport
+	states := map[string]string{}
 	for _, condition := range object.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionDataFresh && condition.Status != "True" {
-			state = condition.Reason
+		if name, ok := strings.CutPrefix(condition.Type, v1alpha1.ScoreConditionPrefix); ok {
+			states[name] = condition.Reason
 		}
 	}
-	var scores []scoreReport
 	for _, s := range object.Status.Scores {
-		report := scoreReport{Name: s.Name, Value: &s.Value, State: state}
+		report := scoreReport{Name: s.Name, Value: &s.Value, State: cmp.Or(states[s.Name], "Published")}
 		if until := object.Status.ValidUntil; until != nil {
 			report.ValidUntil = &until.Time
 		}
 		scores = append(scores, report)
+		delete(states, s.Name)
 	}
+	for name, state := range states {
+		scores = append(scores, scoreReport{Name: name, State: state})
+	}
+	slices.SortFunc(scores, func(a, b scoreReport) int { return strings.Compare(a.Name, b.Name) })
 	return scores
 }
 

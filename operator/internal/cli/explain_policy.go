@@ -133,7 +133,7 @@ func (r *policyReport) writeSummary(w io.Writer, a *app) {
 	if !r.Time.IsZero() {
 		text := format.Age(a.now(), r.Time) + " ago"
 		if r.From == explain.FromOperator {
-			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, r.Known)
+			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, len(r.Clusters))
 		}
 		if r.Refused {
 			text += ", not published because too few clusters have fresh data; earlier scores are held"

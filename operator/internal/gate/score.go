@@ -18,7 +18,8 @@ type Score struct {
 	Written time.Time `json:"written,omitzero"`
 	// ValidUntil is when the score expires. Zero means never.
 	ValidUntil time.Time `json:"validUntil,omitzero"`
-	// State is Held, Stale or Missing if the data behind the score is not fresh.
+	// State is the reason of the score's condition, such as Held or Worst, if its data is not
+	// fresh.
 	State string `json:"state,omitempty"`
 }
 
@@ -34,7 +35,7 @@ func ScoresOf(object *clusterv1alpha1.AddOnPlacementScore) map[string]Score {
 		if object.Status.ValidUntil != nil {
 			s.ValidUntil = object.Status.ValidUntil.Time
 		}
-		if c := apimeta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionDataFresh); c != nil && c.Status != metav1.ConditionTrue {
+		if c := apimeta.FindStatusCondition(object.Status.Conditions, v1alpha1.ScoreConditionPrefix+item.Name); c != nil && c.Status != metav1.ConditionTrue {
 			s.State = c.Reason
 		}
 		all[ScoreKey(object.Name, item.Name)] = s

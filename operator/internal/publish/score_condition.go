@@ -7,18 +7,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
-
-// scoreConditionPrefix precedes the name of a score in the type of its condition.
-const scoreConditionPrefix = "score.plimsoll.dev/"
 
 // reasonUnmatched is the reason of a score whose query has matched no cluster yet: a score that
 // is held although its query has changed, or an omitted one.
 const reasonUnmatched = "Unmatched"
 
 func isScoreCondition(conditionType string) bool {
-	return strings.HasPrefix(conditionType, scoreConditionPrefix)
+	return strings.HasPrefix(conditionType, v1alpha1.ScoreConditionPrefix)
 }
 
 // scoreConditions returns one condition for each score whose value does not come from a
@@ -36,7 +34,7 @@ func scoreConditions(names []string, row []score.Cell, hasTotal bool) []metav1.C
 	var conditions []metav1.Condition
 	for i := range row {
 		c := &row[i]
-		condition := metav1.Condition{Type: scoreConditionPrefix + names[i], Status: metav1.ConditionFalse, Reason: c.State.String()}
+		condition := metav1.Condition{Type: v1alpha1.ScoreConditionPrefix + names[i], Status: metav1.ConditionFalse, Reason: c.State.String()}
 		switch {
 		case c.Outcome == score.OK && c.State == score.Scored:
 			continue

@@ -12,6 +12,7 @@ import (
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
 
@@ -38,7 +39,7 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 	written := lastWrite(s.ManagedFields)
 	for _, item := range s.Status.Scores {
 		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}
-		if c := meta.FindStatusCondition(s.Status.Conditions, scoreConditionPrefix+item.Name); c != nil {
+		if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ScoreConditionPrefix+item.Name); c != nil {
 			recovered.State, recovered.Unmatched = stateOf(c.Reason), c.Reason == reasonUnmatched
 			if c.Status != metav1.ConditionTrue {
 				recovered.SampleTime, recovered.MissingSince = c.LastTransitionTime.Time, c.LastTransitionTime.Time
@@ -48,7 +49,7 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 	}
 	for i := range s.Status.Conditions {
 		c := &s.Status.Conditions[i]
-		name, ok := strings.CutPrefix(c.Type, scoreConditionPrefix)
+		name, ok := strings.CutPrefix(c.Type, v1alpha1.ScoreConditionPrefix)
 		if _, published := seed.Scores[name]; !ok || published || c.Reason != score.Omitted.String() && c.Reason != reasonUnmatched {
 			continue
 		}
