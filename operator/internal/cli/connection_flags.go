@@ -17,6 +17,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dial"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -109,6 +110,7 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 	}
 	// Users query through port forwards, and see every label.
 	cfg.AllowLoopback, cfg.AllLabels = true, true
+	cfg.Clusters = a.listClusterNames
 	if err := f.readCredentials(&cfg.HTTP); err != nil {
 		return nil, err
 	}
@@ -121,6 +123,19 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 		return nil, err
 	}
 	return &metricsSource{client: client, info: dial.SourceInfo(src), spec: &src.Spec}, nil
+}
+
+// listClusterNames returns the names of the hub's clusters, for a source with one endpoint per
+// cluster.
+func (a *app) listClusterNames(ctx context.Context) ([]string, error) {
+	managed, err := listManagedClusters(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("each cluster has its own endpoint, and the clusters of the hub can't be read: %w", err)
+	}
+	if len(managed) == 0 {
+		return nil, errors.New("each cluster has its own endpoint, and the hub has no accepted ManagedCluster")
+	}
+	return hubstate.SelectNames(managed, nil)
 }
 
 // checkSecrets returns an error if secrets lacks a value that the spec refers to, except

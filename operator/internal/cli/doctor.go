@@ -67,12 +67,13 @@ func newDoctor(a *app) *cobra.Command {
 		Short: "Check the installation on the hub and say how to repair each fault",
 		Long: `Check the installation on the hub and say how to repair each fault: versions, the
 operator, Kueue's dispatcher, queues and admission checks, connections to workers, what Open
-Cluster Management installs there, and the conditions of sources, policies and gates. With --prometheus, doctor also checks for each
-cluster whether the recorded series exist that rules and gates need.
+Cluster Management installs there, and the conditions of sources, policies and gates. With
+--prometheus, doctor also checks for each cluster whether the series exist that policies and gates
+need, and warns of workers whose Kueue exports no quota. Without it, series are not checked.
 
 doctor reads objects and writes nothing. A check is skipped if your user may not read what
 it needs. The exit code is 1 if there is a fault; warnings do not count.`,
-		Example: "  kubectl plimsoll doctor --prometheus http://localhost:9090",
+		Example: "  kubectl plimsoll doctor\n  kubectl plimsoll doctor --prometheus http://localhost:9090",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.check(), d.metrics.check()); err != nil {

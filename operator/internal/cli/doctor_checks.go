@@ -159,12 +159,13 @@ func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
 }
 
 // diagnoseConditions returns a fault for each condition that is False, except Ready, which
-// sums up the others, and Secure, which is a warning. Without a fault it returns one diagnosis.
+// sums up the others, those of mode Shadow, and Secure, which is a warning. Without a fault it
+// returns one diagnosis.
 func diagnoseConditions(subject string, conditions []metav1.Condition, fix string) []diagnosis {
 	var diagnoses []diagnosis
 	ready := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	for _, c := range conditions {
-		if c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady {
+		if c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady || c.Reason == v1alpha1.ReasonShadow {
 			continue
 		}
 		d := fault(subject, c.Type+": "+c.Reason+": "+c.Message, fix)

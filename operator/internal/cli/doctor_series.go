@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // neededSeries are the recorded series without which a cluster is never chosen.
@@ -17,60 +21,151 @@ const exporterSeries = "plimsoll_exporter_last_collection_timestamp_seconds"
 
 const exporterFix = "check on the cluster that the pods of plimsoll-exporter run, and that its Prometheus scrapes them and sets the external label cluster"
 
+// quotaSeries is what the default quota query of a gate reads. Kueue exports its input only with
+// metrics.enableClusterQueueResources.
+const quotaSeries = "cluster_queue:kueue_unreserved_quota:max"
+
+const quotaFix = "on each of these clusters, set metrics.enableClusterQueueResources: true in Kueue's configuration, scrape Kueue, and load rules/recording-queues.yaml"
+
+// seriesCheck checks the series of each ManagedCluster.
+type seriesCheck struct {
+	*doctor
+	source    *metricsSource
+	diagnoses []diagnosis
+	// silent are the clusters that are not checked further: their endpoint failed, or they have
+	// no metrics of the exporter.
+	silent map[string]bool
+}
+
 // checkSeries checks that the recorded series exist for each ManagedCluster.
 func (d *doctor) checkSeries(ctx context.Context) ([]diagnosis, error) {
-	if d.metrics.url == "" {
-		return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "set --prometheus to check them"}}, nil
+	switch {
+	case d.metrics.url == "":
+		return []diagnosis{d.uncheckedSeries()}, nil
+	case len(d.hub.managed.Items) == 0:
+		return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "not checked: the hub has no ManagedCluster that your user may read"}}, nil
 	}
 	source, err := d.metrics.connectSource(d.app, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	var diagnoses []diagnosis
-	silent := map[string]bool{} // clusters without metrics of the exporter
+	defer source.client.Close()
+	c := &seriesCheck{doctor: d, source: source, silent: map[string]bool{}}
+	c.run(query.ForClusters(ctx, d.managedNames()))
+	return c.diagnoses, nil
+}
+
+// uncheckedSeries says that the series were not checked, and how to check them. The addresses of
+// MetricsSources are those for pods of the hub, and their credentials are in Secrets, which the
+// CLI does not read.
+func (d *doctor) uncheckedSeries() diagnosis {
+	server := "a Prometheus or Thanos with the metrics of all clusters"
+	if sources := d.hub.sources.Items; len(sources) > 0 {
+		s := &metricsSource{spec: &sources[0].Spec}
+		server = fmt.Sprintf("the server of MetricsSource %s, %s", sources[0].Name, s.address())
+	}
+	return diagnosis{
+		Result: resultSkipped, Subject: "series", Message: "not checked, because --prometheus is not set",
+		Fix: "kubectl plimsoll doctor --prometheus URL, with a URL at which you reach " + server + ", such as that of a forwarded port",
+	}
+}
+
+func (d *doctor) managedNames() []string {
+	var names []string
+	for i := range d.hub.managed.Items {
+		names = append(names, d.hub.managed.Items[i].Name)
+	}
+	return names
+}
+
+// run stops at the first response by which no cluster can be judged.
+func (c *seriesCheck) run(ctx context.Context) {
 	for i, needed := range neededSeries {
-		missing, err := d.clustersWithout(ctx, source, needed.series)
-		if err != nil {
-			return append(diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus")), nil
+		missing, ok := c.clustersWithout(ctx, needed.series)
+		if !ok {
+			return
 		}
 		if i == 0 && len(missing) > 0 {
-			unscraped, err := d.clustersWithout(ctx, source, exporterSeries)
-			if err != nil {
-				return append(diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus")), nil
+			unscraped, ok := c.clustersWithout(ctx, exporterSeries)
+			if !ok {
+				return
 			}
 			for _, cluster := range unscraped {
-				silent[cluster] = true
-				diagnoses = append(diagnoses, fault("cluster "+cluster, "has no metrics of the exporter", exporterFix))
+				c.addSilent(cluster, "has no metrics of the exporter", exporterFix)
 			}
 		}
 		for _, cluster := range missing {
-			if !silent[cluster] {
-				diagnoses = append(diagnoses, fault("cluster "+cluster, "has no series "+needed.series, needed.fix))
+			if !c.silent[cluster] {
+				c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, "has no series "+needed.series, needed.fix))
 			}
 		}
 		if len(missing) == 0 {
-			diagnoses = append(diagnoses, fine("series", needed.series+" exists for "+countOf(len(d.hub.managed.Items), "cluster")))
+			c.addFine(needed.series)
 		}
 	}
-	return diagnoses, nil
+	c.checkQuota(ctx)
 }
 
-// clustersWithout returns the ManagedClusters for which the source has no such series.
-func (d *doctor) clustersWithout(ctx context.Context, source *metricsSource, series string) ([]string, error) {
-	label := cmp.Or(source.spec.ClusterMapping.Label, "cluster")
-	result, err := source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", label, series), d.now())
-	if err != nil {
-		return nil, err
+// checkQuota warns of clusters whose Kueue exports no quota, if a gate reads it by its default
+// query.
+func (c *seriesCheck) checkQuota(ctx context.Context) {
+	readsQuota := false
+	for i := range c.hub.gates.Items {
+		readsQuota = readsQuota || c.hub.gates.Items[i].Spec.Queries.Quota == ""
+	}
+	if !readsQuota {
+		return
+	}
+	missing, ok := c.clustersWithout(ctx, quotaSeries)
+	switch {
+	case !ok:
+	case len(missing) == 0:
+		c.addFine(quotaSeries)
+	default:
+		c.diagnoses = append(c.diagnoses, warn("quota of workers",
+			"Kueue exports no quota of ClusterQueues on "+abbreviate(missing)+": gates send workloads there without regard to it", quotaFix))
+	}
+}
+
+func (c *seriesCheck) addSilent(cluster, message, fix string) {
+	c.silent[cluster] = true
+	c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, message, fix))
+}
+
+func (c *seriesCheck) addFine(series string) {
+	if n := len(c.hub.managed.Items) - len(c.silent); n > 0 {
+		c.diagnoses = append(c.diagnoses, fine("series", series+" exists for "+countOf(n, "cluster")))
+	}
+}
+
+// clustersWithout returns the ManagedClusters that are not silent and for which the source has no
+// such series. It adds a fault for each cluster whose endpoint failed. If the response says
+// nothing about a missing series, it adds a fault and returns false.
+func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missing []string, ok bool) {
+	label := cmp.Or(c.source.spec.ClusterMapping.Label, "cluster")
+	result, err := c.source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", label, series), c.now())
+	switch {
+	case err != nil:
+		c.diagnoses = append(c.diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus"))
+		return nil, false
+	case result.Partial:
+		c.diagnoses = append(c.diagnoses, fault("Prometheus", "its response is partial, so it does not show which clusters have series: "+result.PartialReason,
+			"check its stores or storage nodes, then run doctor again"))
+		return nil, false
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(result.Failed)) {
+		if !c.silent[cluster] {
+			c.addSilent(cluster, "its endpoint failed: "+result.Failed[cluster], "check the address of --prometheus for this cluster, and its credentials")
+		}
 	}
 	found := map[string]bool{}
 	for _, sample := range result.Samples {
 		found[sample.Labels[label]] = true
 	}
-	var missing []string
-	for _, cluster := range d.hub.managed.Items {
-		if !found[cluster.Name] {
-			missing = append(missing, cluster.Name)
+	for _, cluster := range c.managedNames() {
+		if !found[cluster] && !c.silent[cluster] {
+			missing = append(missing, cluster)
 		}
 	}
-	return missing, nil
+	return missing, true
 }

@@ -127,6 +127,31 @@ func TestDoctorWarnsOfAMissingAddOn(t *testing.T) {
 	}
 }
 
+// A worker whose Kueue exports no quota is a warning: the gate sends workloads there without regard
+// to it. A gate with a quota query of its own does not read the series.
+func TestDoctorWarnsOfMissingQuota(t *testing.T) {
+	for _, tc := range []struct{ name, spec, want string }{
+		{"default query", "sourceRef: {name: thanos}, multiKueue",
+			`(?m)^warning +quota of workers +Kueue exports no quota of ClusterQueues on cluster1: gates send workloads there without regard to it\n +→ .*metrics\.enableClusterQueueResources: true`},
+		{"own query", "queries: {quota: my_quota}, sourceRef: {name: thanos}, multiKueue", `exists for 1 cluster\n$`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, f := range files.Files {
+				text := bytes.Replace(f.Data, []byte("cluster_queue:kueue_unreserved_quota:max{"), []byte("another{"), 1)
+				files.Files[i].Data = bytes.Replace(text, []byte("sourceRef: {name: thanos}, multiKueue"), []byte(tc.spec), 1)
+			}
+			code, out := runDoctor(t, files, "")
+			if code != 0 || !regexp.MustCompile(tc.want).MatchString(out) {
+				t.Errorf("exit code %d, want %s in:\n%s", code, tc.want, out)
+			}
+		})
+	}
+}
+
 // runDoctor runs doctor against the files, and returns its exit code and output.
 func runDoctor(t *testing.T, files *txtar.Archive, absent string) (int, string) {
 	t.Helper()

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
@@ -128,4 +133,73 @@ func (p *fakePrometheus) labelValues(req *http.Request) (any, error) {
 func timeParameter(req *http.Request, name string) time.Time {
 	v, _ := strconv.ParseFloat(req.FormValue(name), 64) // invalid values become the Unix epoch
 	return time.UnixMilli(int64(v * 1000)).UTC()
+}
+
+// prometheusHandler serves a Prometheus, and one for each cluster below a folder of the cluster's
+// name. All have the same series. Those of the clusters in the file "down" fail. The text in the
+// file "partial" becomes a warning of each response.
+func prometheusHandler(dir string) http.Handler {
+	server := queryHandler(dir)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		at := max(strings.Index(req.URL.Path, "/api/"), 0)
+		cluster := strings.Trim(req.URL.Path[:at], "/")
+		req.URL.Path = req.URL.Path[at:]
+		down, err := os.ReadFile(filepath.Join(dir, "down"))
+		if err == nil && slices.Contains(strings.Fields(string(down)), cluster) {
+			writeJSON(w, http.StatusUnauthorized, map[string]any{"status": "error", "error": "wrong token"})
+			return
+		}
+		warning, err := os.ReadFile(filepath.Join(dir, "partial"))
+		if err != nil {
+			server.ServeHTTP(w, req)
+			return
+		}
+		recorded, response := httptest.NewRecorder(), map[string]any{}
+		server.ServeHTTP(recorded, req)
+		if err := json.Unmarshal(recorded.Body.Bytes(), &response); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		response["warnings"] = []string{strings.TrimSpace(string(warning))}
+		writeJSON(w, recorded.Code, response)
+	})
+}
+
+// queryHandler serves instant queries from the file prometheus.yaml, which maps expressions to
+// samples. Without this file, and for all other requests, it evaluates the series in history.txt.
+func queryHandler(dir string) http.Handler {
+	file := filepath.Join(dir, "prometheus.yaml")
+	history := &fakePrometheus{file: filepath.Join(dir, "history.txt")}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if _, err := os.Stat(file); req.URL.Path != "/api/v1/query" || err != nil {
+			history.ServeHTTP(w, req)
+			return
+		}
+		var results map[string][]struct {
+			Metric map[string]string `json:"metric"`
+			Value  string            `json:"value"`
+		}
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(content, &results)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		expr := req.FormValue("query")
+		result := []any{}
+		for _, s := range results[expr] {
+			result = append(result, map[string]any{"metric": s.Metric, "value": []any{now.Unix(), s.Value}})
+		}
+		if _, ok := results[expr]; !ok {
+			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected query " + expr})
+			return
+		}
+		response := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
+		if echo := w.Header().Get("X-Warning"); echo != "" {
+			response["warnings"], response["infos"] = []string{"PromQL warning: " + echo}, []string{"metric might not be a counter"}
+		}
+		writeJSON(w, http.StatusOK, response)
+	})
 }

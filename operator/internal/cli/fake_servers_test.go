@@ -79,7 +79,7 @@ func certificatePEM(server *httptest.Server) []byte {
 
 // newSecureServer starts a proxy in front of a Prometheus. It requires a tenant, and the
 // right token, the right password or any client certificate. It echoes the credentials, as
-// some proxies do, and ignores the part of the path before /api/, which names a cluster.
+// some proxies do.
 func newSecureServer(next http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ := req.BasicAuth()
@@ -90,9 +90,6 @@ func newSecureServer(next http.Handler) *httptest.Server {
 		case req.Header.Get("X-Scope-OrgID") != "team" && (req.Header.Get("THANOS-TENANT") != "team" || req.URL.Query().Get("partial_response") != "false"):
 			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "error": "no tenant"})
 		default:
-			if at := strings.Index(req.URL.Path, "/api/"); at > 0 {
-				req.URL.Path = req.URL.Path[at:]
-			}
 			w.Header().Set("X-Warning", echo)
 			next.ServeHTTP(w, req)
 		}
@@ -104,7 +101,8 @@ func newSecureServer(next http.Handler) *httptest.Server {
 }
 
 // fakeHub is an API server with the objects of a folder. It rejects requests for the
-// resources in the file "forbidden", and does not serve those in the file "absent".
+// resources in the file "forbidden", and requests for more than the metadata of those in the file
+// "hidden". It does not serve those in the file "absent".
 type fakeHub struct {
 	dir      string
 	operator string // address of the operator's listener, to which ports are forwarded
@@ -189,7 +187,7 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch resource := rest[0]; {
 	case h.lists("absent", resource):
 		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource", "")
-	case h.lists("forbidden", resource):
+	case h.lists("forbidden", resource), h.lists("hidden", resource) && req.Method == http.MethodGet && !acceptsMetadata(req):
 		writeStatus(w, http.StatusForbidden, "Forbidden", resource+`.`+parts[0]+` is forbidden: User "me" cannot list resource`, "")
 	case len(rest) == 1:
 		kind, err := restMapper.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
@@ -220,7 +218,20 @@ func (h *fakeHub) serveObject(w http.ResponseWriter, req *http.Request, resource
 	if req.Method == http.MethodDelete {
 		delete(h.objects, key)
 	}
+	if acceptsMetadata(req) {
+		writeJSON(w, http.StatusOK, metadataOf(u))
+		return
+	}
 	writeJSON(w, http.StatusOK, u.Object)
+}
+
+// acceptsMetadata reports whether a request is for the metadata of objects only.
+func acceptsMetadata(req *http.Request) bool {
+	return strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+func metadataOf(u *unstructured.Unstructured) map[string]any {
+	return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": u.Object["metadata"]}
 }
 
 // servePatch merges the body into an object, or creates it. Like the token controller, it
@@ -267,6 +278,10 @@ func (h *fakeHub) serveList(w http.ResponseWriter, req *http.Request, apiVersion
 	for _, key := range slices.Sorted(maps.Keys(h.objects)) { // in the order of an API server
 		u := h.objects[key]
 		if strings.HasPrefix(key, resource+"/"+namespace) && selector.Matches(labels.Set(u.GetLabels())) && (name == "" || name == u.GetName()) {
+			if acceptsMetadata(req) {
+				items, apiVersion, kind = append(items, metadataOf(u)), "meta.k8s.io/v1", "PartialObjectMetadataList"
+				continue
+			}
 			items = append(items, u.Object)
 		}
 	}
@@ -335,49 +350,10 @@ func workloadExplanation() gate.Explanation {
 	return e
 }
 
-// lastRound is the operator's explanation of a policy.
-const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMilliseconds":21.5,"freshClusters":1,"knownClusters":2,
+// lastRound is the operator's explanation of the first round of a policy, before which no cluster had a
+// fresh value.
+const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMilliseconds":21.5,"freshClusters":1,"knownClusters":0,
 "queries":[{"query":"time() - max by (cluster) (x)","durationMilliseconds":4,"series":2},
  {"score":"headroom","query":"sum by (cluster) (y)","durationMilliseconds":9,"series":1,"warnings":["a store did not respond"]}],
 "clusters":[{"cluster":"cluster1","scores":[{"name":"headroom","raw":42.12345,"points":65.8,"value":66,"state":"Fresh","outcome":"Value","sampleTime":"2026-03-01T11:59:45Z"}]},
  {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
-
-// prometheusHandler serves instant queries from the file prometheus.yaml, which maps
-// expressions to samples. Without this file, and for all other requests, it evaluates the
-// series in history.txt.
-func prometheusHandler(dir string) http.Handler {
-	file := filepath.Join(dir, "prometheus.yaml")
-	history := &fakePrometheus{file: filepath.Join(dir, "history.txt")}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if _, err := os.Stat(file); req.URL.Path != "/api/v1/query" || err != nil {
-			history.ServeHTTP(w, req)
-			return
-		}
-		var results map[string][]struct {
-			Metric map[string]string `json:"metric"`
-			Value  string            `json:"value"`
-		}
-		content, err := os.ReadFile(file)
-		if err == nil {
-			err = yaml.Unmarshal(content, &results)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		expr := req.FormValue("query")
-		result := []any{}
-		for _, s := range results[expr] {
-			result = append(result, map[string]any{"metric": s.Metric, "value": []any{now.Unix(), s.Value}})
-		}
-		if _, ok := results[expr]; !ok {
-			writeJSON(w, http.StatusBadRequest, map[string]any{"status": "error", "errorType": "bad_data", "error": "unexpected query " + expr})
-			return
-		}
-		response := map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}}
-		if echo := w.Header().Get("X-Warning"); echo != "" {
-			response["warnings"], response["infos"] = []string{"PromQL warning: " + echo}, []string{"metric might not be a counter"}
-		}
-		writeJSON(w, http.StatusOK, response)
-	})
-}

@@ -29,29 +29,25 @@ func (l *linter) checkServer(ctx context.Context, a *app, flags *connectionFlags
 		return err
 	}
 	defer source.client.Close()
-	counts := map[string]float64{}
+	counts := map[string]seriesCount{}
 	for _, q := range l.queries() {
 		ignored := q.doc.ignoredRules(q.path)
 		for _, s := range selectorsOf(q.expr) {
 			text := s.String()
 			n, known := counts[text]
 			if !known {
-				result, err := source.client.Query(ctx, "count("+text+")", a.now())
-				if err != nil {
-					return fmt.Errorf("count the series of %s: %w", text, err)
-				}
-				for _, sample := range result.Samples {
-					n = sample.Value
+				if n, err = source.countSeries(ctx, a, text); err != nil {
+					return err
 				}
 				counts[text] = n
 			}
 			problem := promql.Problem{Pos: promql.PositionAt(q.text, s.offset)}
 			rule := ""
 			switch {
-			case n == 0:
+			case n.series == 0 && !n.incomplete:
 				rule, problem.Message = ruleNoSeries, text+" matches no series on the server"
-			case n > manySeries:
-				rule, problem.Message = ruleManySeries, fmt.Sprintf("%s matches %.0f series on the server: record an aggregate with a recording rule", text, n)
+			case n.series > manySeries:
+				rule, problem.Message = ruleManySeries, fmt.Sprintf("%s matches %.0f series on the server: record an aggregate with a recording rule", text, n.series)
 			}
 			if rule != "" && !slices.Contains(ignored, rule) {
 				l.addProblem(q.doc, q.path, problem, rule)
@@ -59,6 +55,27 @@ func (l *linter) checkServer(ctx context.Context, a *app, flags *connectionFlags
 		}
 	}
 	return nil
+}
+
+// seriesCount is the number of series of a selector. If the response was incomplete, there can be
+// more.
+type seriesCount struct {
+	series     float64
+	incomplete bool
+}
+
+// countSeries counts the series of a selector, on all endpoints of the source.
+func (s *metricsSource) countSeries(ctx context.Context, a *app, selector string) (seriesCount, error) {
+	result, err := s.client.Query(ctx, "count("+selector+")", a.now())
+	if err != nil {
+		return seriesCount{}, fmt.Errorf("count the series of %s: %w", selector, err)
+	}
+	a.warnIncomplete("the series of "+selector, result)
+	n := seriesCount{incomplete: isIncomplete(result)}
+	for _, sample := range result.Samples {
+		n.series += sample.Value
+	}
+	return n, nil
 }
 
 // selector is a selector of a query without variables and offsets.

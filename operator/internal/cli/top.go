@@ -54,7 +54,8 @@ func newTop(a *app) *cobra.Command {
 		Long: `Show free devices and scores of each cluster.
 
 Scores are read from the hub. Free devices are queried from the Prometheus or Thanos of
---prometheus, which must evaluate the shipped recording rules.`,
+--prometheus, which must evaluate the shipped recording rules. A warning names each response that
+lacks data: the sums are then too small.`,
 		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -110,12 +111,13 @@ func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterD
 	}
 	defer source.client.Close()
 	devices := clusterDevices{}
-	add := func(query string, set func(counts *deviceCounts, n int)) error {
+	add := func(what, query string, set func(counts *deviceCounts, n int)) error {
 		label := source.info.ClusterLabel
 		result, err := source.client.Query(ctx, fmt.Sprintf(query, label), a.now())
 		if err != nil {
 			return err
 		}
+		a.warnIncomplete(what, result)
 		for _, s := range result.Samples {
 			cluster, model := s.Labels[label], cmp.Or(s.Labels["model"], "unknown")
 			if devices[cluster] == nil {
@@ -130,10 +132,10 @@ func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterD
 		}
 		return nil
 	}
-	if err := add(freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
+	if err := add("free devices", freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
 		return nil, err
 	}
-	return devices, add(totalDevicesQuery, func(counts *deviceCounts, n int) { counts.Total = n })
+	return devices, add("total devices", totalDevicesQuery, func(counts *deviceCounts, n int) { counts.Total = n })
 }
 
 func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time) {

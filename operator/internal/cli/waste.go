@@ -138,11 +138,12 @@ func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration)
 		matcher = "{namespace=" + strconv.Quote(namespace) + "}"
 	}
 	byKey := map[wasteRow]*wasteRow{}
-	add := func(devices string, set func(row *wasteRow, hours float64)) error {
+	add := func(what, devices string, set func(row *wasteRow, hours float64)) error {
 		result, err := source.client.Query(ctx, deviceHoursQuery(devices, label, flags.by, window), a.now())
 		if err != nil {
 			return fmt.Errorf("--prometheus: %w", err)
 		}
+		a.warnIncomplete(what, result)
 		for _, s := range result.Samples {
 			key := wasteRow{Cluster: s.Labels[label], Namespace: s.Labels["namespace"], Kind: s.Labels["owner_kind"], Owner: s.Labels["owner_name"]}
 			if byKey[key] == nil {
@@ -152,10 +153,10 @@ func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration)
 		}
 		return nil
 	}
-	if err := add(fmt.Sprintf(heldDevices, matcher), func(row *wasteRow, hours float64) { row.HeldHours = hours }); err != nil {
+	if err := add("held hours", fmt.Sprintf(heldDevices, matcher), func(row *wasteRow, hours float64) { row.HeldHours = hours }); err != nil {
 		return nil, err
 	}
-	if err := add(fmt.Sprintf(idleDevices, matcher, label), func(row *wasteRow, hours float64) { row.IdleHours = hours }); err != nil {
+	if err := add("idle hours", fmt.Sprintf(idleDevices, matcher, label), func(row *wasteRow, hours float64) { row.IdleHours = hours }); err != nil {
 		return nil, err
 	}
 	rows := make([]wasteRow, 0, len(byKey))
