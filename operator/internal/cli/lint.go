@@ -51,8 +51,9 @@ func newLint(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE...",
-		Short: "Check MetricsSources, ScoringPolicies and PlacementGates without a cluster",
-		Long: `Check MetricsSources, ScoringPolicies and PlacementGates without a cluster.
+		Short: "Check the objects of Plimsoll without a cluster",
+		Long: `Check MetricsSources, ScoringPolicies, PlacementGates, CapacityPolicies, ReclaimPolicies and
+TrialPolicies without a cluster.
 
 lint reports the file, line and column of
   - what an API server would refuse: unknown fields, types, enums, bounds, patterns, CEL rules;
@@ -63,11 +64,11 @@ lint reports the file, line and column of
 
 With --prometheus, lint also reports selectors that match no series or too many. The comment
 # lint:ignore RULE in a query, or on the line before it, turns a rule off for this query.
-Objects of other API groups are ignored. The exit code is 1 if there are findings.
+The items of a List are checked as well. Objects of other API groups are ignored. The exit code is 1 if there are findings.
 
 --as-rules prints the queries as recording rules instead, so that promtool and other linters
 can read them.`,
-		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -\n  kubectl plimsoll lint -f policies/ --as-rules | promtool check rules /dev/stdin",
+		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -\n  kubectl get scoringpolicies -o yaml | kubectl plimsoll lint -f -\n  kubectl plimsoll lint -f policies/ --as-rules | promtool check rules /dev/stdin",
 		Args:    exactArgs(0, "no arguments besides -f FILE"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.check(), flags.check()); err != nil {

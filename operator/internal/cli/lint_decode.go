@@ -83,10 +83,18 @@ func syntaxFinding(file string, err error) finding {
 	return finding{File: file, LineNumber: lineNumber, ColumnNumber: 1, Message: message}
 }
 
-// readDocument validates a document by its CRD and decodes it strictly. Documents of other
-// API groups are ignored. An error means that the CRDs are broken.
+// readDocument validates a document by its CRD and decodes it strictly. Each item of a list is a
+// document. Documents of other API groups are ignored. An error means that the CRDs are broken.
 func (l *linter) readDocument(d *document) error {
 	apiVersion, kind := nodeText(d.find("apiVersion")), nodeText(d.find("kind"))
+	if isList(apiVersion, kind) {
+		for _, item := range d.items() {
+			if err := l.readDocument(&document{file: d.file, root: item, lines: d.lines}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	group, _, _ := strings.Cut(apiVersion, "/")
 	if group != v1alpha1.GroupVersion.Group {
 		return nil
@@ -133,6 +141,11 @@ func (l *linter) readDocument(d *document) error {
 		l.policies[o.Name] = o
 	}
 	return nil
+}
+
+// isList reports whether a document is a list of objects, as kubectl get -o yaml prints them.
+func isList(apiVersion, kind string) bool {
+	return apiVersion == "v1" && kind == "List" || apiVersion == v1alpha1.GroupVersion.String() && strings.HasSuffix(kind, "List")
 }
 
 // checkSchema reports what the schema and the rules of the CRD refuse, and whether there is

@@ -18,6 +18,18 @@ func (d *document) find(path string) *yaml.Node {
 	return nil
 }
 
+// items returns the items of a list.
+func (d *document) items() []*yaml.Node {
+	list := d.find("items")
+	if list != nil && list.Kind == yaml.AliasNode {
+		list = list.Alias
+	}
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return list.Content
+}
+
 // nearest returns the key at a path. If the path does not exist, nearest returns the
 // value of its innermost existing parent.
 func (d *document) nearest(path string) *yaml.Node {

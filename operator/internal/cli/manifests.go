@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,18 +60,21 @@ func (m *manifests) addFile(file string, content []byte) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &kind); err != nil {
-			// The error of the parser can quote a Secret.
-			return fmt.Errorf("%s: invalid YAML: run lint for details", file)
-		}
-		if err := m.addDocument(kind, document); err != nil {
+		if err := m.addDocument(document); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 }
 
-func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
+// addDocument adds an object, or the objects of a list.
+func (m *manifests) addDocument(document []byte) error {
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal(document, &kind); err != nil {
+		return errors.New("invalid YAML: run lint for details") // err can quote a Secret
+	}
+	if isList(kind.APIVersion, kind.Kind) {
+		return m.addItems(document)
+	}
 	switch kind.APIVersion + " " + kind.Kind {
 	case v1alpha1.GroupVersion.String() + " ScoringPolicy":
 		policy, err := decodePolicy(document)
@@ -98,6 +102,22 @@ func (m *manifests) addDocument(kind metav1.TypeMeta, document []byte) error {
 		}
 		if path, message := explainUnknownType(kind.APIVersion, kind.Kind); path != "" {
 			return fmt.Errorf("%s: %s", path, message)
+		}
+	}
+	return nil
+}
+
+// addItems adds the objects of a list.
+func (m *manifests) addItems(document []byte) error {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := yaml.Unmarshal(document, &list); err != nil {
+		return errors.New("invalid list: items must be a list of objects") // err can quote a Secret
+	}
+	for i, item := range list.Items {
+		if err := m.addDocument(item); err != nil {
+			return fmt.Errorf("items[%d]: %w", i, err)
 		}
 	}
 	return nil
