@@ -157,7 +157,8 @@ func remove(ctx context.Context, t *testing.T, plugin string) {
 		}
 		await(ctx, t, fmt.Sprintf("step %d of the removal to be done", i+1), func(ctx context.Context) error {
 			steps, err := removalSteps(ctx, plugin)
-			if err == nil && !steps[i].Done {
+			// The lab's Kueue has no ConfigMap, so the command can't check its dispatcher.
+			if err == nil && !steps[i].Done && steps[i].Skipped == "" {
 				err = fmt.Errorf("%+v", steps[i])
 			}
 			return err
@@ -218,6 +219,7 @@ type removalStep struct {
 	Step    string
 	Objects []string
 	Done    bool
+	Skipped string
 }
 
 func removalSteps(ctx context.Context, plugin string) ([]removalStep, error) {

@@ -48,8 +48,9 @@ if it differs from that of the context.
 
 On the worker, connect creates a ServiceAccount with the permissions that MultiKueue needs,
 and a token for it, in Kueue's namespace. It tries the token, and writes it as a kubeconfig to
-a Secret in Kueue's namespace on the hub. Your own credentials are not stored. Delete the
-ServiceAccount on the worker to revoke the access.
+a Secret in Kueue's namespace on the hub. Your own credentials are not stored. The token does not
+expire: delete the ServiceAccount on the worker to revoke the access. uninstall --check names what
+connect created.
 
 With --dispatcher, connect sets multiKueue.dispatcherName in Kueue's configuration on the hub
 and restarts Kueue. The name of the operator is ` + v1alpha1.DispatcherName + `.
@@ -141,7 +142,7 @@ func (o connectOptions) secretKey(cluster string) client.ObjectKey {
 }
 
 // checkHubFor returns an error if the ManagedCluster does not exist, or if its Secret exists
-// and connect did not write it.
+// and connect did not write it. The content of the Secret is not read.
 func checkHubFor(ctx context.Context, hub client.Client, o connectOptions, cluster string) error {
 	err := hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
 	if apierrors.IsNotFound(err) && !noSuchResource(err) {
@@ -150,7 +151,8 @@ func checkHubFor(ctx context.Context, hub client.Client, o connectOptions, clust
 	if err != nil {
 		return reading("ManagedCluster "+cluster, err)
 	}
-	secret, key := &corev1.Secret{}, o.secretKey(cluster)
+	secret, key := &metav1.PartialObjectMetadata{}, o.secretKey(cluster)
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	switch err := hub.Get(ctx, key, secret); {
 	case apierrors.IsNotFound(err):
 		return nil

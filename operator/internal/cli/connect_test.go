@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 )
 
 // startConnectServers starts a hub and a worker and returns them with a kubeconfig for both.
@@ -76,6 +78,14 @@ func TestConnectWritesAKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Another run reads which tool wrote the Secret, and not its content.
+	if err := os.WriteFile(filepath.Join(filepath.Dir(hub.dir), "hidden"), []byte("secrets"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t.Context(), []string{"connect", "cluster1=w,https://w.example.com:6443", "--kubeconfig", kubeconfig},
+		genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, func() time.Time { return now }); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &errOut)
+	}
 	config, err := clientcmd.Load(content)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +97,25 @@ func TestConnectWritesAKubeconfig(t *testing.T) {
 	}
 	if cluster.Server != "https://w.example.com:6443" || !bytes.Equal(cluster.CertificateAuthorityData, certificatePEM(server)) || cluster.CertificateAuthority != "" {
 		t.Errorf("server %s with CA %s", cluster.Server, cluster.CertificateAuthorityData)
+	}
+}
+
+// The commands of uninstall --check delete every object that connect creates on a worker.
+func TestAccountStepNamesAllObjectsOfAWorker(t *testing.T) {
+	step := (&doctor{kueue: "kueue-system"}).accountStep()
+	_, global, _ := strings.Cut(step.Command, ";")
+	for text := range strings.SplitSeq(workerManifests, "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		command := step.Command
+		if u.GetNamespace() == "" {
+			command = global
+		}
+		if words := strings.FieldsFunc(command, func(r rune) bool { return r == ' ' || r == ',' }); !slices.Contains(words, strings.ToLower(u.GetKind())) || !slices.Contains(words, u.GetName()) {
+			t.Errorf("%s %s is not in %s", u.GetKind(), u.GetName(), command)
+		}
 	}
 }
 

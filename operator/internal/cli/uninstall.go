@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-
 	"fmt"
 	"io"
 	"maps"
@@ -11,7 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -25,8 +27,11 @@ type removalStep struct {
 	Command string   `json:"command"`
 	// Done is true if nothing stands in the way of the next step.
 	Done bool `json:"done"`
-	// Skipped is set if the step could not be checked.
+	// Skipped is set if the step could not be checked. It is not done then.
 	Skipped string `json:"skipped,omitempty"`
+	// isLast is true for the removal of the operator and what follows it, which the exit code
+	// does not count.
+	isLast bool
 }
 
 func newUninstall(a *app) *cobra.Command {
@@ -39,7 +44,7 @@ func newUninstall(a *app) *cobra.Command {
 remove it. Running workloads are not affected if the order is kept.
 
 uninstall deletes nothing: each step names its command. The exit code is 1 if a step before
-the removal of the operator remains.`,
+the removal of the operator remains or could not be checked.`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !check {
@@ -55,7 +60,7 @@ the removal of the operator remains.`,
 			if err := out.print(a.Out, steps, func(w io.Writer) { writeSteps(w, steps) }); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(steps[:len(steps)-2], func(s removalStep) bool { return !s.Done }) {
+			if slices.ContainsFunc(steps, func(s removalStep) bool { return !s.Done && !s.isLast }) {
 				return errFindings
 			}
 			return nil
@@ -67,7 +72,7 @@ the removal of the operator remains.`,
 	return cmd
 }
 
-// removal returns the steps. The last two are the removal of the operator and of the CRDs.
+// removal returns the steps.
 func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 	c, _, err := d.connect()
 	if err != nil {
@@ -94,9 +99,14 @@ func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
 	if err != nil {
 		return nil, err
 	}
+	secrets, err := d.secretStep(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(), d.reclaimStep(), d.trialStep(), inactive,
-		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall"},
-		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd"}), nil
+		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall", isLast: true},
+		secrets, d.accountStep(),
+		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd", isLast: true}), nil
 }
 
 // step returns a step that is done if no object stands in the way.
@@ -125,9 +135,9 @@ func (d *doctor) dispatcherStep(ctx context.Context) (removalStep, error) {
 	name, err := d.readDispatcher(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Skipped = "ConfigMap " + d.kueue + "/kueue-manager-config does not exist: look at the configuration of Kueue yourself"
+		s.Skipped, s.Done = "ConfigMap "+d.kueue+"/kueue-manager-config does not exist: set --kueue-namespace, or look at the configuration of Kueue yourself", false
 	case apierrors.IsForbidden(err):
-		s.Skipped = "your user may not read ConfigMap " + d.kueue + "/kueue-manager-config"
+		s.Skipped, s.Done = "your user may not read ConfigMap "+d.kueue+"/kueue-manager-config: look at it as another user", false
 	case err != nil:
 		return s, reading("ConfigMap "+d.kueue+"/kueue-manager-config", err)
 	case name == v1alpha1.DispatcherName:
@@ -264,6 +274,39 @@ func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
 	slices.Sort(objects)
 	return step("inactive workloads that only the operator activates again, after their pause",
 		`if they stay: kubectl -n NAMESPACE patch workload NAME --type merge -p '{"spec":{"active":true}}'`, objects), nil
+}
+
+// secretStep finds the Secrets on the hub that connect wrote. Their content is not read.
+func (d *doctor) secretStep(ctx context.Context) (removalStep, error) {
+	selector := client.MatchingLabels{managedByLabel: connectManager}
+	secrets := &metav1.PartialObjectMetadataList{}
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err := d.client.List(ctx, secrets, client.InNamespace(d.kueue), selector)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return removalStep{}, reading("Secrets in namespace "+d.kueue, err)
+	}
+	var objects []string
+	for i := range secrets.Items {
+		objects = append(objects, "Secret "+d.kueue+"/"+secrets.Items[i].Name)
+	}
+	slices.Sort(objects)
+	s := step("Kueue's credentials of workers that connect wrote, once Kueue does not use them",
+		fmt.Sprintf("kubectl -n %s delete secret -l %s=%s", d.kueue, managedByLabel, connectManager), objects)
+	s.isLast = true
+	if err != nil {
+		s.Skipped, s.Done = "your user may not list Secrets in namespace "+d.kueue, false
+	}
+	return s, nil
+}
+
+// accountStep names the objects of worker.yaml, which the hub does not show.
+func (d *doctor) accountStep() removalStep {
+	return removalStep{
+		Step:    "accounts on workers that connect created, once Kueue does not use them",
+		Skipped: "the hub does not show them: check each worker that connect has connected. Their tokens do not expire",
+		Command: fmt.Sprintf("kubectl --context WORKER -n %s delete serviceaccount,secret %s; kubectl --context WORKER delete clusterrole,clusterrolebinding %[2]s", d.kueue, workerAccount),
+		isLast:  true,
+	}
 }
 
 // writeSteps writes the steps as a list.
