@@ -30,7 +30,7 @@ func TestErrorsOfOneKind(t *testing.T) {
 		{"neither", "plimsoll_device_slice_error" + labels + "0\n  plimsoll_device_megascale_error" + labels + "0", 0, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			storage := promqltest.LoadedStorage(t, "load 30s\n  plimsoll_device_busy_ratio"+labels+"0.5\n  "+tc.samples)
+			storage := promqltest.LoadedStorage(t, "load 30s\n  plimsoll_device_workload_up"+labels+"0\n  "+tc.samples)
 			found := 0
 			for _, p := range board.flat() {
 				for _, target := range p.Targets {
@@ -60,5 +60,49 @@ func TestErrorsOfOneKind(t *testing.T) {
 				t.Errorf("%d queries have the errors, want 3", found)
 			}
 		})
+	}
+}
+
+// TestTPUsAreNotGPUs: AMD GPUs also have a busy ratio. They are on no panel of TPUs.
+func TestTPUsAreNotGPUs(t *testing.T) {
+	boards, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	board := boards["tpu.json"]
+	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, EnableAtModifier: true})
+	const gpu, tpu = `{cluster="c",node="gpus",model="g",uuid="g"} `, `{cluster="c",node="tpus",model="t",uuid="t"} `
+	storage := promqltest.LoadedStorage(t, "load 30s\n  plimsoll_device_busy_ratio"+gpu+"0.9\n  plimsoll_device_busy_ratio"+tpu+"0.5\n  plimsoll_device_workload_up"+tpu+"1\n"+
+		`  device:plimsoll_holder:info{cluster="c",node="gpus",model="g",uuid="g",namespace="ml",owner_kind="Job",owner_name="train"} 1`)
+	var seen []string
+	for _, p := range board.flat() {
+		for _, target := range p.Targets {
+			query, err := engine.NewInstantQuery(t.Context(), storage, nil, substitute(target.Expr, board.values()), time.Unix(0, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer query.Close()
+			vector, err := query.Exec(t.Context()).Vector()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range vector {
+				if s.Metric.Get("node") == "gpus" {
+					t.Errorf("panel %s shows a GPU: %v", p.Title, s)
+				}
+				seen = append(seen, p.Title)
+			}
+			if p.Type == "stat" && len(vector) == 1 && vector[0].F > 1 || len(vector) == 1 && vector[0].F == 0.7 {
+				t.Errorf("panel %s counts a GPU: %v", p.Title, vector)
+			}
+		}
+	}
+	if len(seen) < 6 {
+		t.Errorf("only the panels %v show the TPU", seen)
+	}
+	for _, v := range board.Templating.List {
+		if strings.Contains(v.Definition, "busy_ratio") {
+			t.Errorf("the variable %s lists GPUs: %s", v.Name, v.Definition)
+		}
 	}
 }

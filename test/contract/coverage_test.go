@@ -17,8 +17,7 @@ import (
 // unshownMetrics are the exporter's own metrics that no rule and no panel reads, with the
 // reason.
 var unshownMetrics = map[string]string{
-	"plimsoll_exporter_call_denied":          "a fact about the installation, which doctor and the log explain",
-	"plimsoll_device_idle_allocated_seconds": "it restarts with the exporter; device:plimsoll_idle_since_timestamp_seconds:min does not",
+	"plimsoll_exporter_call_denied": "a fact about the installation, which doctor and the log explain",
 }
 
 // A metric that no rule and no panel reads costs memory for nothing.

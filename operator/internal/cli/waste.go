@@ -26,11 +26,14 @@ const (
 	maxWasteSteps = 1440
 )
 
-// Selectors of waste, over the shipped recording rules, as in the rule
-// namespace:plimsoll_idle_devices:count. The first %s is a matcher, the second the cluster label.
+// Selectors of waste, over the shipped recording rules, as in the rules
+// namespace:plimsoll_devices:count and namespace:plimsoll_idle_devices:count. The first argument
+// is a matcher, the second the cluster label.
 const (
-	heldDevices = `device:plimsoll_holder:info%s`
-	idleDevices = `(device:plimsoll_holder:info%s and on (%s, node, uuid) device:plimsoll_utilization:ratio < 0.01)`
+	heldDevices = `(device:plimsoll_holder:info%[1]s and on (%[2]s, node, uuid) plimsoll_device_owner_info` +
+		` or device:plimsoll_holder:info%[1]s unless on (%[2]s, node) plimsoll_device_owner_info)`
+	idleDevices = `(` + heldDevices + ` and on (%[2]s, node, uuid)` +
+		` (device:plimsoll_utilization:ratio < 0.01 or plimsoll_device_idle_allocated_seconds{uuid=~"MIG-.+"} > 0))`
 )
 
 // wasteRow are the device-hours of one owner or namespace.
@@ -153,7 +156,7 @@ func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration)
 		}
 		return nil
 	}
-	if err := add("held hours", fmt.Sprintf(heldDevices, matcher), func(row *wasteRow, hours float64) { row.HeldHours = hours }); err != nil {
+	if err := add("held hours", fmt.Sprintf(heldDevices, matcher, label), func(row *wasteRow, hours float64) { row.HeldHours = hours }); err != nil {
 		return nil, err
 	}
 	if err := add("idle hours", fmt.Sprintf(idleDevices, matcher, label), func(row *wasteRow, hours float64) { row.IdleHours = hours }); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -68,6 +69,10 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 var pendingReasons = []string{gate.ReasonNoDecisions, gate.ReasonNoRoom, gate.ReasonRuledOut, gate.ReasonStale, gate.ReasonNoMetrics,
 	gate.ReasonFleetConditionUnmet, gate.ReasonOrphanedCopy, gate.ReasonGateNotReady}
 
+// nominationReasons are the reasons of all nominations.
+var nominationReasons = []string{reasonNominated, reasonNominatedAgain, reasonEvictionRepair,
+	string(dispatch.StageWiden), string(dispatch.StageHeal), string(dispatch.StageAll)}
+
 // startAtZero creates the series of a gate and of its clusters. A series that is born with
 // its first event has no increase then, so rules would miss the event.
 func (m *metrics) startAtZero(g registry.Gate) {
@@ -80,6 +85,9 @@ func (m *metrics) startAtZero(g registry.Gate) {
 	}
 	for _, c := range g.Clusters {
 		m.admitSeconds.WithLabelValues(g.Name, c.Name)
+		for _, reason := range nominationReasons {
+			m.nominations.WithLabelValues(c.Name, snakeCase(reason))
+		}
 	}
 }
 

@@ -77,6 +77,11 @@ plimsoll_gate_mispredictions_total{gate="gpu"} 1
 plimsoll_gate_mispredictions_total{gate="idle"} 0
 # HELP plimsoll_gate_nominations_total Nominations of clusters, by cluster and reason.
 # TYPE plimsoll_gate_nominations_total counter
+plimsoll_gate_nominations_total{cluster="cluster1",reason="eviction_repair"} 0
+plimsoll_gate_nominations_total{cluster="cluster1",reason="healed"} 0
+plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated"} 0
+plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated_again"} 0
+plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated_all"} 0
 plimsoll_gate_nominations_total{cluster="cluster1",reason="widened"} 1
 plimsoll_gate_nominations_total{cluster="cluster2",reason="widened"} 1
 # HELP plimsoll_gate_oldest_waiting_seconds Time since the longest waiting workload of the gate reserved quota, in seconds; 0 if no workload waits.

@@ -98,6 +98,13 @@ type conflict struct {
 	at       time.Time
 }
 
+// Reasons of nominations, in addition to dispatch's stages.
+const (
+	reasonNominated      = "Nominated"
+	reasonNominatedAgain = "NominatedAgain"
+	reasonEvictionRepair = "EvictionRepair"
+)
+
 // nominate returns the writes of a nomination: the record, which has to outlive an
 // eviction, then the list of clusters. record nil = the workload has no record.
 func (o *observation) nominate(clusters []string, record *dispatch.Record, reason, message string) []write {

@@ -52,7 +52,7 @@ func (o *observation) stepDecide() step {
 	}
 	message := d.Message + o.orphanNote(clusters, d.Order[0])
 	record = record.Begin(clusters, o.quotaReservedAt(), message, o.now)
-	s.writes = append(s.writes, o.nominate(record.Nominated, &record, "Nominated", message)...)
+	s.writes = append(s.writes, o.nominate(record.Nominated, &record, reasonNominated, message)...)
 	s.requeueAfter = o.widenAfter()
 	return s
 }

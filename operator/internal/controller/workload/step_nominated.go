@@ -28,7 +28,7 @@ func (o *observation) stepRenominate() step {
 	message := "another component removed the nomination of " + strings.Join(clusters[len(nominated):], ", ")
 	record := o.record.Widen(clusters, message, o.now)
 	return step{
-		writes:       o.nominate(clusters, &record, "NominatedAgain", message),
+		writes:       o.nominate(clusters, &record, reasonNominatedAgain, message),
 		conflict:     &conflict{evidence: fmt.Sprintf("%s: %s", o.key, message), at: o.now},
 		requeueAfter: timing.DefaultWidenAfter,
 	}
@@ -207,10 +207,9 @@ func (o *observation) stepRepairEviction() step {
 	if len(o.workers.connected) == 0 || !kueuestate.OtherChecksReady(o.wl, append(slices.Clone(ours), o.multiKueue)...) {
 		return s
 	}
-	const reason = "EvictionRepair"
 	const message = "the remote copy is gone and the eviction can't complete without a nomination"
 	if !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
-		s.writes = []write{{check: &checkWrite{names: ours, decision: gate.Decision{State: gate.Ready, Reason: reason, Message: message}}}}
+		s.writes = []write{{check: &checkWrite{names: ours, decision: gate.Decision{State: gate.Ready, Reason: reasonEvictionRepair, Message: message}}}}
 		return s
 	}
 	if len(o.wl.Status.NominatedClusterNames) > 0 {
@@ -222,7 +221,7 @@ func (o *observation) stepRepairEviction() step {
 		s.reservation = o.reserve(clusters, d.Order)
 	}
 	record := o.record.Begin(clusters, o.quotaReservedAt(), message, o.now)
-	s.writes = o.nominate(clusters, &record, reason, message)
+	s.writes = o.nominate(clusters, &record, reasonEvictionRepair, message)
 	return s
 }
 
