@@ -50,7 +50,7 @@ func New(o Options) *Source {
 }
 
 // Devices lists the GPUs in the order of their discovery, and of their PCI addresses if
-// discovered together. Removed GPUs stay listed.
+// discovered together. A removed GPU stays listed until another one takes its place.
 func (s *Source) Devices(context.Context) ([]device.Device, error) {
 	cards, err := s.sysfs.cards()
 	if err != nil {
@@ -71,29 +71,92 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 
 // update applies the cards of a listing to the known GPUs. The card of a GPU changes if its
 // driver is loaded again, and its partitions if an administrator changes the mode.
+//
+// A GPU whose driver stayed bound since the last listing is still the same. Every other card
+// is identified, because the GPU can have moved to another address, and another GPU can be in
+// its place. The last step drops GPUs whose place another GPU has taken.
 func (s *Source) update(cards []card) {
 	s.undescribed = 0
+	wasBound := map[string]bool{}
 	for _, g := range s.gpus {
+		wasBound[g.PCIBusID] = g.card != ""
 		g.card = ""
 	}
+	var unknown []card
 	for _, c := range cards {
-		if c.isPartition() {
+		switch {
+		case c.isPartition():
+		case wasBound[c.device]:
+			s.at(c.device).card = c.name
+		default:
+			unknown = append(unknown, c)
+		}
+	}
+	for _, c := range unknown {
+		d, err := s.sysfs.identify(c, s.options.Node)
+		if err != nil {
+			s.undescribed++
 			continue
 		}
-		i := slices.IndexFunc(s.gpus, func(g *gpu) bool { return g.PCIBusID == c.device })
-		if i < 0 {
-			d, err := s.sysfs.identify(c, s.options.Node)
-			if err != nil {
-				s.undescribed++
-				continue
-			}
-			d.Index = len(s.gpus)
-			s.gpus, i = append(s.gpus, &gpu{Device: d}), len(s.gpus)
-		}
-		s.gpus[i].card = c.name
+		s.assign(c, d)
 	}
+	s.gpus = slices.DeleteFunc(slices.Clone(s.gpus), func(g *gpu) bool { return s.at(g.PCIBusID) != g })
 	s.updatePartitions(cards)
 	s.updateLinks()
+}
+
+// assign assigns a card to the GPU that it is: to a known one without a card, which keeps its
+// index, or to a new one. If another GPU in this listing reports the same id, the UUID
+// consists of the node and the PCI address.
+func (s *Source) assign(c card, d device.Device) {
+	if g := s.withUUID(d.UUID); g != nil && g.card != "" {
+		d.UUID = addressUUID(s.options.Node, c.device)
+	}
+	g := s.withUUID(d.UUID)
+	if g == nil {
+		g = s.at(c.device) // another GPU was in this place
+	}
+	if g == nil {
+		g = &gpu{Device: device.Device{Index: s.nextIndex()}}
+		s.gpus = append(s.gpus, g)
+	}
+	d.Index = g.Index
+	if d.UUID == g.UUID && d.PCIBusID == g.PCIBusID {
+		d.Minor, d.KubeletID = g.Minor, g.KubeletID // of the partition mode
+	} else {
+		g.partitions = nil
+	}
+	g.Device, g.card = d, c.name
+}
+
+// at returns the GPU at a PCI address, or nil. A GPU with a card takes precedence over one that
+// was there before.
+func (s *Source) at(address string) (found *gpu) {
+	for _, g := range s.gpus {
+		if g.PCIBusID == address && (found == nil || found.card == "") {
+			found = g
+		}
+	}
+	return found
+}
+
+// withUUID returns the GPU with a UUID, or nil.
+func (s *Source) withUUID(uuid string) *gpu {
+	i := slices.IndexFunc(s.gpus, func(g *gpu) bool { return g.UUID == uuid })
+	if i < 0 {
+		return nil
+	}
+	return s.gpus[i]
+}
+
+// nextIndex returns the index of a new GPU. Indexes of dropped GPUs are not used again, except
+// the last one.
+func (s *Source) nextIndex() int {
+	next := 0
+	for _, g := range s.gpus {
+		next = max(next, g.Index+1)
+	}
+	return next
 }
 
 // updatePartitions sets the partitions of each GPU, and the names by which the kubelet

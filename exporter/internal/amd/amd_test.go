@@ -249,6 +249,88 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// A GPU has one entry with its UUID, wherever it is.
+func TestGPUAtAnotherAddress(t *testing.T) {
+	const third = "0002:5c:00.0"
+	sysfs, s := newNode(t)
+	before := list(t, s)[0]
+	sysfs.Remove(first)
+	list(t, s)
+	sysfs.AddGPU(third, 1)
+	after := list(t, s)
+	want := before
+	want.PCIBusID, want.KubeletID = third, third
+	if diff := cmp.Diff(want, after[0]); diff != "" || len(after) != 2 {
+		t.Errorf("%d devices: %s", len(after), diff)
+	}
+	read(t, s, after[0])
+}
+
+// Two GPUs change places. No entry stays for the old places.
+func TestGPUsThatChangePlaces(t *testing.T) {
+	sysfs, s := newNode(t)
+	before := list(t, s)
+	sysfs.Remove(first)
+	sysfs.Remove(second)
+	list(t, s)
+	sysfs.AddGPU(first, 0)
+	list(t, s)
+	if devices := list(t, s); len(devices) != 1 || devices[0].UUID != before[1].UUID || devices[0].PCIBusID != first || devices[0].Index != 1 {
+		t.Errorf("with one of them: %+v", devices)
+	}
+	sysfs.AddGPU(second, 1)
+	devices := list(t, s)
+	if len(devices) != 2 || devices[1].UUID != before[0].UUID || devices[1].PCIBusID != second || devices[1].Index == devices[0].Index {
+		t.Errorf("with both: %+v", devices)
+	}
+	for _, d := range devices {
+		read(t, s, d)
+	}
+}
+
+// GPUs with the same id are two devices, in each listing the same.
+func TestGPUsWithTheSameID(t *testing.T) {
+	sysfs, s := newNode(t)
+	sysfs.Set(first, "unique_id", "a1b2c3d400000000")
+	for _, change := range []func(){func() {}, func() {}, func() { sysfs.Unbind(second) }, func() { sysfs.Bind(second, 0) }} {
+		change()
+		devices := list(t, s)
+		if len(devices) != 2 || devices[0].UUID != "GPU-a1b2c3d400000000" || devices[1].UUID != "AMD-node-1-"+second || devices[1].KubeletID != second {
+			t.Errorf("the devices are %+v", devices)
+		}
+	}
+}
+
+// Another GPU in the same place has its own identity. The old one is gone.
+func TestAnotherGPUInTheSamePlace(t *testing.T) {
+	sysfs, s := newNode(t)
+	sysfs.Partition(first, "DPX", "NPS1", 1, 9)
+	before := list(t, s)[0]
+	sysfs.Remove(first)
+	if _, err := s.Read(t.Context(), list(t, s)[0]); !errors.Is(err, device.ErrLost) {
+		t.Errorf("after the GPU was removed: %v", err)
+	}
+	sysfs.AddGPU(first, 5)
+	sysfs.Set(first, "product_name", "AMD Instinct MI325X OAM")
+	sysfs.Break(first, "unique_id") // not readable at once
+	if devices := list(t, s); devices[0].UUID != before.UUID || s.Undescribed() != 1 {
+		t.Errorf("without id: %+v", devices)
+	}
+	sysfs.Unset(first, "unique_id")
+	sysfs.Set(first, "unique_id", "ff")
+	sysfs.Break(first, "current_compute_partition")
+	devices := list(t, s)
+	if d := devices[0]; len(devices) != 2 || d.UUID != "GPU-ff" || d.Model != "AMD Instinct MI325X OAM" || d.Index != before.Index || d.KubeletID != first {
+		t.Errorf("the devices are %+v", devices)
+	}
+	if r := read(t, s, devices[0]); r.MIG || !r.PartitionsUnknown {
+		t.Errorf("the new GPU has the partitions of the old one: %+v", r.Instances)
+	}
+	if _, err := s.Read(t.Context(), before); err == nil || errors.Is(err, device.ErrLost) {
+		t.Errorf("the old GPU: %v", err)
+	}
+}
+
 func TestLinks(t *testing.T) {
 	sysfs, s := newNode(t)
 	sysfs.AddGPU("0002:5c:00.0", 2)
@@ -312,6 +394,13 @@ func TestUnreadablePartitionMode(t *testing.T) {
 	}
 	if r := read(t, s, devices[1]); !r.PartitionsUnknown || devices[1].KubeletID != second {
 		t.Errorf("another GPU: unknown %t, names %v", r.PartitionsUnknown, devices[1].Names())
+	}
+	sysfs.Unset(second, "current_compute_partition")
+	for mode, unknown := range map[string]bool{"UNKNOWN": true, "SPX": false, "": false} {
+		sysfs.Set(second, "current_compute_partition", mode)
+		if r := read(t, s, list(t, s)[1]); r.PartitionsUnknown != unknown || r.MIG {
+			t.Errorf("mode %q: unknown %t, want %t", mode, r.PartitionsUnknown, unknown)
+		}
 	}
 	sysfs.Unset(second, "current_compute_partition") // the GPU has no partition modes
 	if read(t, s, list(t, s)[1]).PartitionsUnknown {

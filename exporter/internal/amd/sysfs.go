@@ -105,14 +105,22 @@ var models = map[string]string{
 	"0x74b5": "AMD Instinct MI300X VF", "0x74b9": "AMD Instinct MI325X VF", "0x75a0": "AMD Instinct MI350X", "0x75a3": "AMD Instinct MI355X",
 }
 
-// identify describes the GPU of a card. It fails if the driver does not report the memory.
+// addressUUID returns the UUID of a GPU that has no id of its own.
+func addressUUID(node, address string) string { return "AMD-" + node + "-" + address }
+
+// identify describes the GPU of a card. It fails if the driver does not report the memory, and
+// if the id of the GPU cannot be read.
 func (s sysfs) identify(c card, node string) (device.Device, error) {
 	bytes, err := strconv.ParseInt(s.text(c.name, "mem_info_vram_total"), 10, 64)
 	if err != nil {
 		return device.Device{}, fmt.Errorf("read the memory of %s: %w", c.device, err)
 	}
-	d := device.Device{Vendor: device.AMD, UUID: "AMD-" + node + "-" + c.device, Minor: c.render, KubeletID: c.device, PCIBusID: c.device, MemoryMiB: bytes >> 20}
-	if id := s.text(c.name, "unique_id"); strings.Trim(id, "0") != "" {
+	d := device.Device{Vendor: device.AMD, UUID: addressUUID(node, c.device), Minor: c.render, KubeletID: c.device, PCIBusID: c.device, MemoryMiB: bytes >> 20}
+	unique, err := os.ReadFile(s.ofCard(c.name, "unique_id"))
+	if err != nil && !isUnsupported(err) {
+		return device.Device{}, fmt.Errorf("read the id of %s: %w", c.device, err)
+	}
+	if id := strings.TrimSpace(string(unique)); strings.Trim(id, "0") != "" {
 		d.UUID = "GPU-" + id // as ROCR_VISIBLE_DEVICES expects
 	}
 	id := s.text(c.name, "device")
@@ -123,8 +131,9 @@ func (s sysfs) identify(c card, node string) (device.Device, error) {
 }
 
 // profile returns the compute and memory partition mode of a GPU, such as CPX-NPS4. It is
-// empty if the GPU is not partitioned. It fails if the driver does not report the mode, for
-// example during a reset.
+// empty if the GPU is not partitioned. It fails if the driver does not report a mode that is
+// known here: during a reset the mode cannot be read, and after a failed change the driver
+// reports UNKNOWN.
 func (s sysfs) profile(card string) (string, error) {
 	content, err := os.ReadFile(s.ofCard(card, "current_compute_partition"))
 	if err != nil && !isUnsupported(err) {
@@ -133,8 +142,11 @@ func (s sysfs) profile(card string) (string, error) {
 	switch compute := strings.TrimSpace(string(content)); compute {
 	case "DPX", "TPX", "QPX", "CPX":
 		return strings.TrimSuffix(compute+"-"+s.text(card, "current_memory_partition"), "-"), nil
+	case "SPX", "": // empty if the GPU has no partition modes
+		return "", nil
+	default:
+		return "", fmt.Errorf("unknown compute partition mode %q", compute)
 	}
-	return "", nil
 }
 
 // hive returns the id of the GPUs that xGMI links connect with the GPU of a card. It is
