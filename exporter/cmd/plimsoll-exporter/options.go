@@ -30,8 +30,9 @@ type options struct {
 	simScenario, simState        string
 	simSeed                      int64
 	node                         string
-	interval                     int // ms
-	xidWindow, clockEventsWindow int // ms
+	podNamespace, podName        string // of the exporter; empty if unknown
+	interval                     int    // ms
+	xidWindow, clockEventsWindow int    // ms
 
 	kubernetes    bool
 	kubeletSocket string
@@ -90,6 +91,8 @@ func (o *options) addSourceFlags(app *kingpin.Application) {
 	app.Flag("nvml-library", "Path of libnvidia-ml.so.1. Default: the dynamic loader finds the library.").StringVar(&o.nvmlLibrary)
 	hostname, _ := os.Hostname() // prepare rejects an empty name
 	app.Flag("node-name", "Kubernetes name of the node.").Envar("NODE_NAME").Default(hostname).StringVar(&o.node)
+	app.Flag("pod-name", "Name of the exporter's pod. With --pod-namespace, the holders of devices are unknown while the kubelet does not list this pod, as after a restart of the kubelet.").Envar("POD_NAME").StringVar(&o.podName)
+	app.Flag("pod-namespace", "Namespace of the exporter's pod.").Envar("POD_NAMESPACE").StringVar(&o.podNamespace)
 	o.intervalFlag.track(app.Flag("collect-interval", "Time between collections in milliseconds.").Short('c'), "DCGM_EXPORTER_INTERVAL").Default("30000").IntVar(&o.interval)
 }
 
@@ -224,6 +227,7 @@ func (o *options) prepare(log *slog.Logger) (*podmap.Poller, []collector.NamedSo
 	if err != nil {
 		return nil, nil, err
 	}
+	pods.ExpectPod(o.podNamespace, o.podName)
 	if o.usesClaims {
 		pods.ExpectClaims()
 	}

@@ -178,11 +178,13 @@ func resourceOf(pods podmap.Map, d device.Device) (string, bool) {
 
 // deviceClassOf returns the DeviceClass by which resource claims request an NVIDIA or AMD
 // device. The kubelet reports the allocatable devices of device plugins but not of
-// claims, so every device counts as allocatable if the node uses claims.
+// claims, so every device counts as allocatable if the node uses claims. A device that a
+// device plugin withdrew, because it is unhealthy or the plugin restarts, is still one of the
+// plugin.
 func deviceClassOf(pods podmap.Map, d device.Device) (class string, ok bool) {
 	driver := map[device.Vendor]string{device.NVIDIA: podmap.NVIDIADriver, device.AMD: podmap.AMDDriver}[d.Vendor]
 	switch {
-	case driver == "" || !pods.ClaimDrivers[driver]:
+	case driver == "" || !pods.ClaimDrivers[driver] || pods.IsWithdrawn(d.Names()):
 		return "", false
 	case d.Vendor == device.NVIDIA && d.Instance != nil:
 		return "mig.nvidia.com", true

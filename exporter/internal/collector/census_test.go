@@ -86,6 +86,65 @@ func TestNodeDevicesAbsentWithoutKubelet(t *testing.T) {
 	}
 }
 
+// While a kubelet that restarts has not loaded its pods, no device is free, although claims hold
+// all of them.
+func TestNodeDevicesAbsentUntilKubeletHasItsPods(t *testing.T) {
+	f := setup(t)
+	f.pods.ExpectPod("plimsoll-exporter", "exporter-x7k2p")
+	f.kubelet.noDevices = true
+	holds := map[string][]string{"plimsoll-exporter/exporter-x7k2p/exporter": nil, "ml/a/main": {"gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "gpu-6", "gpu-7"}}
+	f.kubelet.claims = holds
+	free := func() float64 {
+		families, _ := f.collect(t)
+		return value(t, families, "plimsoll_node_devices", "resource", "gpu.nvidia.com", "state", "free")
+	}
+	if n := free(); n != 0 {
+		t.Errorf("%g devices are free", n)
+	}
+	f.kubelet.claims = map[string][]string{"kube-system/etcd-node-1/etcd": nil}
+	families, text := f.collect(t)
+	if families["plimsoll_node_devices"] != nil || value(t, families, "plimsoll_exporter_kubelet_up", "node", "node-1") != 0 {
+		t.Errorf("with static pods only:\n%s", text)
+	}
+	f.kubelet.claims = holds
+	if n := free(); n != 0 {
+		t.Errorf("after the pods were loaded, %g devices are free", n)
+	}
+}
+
+// A device plugin withdraws an unhealthy device, and all devices while it restarts. Claims cannot
+// allocate them.
+func TestNodeDevicesWithoutWithdrawnDevices(t *testing.T) {
+	f := setup(t)
+	f.pods.ExpectClaims()
+	f.collect(t)
+	f.kubelet.noDevices = true
+	for i := range 8 {
+		if i != 3 {
+			f.kubelet.ids = append(f.kubelet.ids, uuid(i))
+		}
+	}
+	families, text := f.collect(t)
+	if got, want := nodeStates(t, families), [5]float64{7, 0, 7, 0, 0}; got != want || strings.Contains(text, "gpu.nvidia.com") {
+		t.Errorf("allocatable, allocated, free, unhealthy, unknown = %v, want %v:\n%s", got, want, text)
+	}
+	if got := value(t, families, "plimsoll_exporter_unmapped_devices", "reason", "not_allocatable"); got != 1 {
+		t.Errorf("%g devices are not allocatable", got)
+	}
+	f.kubelet.ids = nil
+	if families, text = f.collect(t); families["plimsoll_node_devices"] != nil {
+		t.Errorf("while the plugin restarts:\n%s", text)
+	}
+	// The node has a DRA driver in place of the plugin.
+	f.kubelet.claims = map[string][]string{"ml/a/main": {"gpu-3"}}
+	f.collect(t)
+	f.kubelet.claims = nil
+	families, _ = f.collect(t)
+	if got := value(t, families, "plimsoll_node_devices", "resource", "gpu.nvidia.com", "state", "free"); got != 1 {
+		t.Errorf("%g devices that a claim allocated before are free", got)
+	}
+}
+
 // If the allocatable devices are unknown, no device counts as free, but pods keep their
 // devices.
 func TestNodeDevicesAbsentWithoutAllocatable(t *testing.T) {
@@ -313,5 +372,24 @@ func TestNodeDevicesLowersFreeForUnresolvedClaims(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A device without a device node has an empty name. The id of another device is not its name.
+func TestNodeDevicesWithoutDeviceNode(t *testing.T) {
+	whole := func(i int, minor string) *deviceSnapshot {
+		return &deviceSnapshot{fresh: true, device: device.Device{UUID: uuid(i), Minor: minor, Model: "m"}}
+	}
+	nameless := whole(0, "")
+	nameless.lost = true
+	all := []*deviceSnapshot{nameless, whole(1, "nvidia1"), whole(2, "nvidia2")}
+	pods := podmap.Map{ClaimDrivers: map[string]bool{podmap.NVIDIADriver: true}, Allocated: map[string]string{"gpu.nvidia.com gpu-three": ""}}
+	n := newCensus()
+	for _, d := range all {
+		n.countDevice(d, pods)
+	}
+	n.lowerFree(pods, namesOf(all))
+	if got := len(n.free[deviceGroup{"gpu.nvidia.com", "m"}]); got != 1 {
+		t.Errorf("%d devices are free, want 1", got)
 	}
 }

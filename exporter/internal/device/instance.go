@@ -12,17 +12,24 @@ type Instance struct {
 	Placement string
 }
 
-// Names returns every id by which device plugins and resource claims refer to the device.
+// Names returns every id by which device plugins and resource claims refer to the device. A
+// device without a device node has no name of it.
 func (d Device) Names() []string {
-	if d.KubeletID != "" {
-		return []string{d.UUID, d.Minor, d.KubeletID}
-	}
+	names := []string{d.UUID}
 	if d.Instance == nil || d.Vendor != NVIDIA {
-		return []string{d.UUID, d.Minor}
+		for _, name := range []string{d.Minor, d.KubeletID} {
+			if name != "" {
+				names = append(names, name)
+			}
+		}
+		return names
 	}
 	i := d.Instance
-	names := []string{d.UUID, fmt.Sprintf("%s/gi%d", d.Minor, i.GI), fmt.Sprintf("%s/%d/%d", i.Parent, i.GI, i.CI)}
-	if i.Placement != "" {
+	if d.Minor != "" {
+		names = append(names, fmt.Sprintf("%s/gi%d", d.Minor, i.GI))
+	}
+	names = append(names, fmt.Sprintf("%s/%d/%d", i.Parent, i.GI, i.CI))
+	if d.Minor != "" && i.Placement != "" {
 		names = append(names, d.Minor+"/mig-"+i.Placement)
 	}
 	return names

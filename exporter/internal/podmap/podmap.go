@@ -80,6 +80,11 @@ type Map struct {
 	// ClaimDrivers are the DRA drivers whose claims exist, existed in an earlier Poll, or are
 	// expected. They allocate the devices that no device plugin lists.
 	ClaimDrivers map[string]bool
+	// PluginDevices are the devices that a device plugin offers or offered in an earlier Poll.
+	// A plugin withdraws an unhealthy device, which is then not in Allocatable.
+	PluginDevices map[string]bool
+	// ClaimDevices are the devices that a claim allocates or allocated in an earlier Poll.
+	ClaimDevices map[string]bool
 	// Parts is the whole device of each device that is a part of another one, if the id
 	// contains it.
 	Parts map[string]Part
@@ -90,6 +95,15 @@ type Map struct {
 func newMap() Map {
 	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
 		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
+}
+
+// IsWithdrawn reports whether a device plugin offered the device with these names before, and
+// no claim ever allocated it. Such a device is not one that claims could allocate.
+func (m Map) IsWithdrawn(names []string) bool {
+	isIn := func(devices map[string]bool) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return devices[name] })
+	}
+	return isIn(m.PluginDevices) && !isIn(m.ClaimDevices)
 }
 
 // IsAllocated reports whether a device is allocated under any of its names.
@@ -103,10 +117,16 @@ type Poller struct {
 	conn      *grpc.ClientConn
 	resources func(name string) bool
 
+	// self is the namespace and name of a pod that the kubelet runs. Both are empty if none
+	// is known.
+	self [2]string
+
 	mu           sync.RWMutex
 	claimDrivers []string // whose claims are expected, or were seen in an earlier Poll
-	last         Map
-	err          error
+	// pluginDevices and claimDevices are the devices of earlier Polls.
+	pluginDevices, claimDevices map[string]bool
+	last                        Map
+	err                         error
 }
 
 // ErrUnknown is the error of Last before the first Poll.
@@ -158,9 +178,24 @@ func (p *Poller) Poll(ctx context.Context) error {
 			m.ClaimDrivers[driver] = true
 		}
 		p.claimDrivers = slices.Collect(maps.Keys(m.ClaimDrivers))
+		p.pluginDevices, p.claimDevices = withKeys(p.pluginDevices, m.Allocatable), withKeys(p.claimDevices, m.Claimed)
+		m.PluginDevices, m.ClaimDevices = p.pluginDevices, p.claimDevices
 	}
 	p.last, p.err = m, err
 	return err
+}
+
+// withKeys returns a set with the elements of known and the keys of more. It does not change
+// known, which is part of an earlier Map.
+func withKeys[V any](known map[string]bool, more map[string]V) map[string]bool {
+	all := maps.Clone(known)
+	if all == nil {
+		all = map[string]bool{}
+	}
+	for name := range more {
+		all[name] = true
+	}
+	return all
 }
 
 // Limits of a query. Both are below the ten seconds after which a collection is stale.
@@ -179,6 +214,9 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 	pods, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return Map{}, fmt.Errorf("list pod resources of the kubelet: %w", err)
+	}
+	if !p.listsSelf(pods) {
+		return Map{}, fmt.Errorf("the kubelet has not loaded its pods yet: it does not list the pod of the exporter, %s/%s", p.self[0], p.self[1])
 	}
 	m := newMap()
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -200,6 +238,14 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		}
 	}
 	return m, nil
+}
+
+// listsSelf reports whether the kubelet lists the pod of ExpectPod. List contains every pod
+// that the kubelet knows, also those without devices.
+func (p *Poller) listsSelf(pods *podresources.ListPodResourcesResponse) bool {
+	return p.self == [2]string{} || slices.ContainsFunc(pods.PodResources, func(pod *podresources.PodResources) bool {
+		return p.self == [2]string{pod.Namespace, pod.Name}
+	})
 }
 
 // replicaSet are replicas that were counted. While a pod replaces another one, the kubelet
@@ -306,6 +352,16 @@ func (m *Map) record(id deviceID) {
 // claim exists. The kubelet reports only claims in use, not the devices that claims
 // could allocate.
 func (p *Poller) ExpectClaims() { p.claimDrivers = []string{NVIDIADriver, AMDDriver} }
+
+// ExpectPod declares that the kubelet runs a pod, such as the exporter's own. A Poll fails
+// while the kubelet does not list it. A kubelet that restarts serves PodResources before it has
+// the node's pods from the API server: it lists none, or static pods only, and the devices of
+// all claims would look free. Without namespace or name, ExpectPod has no effect.
+func (p *Poller) ExpectPod(namespace, name string) {
+	if namespace != "" && name != "" {
+		p.self = [2]string{namespace, name}
+	}
+}
 
 // Last returns the map of the last Poll, or its error.
 func (p *Poller) Last() (Map, error) {

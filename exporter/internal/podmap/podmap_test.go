@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,8 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 			odd:                {held("claims")[0]: of("odd")},
 		},
 		ClaimDrivers:  map[string]bool{NVIDIADriver: true},
+		PluginDevices: map[string]bool{},
+		ClaimDevices:  map[string]bool{"nvidia1": true, "nvidia2/mig-19-0": true, "nvidia4": true, odd: true},
 		Parts:         map[string]Part{"nvidia2/mig-19-0": {Device: "nvidia2"}},
 		UnknownFormat: map[string]bool{odd: true},
 	}
@@ -254,6 +257,66 @@ func TestPollReconnectsAfterKubeletRestart(t *testing.T) {
 		}
 		server.Stop()
 		requireUnknown("after the kubelet stopped")
+	}
+}
+
+// A kubelet that restarts serves PodResources before it has its pods from the API server. Static
+// pods come earlier.
+func TestPollFailsUntilKubeletHasItsPods(t *testing.T) {
+	k, p, socket := setup(t)
+	p.ExpectPod("team-a", "exporter")
+	defer k.start(t, socket).Stop()
+	exporter, holder := pod("exporter", &podresources.ContainerResources{}), pod("train", claim(NVIDIADriver, "gpu-1"))
+	k.hold(exporter, holder)
+	if m := poll(t, p); len(m.Holders["nvidia1"]) != 1 {
+		t.Errorf("holders: %v", m.Holders)
+	}
+	static := pod("exporter", &podresources.ContainerResources{})
+	static.Namespace = "kube-system"
+	for name, pods := range map[string][]*podresources.PodResources{"none": nil, "static pods": {static}} {
+		k.hold(pods...)
+		if err := p.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "has not loaded its pods yet: it does not list the pod of the exporter, team-a/exporter") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m, err := p.Last(); err == nil || len(m.ClaimDrivers) > 0 {
+			t.Errorf("%s: %v, %+v", name, err, m)
+		}
+	}
+	k.hold(exporter, holder)
+	if m := poll(t, p); len(m.Holders["nvidia1"]) != 1 || !m.ClaimDrivers[NVIDIADriver] {
+		t.Errorf("after the pods were loaded: %+v", m)
+	}
+}
+
+// Outside of a pod, or with one of the two variables, an empty list is that of a node without
+// pods.
+func TestPollWithoutOwnPod(t *testing.T) {
+	for _, self := range [][2]string{{"", ""}, {"team-a", ""}, {"", "exporter"}} {
+		k, p, socket := setup(t)
+		p.ExpectPod(self[0], self[1])
+		server := k.start(t, socket)
+		poll(t, p)
+		server.Stop()
+	}
+}
+
+// A Map that was returned does not change with later Polls.
+func TestPollRemembersDevices(t *testing.T) {
+	k, p, socket := setup(t)
+	defer k.start(t, socket).Stop()
+	k.devices = plugin(uuid).Devices
+	first := poll(t, p)
+	k.devices = plugin("nvidia8", "nvidia9").Devices
+	k.hold(pod("train", claim(NVIDIADriver, "gpu-9")))
+	second := poll(t, p)
+	for _, tc := range []struct {
+		m     Map
+		names []string
+		want  bool
+	}{{first, []string{uuid, "nvidia1"}, true}, {first, []string{"nvidia8"}, false}, {second, []string{uuid, "nvidia1"}, true}, {second, []string{"nvidia8"}, true}, {second, []string{"nvidia9"}, false}, {second, []string{"nvidia2"}, false}} {
+		if got := tc.m.IsWithdrawn(tc.names); got != tc.want {
+			t.Errorf("%v of %+v: withdrawn %t, want %t", tc.names, tc.m, got, tc.want)
+		}
 	}
 }
 
