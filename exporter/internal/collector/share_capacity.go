@@ -91,7 +91,7 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 	if d.holderWithoutMemory(r.snapshot.pods) != "" {
 		return nil
 	}
-	for _, h := range d.holders {
+	for _, h := range d.allHolders {
 		accepted, ok := r.snapshot.pods.Assigned[h]
 		if !ok {
 			return nil
@@ -109,7 +109,7 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 // holderWithoutMemory returns the first container that holds a device and to which HAMi assigned
 // none of its memory, as namespace/pod/container. It is empty if there is none.
 func (d *deviceSnapshot) holderWithoutMemory(pods podmap.Map) string {
-	for _, h := range d.holders {
+	for _, h := range d.allHolders {
 		for _, a := range pods.Assigned[h].Devices {
 			if a.Device == d.device.UUID && a.Memory == 0 {
 				return h.Namespace + "/" + h.Pod + "/" + h.Container

@@ -31,7 +31,7 @@ func (s *snapshot) limitShares(virtualGPUs bool) {
 		}
 		s.omittedShares += omitted
 		d.shareLimit = limit
-		slices.SortFunc(d.holders, podmap.Holder.Compare)
+		d.holders = slices.SortedFunc(slices.Values(d.allHolders), podmap.Holder.Compare)
 		d.holders = d.holders[:min(limit, len(d.holders))]
 	}
 }

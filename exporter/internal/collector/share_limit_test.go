@@ -2,10 +2,12 @@ package collector
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
 // readEverything reports every field of every device.
@@ -84,5 +86,33 @@ func TestShareLimitDividesShares(t *testing.T) {
 	f.cfg.Labels.VirtualGPUs = false
 	if families, _ = f.collect(t); value(t, families, "plimsoll_exporter_omitted_shares", "node", "node-1") != 0 {
 		t.Error("shares are omitted without need")
+	}
+}
+
+// What HAMi assigned to pods without series of their own is allocated all the same.
+func TestShareLimitKeepsAssignmentsOfHAMi(t *testing.T) {
+	const pods, part = maxShares + 100, 10 << 20
+	f := setup(t)
+	f.source.override = func(_ device.Device, r *device.Reading) { r.Set(device.FBTotal, 81559) }
+	f.kubelet.noDevices = true
+	meta := metaPods{}
+	for i := range pods {
+		id, pod := fmt.Sprintf("%s-%d", uuid(0), i), fmt.Sprintf("p%04d", i)
+		f.kubelet.ids = append(f.kubelet.ids, id)
+		f.kubelet.holdings["ml/"+pod+"/main"] = []string{id}
+		meta[pod] = podmap.Meta{HAMi: []podmap.Assignment{{Device: uuid(0), Memory: part, Cores: 0.0005}}}
+	}
+	f.cfg.Pods = meta
+	families, _ := f.collect(t)
+	for dimension, want := range map[string]float64{"memory": pods * part, "cores": pods * 0.0005, "shares": pods} {
+		if got := value(t, families, "plimsoll_device_share_allocated", "uuid", uuid(0), "dimension", dimension); math.Abs(got-want) > 1e-9 {
+			t.Errorf("allocated %s: %g, want %g", dimension, got, want)
+		}
+	}
+	// A pod without memory in its annotation makes the sizes unknown, also without series.
+	meta[fmt.Sprintf("p%04d", pods-1)] = podmap.Meta{HAMi: []podmap.Assignment{{Device: uuid(0), Cores: 0.0005}}, UID: "another"}
+	families, _ = f.collect(t)
+	if n := len(families["plimsoll_device_share_allocated"].Metric); n != 1 {
+		t.Errorf("%d dimensions with a pod without memory, want shares only", n)
 	}
 }

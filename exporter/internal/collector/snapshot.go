@@ -51,8 +51,9 @@ type deviceSnapshot struct {
 	clockEventTotals  []eventTotal
 	implausible       []implausibleCount
 
-	allocated     bool // also without holders, if a scheduler reserved the device for other pods
-	holders       []podmap.Holder
+	allocated     bool            // also without holders, if a scheduler reserved the device for other pods
+	holders       []podmap.Holder // with series of their own
+	allHolders    []podmap.Holder
 	jobs          []string // outside of Kubernetes
 	shareLimit    int      // number of shares with series of their own; 0 for all
 	idleAllocated time.Duration
@@ -103,9 +104,10 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 	holders := holdersByUUID(pods, s.devices)
 	for i, t := range tracked {
 		d := s.devices[i]
-		d.holders, d.allocated = holders[d.device.UUID], pods.IsAllocated(d.device.Names())
+		d.allHolders, d.allocated = holders[d.device.UUID], pods.IsAllocated(d.device.Names())
+		d.holders = d.allHolders
 		if podsErr == nil {
-			t.updateHolders(d.holders, now)
+			t.updateHolders(d.allHolders, now)
 			c.logHolderWithoutMemory(t, d.holderWithoutMemory(pods))
 		}
 		d.idleAllocated = t.idleAllocated(now)
