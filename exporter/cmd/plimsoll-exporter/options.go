@@ -246,7 +246,7 @@ func (o *options) collectorConfig(log *slog.Logger) collector.Config {
 		MaxScrapes: o.maxScrapes, RequireDevices: o.requireDevices, Interval: milliseconds(o.interval),
 		XIDWindow: milliseconds(o.xidWindow), ClockEventsWindow: milliseconds(o.clockEventsWindow)}
 	if o.jobDirectory != "" {
-		config.Jobs = (&jobMap{directory: o.jobDirectory, deadline: time.Second, log: log}).jobsOf
+		config.Jobs = newJobMap(o.jobDirectory, log).jobsOf
 	}
 	return config
 }

@@ -38,8 +38,9 @@ type Config struct {
 	Labels   Labels
 	Pods     Pods // metadata of pods; nil if the API server is not queried
 	Owners   bool // export the owners of pods; needs Pods
-	// Jobs returns the jobs outside of Kubernetes that use a device. Nil if there is no mapping.
-	Jobs func(d device.Device) []string
+	// Jobs returns the jobs outside of Kubernetes that use devices, by UUID. Nil if there is no
+	// mapping. It can take long, and several vendors call it at the same time.
+	Jobs func(devices []device.Device) map[string][]string
 	// PodOf returns the pod of a process by its id on the host. Nil if processes are not
 	// attributed.
 	PodOf func(pid int) (namespace, name string, ok bool)

@@ -69,12 +69,8 @@ func TestShareLimitDividesShares(t *testing.T) {
 			f.kubelet.holdings[pod] = append(f.kubelet.holdings[pod], fmt.Sprintf("%s::%d", uuid(i), replica))
 		}
 	}
-	f.cfg.Jobs = func(d device.Device) []string {
-		if d.Index < 5 {
-			return nil
-		}
-		return []string{"one", "two"}
-	}
+	two := []string{"one", "two"}
+	f.cfg.Jobs = jobsByIndex(map[int][]string{5: two, 6: two, 7: two})
 	families, _ := f.collect(t)
 	// The five devices with shares keep 200 each.
 	if got := len(families["DCGM_FI_DEV_GPU_UTIL"].GetMetric()); got != 2*200+3+3*2 {

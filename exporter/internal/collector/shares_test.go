@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -84,11 +85,52 @@ func TestVirtualGPUsByProcess(t *testing.T) {
 	}
 }
 
+// jobsByIndex returns a job mapping in which whole devices have the jobs of their index.
+func jobsByIndex(jobs map[int][]string) func(devices []device.Device) map[string][]string {
+	return func(devices []device.Device) map[string][]string {
+		out := map[string][]string{}
+		for _, d := range devices {
+			out[d.UUID] = jobs[d.Index]
+		}
+		return out
+	}
+}
+
+// A file server with the job files can be slow. Nothing else waits for it.
+func TestSlowJobFilesBlockNothing(t *testing.T) {
+	f := setup(t)
+	f.collect(t)
+	reading, finish := make(chan struct{}), make(chan struct{})
+	f.cfg.Jobs = func([]device.Device) map[string][]string {
+		close(reading)
+		<-finish
+		return map[string][]string{uuid(1): {"slurm-1"}}
+	}
+	collected := make(chan error)
+	go func() { collected <- f.Collect(t.Context()) }()
+	<-reading
+	checked := make(chan error, 1)
+	go func() { checked <- f.Healthy() }()
+	select {
+	case err := <-checked:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Healthy waits for the job files")
+	}
+	close(finish)
+	if err := <-collected; err != nil {
+		t.Fatal(err)
+	}
+	if _, text := f.scrape(t); !strings.Contains(text, `hpc_job="slurm-1"`) {
+		t.Errorf("the job is missing:\n%s", text)
+	}
+}
+
 func TestJobsOutsideKubernetes(t *testing.T) {
 	f := setup(t)
-	f.cfg.Jobs = func(d device.Device) []string {
-		return map[int][]string{0: {"slurm-1"}, 1: {"slurm-2", "slurm-3"}, 2: {"slurm-4"}}[d.Index]
-	}
+	f.cfg.Jobs = jobsByIndex(map[int][]string{0: {"slurm-1"}, 1: {"slurm-2", "slurm-3"}, 2: {"slurm-4"}})
 	f.kubelet.holdings["ml/a/main"] = []string{uuid(2)}
 	_, text := f.collect(t)
 	for gpu, want := range map[string][2]string{
@@ -109,7 +151,7 @@ func TestJobsOutsideKubernetes(t *testing.T) {
 // the pod.
 func TestQuantitiesNameCommonPod(t *testing.T) {
 	f := setup(t)
-	f.cfg.Jobs = func(d device.Device) []string { return map[int][]string{1: {"j1"}}[d.Index] }
+	f.cfg.Jobs = jobsByIndex(map[int][]string{1: {"j1"}})
 	f.kubelet.holdings["ml/a/first"] = []string{uuid(0)}
 	f.kubelet.holdings["ml/a/second"] = []string{uuid(0)}
 	f.kubelet.holdings["ml/b/main"] = []string{uuid(1), uuid(2)}

@@ -116,9 +116,7 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 			continue
 		}
 		d.usage = t.attribution.update(c.cfg.Attribution, replicasByPod(pods, parts), podsErr == nil, t.reading, t.usage)
-		if c.cfg.Jobs != nil && c.cfg.Labels.Devices.includes(d.device) {
-			d.jobs = c.cfg.Jobs(d.device)
-		}
+		d.jobs = t.jobs
 	}
 	s.limitShares(c.cfg.Labels.VirtualGPUs)
 	c.addPodMeta(s)

@@ -38,6 +38,7 @@ type trackedDevice struct {
 	holders      []podmap.Holder
 	holdersSince time.Time // time of the last change of holders
 	attribution  podAttribution
+	jobs         []string // outside of Kubernetes, at the last collection
 
 	// What the log says about the device.
 	loggedCondition string

@@ -99,15 +99,22 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 		return l.err
 	}
 	all := c.trackListed(v, l)
+	var withInstances []*trackedDevice
 	for _, t := range all {
 		c.read(ctx, v, t)
-		for _, instance := range c.trackInstances(t) {
+		instances := c.trackInstances(t)
+		for _, instance := range instances {
 			c.readInstance(ctx, v, instance)
 		}
+		withInstances = append(append(withInstances, t), instances...)
 	}
+	jobs := c.readJobs(withInstances) // can take long, so without the lock
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, t := range withInstances {
+		t.jobs = jobs[t.device.UUID]
+	}
 	v.at, v.took = now, time.Since(start)
 	v.up.Store(true)
 	// If one device hangs, the device is at fault. If all of several devices hang, the
@@ -115,6 +122,20 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	v.stalled.Store(len(all) > 1 && !slices.ContainsFunc(all, func(t *trackedDevice) bool { return !t.hung }))
 	c.publish(now)
 	return nil
+}
+
+// readJobs returns the jobs outside of Kubernetes that use the selected devices, by UUID.
+func (c *Collector) readJobs(all []*trackedDevice) map[string][]string {
+	if c.cfg.Jobs == nil {
+		return nil
+	}
+	var selected []device.Device
+	for _, t := range all {
+		if c.cfg.Labels.Devices.includes(t.device) {
+			selected = append(selected, t.device)
+		}
+	}
+	return c.cfg.Jobs(selected)
 }
 
 // trackListed tracks the listed devices and counts their events. Devices that the
