@@ -74,13 +74,17 @@ func setCounters(c *collector.Collector, counters []collector.Counter, log *slog
 	}
 }
 
-// readCounters reads the ConfigMap, or the counter file if the ConfigMap is not set or
-// cannot be read. origin describes the source for error messages. It is empty for
+// readCounters reads the ConfigMap, or the counter file if the ConfigMap is not set or has
+// never been readable. origin describes the source for error messages. It is empty for
 // --collectors=all, and for a built-in counter file that does not exist.
 func (o *options) readCounters(ctx context.Context, log *slog.Logger) (origin, text string, err error) {
 	if o.configMap != "" && o.configMap != noConfigMap {
 		if text, err = o.readConfigMap(ctx); err == nil {
+			o.fromConfigMap = true
 			return "ConfigMap " + o.configMap, text, nil
+		}
+		if o.fromConfigMap {
+			return "", "", fmt.Errorf("--configmap-data: %w", err)
 		}
 		log.Warn("cannot read the ConfigMap of --configmap-data; using --collectors", "err", err)
 	}
@@ -110,9 +114,9 @@ func (o *options) readConfigMap(ctx context.Context) (string, error) {
 }
 
 // counterFileChanged reports whether the content of the counter file differs from the
-// last read. An unreadable file counts as empty, and selectCounters returns the error.
+// last read. The file does not matter if the counters are those of a ConfigMap. An unreadable file counts as empty, and selectCounters returns the error.
 func (o *options) counterFileChanged() bool {
-	if o.counterFile == allCounters || o.inlineCounters != nil {
+	if o.fromConfigMap || o.counterFile == allCounters || o.inlineCounters != nil {
 		return false
 	}
 	text, _ := readRegularFile(o.counterFile, maxCounterFileSize)

@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -16,6 +20,23 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 	"plimsoll.dev/plimsoll/exporter/internal/sim"
 )
+
+// exportedFields collects and returns the names of the exported dcgm-exporter metrics.
+func exportedFields(t *testing.T, c *collector.Collector) string {
+	t.Helper()
+	if err := c.Collect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := c.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (DCGM_\S+)`).FindAllStringSubmatch(text.String(), -1) {
+		names = append(names, m[1])
+	}
+	return strings.Join(names, " ")
+}
 
 func TestInvalidCounterFileKeepsSelection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
@@ -35,20 +56,7 @@ func TestInvalidCounterFileKeepsSelection(t *testing.T) {
 	}
 	c := collector.New(collector.Config{Node: "n", Log: log}, source, pods)
 	o := &options{counterFile: path}
-	exported := func() string {
-		if err := c.Collect(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		var text bytes.Buffer
-		if err := c.WriteText(&text); err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, m := range regexp.MustCompile(`(?m)^# TYPE (DCGM_\S+)`).FindAllStringSubmatch(text.String(), -1) {
-			names = append(names, m[1])
-		}
-		return strings.Join(names, " ")
-	}
+	exported := func() string { return exportedFields(t, c) }
 	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
 	if err := o.selectCounters(t.Context(), c, log); err != nil {
 		t.Fatal(err)
@@ -96,6 +104,71 @@ func TestCounterFileReplacesUnreadableConfigMap(t *testing.T) {
 		if err != nil || origin != "counter file "+path || !strings.HasPrefix(text, "DCGM_FI_DEV_GPU_UTIL") || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %s, %q, %v, log %q", configMap, origin, text, err, out.String())
 		}
+	}
+}
+
+// Once the ConfigMap was read, the counter file has no effect: not if it changes, and not if the
+// API server fails.
+func TestConfigMapReplacesCounterFile(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"name","namespace":"ns"},"data":{"metrics":"DCGM_FI_DEV_GPU_TEMP, gauge, t"}}`)
+	}))
+	defer server.Close()
+	directory := t.TempDir()
+	kubeconfig, file := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "counters.csv")
+	for path, text := range map[string]string{
+		kubeconfig: fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, server.URL),
+		file:       "DCGM_FI_DEV_GPU_UTIL, gauge, u\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := parse(t, "--node-name=n", "--source=sim", "-k=false", "-m", "ns:name", "-f", file, "--kubeconfig="+kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	pods, sources, err := o.prepare(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := collector.NewAuto(o.collectorConfig(log), pods, sources...)
+	if err := o.selectCounters(t.Context(), c, log); err != nil {
+		t.Fatal(err)
+	}
+	const want = "DCGM_FI_DEV_GPU_TEMP"
+	if got := exportedFields(t, c); got != want || requests.Load() != 1 {
+		t.Errorf("exported: %s after %d requests", got, requests.Load())
+	}
+	if err := os.WriteFile(file, []byte("DCGM_FI_DEV_POWER_USAGE, gauge, p\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o.counterFileChanged() {
+		t.Error("a change of the file reads the ConfigMap again")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	o.interval = 1
+	hangups, ended := make(chan os.Signal), make(chan struct{})
+	go func() { defer close(ended); o.reloadCounters(ctx, c, hangups, log) }()
+	for range 2 {
+		hangups <- syscall.SIGHUP
+	}
+	for requests.Load() < 3 {
+		runtime.Gosched()
+	}
+	server.Close()
+	hangups <- syscall.SIGHUP
+	stop()
+	<-ended
+	if got := requests.Load(); got != 3 {
+		t.Errorf("%d requests, want one at the start and one for each SIGHUP", got)
+	}
+	if got := exportedFields(t, c); got != want {
+		t.Errorf("exported after the API server failed: %s", got)
 	}
 }
 
