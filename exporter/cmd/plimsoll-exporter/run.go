@@ -116,8 +116,10 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40) // allocations are rare, so less memory is worth the CPU time
 	}
-	collected := make(chan struct{})
-	go func() { defer close(collected); c.Run(ctx) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	collected := make(chan error, 1)
+	go func() { defer stop(); collected <- c.Run(ctx) }()
 	if o.address != "" {
 		*o.web.WebListenAddresses = []string{o.address}
 	}
@@ -133,15 +135,30 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	}
 	server := &http.Server{Handler: handler, ReadTimeout: timeout("--web-read-timeout", o.readTimeout, defaultReadTimeout, log),
 		WriteTimeout: timeout("--web-write-timeout", o.writeTimeout, defaultWriteTimeout, log)}
+	if err := listenAndServe(ctx, server, o.web, log); err != nil {
+		return err
+	}
+	return <-collected
+}
+
+// shutdownTimeout limits the time for scrapes in progress after a signal to stop.
+const shutdownTimeout = 5 * time.Second
+
+// listenAndServe serves HTTP until ctx ends and the requests in progress have their responses.
+func listenAndServe(ctx context.Context, server *http.Server, flags *web.FlagConfig, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	shutDown := make(chan struct{})
 	go func() {
+		defer close(shutDown)
 		<-ctx.Done()
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
-		_ = server.Shutdown(shutdown) // the end of the process closes the remaining connections
+		_ = server.Shutdown(limited) // the end of the process closes the remaining connections
 	}()
-	err := web.ListenAndServe(server, o.web, log)
+	err := web.ListenAndServe(server, flags, log)
+	stop()
+	<-shutDown
 	if errors.Is(err, http.ErrServerClosed) {
-		<-collected
 		return nil
 	}
 	return err

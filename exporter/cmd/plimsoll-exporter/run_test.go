@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -212,4 +214,75 @@ func TestHealthRequiresGPUs(t *testing.T) {
 	p.waitFor("/health", http.StatusServiceUnavailable, "no device is listed")
 	p = start(t, d.command())
 	p.waitFor("/health", http.StatusOK, "OK")
+}
+
+// A signal to stop does not cut off the response of a scrape in progress.
+func TestStopWaitsForScrapes(t *testing.T) {
+	scraping, finish := make(chan struct{}), make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(scraping)
+		<-finish
+		fmt.Fprint(w, "all")
+	})}
+	o, err := parse(t, "--web.listen-address=127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged, log := io.Pipe()
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- listenAndServe(ctx, server, o.web, slog.New(slog.NewTextHandler(log, nil))) }()
+	lines := bufio.NewScanner(logged)
+	address := ""
+	for address == "" && lines.Scan() {
+		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
+			address = match[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, logged) }() // ends with the test
+	body := make(chan string)
+	go func() {
+		response, err := http.Get("http://" + address)
+		if err != nil {
+			body <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		body <- fmt.Sprint(string(text), err)
+	}()
+	<-scraping
+	stop()
+	select {
+	case err := <-served:
+		t.Errorf("stopped during a scrape: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(finish)
+	if got := <-body; got != "all<nil>" {
+		t.Errorf("the response is %q", got)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// If another driver is loaded, the exporter ends, so that its new container has the library of
+// that driver. A mismatch from the start stays with a new container.
+func TestEndsAfterDriverWasReplaced(t *testing.T) {
+	const mismatch = 18
+	d := newDriver(t, 2)
+	d.set(driverInitResult, mismatch)
+	p := start(t, d.command("-k=false", "--collect-interval=100"))
+	p.waitFor("/metrics", http.StatusOK, `plimsoll_exporter_source_up{node="node-1",source="nvml"} 0`)
+	p.waitForLog(regexp.MustCompile("version mismatch; the library in this container is not that of the loaded driver"))
+	d.set(driverInitResult, 0)
+	p.waitFor("/health", http.StatusOK, "OK")
+	d.set(driverInitResult, mismatch)
+	d.set(driverUnloaded, 1)
+	p.waitForLog(regexp.MustCompile(`the exporter must be restarted: another driver was loaded: .* version mismatch`))
+	p.waitForLog(regexp.MustCompile(`\(end\)`))
+	if err := p.Wait(); err == nil {
+		t.Error("the exit status is 0")
+	}
 }

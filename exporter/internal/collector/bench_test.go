@@ -251,8 +251,8 @@ func BenchmarkTenScrapersWhileCallsStall(b *testing.B) {
 			defer server.Close()
 			r.stall = 50 * time.Millisecond
 			ctx, stop := context.WithCancel(b.Context())
-			collected := make(chan struct{})
-			go func() { defer close(collected); c.Run(ctx) }()
+			collected := make(chan error)
+			go func() { collected <- c.Run(ctx) }()
 			took := make([]time.Duration, b.N)
 			var next atomic.Int64
 			var scrapers sync.WaitGroup
@@ -267,7 +267,9 @@ func BenchmarkTenScrapersWhileCallsStall(b *testing.B) {
 			scrapers.Wait()
 			b.StopTimer()
 			stop()
-			<-collected
+			if err := <-collected; err != nil {
+				b.Error(err)
+			}
 			slices.Sort(took)
 			b.ReportMetric(took[b.N/2].Seconds()*1000, "p50-ms")
 			b.ReportMetric(took[b.N*99/100].Seconds()*1000, "p99-ms")

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -118,21 +119,21 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 
 // Run collects at each interval until ctx ends. At each interval it queries the kubelet
 // once, and then lets each vendor collect. Vendors are collected independently: one that
-// takes longer than the interval does not delay others.
-func (c *Collector) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	defer all.Wait()
+// takes longer than the interval does not delay others. Run returns an error only if a source
+// can continue in a new process only (device.ErrRestart).
+func (c *Collector) Run(ctx context.Context) error {
+	vendors, ctx := errgroup.WithContext(ctx)
 	due := make([]chan struct{}, len(c.vendors))
 	for i, v := range c.vendors {
 		due[i] = make(chan struct{}, 1)
-		all.Go(func() { c.run(ctx, v, due[i]) })
+		vendors.Go(func() error { return c.run(ctx, v, due[i]) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return vendors.Wait()
 		case <-timer.C:
 		}
 		start := time.Now()

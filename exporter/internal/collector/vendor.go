@@ -42,16 +42,16 @@ type listing struct {
 	err         error
 }
 
-// run collects from a vendor whenever due receives a value. If the source has never been
-// available, the pauses grow up to a minute.
-func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) {
+// run collects from a vendor whenever due receives a value, until ctx ends. If the source has
+// never been available, the pauses grow up to a minute. run returns device.ErrRestart.
+func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) error {
 	pause := c.cfg.Interval
 	var next time.Time // of a source that has never been available
 	var reported reportedErrors
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-due:
 		}
 		start := time.Now()
@@ -59,6 +59,9 @@ func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) {
 			continue
 		}
 		err := c.collect(ctx, v)
+		if errors.Is(err, device.ErrRestart) {
+			return err
+		}
 		neverAvailable := err != nil && v.at.IsZero()
 		if pause = nextPause(c.cfg.Interval, pause, neverAvailable); neverAvailable {
 			next = start.Add(pause)

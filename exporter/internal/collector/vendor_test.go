@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -185,8 +186,8 @@ func TestKubeletIsQueriedOncePerNode(t *testing.T) {
 	}
 	c.cfg.Interval = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); c.Run(ctx) }()
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
 	collections := func() (n int) {
 		for _, v := range c.vendors {
 			s := v.Source.(*singleSource)
@@ -200,8 +201,20 @@ func TestKubeletIsQueriedOncePerNode(t *testing.T) {
 		runtime.Gosched()
 	}
 	cancel()
-	<-done
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 	if queries := int(f.kubelet.lists.Load()) - 3; queries > collections()/2 {
 		t.Errorf("%d queries in %d collections of three vendors", queries, collections())
+	}
+}
+
+// A source that needs a new process ends Run, also for the other vendors.
+func TestRunEndsIfSourceNeedsRestart(t *testing.T) {
+	f := setup(t)
+	broken := &singleSource{uuid: uuid(20), err: fmt.Errorf("another driver: %w", device.ErrRestart)}
+	c := NewAuto(f.cfg, f.pods, NamedSource{"a", broken}, NamedSource{"b", &singleSource{uuid: uuid(21)}})
+	if err := c.Run(t.Context()); !errors.Is(err, device.ErrRestart) || !strings.HasPrefix(err.Error(), "a: another driver") {
+		t.Errorf("Run returns %v", err)
 	}
 }

@@ -234,11 +234,15 @@ type XID struct {
 // ErrLost is the error of Read for a device that fell off the bus.
 var ErrLost = errors.New("device is lost")
 
+// ErrRestart is the error of Devices if only a new process can read the devices.
+var ErrRestart = errors.New("the exporter must be restarted")
+
 // Source reads the devices of one vendor. The collector makes one call at a time. Calls
 // may stall: if a call exceeds its deadline, the collector continues without the device,
 // and the stalled call may overlap with later calls.
 type Source interface {
-	// Devices lists every whole device that the source has seen, including lost devices.
+	// Devices lists every whole device that the source has seen, including lost devices. After
+	// ErrRestart it is not called again.
 	Devices(ctx context.Context) ([]Device, error)
 	// Read reads a device, or a MIG instance from the last reading of its parent. The
 	// error is ErrLost if the device fell off the bus.

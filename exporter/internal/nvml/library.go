@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
 // requiredSymbols are the calls needed to identify a device.
@@ -14,8 +16,14 @@ var requiredSymbols = []string{"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDe
 func (s *Source) load() (count int, err error) {
 	if !s.loaded {
 		if ret := s.lib.Init(); ret != nvml.SUCCESS {
-			return 0, fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s", message(ret))
+			err := fmt.Errorf("load NVIDIA's driver library (libnvidia-ml.so.1): %s", message(ret))
+			if ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH && s.matched {
+				return 0, fmt.Errorf("%w: another driver was loaded: %w", device.ErrRestart, err)
+			}
+			s.matched = s.matched || ret != nvml.ERROR_LIB_RM_VERSION_MISMATCH
+			return 0, err
 		}
+		s.matched = true
 		s.loaded = true
 		if err := s.selectGetters(); err != nil {
 			s.reset()
@@ -98,6 +106,8 @@ func message(ret nvml.Return) string {
 		return "Driver Not Loaded; is it installed, and /dev/nvidiactl visible in this container?"
 	case nvml.ERROR_NO_PERMISSION:
 		return "Insufficient Permissions; may this user and container open /dev/nvidiactl?"
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return "Driver/library version mismatch; the library in this container is not that of the loaded driver"
 	}
 	return nvml.ErrorString(ret)
 }

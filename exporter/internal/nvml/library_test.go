@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,6 +31,37 @@ func TestDevicesRejectsDriverWithoutRequiredCall(t *testing.T) {
 	}
 	if _, err := f.open().Devices(context.Background()); err == nil || !strings.Contains(err.Error(), "has no nvmlDeviceGetUUID") {
 		t.Fatalf("got error %v", err)
+	}
+}
+
+// If another driver is loaded, the library stays mapped in this process. A mismatch from the start
+// is the same in a new process.
+func TestVersionMismatch(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	const mismatch, notLoaded = 18, 9
+	s := f.open()
+	f.words[wordInitResult] = mismatch
+	for range 2 {
+		if _, err := s.Devices(t.Context()); err == nil || errors.Is(err, device.ErrRestart) || !strings.Contains(err.Error(), "version mismatch") {
+			t.Errorf("from the start: %v", err)
+		}
+	}
+	for _, before := range []uint64{0, notLoaded} {
+		f.words[wordInitResult] = before
+		if _, err := s.Devices(t.Context()); (err == nil) != (before == 0) || errors.Is(err, device.ErrRestart) {
+			t.Errorf("Init returns %d: %v", before, err)
+		}
+		s.mu.Lock()
+		s.reset() // the driver is unloaded
+		s.mu.Unlock()
+		f.words[wordInitResult] = mismatch
+		if _, err := s.Devices(t.Context()); !errors.Is(err, device.ErrRestart) || !strings.Contains(err.Error(), "version mismatch") {
+			t.Errorf("after Init returned %d: %v", before, err)
+		}
+		s.matched = false
 	}
 }
 

@@ -25,6 +25,11 @@ type Source struct {
 
 	mu     sync.Mutex
 	loaded bool
+	// matched is true once the library returned anything but a version mismatch. A mismatch
+	// then means that another driver was loaded. This process keeps the old library mapped, but
+	// a new container has that of the new driver. A mismatch from the start stays in a new
+	// container as well, so it is an error like any other.
+	matched bool
 
 	// enabledGetters are the device getters selected by the exporter's options.
 	enabledGetters []getter

@@ -152,6 +152,7 @@ const char *nvmlErrorString(ret r)
 	case UNINITIALIZED: return "Uninitialized";
 	case NOT_SUPPORTED: return "Not Supported";
 	case 9: return "Driver Not Loaded";
+	case 18: return "Driver/library version mismatch";
 	case IS_LOST: return "GPU is lost";
 	case RESET_REQUIRED: return "GPU requires reset";
 	}
