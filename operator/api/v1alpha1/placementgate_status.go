@@ -43,6 +43,8 @@ const (
 	// ReasonClustersTruncated of Configured: more clusters are decided than a
 	// MultiKueueConfig may contain.
 	ReasonClustersTruncated = "ClustersTruncated"
+	// ReasonWriteFailed of Configured: a write to the API server failed.
+	ReasonWriteFailed = "WriteFailed"
 	// ReasonNoSuchScore of ScoresFound: no decided cluster has a score that the gate names.
 	ReasonNoSuchScore = "NoSuchScore"
 	// ReasonAnotherDispatcher of DispatcherMatches: another component nominates clusters, too.

@@ -31,9 +31,14 @@ const (
 
 // Reaction times of Kueue, measured on Kueue 0.19.
 const (
-	// EvictionGrace is the time after which an incomplete eviction counts as stuck. Kueue
-	// completes an eviction within 3 s.
+	// EvictionGrace is the time after which an incomplete eviction counts as stuck, if Kueue waits
+	// neither for pods nor for MultiKueue. Kueue completes such an eviction within 3 s.
 	EvictionGrace = 5 * time.Second
+	// DefaultPodGrace is the default of terminationGracePeriodSeconds in Kubernetes.
+	DefaultPodGrace = 30 * time.Second
+	// MaxPodGrace is the longest time for which an eviction may wait for pods before it counts as
+	// stuck.
+	MaxPodGrace = 10 * time.Minute
 	// DispatchGrace is the time after which Kueue's built-in dispatcher counts as absent. The
 	// dispatcher nominates clusters within seconds.
 	DispatchGrace = 30 * time.Second
@@ -47,6 +52,9 @@ const (
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
 	// cluster after the workload lost its quota.
 	CopyCleanup = 10 * time.Second
+	// FirstConnection is the time within which Kueue reports a new MultiKueueCluster that it can't
+	// connect to. An attempt without a response ends after 30 s.
+	FirstConnection = time.Minute
 	// OutageDetection is the time within which Kueue reports a cluster as unreachable.
 	OutageDetection = 15 * time.Second
 	// MessageInterval is the minimum time between two check messages that differ only in

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
@@ -59,7 +60,7 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
 			continue
 		}
-		if inUse[member], err = r.mayHoldOrphanedCopies(ctx, in, member); err != nil {
+		if inUse[member], err = r.mayHoldOrphanedCopies(ctx, in.mkClusters[member], checks); err != nil {
 			return nil, err
 		}
 		for _, check := range checks {
@@ -76,21 +77,51 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 // mayHoldOrphanedCopies reports whether a member is disconnected, or was until recently.
 // Scenario: the member becomes unreachable, and its workload is requeued and runs elsewhere.
 // Kueue deletes the copy once the member is back, but only on members of the configuration. A
-// cluster that has left the hub does not come back.
-func (r *Reconciler) mayHoldOrphanedCopies(ctx context.Context, in *input, member string) (bool, error) {
-	cluster := in.mkClusters[member]
+// cluster that has left the hub does not come back, and one that was never connected holds nothing.
+func (r *Reconciler) mayHoldOrphanedCopies(ctx context.Context, cluster *kueue.MultiKueueCluster, checks []string) (bool, error) {
 	if cluster == nil {
 		return false, nil
 	}
 	active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
 	if active == nil {
-		return false, nil // Kueue has never been connected to it
+		return false, nil // Kueue has not tried to connect to it
 	}
 	if active.Status == metav1.ConditionTrue {
 		return r.opts.Now().Sub(active.LastTransitionTime.Time) < timing.CopyCleanup, nil
 	}
-	managed, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: member}, &clusterv1.ManagedCluster{})
+	if hasNeverConnected(cluster, active) {
+		if was, err := r.wasNominated(ctx, cluster.Name, checks); err != nil || !was {
+			return false, err
+		}
+	}
+	managed, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: cluster.Name}, &clusterv1.ManagedCluster{})
 	return managed, err
+}
+
+// hasNeverConnected reports whether an inactive cluster has been so since Kueue first tried to connect
+// to it. A connection, and its end, would have changed the condition later.
+func hasNeverConnected(cluster *kueue.MultiKueueCluster, active *metav1.Condition) bool {
+	return active.LastTransitionTime.Sub(cluster.CreationTimestamp.Time) <= timing.FirstConnection
+}
+
+// wasNominated reports whether an unfinished workload with one of the checks was ever sent to a
+// cluster. A connection that lasted for seconds is not visible in the condition.
+func (r *Reconciler) wasNominated(ctx context.Context, cluster string, checks []string) (bool, error) {
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list Workloads that were nominated to cluster %s: %w", cluster, err)
+	}
+	for i := range list.Items {
+		wl := &list.Items[i]
+		hasCheck := slices.ContainsFunc(checks, func(name string) bool { return kueuestate.FindCheck(wl, name) != nil })
+		if !hasCheck || kueuestate.IsFinished(wl) {
+			continue
+		}
+		if record, err := dispatch.Decode(wl.Annotations); err != nil || slices.Contains(record.EverNominated, cluster) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // checksOfConfig returns the names of the admission checks that use a MultiKueueConfig.

@@ -5,11 +5,13 @@ package placementgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
@@ -109,11 +111,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	want := decideConfiguration(in, r.history(g.Name), r.opts.Now())
 	r.opts.Registry.Put(in.registryEntry(want.leaving))
-	if err := r.applyConfiguration(ctx, in, want); err != nil {
-		return reconcile.Result{}, fmt.Errorf("configure MultiKueue for PlacementGate %s: %w", g.Name, err)
+	applyErr := r.applyConfiguration(ctx, in, want)
+	if applyErr != nil {
+		want.configured = notWritten(applyErr)
+		applyErr = fmt.Errorf("configure MultiKueue for PlacementGate %s: %w", g.Name, applyErr)
+	}
+	if apierrors.IsConflict(applyErr) { // the cache is stale, and the next attempt decides on the changed object
+		return reconcile.Result{}, applyErr
 	}
 	if err := r.writeStatus(ctx, in, decideConditions(in, want.configured)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("write the status of PlacementGate %s: %w", g.Name, err)
+		return reconcile.Result{}, errors.Join(applyErr, fmt.Errorf("write the status of PlacementGate %s: %w", g.Name, err))
+	}
+	if applyErr != nil {
+		return reconcile.Result{}, applyErr
 	}
 	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), minInterval), maxInterval)}, nil
 }

@@ -9,6 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -140,5 +144,81 @@ func TestReconcileReturnsErrors(t *testing.T) {
 				t.Errorf("error %v, want %q with the cause", err, tc.want)
 			}
 		})
+	}
+}
+
+// While the configuration can't be written, the conditions still show the present state. A cluster
+// that can't be created delays no other one.
+func TestFailedWriteIsReported(t *testing.T) {
+	refused := errors.New("admission webhook denied the request")
+	refuse := func(name string) interceptor.Funcs {
+		return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if obj.GetName() == name {
+				return refused
+			}
+			return c.Create(ctx, obj, opts...)
+		}}
+	}
+	for _, tc := range []struct {
+		name    string
+		refused string
+		config  []string // as it exists before; nil = it does not
+		members []string
+		message string
+	}{
+		{"a cluster", "c1", nil, []string{"c2"}, "the MultiKueue configuration could not be written: create MultiKueueCluster c1: " + refused.Error()},
+		{"a cluster, and others are members", "c1", []string{"c3"}, []string{"c2", "c3"}, "the MultiKueue configuration could not be written: create MultiKueueCluster c1: " + refused.Error()},
+		{"a member", "c1", []string{"c1"}, []string{"c1", "c2"}, "the MultiKueue configuration could not be written: create MultiKueueCluster c1: " + refused.Error()},
+		{"the configuration", "plimsoll-gpu", nil, nil, "the MultiKueue configuration could not be written: create MultiKueueConfig plimsoll-gpu: " + refused.Error()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := now
+			objects := healthyHub("c1", "c2")
+			if tc.config != nil {
+				objects = append(objects, newConfig("plimsoll-gpu", "gpu", tc.config...))
+			}
+			r, hub := newReconciler(t, &clock, refuse(tc.refused), objects...)
+			if result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); !errors.Is(err, refused) || !result.IsZero() {
+				t.Errorf("got %+v and error %v, want a retry by the error alone", result, err)
+			}
+			g := &v1alpha1.PlacementGate{}
+			if err := hub.Get(t.Context(), client.ObjectKey{Name: "gpu"}, g); err != nil {
+				t.Fatal(err)
+			}
+			configured := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionConfigured)
+			if configured == nil || configured.Status != metav1.ConditionFalse || configured.Reason != v1alpha1.ReasonWriteFailed || configured.Message != tc.message {
+				t.Errorf("Configured is %+v", configured)
+			}
+			if !apimeta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) || g.Status.Candidates != 2 {
+				t.Errorf("status %+v", g.Status)
+			}
+			config := &kueue.MultiKueueConfig{}
+			if err := client.IgnoreNotFound(hub.Get(t.Context(), client.ObjectKey{Name: "plimsoll-gpu"}, config)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.members, config.Spec.Clusters); diff != "" {
+				t.Errorf("members (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A conflict shows that the cache is stale. It is no news for users.
+func TestConflictIsNotReported(t *testing.T) {
+	clock := now
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "multikueueconfigs"}, "plimsoll-gpu", errors.New("modified"))
+	calls := interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		return conflict
+	}}
+	r, hub := newReconciler(t, &clock, calls, append(healthyHub("c1", "c2"), newConfig("plimsoll-gpu", "gpu", "c1"))...)
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); !errors.Is(err, conflict) {
+		t.Errorf("error %v", err)
+	}
+	g := &v1alpha1.PlacementGate{}
+	if err := hub.Get(t.Context(), client.ObjectKey{Name: "gpu"}, g); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Status.Conditions) > 0 {
+		t.Errorf("conditions %+v", g.Status.Conditions)
 	}
 }

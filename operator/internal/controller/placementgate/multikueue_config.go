@@ -2,6 +2,7 @@ package placementgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,27 +128,45 @@ func truncationAdvice(in *input) string {
 	return "let the Placement select fewer clusters"
 }
 
+// notWritten is the condition Configured after a failed write.
+func notWritten(err error) condition.Decision {
+	return condition.False(v1alpha1.ReasonWriteFailed, "the MultiKueue configuration could not be written: "+err.Error())
+}
+
 // applyConfiguration writes the MultiKueueClusters and then the MultiKueueConfig that names
 // them. They have no ownerReference: garbage collection would evict the workloads on the
-// clusters.
+// clusters. A cluster that can't be created does not become a member, and delays no other.
 func (r *Reconciler) applyConfiguration(ctx context.Context, in *input, want configuration) error {
 	if len(want.members) == 0 {
 		return nil
 	}
+	var errs []error
 	for _, cluster := range want.create {
 		if err := r.createCluster(ctx, in.gate, cluster); err != nil {
-			return err
+			errs = append(errs, err)
+			want.members = withoutNewMember(in, want.members, cluster.Name)
 		}
 	}
 	for _, change := range want.change {
-		if err := r.changeCluster(ctx, in.gate, change); err != nil {
-			return err
-		}
+		errs = append(errs, r.changeCluster(ctx, in.gate, change))
 	}
-	if in.config == nil {
-		return r.createConfig(ctx, in.gate, want)
+	switch {
+	case len(want.members) == 0:
+	case in.config == nil:
+		errs = append(errs, r.createConfig(ctx, in.gate, want))
+	default:
+		errs = append(errs, r.changeConfig(ctx, in, want))
 	}
-	return r.changeConfig(ctx, in, want)
+	return errors.Join(errs...)
+}
+
+// withoutNewMember returns the members without a cluster, unless the configuration contains it
+// already: Kueue evicts the workloads on a cluster that leaves.
+func withoutNewMember(in *input, members []string, cluster string) []string {
+	if in.config != nil && slices.Contains(in.config.Spec.Clusters, cluster) {
+		return members
+	}
+	return slices.DeleteFunc(slices.Clone(members), func(c string) bool { return c == cluster })
 }
 
 func (r *Reconciler) createConfig(ctx context.Context, g *v1alpha1.PlacementGate, want configuration) error {
