@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -57,6 +59,8 @@ type Record struct {
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	// Reclaimed is the last time that a ReclaimPolicy returned the workload to its queue.
 	Reclaimed *Reclaim `json:"reclaimed,omitempty"`
+	// Repair is true if the current attempt completes a stuck eviction.
+	Repair bool `json:"repair,omitempty"`
 	// Reason of the latest change, for users.
 	Reason string `json:"reason,omitempty"`
 }
@@ -76,7 +80,8 @@ type Reclaim struct {
 
 // Decode returns the record in a workload's annotations. Without the annotation it returns
 // the zero Record. It returns an error if the annotation is not valid JSON, or has numbers that
-// the operator never writes.
+// the operator never writes. Characters that are not printable are dropped: explain shows the text on
+// the terminals of administrators, and users may write the annotation.
 func Decode(annotations map[string]string) (Record, error) {
 	var r Record
 	text := annotations[v1alpha1.DispatchAnnotation]
@@ -91,7 +96,43 @@ func Decode(annotations map[string]string) (Record, error) {
 			return Record{}, fmt.Errorf("annotation %s: the number %d is not from the operator", v1alpha1.DispatchAnnotation, n)
 		}
 	}
+	r.Reason = printable(r.Reason)
+	for _, list := range [][]string{r.Nominated, r.EverNominated} {
+		for i := range list {
+			list[i] = printable(list[i])
+		}
+	}
+	if r.Reclaimed != nil {
+		r.Reclaimed.Policy, r.Reclaimed.Cause = printable(r.Reclaimed.Policy), printable(r.Reclaimed.Cause)
+	}
 	return r, nil
+}
+
+// printable returns a text without control characters.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, text)
+}
+
+// Until returns the record without times in the future, which the operator never writes: users may
+// write the annotation. Without a limit, a workload with such a time would neither yield nor give up,
+// and would keep devices in the ledger. SleepsUntil and Reclaimed concern only an inactive workload.
+func (r Record) Until(now time.Time) Record {
+	for _, at := range []*time.Time{&r.NominatedAt, &r.WidenedAt} {
+		if at.After(now) {
+			*at = timestamp(now)
+		}
+	}
+	for _, at := range []*time.Time{&r.UnplacedSince, &r.LastYield, &r.WaitsSince} {
+		if at.After(now.Add(timing.MaxClockSkew)) {
+			*at = time.Time{}
+		}
+	}
+	return r
 }
 
 // Encode returns the annotation's text. It panics if a time is outside the years 0 to 9999,
@@ -138,6 +179,13 @@ func (r Record) Begin(clusters []string, reserved time.Time, reason string, now 
 	}
 }
 
+// BeginRepair starts a new attempt whose nomination completes a stuck eviction.
+func (r Record) BeginRepair(clusters []string, reserved time.Time, reason string, now time.Time) Record {
+	r = r.Begin(clusters, reserved, reason, now)
+	r.Repair = true
+	return r
+}
+
 // Widen replaces the current attempt's nomination by a longer list of clusters.
 func (r Record) Widen(clusters []string, reason string, now time.Time) Record {
 	r.WidenedAt, r.Reason = timestamp(now), reason
@@ -153,10 +201,10 @@ func (r Record) IsCurrent(reserved time.Time) bool {
 	return r.Attempt > 0 && r.QuotaReservedAt.Equal(timestamp(reserved))
 }
 
-// IsOutlived reports whether the nominated clusters are those of an attempt whose quota is no
-// longer reserved: they completed a stuck eviction, and the workload has other quota now.
+// IsOutlived reports whether the nominated clusters are those of a repair whose quota is no longer
+// reserved: they completed a stuck eviction, and the workload has other quota now.
 func (r Record) IsOutlived(nominated []string, reserved time.Time) bool {
-	return !r.QuotaReservedAt.IsZero() && !r.IsCurrent(reserved) && len(r.Foreign(nominated)) == 0
+	return r.Repair && !r.QuotaReservedAt.IsZero() && !r.IsCurrent(reserved) && len(r.Foreign(nominated)) == 0
 }
 
 // Adopt records clusters that the current attempt did not nominate: another component did. If
@@ -195,8 +243,10 @@ func (r Record) Yielded(quotaSince, now time.Time) Record {
 }
 
 // Requeued records that the workload returns to its queue. It pauses as after a yield: a copy
-// that Kueue had no time to remove would be nominated again.
+// that Kueue had no time to remove would be nominated again. The eviction removes the nomination of
+// a repair.
 func (r Record) Requeued(reason string, now time.Time) Record {
+	r.Repair = false
 	r.Reason, r.SleepsUntil = reason, timestamp(now).Add(timing.YieldSleep)
 	return r
 }

@@ -242,7 +242,8 @@ func TestAdopt(t *testing.T) {
 
 // The nominations of a repaired eviction are the record's own, and belong to earlier quota.
 func TestIsOutlived(t *testing.T) {
-	r := Record{}.Begin([]string{"a", "b"}, t0, "repair", after(60))
+	r := Record{}.BeginRepair([]string{"a", "b"}, t0, "repair", after(60))
+	ordinary := Record{}.Begin([]string{"a", "b"}, t0, "there is room", after(60))
 	for _, tc := range []struct {
 		name      string
 		r         Record
@@ -256,12 +257,56 @@ func TestIsOutlived(t *testing.T) {
 		{"other quota, one nomination was removed", r, []string{"b"}, 90, true},
 		{"other quota, and another dispatcher nominates", r, []string{"a", "c"}, 90, false},
 		{"no record", Record{}, []string{"a"}, 90, false},
-		{"a record without its quota", Record{Attempt: 1, Nominated: []string{"a"}}, []string{"a"}, 90, false},
+		{"a record without its quota", Record{Attempt: 1, Nominated: []string{"a"}, Repair: true}, []string{"a"}, 90, false},
+		{"other quota, and another dispatcher nominates the clusters of an ordinary attempt", ordinary, []string{"a", "b"}, 90, false},
+		{"widened repair", r.Widen([]string{"a", "b", "c"}, "late", after(90)), []string{"a", "b", "c"}, 90, true},
+		{"returned to its queue after a repair", r.Requeued("EvictionRepaired", after(95)), []string{"a", "b"}, 120, false},
+		{"new attempt after a repair", r.Begin([]string{"a", "b"}, after(90), "there is room", after(95)), []string{"a", "b"}, 120, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := tc.r.IsOutlived(tc.nominated, after(tc.reserved)); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+// Users may write the annotation. A time in the future must not stop the clock of a yield, of giving
+// up or of the ledger.
+func TestUntil(t *testing.T) {
+	now, past, soon, future := after(0), after(-60), after(30), after(3600)
+	never := time.Time{}
+	for _, tc := range []struct {
+		name     string
+		of, want Record
+	}{
+		{"the past stays", Record{NominatedAt: past, WidenedAt: past, UnplacedSince: past, LastYield: past, WaitsSince: past},
+			Record{NominatedAt: past, WidenedAt: past, UnplacedSince: past, LastYield: past, WaitsSince: past}},
+		{"unset times stay unset", Record{Attempt: 1}, Record{Attempt: 1}},
+		{"clock of another replica", Record{UnplacedSince: soon, LastYield: soon, WaitsSince: soon}, Record{UnplacedSince: soon, LastYield: soon, WaitsSince: soon}},
+		{"nominations happened by now", Record{NominatedAt: soon, WidenedAt: future}, Record{NominatedAt: now, WidenedAt: now}},
+		{"waits that begin in the future have not begun", Record{UnplacedSince: future, LastYield: future, WaitsSince: future, Yields: 2},
+			Record{UnplacedSince: never, LastYield: never, WaitsSince: never, Yields: 2}},
+		{"a pause ends in the future", Record{SleepsUntil: future}, Record{SleepsUntil: future}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.of.Until(now)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// explain shows the record on the terminals of administrators.
+func TestDecodeDropsControlCharacters(t *testing.T) {
+	const forged, clean = "\x1b[2Jall clear\u202e\r\n\x07", "[2Jall clear"
+	text := Record{Attempt: 1, Nominated: []string{forged}, EverNominated: []string{"a", forged}, Reason: forged, Reclaimed: &Reclaim{Policy: forged, Cause: forged}}.Encode()
+	got, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Record{Attempt: 1, Nominated: []string{clean}, EverNominated: []string{"a", clean}, Reason: clean, Reclaimed: &Reclaim{Policy: clean, Cause: clean}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

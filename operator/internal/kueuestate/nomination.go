@@ -7,8 +7,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Annotations that decide where a workload goes.
@@ -74,32 +72,11 @@ func WantsNomination(wl *kueue.Workload, multiKueue string) bool {
 }
 
 // AcceptsNomination reports whether Kueue acts on a nomination now: the workload is on its
-// way to admission, or an eviction is stuck and needs a nomination to complete.
-func AcceptsNomination(wl *kueue.Workload, multiKueue string, now time.Time) bool {
-	stuck, _ := IsEvictionStuck(wl, multiKueue, now)
+// way to admission, or an eviction is stuck and needs a nomination to complete. lag is how long
+// MultiKueue takes to act.
+func AcceptsNomination(wl *kueue.Workload, multiKueue string, lag time.Duration, now time.Time) bool {
+	stuck, _ := IsEvictionStuck(wl, multiKueue, lag, now)
 	return (AcceptsCheckUpdate(wl) || stuck) && WantsNomination(wl, multiKueue) && OtherChecksReady(wl, multiKueue)
-}
-
-// IsEvictionStuck reports whether an eviction can complete only after a nomination:
-//  1. The workload's copy vanished from the worker while the job ran.
-//  2. Kueue marks the workload Evicted but keeps its quota, even after a deactivation,
-//     until some cluster admits the workload.
-//  3. No other component nominates clusters for an evicted workload.
-//
-// If the eviction is too recent, IsEvictionStuck returns false and the remaining time.
-func IsEvictionStuck(wl *kueue.Workload, multiKueue string, now time.Time) (bool, time.Duration) {
-	entry := FindCheck(wl, multiKueue)
-	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, multiKueue) {
-		return false, 0
-	}
-	since := entry.LastTransitionTime.Time
-	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted.LastTransitionTime.After(since) {
-		since = evicted.LastTransitionTime.Time
-	}
-	if remaining := timing.EvictionGrace - now.Sub(since); remaining > 0 {
-		return false, remaining
-	}
-	return true, 0
 }
 
 // UnnominatedSince returns since when a workload is ready for nomination and has no

@@ -36,48 +36,10 @@ func TestAcceptedWrites(t *testing.T) {
 				t.Errorf("WantsNomination: got %t, want %t", got, tc.nominated)
 			}
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
-			if got, want := AcceptsNomination(wl, "multikueue", t0), tc.check && tc.nominated; got != want {
+			if got, want := AcceptsNomination(wl, "multikueue", 0, t0), tc.check && tc.nominated; got != want {
 				t.Errorf("AcceptsNomination: got %t, want %t", got, want)
 			}
 		})
-	}
-}
-
-func TestIsEvictionStuck(t *testing.T) {
-	inactive := false
-	for _, tc := range []struct {
-		name      string
-		change    func(*kueue.Workload)
-		seconds   int
-		stuck     bool
-		remaining time.Duration
-	}{
-		{"within the grace period", func(*kueue.Workload) {}, 3, false, 2 * time.Second},
-		{"after the grace period", func(*kueue.Workload) {}, 6, true, 0},
-		{"deactivated", func(wl *kueue.Workload) { wl.Spec.Active = &inactive }, 6, true, 0},
-		{"nominated, but no cluster admits it", func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} }, 6, true, 0},
-		{"admitted by a cluster", clusterName("cluster1"), 6, false, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			wl := reserved()
-			setCondition(kueue.WorkloadEvicted)(wl)
-			tc.change(wl)
-			if stuck, remaining := IsEvictionStuck(wl, "multikueue", t0.Add(time.Duration(tc.seconds)*time.Second)); stuck != tc.stuck || remaining != tc.remaining {
-				t.Errorf("got %t with %s left, want %t with %s left", stuck, remaining, tc.stuck, tc.remaining)
-			}
-		})
-	}
-}
-
-func TestStuckEvictionAcceptsNomination(t *testing.T) {
-	wl := reserved()
-	setCondition(kueue.WorkloadEvicted)(wl)
-	if AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
-		t.Error("Kueue ignores nominations while another check is Pending")
-	}
-	wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
-	if !AcceptsNomination(wl, "multikueue", t0.Add(6*time.Second)) {
-		t.Error("a stuck eviction must accept a nomination")
 	}
 }
 

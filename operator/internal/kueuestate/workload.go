@@ -40,6 +40,10 @@ func IsEvictedByAdmissionCheck(wl *kueue.Workload) bool {
 	return IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck
 }
 
+// HasRetries reports whether Kueue counts retries of the workload, up to a limit. A deactivation
+// would reset the count.
+func HasRetries(wl *kueue.Workload) bool { return wl.Status.RequeueState != nil }
+
 // CountEvictions returns the number of evictions so far. It is part of the seed of the
 // random choice among clusters, so that an evicted workload may go to another cluster.
 func CountEvictions(wl *kueue.Workload) int {

@@ -100,7 +100,7 @@ func protectionOf(wl *kueue.Workload) string {
 		return "it has no single owner, so its pods are unknown"
 	case ready != nil && ready.Status != metav1.ConditionTrue:
 		return "its pods are not ready"
-	case wl.Status.RequeueState != nil:
+	case kueuestate.HasRetries(wl):
 		return "Kueue counts its retries, which a deactivation would reset"
 	case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget):
 		return "it is about to be deactivated"

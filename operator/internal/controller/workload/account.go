@@ -115,8 +115,8 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 	if isNews {
 		took := max(0, latestPossible(e.DebitedAt, o.now).Sub(o.history.quotaSeenAt))
 		r.metrics.admitted(o.gateName, cluster, took)
-		if o.record.IsCurrent(o.quotaReservedAt()) && o.record.WidenedAt.IsZero() && o.recordErr == nil {
-			r.lag.Observe(o.record.NominatedAt, latestPossible(e.DebitedAt, o.now))
+		if at := o.history.nominatedAt; !at.IsZero() {
+			r.lag.Observe(at, latestPossible(e.DebitedAt, o.now))
 		}
 		clusters, _ := r.ledger.Reserved(e.UID)
 		if r.holdAdmitted(o, e) {

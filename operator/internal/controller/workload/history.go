@@ -26,6 +26,9 @@ type history struct {
 	// quotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	quotaSeenAt time.Time
+	// nominatedAt is when the operator nominated the clusters of this quota; zero = it did not, or
+	// added clusters later. Unlike the record, no user may write it.
+	nominatedAt time.Time
 	// nominatedSeen are the clusters that were seen nominated under this quota.
 	nominatedSeen []string
 	// running is where the workload was admitted; nil = nowhere.
@@ -75,6 +78,16 @@ func (h history) mayWriteMessage(kind string, interval time.Duration, now time.T
 // withQuota begins a new reservation of quota.
 func (h history) withQuota(wl *kueue.Workload, reservedAt, now time.Time) history {
 	h.reservedAt, h.quotaSeenAt, h.evictions = reservedAt, latestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
+	h.nominatedAt = time.Time{}
+	return h
+}
+
+// nominated records a nomination by the operator. isFirst: no cluster was nominated before.
+func (h history) nominated(isFirst bool, now time.Time) history {
+	h.nominatedAt = time.Time{}
+	if isFirst {
+		h.nominatedAt = now
+	}
 	return h
 }
 

@@ -33,7 +33,7 @@ func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nomi
 		return fmt.Errorf("read workload %s: %w", o.key, err)
 	}
 	before := o.wl.Status.NominatedClusterNames
-	if !kueuestate.AcceptsNomination(wl, o.multiKueue, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
+	if !kueuestate.AcceptsNomination(wl, o.multiKueue, o.lag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
 		return newConflict(o.wl)
 	}
 	u, owner, err := r.nominationPatch(ctx, live, w.clusters)
@@ -43,6 +43,7 @@ func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nomi
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("nominate clusters for workload %s: %w", o.key, err)
 	}
+	o.history = o.history.nominated(len(before) == 0, r.now())
 	r.rememberWrite(o, u)
 	added := slices.DeleteFunc(slices.Clone(w.clusters), func(c string) bool { return slices.Contains(before, c) })
 	r.metrics.nominated(added, w.reason)

@@ -121,11 +121,11 @@ func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGat
 }
 
 // mayYield reports whether the workload has held its quota for so long that it gives it up
-// for another one.
+// for another one. A yield would reset the retries that Kueue counts.
 func (o *observation) mayYield() bool {
 	rule := o.gate.Spec.WhenUnplaceable
 	return rule.Mode == v1alpha1.UnplaceableYield && o.wl.Status.Admission != nil && o.phase == PhaseWaiting &&
-		o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+		!kueuestate.HasRetries(o.wl) && o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
 // decides reports whether the step of this phase rests on a decision of the gate.
@@ -170,11 +170,17 @@ func (o *observation) mayRequestClusters() bool {
 	return o.nominates && o.gate.Spec.MultiKueue != nil
 }
 
-// rank is the workload's place in the gate's order. A yield does not move it to the end.
+// rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
+// write the record, but no workload has waited since before its creation.
 func (o *observation) rank() order.Rank {
 	rank := order.Rank{Since: o.quotaReservedAt(), Name: o.key.String()}
-	if first := o.record.WaitsSince; !first.IsZero() && first.Before(rank.Since) {
-		rank.Since = first
+	if first := o.record.WaitsSince; !first.IsZero() {
+		if created := o.wl.CreationTimestamp.Time; first.Before(created) {
+			first = created
+		}
+		if first.Before(rank.Since) {
+			rank.Since = first
+		}
 	}
 	if o.wl.Spec.Priority != nil {
 		rank.Priority = *o.wl.Spec.Priority

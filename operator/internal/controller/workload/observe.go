@@ -41,7 +41,13 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 func (o *observation) observeRecord(r *Reconciler, wl *kueue.Workload) {
 	o.wl = wl
 	o.history, o.lag = r.histories.get(wl.UID), r.lag.At(o.now)
-	o.record, o.recordErr = dispatch.Decode(wl.Annotations)
+	o.readRecord()
+}
+
+// readRecord reads the annotation plimsoll.dev/dispatch.
+func (o *observation) readRecord() {
+	o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
+	o.record = o.record.Until(o.now)
 }
 
 func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *kueue.Workload) error {

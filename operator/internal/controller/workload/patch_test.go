@@ -19,7 +19,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // pendingWrite writes a Pending check with a message.
@@ -129,7 +128,7 @@ func TestFailedWriteIsRetriedByItsError(t *testing.T) {
 	wl := withMultiKueue(pendingWorkload(noon))
 	setCondition(wl, kueue.WorkloadEvicted, noon)
 	b.create(wl)
-	b.clock.add(timing.EvictionGrace) // the eviction is repaired, and the next look is planned
+	b.clock.add(stuckAfter) // the eviction is repaired, and the next look is planned
 	b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
 		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 			return apierrors.NewInternalError(errors.New("the webhook does not respond"))

@@ -65,8 +65,8 @@ type phaseDoc struct {
 var documentedPhases = []phaseDoc{
 	{PhaseDeleted, "the Workload does not exist", "releases its devices and forgets it", nil},
 	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
-	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending, for less than 5 s", "none; looks again after the 5 s", []Phase{PhaseEvictionStuck, PhaseYielded}},
-	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for 5 s or more", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
+	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself", "none; looks again when it should have completed", []Phase{PhaseEvictionStuck, PhaseYielded}},
+	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
 	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
 	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
 	{PhaseUngated, "no check of a gate, but one of MultiKueue, and the operator nominates", "nominates every connected cluster", nil},
@@ -80,6 +80,6 @@ var documentedPhases = []phaseDoc{
 	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
 	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
 	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination completed an eviction; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](#healing); records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
 	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
 }

@@ -66,7 +66,7 @@ func observationWith(change func(*observation)) *observation {
 			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}
 	change(o)
 	if o.wl != nil {
-		o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
+		o.readRecord()
 		o.facts = o.factsUnder(o.wl, &o.gate.Spec)
 	}
 	o.phase = phaseOf(o)
@@ -89,6 +89,9 @@ func evictedFor(d time.Duration) func(*observation) {
 	return func(o *observation) { setCondition(o.wl, kueue.WorkloadEvicted, noon); o.now = noon.Add(d) }
 }
 
+// stuckAfter is the time after which the eviction of an active workload of the tests counts as stuck.
+const stuckAfter = timing.EvictionGrace + timing.DefaultPodGrace
+
 func yielded(until time.Duration, active bool) func(*observation) {
 	return func(o *observation) {
 		o.wl.Spec.Active = &active
@@ -109,6 +112,14 @@ func sentTo(at time.Time, clusters ...string) func(*observation) {
 	return func(o *observation) {
 		o.wl.Status.AdmissionChecks[0].State, o.wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
 		withRecord(o.wl, recordOf(at, clusters...))
+	}
+}
+
+// repairedOn is a nomination that completes a stuck eviction.
+func repairedOn(clusters ...string) func(*observation) {
+	return func(o *observation) {
+		sentTo(noon, clusters...)(o)
+		withRecord(o.wl, dispatch.Record{}.BeginRepair(clusters, noon, "the remote copy is gone", noon))
 	}
 }
 
@@ -179,9 +190,11 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *observation) { o.wl.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
 		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},
 		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
-		{"evicted for long", evictedFor(timing.EvictionGrace), PhaseEvictionStuck},
-		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
-		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(timing.EvictionGrace)), PhaseIdle},
+		{"evicted, and its pods may not have ended", evictedFor(stuckAfter - time.Second), PhaseEvicting},
+		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(stuckAfter), func(o *observation) { o.lag = time.Minute }), PhaseEvicting},
+		{"evicted for long", evictedFor(stuckAfter), PhaseEvictionStuck},
+		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(stuckAfter)), PhaseEvictionStuck},
+		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(stuckAfter)), PhaseIdle},
 		{"no check of ours", noCheck, PhaseUngated},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle},
@@ -311,18 +324,18 @@ func TestNext(t *testing.T) {
 		{"activated by a user", yielded(time.Second, true), PhaseReturning, func(*observation) step {
 			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}}}}}
 		}, PhaseIdle},
-		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*observation) step { return step{requeueAfter: timing.EvictionGrace - time.Second} }, PhaseEvicting},
-		{"eviction stuck, check Pending", evictedFor(timing.EvictionGrace), PhaseEvictionStuck, func(*observation) step {
+		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*observation) step { return step{requeueAfter: stuckAfter - time.Second} }, PhaseEvicting},
+		{"eviction stuck, check Pending", evictedFor(stuckAfter), PhaseEvictionStuck, func(*observation) step {
 			return step{requeueAfter: timing.EvictionGrace, writes: []write{{check: &checkWrite{names: own,
 				decision: gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: "the remote copy is gone and the eviction can't complete without a nomination"}}}}}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck, func(o *observation) step {
+		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(stuckAfter)), PhaseEvictionStuck, func(o *observation) step {
 			const message = "the remote copy is gone and the eviction can't complete without a nomination"
-			record := dispatch.Record{}.Begin([]string{"cluster1"}, o.quotaReservedAt(), message, o.now)
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, o.quotaReservedAt(), message, o.now)
 			return step{requeueAfter: timing.EvictionGrace, reservation: reservationOn(o, nil, "cluster1"),
 				writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, no cluster connected", inOrder(evictedFor(timing.EvictionGrace), func(o *observation) { o.workers.connected = nil }), PhaseEvictionStuck,
+		{"eviction stuck, no cluster connected", inOrder(evictedFor(stuckAfter), func(o *observation) { o.workers.connected = nil }), PhaseEvictionStuck,
 			func(*observation) step { return step{requeueAfter: timing.EvictionGrace} }, PhaseEvictionStuck},
 		{"no check of ours", noCheck, PhaseUngated, func(*observation) step {
 			return step{writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
@@ -341,12 +354,17 @@ func TestNext(t *testing.T) {
 			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued("NotAdmitted", o.now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction, and holds quota again", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
 			inactive := false
 			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("EvictionRepaired", o.now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(timing.EvictionGrace), reservedAgain), PhaseEvictionStuck, func(o *observation) step {
+		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)
+			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
+				conflict: &conflict{evidence: "team-a/job was nominated to cluster1 by another dispatcher", at: noon}, writes: []write{{record: &recordWrite{record: record}}}}
+		}, PhaseNominated},
+		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), reservedAgain), PhaseEvictionStuck, func(o *observation) step {
 			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), o.now)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseEvictionStuck},

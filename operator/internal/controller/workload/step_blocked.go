@@ -154,10 +154,13 @@ func (o *observation) conflict(ofStep *conflict) *conflict {
 		return nil
 	}
 	clusters, at := o.wl.Status.NominatedClusterNames, o.now
-	if o.wl.Status.ClusterName != nil {
-		clusters, at = []string{*o.wl.Status.ClusterName}, o.admittedAt(o.now)
-	}
 	foreign := o.record.Foreign(clusters)
+	switch {
+	case o.wl.Status.ClusterName != nil:
+		foreign, at = o.record.Foreign([]string{*o.wl.Status.ClusterName}), o.admittedAt(o.now)
+	case !o.record.IsCurrent(o.quotaReservedAt()) && !o.record.Repair: // the operator records before it nominates
+		foreign = clusters
+	}
 	if len(foreign) == 0 {
 		return nil
 	}

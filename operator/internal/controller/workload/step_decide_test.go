@@ -331,6 +331,30 @@ func TestReadyCheckResetsTheRecord(t *testing.T) {
 	}
 }
 
+// A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
+// ready.
+func TestWorkloadWithRetriesDoesNotYield(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*observation)
+		want   bool
+	}{
+		{"no retries", func(*observation) {}, true},
+		{"Kueue counts retries", func(o *observation) { o.wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(func(o *observation) {
+				o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+				o.now = noon.Add(time.Hour)
+				tc.change(o)
+			})
+			if got := o.mayYield(); got != tc.want {
+				t.Errorf("may yield: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 // The decision after a yield is news, even if its reason is that of the decision before.
 func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}})

@@ -191,7 +191,7 @@ func (o *observation) stepNominateAll() step {
 
 // stepAwaitEviction looks again when Kueue should have completed the eviction.
 func (o *observation) stepAwaitEviction() step {
-	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.now)
+	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.lag, o.now)
 	return step{requeueAfter: remaining}
 }
 
@@ -220,7 +220,7 @@ func (o *observation) stepRepairEviction() step {
 	if o.decides() {
 		s.reservation = o.reserve(clusters, d.Order)
 	}
-	record := o.record.Begin(clusters, o.quotaReservedAt(), message, o.now)
+	record := o.record.BeginRepair(clusters, o.quotaReservedAt(), message, o.now)
 	s.writes = o.nominate(clusters, &record, reasonEvictionRepair, message)
 	return s
 }

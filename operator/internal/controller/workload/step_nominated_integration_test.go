@@ -115,7 +115,7 @@ func TestNominationFromBeforeEviction(t *testing.T) {
 	tg.waitUntilConnected()
 	reserved := halfAMinuteAgo()
 	tg.workload.annotations = map[string]string{
-		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"outlive-2"}, reserved.Add(-time.Minute), "repair", reserved.Add(-30*time.Second)).Encode()}
+		v1alpha1.DispatchAnnotation: dispatch.Record{}.BeginRepair([]string{"outlive-2"}, reserved.Add(-time.Minute), "repair", reserved.Add(-30*time.Second)).Encode()}
 	t.Run("check Ready", func(t *testing.T) {
 		g := NewWithT(t)
 		tg.workload.changeStatus = readyCheck(reserved, "outlive-2")

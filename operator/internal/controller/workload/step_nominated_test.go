@@ -223,10 +223,10 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 			setCondition(wl, kueue.WorkloadEvicted, noon)
 			record := recordOf(noon, tc.ever...)
 			b.create(withRecord(wl, record))
-			if result := b.reconcile(); result.RequeueAfter != timing.EvictionGrace || b.check().State != kueue.CheckStatePending {
+			if result := b.reconcile(); result.RequeueAfter != stuckAfter || b.check().State != kueue.CheckStatePending {
 				t.Errorf("within the grace period: next look after %s, check %s", result.RequeueAfter, b.check().State)
 			}
-			b.clock.add(timing.EvictionGrace)
+			b.clock.add(stuckAfter)
 			b.reconcile()
 			if state := b.check().State; state != kueue.CheckStateReady {
 				t.Errorf("the check is %s", state)
@@ -249,7 +249,7 @@ func TestStuckEvictionWithFurtherChecks(t *testing.T) {
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending})
 			setCondition(wl, kueue.WorkloadEvicted, noon)
 			b.create(wl)
-			b.clock.add(timing.EvictionGrace)
+			b.clock.add(stuckAfter)
 			b.reconcile()
 			b.reconcile()
 			wl = b.workload()

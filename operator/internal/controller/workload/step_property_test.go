@@ -38,7 +38,7 @@ func (c chance) state() kueue.CheckState {
 func (c chance) around() time.Time { return noon.Add(time.Duration(c.IntN(2400)-1200) * time.Second) }
 
 func (c chance) record() dispatch.Record {
-	r := dispatch.Record{Attempt: c.IntN(3), NominatedAt: c.around(), Nominated: c.clusters(), EverNominated: c.clusters(), Yields: c.IntN(3)}
+	r := dispatch.Record{Attempt: c.IntN(3), NominatedAt: c.around(), Nominated: c.clusters(), EverNominated: c.clusters(), Yields: c.IntN(3), Repair: c.oneIn(4)}
 	if c.oneIn(2) {
 		r.QuotaReservedAt = noon
 	}
@@ -244,7 +244,7 @@ func carryOut(o *observation, s step, l *ledger.Ledger) error {
 			}
 		}
 	}
-	o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
+	o.readRecord()
 	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.wl) {
 		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
 	}

@@ -262,7 +262,7 @@ func (tg *testGate) submit(name string, pods int32, checks ...string) *kueue.Wor
 	devices := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(cmp.Or(template.devicesPerPod, "8"))}
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: tg.name, Name: name, Annotations: template.annotations}, Spec: kueue.WorkloadSpec{QueueName: "gpu",
 		PodSets: []kueue.PodSet{{Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: template.nodeSelector,
+			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: template.nodeSelector, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: devices, Requests: devices}}}}}}}}}
 	tg.create(wl)
 	tg.updateStatus(wl, func(s *kueue.WorkloadStatus) {

@@ -1,0 +1,80 @@
+package kueuestate
+
+import (
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// IsEvictionStuck reports whether an eviction can complete only after a nomination:
+//  1. The workload's copy vanished from the worker while the job ran.
+//  2. Kueue marks the workload Evicted but keeps its quota, even after a deactivation,
+//     until some cluster admits the workload.
+//  3. No other component nominates clusters for an evicted workload.
+//
+// lag is how long MultiKueue takes to act. If the eviction is too recent, IsEvictionStuck returns
+// false and the remaining time.
+func IsEvictionStuck(wl *kueue.Workload, multiKueue string, lag time.Duration, now time.Time) (bool, time.Duration) {
+	entry := FindCheck(wl, multiKueue)
+	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, multiKueue) {
+		return false, 0
+	}
+	since := entry.LastTransitionTime.Time
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted.LastTransitionTime.After(since) {
+		since = evicted.LastTransitionTime.Time
+	}
+	if remaining := EvictionGrace(wl, lag) - now.Sub(since); remaining > 0 {
+		return false, remaining
+	}
+	return true, 0
+}
+
+// EvictionGrace is the time that Kueue may take to complete the eviction of a workload that
+// MultiKueue sent to a worker.
+//   - Active: MultiKueue stops the copy on the worker, and the quota stays reserved while the job on
+//     the hub counts as active.
+//   - Inactive: MultiKueue deletes the copy at once. Nothing updates the job on the hub after that.
+func EvictionGrace(wl *kueue.Workload, lag time.Duration) time.Duration {
+	if !IsActive(wl) {
+		return timing.EvictionGrace
+	}
+	grace := timing.EvictionGrace + lag
+	if countsTerminatingPods(wl) {
+		grace += podGrace(wl)
+	}
+	return grace
+}
+
+// groupsWithoutTerminatingPods are the API groups of jobs that do not count as active while their
+// last pods terminate: status.active of a Job, JobSet, TrainJob, PyTorchJob or MPIJob leaves such pods
+// out. Pods on the hub have no node, so the API server grants them no time to end.
+var groupsWithoutTerminatingPods = []string{"", "batch", "jobset.x-k8s.io", "kubeflow.org", "trainer.kubeflow.org"}
+
+// countsTerminatingPods reports whether the workload's job may count as active until its last pod
+// has ended, as those of KubeRay do.
+func countsTerminatingPods(wl *kueue.Workload) bool {
+	for _, ref := range wl.OwnerReferences {
+		if !slices.Contains(groupsWithoutTerminatingPods, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group) {
+			return true
+		}
+	}
+	return len(wl.OwnerReferences) == 0
+}
+
+// podGrace is the largest grace period of the workload's pods.
+func podGrace(wl *kueue.Workload) time.Duration {
+	var longest time.Duration
+	for i := range wl.Spec.PodSets {
+		grace := timing.DefaultPodGrace
+		if seconds := wl.Spec.PodSets[i].Template.Spec.TerminationGracePeriodSeconds; seconds != nil {
+			grace = time.Duration(min(max(*seconds, 0), int64(timing.MaxPodGrace/time.Second))) * time.Second
+		}
+		longest = max(longest, grace)
+	}
+	return longest
+}
