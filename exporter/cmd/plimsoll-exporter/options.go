@@ -92,8 +92,8 @@ func (o *options) addSourceFlags(app *kingpin.Application) {
 	app.Flag("nvml-library", "Path of libnvidia-ml.so.1. Default: the dynamic loader finds the library.").StringVar(&o.nvmlLibrary)
 	hostname, _ := os.Hostname() // prepare rejects an empty name
 	app.Flag("node-name", "Kubernetes name of the node.").Envar("NODE_NAME").Default(hostname).StringVar(&o.node)
-	app.Flag("pod-name", "Name of the exporter's pod. With --pod-namespace, the holders of devices are unknown while the kubelet does not list this pod, as after a restart of the kubelet.").Envar("POD_NAME").StringVar(&o.podName)
-	app.Flag("pod-namespace", "Namespace of the exporter's pod.").Envar("POD_NAMESPACE").StringVar(&o.podNamespace)
+	app.Flag("pod-name", "Name of the exporter's pod. With --pod-namespace, the holders of devices are unknown while the kubelet does not list this pod, as after a restart of the kubelet.").Envar("PLIMSOLL_POD_NAME").StringVar(&o.podName)
+	app.Flag("pod-namespace", "Namespace of the exporter's pod.").Envar("PLIMSOLL_POD_NAMESPACE").StringVar(&o.podNamespace)
 	o.intervalFlag.track(app.Flag("collect-interval", "Time between collections in milliseconds.").Short('c'), "DCGM_EXPORTER_INTERVAL").Default("30000").IntVar(&o.interval)
 }
 
