@@ -37,7 +37,7 @@ func (h *Hub) Decide(ctx context.Context, job *batchv1.Job) Decision {
 		if d.State != gate.Ready {
 			return Decision{Message: d.Message}
 		}
-		entry := ledger.Entry{UID: in.facts.UID, Workload: in.facts.Key(), Cluster: d.Order[0], PodSets: in.facts.PodSets, DebitedAt: h.now()}
+		entry := ledger.Entry{UID: in.facts.UID, Workload: in.facts.Key(), Cluster: d.Order[0], ClusterQueue: in.facts.ClusterQueue, PodSets: in.facts.PodSets, DebitedAt: h.now()}
 		if h.ledger.Commit(view, entry.UID, nil, []ledger.Entry{entry}, nil) {
 			return Decision{Cluster: entry.Cluster, Message: d.Message}
 		}

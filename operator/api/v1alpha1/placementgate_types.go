@@ -132,7 +132,7 @@ type GateQueries struct {
 	// room than that. Default: the unreserved quota of the ClusterQueue with the hub queue's
 	// name, from Kueue's metrics (metrics.enableClusterQueueResources). A cluster without these
 	// metrics has no bound; a cluster with these metrics but without the queue takes nothing.
-	// The bound does not apply to a workload whose queue may preempt.
+	// For a workload whose queue may preempt, quota that Kueue can take from others counts, too.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Quota string `json:"quota,omitempty"`

@@ -34,7 +34,8 @@ func holdRulesOf(spec *v1alpha1.PlacementGateSpec) HoldRules {
 
 // bindingHold returns the hold that keeps the workload from the cluster, or nil. A hold binds
 // workloads that rank behind its own and might use the same devices, unless they were sent to
-// the cluster already or certainly end before the held workload can start.
+// the cluster already or certainly end before the held workload can start. If the held workload
+// waits for quota only, the hold binds no workloads of other quota.
 func (e *evaluation) bindingHold(cluster string, view ledger.View) *ledger.Hold {
 	holds := view.Holds()
 	for i := range holds {
@@ -49,6 +50,8 @@ func (e *evaluation) bindingHold(cluster string, view ledger.View) *ledger.Hold 
 func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
 	switch {
 	case h.Shadow, h.UID == e.facts.UID, !ledger.ShareDevices(h.PodSets, e.facts.PodSets), slices.Contains(e.rules.Incumbents, h.Cluster):
+		return false
+	case len(h.Queues) > 0 && !slices.Contains(h.Queues, e.facts.ClusterQueue):
 		return false
 	case e.rules.Rank.Before(h.Rank, e.rules.Hold.Aging, e.now):
 		return false
@@ -86,7 +89,7 @@ func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) 
 			continue
 		}
 		if start.cluster == h.Cluster {
-			h.StartsBy = start.by
+			h.StartsBy, h.Queues = start.by, start.queues
 			return &h
 		}
 		if best == nil || start.compare(best) < 0 {
@@ -96,7 +99,7 @@ func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) 
 	if best == nil {
 		return nil
 	}
-	h.Cluster, h.StartsBy, h.Since = best.cluster, best.by, e.now
+	h.Cluster, h.StartsBy, h.Queues, h.Since = best.cluster, best.by, best.queues, e.now
 	return &h
 }
 
@@ -108,6 +111,9 @@ type expectedStart struct {
 	// missing is the part of the pods without room, and waste the devices that stand idle if
 	// the cluster is emptied.
 	missing, waste float64
+	// queues share the quota that the workload waits for, if the cluster has free devices for it.
+	// nil means that devices are missing.
+	queues []string
 }
 
 // compare orders by the known start, then by the missing part, then by waste.
@@ -130,7 +136,7 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 	if v.Rejection != RejectNoRoom || v.WithoutMetrics || c.Outside {
 		return nil
 	}
-	s := &expectedStart{cluster: c.Name}
+	s := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}
 	for i, p := range e.facts.PodSets {
 		empty := c.Shapes[i].EmptyFit
 		taken := float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
@@ -140,7 +146,11 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 		if !e.mayGetQuota(c, i, view) {
 			return nil
 		}
-		free := e.room(c, i, view).free
+		room := e.room(c, i, view)
+		if room.onNodes < float64(p.Pods) {
+			s.queues = nil
+		}
+		free := room.free
 		s.missing = max(s.missing, (float64(p.Pods)-free)/float64(p.Pods))
 		s.waste = max(s.waste, empty.Value*float64(p.DevicesPerPod))
 		by := e.startsBy(p, free, empty.Value, view.Running(c.Name))
@@ -154,16 +164,19 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 }
 
 // mayGetQuota reports whether the worker's queue can have enough quota for the i-th pod set once
-// the workloads that the hub sent to the cluster have ended. Quota that other workloads hold
-// there does not count: the gate cannot keep them from taking it again.
+// the workloads of the queue, and of the others in its cohort, that the hub sent to the cluster have
+// ended or were preempted. Quota that other workloads hold there does not count: the gate cannot
+// keep them from taking it again.
 func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
 	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
-	if e.facts.Preempts || !quota.Known {
+	if e.rules.PreemptsUncounted || !quota.Known {
 		return true
 	}
-	held := quota.Value - float64(ledger.SharedDevices(e.facts.PodSets[:i], p))
+	held, sharers := quota.Value-float64(ledger.SharedDevices(e.facts.PodSets[:i], p)), e.quotaSharers()
 	for _, r := range view.Running(c.Name) {
-		held += float64(ledger.SharedDevices(r.PodSets, p))
+		if slices.Contains(sharers, r.ClusterQueue) {
+			held += float64(ledger.SharedDevices(r.PodSets, p))
+		}
 	}
 	return held >= float64(p.Devices())
 }

@@ -92,30 +92,71 @@ func TestHoldBegins(t *testing.T) {
 // that the hub sent there had ended.
 func TestHoldRespectsTheSizeOfTheQuota(t *testing.T) {
 	for _, tc := range []struct {
-		name           string
-		quota          Number
-		running        int64
-		preempts, want bool
+		name    string
+		quota   Number
+		queue   string
+		running int64
+		want    bool
 	}{
-		{"the quota is too small", Known(4), 0, false, false},
-		{"too small with what runs there", Known(4), 3, false, false},
-		{"enough once a running workload ends", Known(4), 4, false, true},
-		{"enough", Known(8), 0, false, true},
-		{"unknown", Number{}, 0, false, true},
-		{"the workload may preempt", Known(0), 0, true, true},
+		{"the quota is too small", Known(4), "cq", 0, false},
+		{"too small with what runs there", Known(4), "cq", 3, false},
+		{"enough once a running workload ends", Known(4), "cq", 4, true},
+		{"enough once a workload of the cohort ends", Known(4), "friend", 4, true},
+		{"workloads of other queues return no quota", Known(4), "outsider", 4, false},
+		{"enough", Known(8), "cq", 0, true},
+		{"unknown", Number{}, "cq", 0, true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := full("cluster1", 4)
-			c.Shapes[0].Quota = tc.quota
-			l := ledger.New(0, 0)
-			l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: "cq", PodSets: job("r", 1, tc.running).PodSets})
-			f := job("a", 8, 1)
-			f.Preempts = tc.preempts
-			d := Decide(f, []Candidate{c}, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
-			if got := d.Hold != nil; got != tc.want {
-				t.Errorf("held is %t, want %t (%s)", got, tc.want, d.Message)
-			}
-		})
+		for kind, of := range map[string]func(shape.Facts) shape.Facts{"remote": remote, "preempting": preempting} {
+			t.Run(tc.name+", "+kind, func(t *testing.T) {
+				c := full("cluster1", 4)
+				c.Shapes[0].Quota = tc.quota
+				l := ledger.New(0, 0)
+				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: tc.queue, PodSets: job("r", 1, tc.running).PodSets})
+				r := holdRules(v1alpha1.HoldEnforce, 1, time.Hour)
+				r.CohortQueues = []string{"friend"}
+				d := Decide(of(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+				if got := d.Hold != nil; got != tc.want {
+					t.Errorf("held is %t, want %t (%s)", got, tc.want, d.Message)
+				}
+			})
+		}
+	}
+}
+
+// A workload that waits for quota beside free devices keeps these from no workload of another queue.
+func TestHoldForQuotaBindsQueuesThatShareIt(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		free   float64
+		queue  string
+		passes bool
+	}{
+		{"the same queue", 7, "cq", false},
+		{"another queue of the cohort", 7, "friend", false},
+		{"a queue with other quota", 7, "outsider", true},
+		{"a queue with other quota, and no node is free for the held workload", 0, "outsider", false},
+	} {
+		for kind, of := range map[string]func(shape.Facts) shape.Facts{"remote": remote, "preempting": preempting} {
+			t.Run(tc.name+", "+kind, func(t *testing.T) {
+				l := ledger.New(0, time.Hour)
+				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: "cq", Priority: 2, PodSets: job("r", 8, 1).PodSets})
+				c := withEmptyFit(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 8)
+				r := holdRules(v1alpha1.HoldEnforce, 2, time.Hour)
+				r.CohortQueues = []string{"friend"}
+				d := Decide(of(job("first", 8, 1)), []Candidate{withQuota(c, 0)}, Fleet{}, l.View(), r, 1, t0)
+				if d.Hold == nil {
+					t.Fatalf("no hold (%s)", d.Message)
+				}
+				l.Commit(l.View(), "first", nil, nil, d.Hold)
+				behind := remote(job("a", 1, 1))
+				behind.ClusterQueue = tc.queue
+				small := withQuota(cluster("cluster1", 8, 8, 8, 64), 8)
+				next := Decide(behind, []Candidate{small}, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, time.Minute), 1, t0)
+				if passes := next.State == Ready; passes != tc.passes {
+					t.Errorf("passes %t, want %t: %s", passes, tc.passes, next.Message)
+				}
+			})
+		}
 	}
 }
 

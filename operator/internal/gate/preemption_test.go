@@ -99,18 +99,31 @@ func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {
 	}
 }
 
-// What was sent to the cluster and is not measured yet uses the quota, too.
+// What was sent to the cluster for the same queue and is not measured yet uses the quota, too. What was
+// sent for another queue takes devices, but is no reason for Kueue to preempt.
 func TestPreemptionCountsPromisedQuota(t *testing.T) {
-	l := ledger.New(0, time.Hour)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 2).PodSets})
-	l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
-	for quota, want := range map[float64]State{8: Ready, 16: Pending} {
-		r := rules()
-		r.Rank.Priority, r.PreemptsLowerPriority = 2, true
-		c := withQuota(cluster("cluster1", 1, 8, 8, 64), quota)
-		if d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != want {
-			t.Errorf("quota %v: %s %q, want %s", quota, d.State, d.Message, want)
-		}
+	for _, tc := range []struct {
+		name  string
+		queue string
+		quota float64
+		want  State
+	}{
+		{"the quota is promised", "cq", 8, Ready},
+		{"quota is left", "cq", 16, Pending},
+		{"quota of another queue is promised", "other", 8, Pending},
+		{"quota of another queue of the cohort is promised", "friend", 8, Pending},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := ledger.New(0, time.Hour)
+			l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 2).PodSets})
+			l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: tc.queue, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
+			r := rules()
+			r.Rank.Priority, r.PreemptsLowerPriority, r.CohortQueues = 2, true, []string{"friend"}
+			c := withQuota(cluster("cluster1", 1, 8, 8, 64), tc.quota)
+			if d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != tc.want {
+				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+			}
+		})
 	}
 }
 
@@ -134,8 +147,10 @@ func TestFreeQuotaComesBeforePreemption(t *testing.T) {
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
 	larger, smaller := withQuota(cluster("cluster1", 8, 64, 8, 640), 0), withQuota(cluster("cluster2", 1, 8, 8, 16), 8)
+	l := ledger.New(0, 0)
+	l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("victim", 8, 1).PodSets})
 	for attempt := range 20 {
-		d := Decide(preempting(job("a", 8, 1)), []Candidate{larger, smaller}, Fleet{}, ledger.View{}, r, attempt, t0)
+		d := Decide(preempting(job("a", 8, 1)), []Candidate{larger, smaller}, Fleet{}, l.View(), r, attempt, t0)
 		if diff := cmp.Diff([]string{"cluster2", "cluster1"}, d.Order); diff != "" {
 			t.Fatalf("order (-want +got):\n%s", diff)
 		}
@@ -187,7 +202,7 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	if d := decide("first"); d.State != Ready {
 		t.Fatalf("%s %q", d.State, d.Message)
 	}
-	l.Debit(ledger.Entry{UID: "first", Cluster: "cluster1", PodSets: job("first", 8, 1).PodSets, DebitedAt: t0})
+	l.Debit(ledger.Entry{UID: "first", Cluster: "cluster1", ClusterQueue: "cq", PodSets: job("first", 8, 1).PodSets, DebitedAt: t0})
 	if d := decide("second"); d.State != Pending {
 		t.Errorf("%s %q: the queue has no nominal quota left", d.State, d.Message)
 	}
@@ -249,7 +264,7 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 			}
 			r := rules()
 			r.Rank.Priority, r.Reclaim = 2, tc.reclaim
-			c := withQuota(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 0)
+			c := withQuota(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 8*tc.free)
 			c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = tc.quota.NominalQuota, tc.quota.Borrowed
 			d := Decide(preempting(job("a", 8, tc.pods)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 			if d.State != tc.want {
@@ -262,7 +277,7 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 // The nominal quota has to suffice for all pod sets, although one of them would fit on free devices.
 func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "friend", PodSets: job("p", 8, 2).PodSets})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "friend", PodSets: job("p", 8, 3).PodSets})
 	f := preempting(job("a", 8, 1))
 	f.PodSets = append(f.PodSets, f.PodSets[0])
 	f.PodSets[0].Pods, f.PodSets[1].DevicesPerPod, f.PodSets[1].Pods = 2, 1, 8
@@ -273,7 +288,7 @@ func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
 		c.Shapes = append(c.Shapes, c.Shapes[0])
 		c.Shapes[1].Fit = Known(24)
 		for i := range c.Shapes {
-			c.Shapes[i].NominalQuota, c.Shapes[i].Borrowed = Known(nominal), borrowed("friend", 16)
+			c.Shapes[i].NominalQuota, c.Shapes[i].Borrowed = Known(nominal), borrowed("friend", 24)
 		}
 		if d := Decide(f, []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != want {
 			t.Errorf("nominal quota %v: %s %q, want %s", nominal, d.State, d.Message, want)

@@ -183,13 +183,21 @@ func eligibleMessage(v Verdict) string {
 
 func roomMessage(v Verdict) string {
 	if v.Quota.Known {
-		return fmt.Sprintf("has quota for %s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), quantity(v.Promised, "device"))
+		return fmt.Sprintf("has quota for %s%s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), v.quotaNote(), quantity(v.Promised, "device"))
 	}
 	text := "has room for " + quantity(int64(v.Room.Value), "such pod")
 	if v.Promised > 0 {
 		text += fmt.Sprintf(", with %s promised", quantity(v.Promised, "device"))
 	}
 	return text
+}
+
+// quotaNote completes the number of pods with quota.
+func (v Verdict) quotaNote() string {
+	if v.LacksQuota {
+		return ", preemption included"
+	}
+	return ""
 }
 
 // noResult states that conditions have no result.

@@ -32,7 +32,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		v.Preempts = v.Preempts || r.free < r.pods
 		v.Reclaims = v.Reclaims || r.free+r.lower < r.pods
 		v.LacksQuota = v.LacksQuota || r.shortage > 0
-		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.facts.Preempts && !c.Shapes[i].Quota.Known
+		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.rules.PreemptsUncounted && !c.Shapes[i].Quota.Known
 	}
 	v.Preempts = v.Preempts && v.Rejection == RejectNone
 	v.Reclaims = v.Reclaims && v.Preempts
@@ -65,13 +65,17 @@ type podRoom struct {
 	// fit is the room before the ledger is subtracted, free the room after that. free may be
 	// negative.
 	fit, free float64
+	// onNodes is the room by devices alone, whatever quota is left: free and, for a workload that may
+	// preempt others, what that adds.
+	onNodes float64
 	// lower and borrowed are the room that the workload would gain if it preempted lower
 	// priorities of its ClusterQueue, and borrowers in the cohort.
 	lower, borrowed float64
 	// shortage is the number of pods for which the worker's queue has no quota, if the workload may
 	// preempt others for it.
 	shortage float64
-	// quota is fit, if the worker's quota and not its nodes limit it.
+	// quota is the number of pods for which the worker's queue has quota or can get it by preemption,
+	// if that limits the room.
 	quota Number
 }
 
@@ -87,11 +91,9 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	before := e.facts.PodSets[:i]
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
 	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
+	r.onNodes = r.free
 	if e.facts.Preempts {
-		r.shortage = e.quotaShortage(c, i, view)
-		r.lower = min(e.lowerPriorities(c.Name, p, view), r.shortage)
-		r.borrowed = min(e.borrowers(c, i, view), r.shortage-r.lower)
-		return r
+		return e.roomByPreemption(r, c, i, view)
 	}
 	if metrics.Quota.Known {
 		quota := metrics.Quota.Value - float64(ledger.SharedDevices(before, p))
@@ -99,20 +101,33 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 			r.fit = max(allowed, 0)
 			r.quota = Known(r.fit)
 		}
-		promised := float64(view.Devices(c.Name, c.SampledAt, e.facts.UID, p))
+		promised := float64(view.QuotaOf(e.quotaSharers(), c.Name, c.SampledAt, e.facts.UID, p))
 		allowed := math.Floor((quota - promised) / perPod)
 		r.free = min(r.free, allowed)
-		if p.MinPods > 0 && allowed >= float64(p.MinPods) {
-			r.pods = min(r.pods, allowed)
-		}
+		r.pods = partialPods(p, allowed)
 	}
 	return r
+}
+
+// partialPods returns how many pods Kueue on the worker admits if its quota suffices for allowed
+// pods: all of them, or as many as the quota permits if these are enough for a partial admission.
+func partialPods(p shape.PodSet, allowed float64) float64 {
+	if p.MinPods > 0 && allowed >= float64(p.MinPods) {
+		return min(float64(p.Pods), allowed)
+	}
+	return float64(p.Pods)
+}
+
+// quotaSharers returns the ClusterQueues whose reservations on a worker may reduce what the workload's
+// queue can reserve there: the queue itself and the other queues of its cohort.
+func (e *evaluation) quotaSharers() []string {
+	return append([]string{e.facts.ClusterQueue}, e.rules.CohortQueues...)
 }
 
 // isQuotaFailing reports whether the quota query has no valid result and the decision has
 // to wait for one.
 func (e *evaluation) isQuotaFailing(c *Candidate) bool {
-	return !e.facts.Preempts && e.rules.OnStale != v1alpha1.StaleOpen &&
+	return !e.rules.PreemptsUncounted && e.rules.OnStale != v1alpha1.StaleOpen &&
 		slices.ContainsFunc(c.Shapes, func(m ShapeMetrics) bool { return m.QuotaFailed })
 }
 

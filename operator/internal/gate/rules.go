@@ -43,6 +43,11 @@ type Rules struct {
 	PreemptsLowerPriority bool
 	// Reclaim states from whom the workload may take back quota that its ClusterQueue lent.
 	Reclaim Reclaim
+	// PreemptsUncounted is true if Kueue may preempt workloads for this one that the gate does not
+	// count. A lack of quota then excludes no cluster.
+	PreemptsUncounted bool
+	// CohortQueues are the other ClusterQueues that draw on the quota of the workload's cohort tree.
+	CohortQueues []string
 	// Incumbents are clusters that the workload is sent to already, or is about to be. If one
 	// has room, the decision keeps it, because any other cluster would get one more copy.
 	Incumbents []string

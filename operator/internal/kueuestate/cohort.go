@@ -2,6 +2,15 @@ package kueuestate
 
 import kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+// ParentCohorts returns the parent of each cohort; empty = it has none.
+func ParentCohorts(cohorts *kueue.CohortList) map[kueue.CohortReference]kueue.CohortReference {
+	parents := map[kueue.CohortReference]kueue.CohortReference{}
+	for i := range cohorts.Items {
+		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
+	}
+	return parents
+}
+
 // RootCohort returns the root of the cohort's tree, in which all members may borrow quota from
 // each other. In a cycle, for which Kueue admits nothing, it returns one of the members.
 func RootCohort(cohort kueue.CohortReference, parents map[kueue.CohortReference]kueue.CohortReference) kueue.CohortReference {

@@ -3,6 +3,8 @@
 package kueuestate
 
 import (
+	"slices"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -31,6 +33,18 @@ func HoldsQuota(wl *kueue.Workload) bool {
 func IsEvicted(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)
 }
+
+// IsRejected reports whether an admission check rejected the workload. Kueue deactivates it then, and
+// resets its checks. The reason of its eviction remains.
+func IsRejected(wl *kueue.Workload) bool {
+	isRejected := func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateRejected }
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	return slices.ContainsFunc(wl.Status.AdmissionChecks, isRejected) || !IsActive(wl) && IsEvicted(wl) && evicted.Reason == deactivatedByAdmissionCheck
+}
+
+// deactivatedByAdmissionCheck is the reason of Kueue's eviction of a workload that an admission check
+// rejected.
+const deactivatedByAdmissionCheck = kueue.WorkloadDeactivated + "DueTo" + kueue.WorkloadEvictedByAdmissionCheck
 
 // IsEvictedByAdmissionCheck reports whether an admission check caused the eviction. If the
 // workload was running, MultiKueue's check did: the worker ended the workload, or was

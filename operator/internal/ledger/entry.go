@@ -15,6 +15,11 @@ type Entry struct {
 	// Workload is the workload's namespace/name.
 	Workload string `json:"workload"`
 	Cluster  string `json:"cluster"`
+	// ClusterQueue on the hub whose quota the workload holds. The worker has one of the same name.
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	// DecidedBy is the UID of the primary component of the workload's job, if the entry rests on
+	// that component's decision. Empty means that it rests on the workload's own.
+	DecidedBy string `json:"decidedBy,omitempty"`
 	// PodSets are the pods that the workload will start there.
 	PodSets   []shape.PodSet `json:"podSets"`
 	DebitedAt time.Time      `json:"debitedAt"`
@@ -55,6 +60,10 @@ func (e Entry) Pods() int64 {
 	return n
 }
 
+// isDecidedBy reports whether the entry rests on the decision of another workload. An empty uid
+// decides nothing.
+func (e Entry) isDecidedBy(uid string) bool { return uid != "" && e.DecidedBy == uid }
+
 // isMeasured reports whether a sample taken at sampledAt already includes the entry's
 // effect: either the pods hold their devices, or an ended workload has returned them.
 // Subtracting such an entry again would count its devices twice.
@@ -75,6 +84,12 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 		isAfter(e.HeldAt, 0) && e.HeldPods >= e.Pods() ||
 		isAfter(e.AdmittedAt, startup) && startedBeforeEnd && isStarted ||
 		isAfter(e.EndedAt, settle)
+}
+
+// isQuotaMeasured reports whether a sample taken at sampledAt already includes the entry's quota. Kueue
+// on the worker reserves it at the admission, whether the pods start or not.
+func (e Entry) isQuotaMeasured(sampledAt time.Time, settle time.Duration) bool {
+	return !e.AdmittedAt.IsZero() && sampledAt.After(e.AdmittedAt.Add(settle))
 }
 
 // unmeasured returns the part of the entry that a sample taken at sampledAt does not include.

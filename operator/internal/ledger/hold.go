@@ -24,6 +24,9 @@ type Hold struct {
 	// StartsBy is the latest time at which the workload can start, if the durations of the
 	// workloads on the cluster are known. Zero means unknown.
 	StartsBy time.Time `json:"startsBy,omitzero"`
+	// Queues are the only ClusterQueues whose workloads the hold binds: the cluster has free devices,
+	// and the workload waits for quota that these queues share. Empty means that it binds all.
+	Queues []string `json:"queues,omitempty"`
 	// Shadow holds are reported and keep nothing free.
 	Shadow bool `json:"shadow,omitempty"`
 }
@@ -61,7 +64,8 @@ func (l *Ledger) setHold(uid string, h *Hold) {
 }
 
 func (h Hold) equals(other Hold) bool {
-	return h.Cluster == other.Cluster && h.Gate == other.Gate && h.Shadow == other.Shadow && h.Rank == other.Rank && h.StartsBy.Equal(other.StartsBy)
+	return h.Cluster == other.Cluster && h.Gate == other.Gate && h.Shadow == other.Shadow && h.Rank == other.Rank &&
+		h.StartsBy.Equal(other.StartsBy) && slices.Equal(h.Queues, other.Queues)
 }
 
 // ReleaseHold removes the workload's hold, if it has one.

@@ -124,10 +124,9 @@ func (l *Ledger) OldestByCluster() map[string]time.Time {
 	return oldest
 }
 
-// Commit replaces a workload's hold with hold, and its reservations with the entries that have
-// its uid. It also adds
-// entries of other workloads, such as the other components of the same job. It returns false
-// and changes nothing if the ledger has changed since v was taken.
+// Commit replaces a workload's hold with hold, and its reservations with entries: its own, and those
+// of other components of its job that it decides for (DecidedBy). It returns false and changes
+// nothing if the ledger has changed since v was taken.
 //
 // Existing entries of the kept clusters stay: the workload is nominated there already.
 // Existing entries of other clusters are dropped, because their nomination was not written.
@@ -141,13 +140,10 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 	if v.generation != l.generation {
 		return false
 	}
-	for cluster := range l.current[uid] {
-		isReserved := slices.ContainsFunc(entries, func(e Entry) bool { return e.UID == uid && e.Cluster == cluster })
-		if !isReserved && !slices.Contains(kept, cluster) {
-			l.current.remove(uid, cluster)
-			l.invalidate()
-		}
-	}
+	l.drop(func(e Entry) bool {
+		isReserved := slices.ContainsFunc(entries, func(n Entry) bool { return n.UID == e.UID && n.Cluster == e.Cluster })
+		return (e.UID == uid || e.isDecidedBy(uid)) && !isReserved && !slices.Contains(kept, e.Cluster)
+	})
 	for _, e := range entries {
 		l.debit(e)
 	}
@@ -155,8 +151,20 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 	return true
 }
 
+// drop removes the current entries that isDropped selects.
+func (l *Ledger) drop(isDropped func(Entry) bool) {
+	for uid, byCluster := range l.current {
+		for cluster, e := range byCluster {
+			if isDropped(e) {
+				l.current.remove(uid, cluster)
+				l.invalidate()
+			}
+		}
+	}
+}
+
 // Debit adds an entry. If the workload already has an entry on the cluster, that entry
-// stays unchanged.
+// stays unchanged, unless it rests on the decision of another component and e does not.
 func (l *Ledger) Debit(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +172,8 @@ func (l *Ledger) Debit(e Entry) {
 }
 
 func (l *Ledger) debit(e Entry) {
-	if _, exists := l.current[e.UID][e.Cluster]; exists || len(e.PodSets) == 0 {
+	old, exists := l.current[e.UID][e.Cluster]
+	if isOwn := e.DecidedBy == "" && old.DecidedBy != ""; exists && !isOwn || len(e.PodSets) == 0 {
 		return
 	}
 	l.current.put(e)
@@ -179,7 +188,8 @@ func (l *Ledger) invalidate() {
 }
 
 // MarkAdmitted records that the cluster admitted the workload, and drops the workload's
-// entries on other clusters. reportsPodsReady states whether Kueue on the worker sets
+// entries on other clusters, and those of components that the workload decides for.
+// reportsPodsReady states whether Kueue on the worker sets
 // PodsReady. It returns false if the admission was recorded before or the workload has no
 // entry there.
 func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsReady bool) bool {
@@ -190,7 +200,9 @@ func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsRead
 		return false
 	}
 	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
+	e.DecidedBy = "" // the worker has the workload, whatever becomes of the primary component
 	l.current[uid] = map[string]Entry{cluster: e}
+	l.drop(func(other Entry) bool { return other.isDecidedBy(uid) && other.Cluster != cluster })
 	l.invalidate()
 	return true
 }
@@ -213,7 +225,8 @@ func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
 
 // MarkEnded records that a workload lost its quota or was deleted. Its entries stay until
 // samples taken a settling time after now show the devices as free, because workers remove
-// copies with a delay. It returns false if the workload has no current entries.
+// copies with a delay. Entries that rest on its decision are dropped: these components have no
+// copies. It returns false if the workload has no current entries.
 func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,6 +249,7 @@ func (l *Ledger) Release(uid string) bool {
 func (l *Ledger) release(uid string) map[string]Entry {
 	l.setHold(uid, nil)
 	l.removeRunning(uid)
+	l.drop(func(e Entry) bool { return e.isDecidedBy(uid) })
 	entries := l.current[uid]
 	if len(entries) > 0 {
 		delete(l.current, uid)

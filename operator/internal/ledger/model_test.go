@@ -14,43 +14,72 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
-// model states, in the simplest way, which workloads have reservations where. The value is true once
-// the cluster has admitted the workload.
+// model states, in the simplest way, which workloads have reservations where.
 type model struct {
-	current map[string]map[string]bool
+	current map[string]map[string]reservation
 	ended   map[string]map[string]bool
 }
 
-func (m *model) debit(uid, cluster string) {
-	if _, exists := m.current[uid][cluster]; exists {
+// reservation is the state of an entry.
+type reservation struct {
+	isAdmitted bool
+	decidedBy  string
+}
+
+func newModel() *model {
+	return &model{map[string]map[string]reservation{}, map[string]map[string]bool{}}
+}
+
+func (m *model) debit(uid, cluster, decidedBy string) {
+	if old, exists := m.current[uid][cluster]; exists && (old.decidedBy == "" || decidedBy != "") {
 		return
 	}
 	if m.current[uid] == nil {
-		m.current[uid] = map[string]bool{}
+		m.current[uid] = map[string]reservation{}
 	}
-	m.current[uid][cluster] = false
+	m.current[uid][cluster] = reservation{decidedBy: decidedBy}
 	delete(m.ended[uid], cluster)
 }
 
-// commit replaces the reservations of a workload, but for those of the kept clusters.
-func (m *model) commit(uid string, kept, clusters []string) {
-	for c := range m.current[uid] {
-		if !slices.Contains(clusters, c) && !slices.Contains(kept, c) {
-			delete(m.current[uid], c)
+// commit replaces the reservations of a workload, and those that it decides for component, but for
+// those of the kept clusters.
+func (m *model) commit(uid, component string, kept, clusters []string) {
+	for other, reservations := range m.current {
+		for c, r := range reservations {
+			isReserved := slices.Contains(clusters, c) && (other == uid || other == component)
+			if (other == uid || r.decidedBy == uid) && !isReserved && !slices.Contains(kept, c) {
+				delete(reservations, c)
+			}
 		}
 	}
 	for _, c := range clusters {
-		m.debit(uid, c)
+		m.debit(uid, c, "")
+		if component != "" {
+			m.debit(component, c, uid)
+		}
 	}
 }
 
 func (m *model) admit(uid, cluster string) {
-	if isAdmitted, exists := m.current[uid][cluster]; exists && !isAdmitted {
-		m.current[uid] = map[string]bool{cluster: true}
+	if r, exists := m.current[uid][cluster]; exists && !r.isAdmitted {
+		m.current[uid] = map[string]reservation{cluster: {isAdmitted: true}}
+		m.dropDecidedBy(uid, cluster)
+	}
+}
+
+// dropDecidedBy drops what rests on the decision of a workload, but for that on one cluster.
+func (m *model) dropDecidedBy(uid, except string) {
+	for _, reservations := range m.current {
+		for c, r := range reservations {
+			if r.decidedBy == uid && c != except {
+				delete(reservations, c)
+			}
+		}
 	}
 }
 
 func (m *model) end(uid string) {
+	m.dropDecidedBy(uid, "")
 	for c := range m.current[uid] {
 		if m.ended[uid] == nil {
 			m.ended[uid] = map[string]bool{}
@@ -60,26 +89,35 @@ func (m *model) end(uid string) {
 	delete(m.current, uid)
 }
 
+func (m *model) release(uid string) {
+	m.dropDecidedBy(uid, "")
+	delete(m.current, uid)
+}
+
 func (m *model) devices() map[string]int64 {
 	sum := map[string]int64{}
-	for _, set := range []map[string]map[string]bool{m.current, m.ended} {
-		for _, clusters := range set {
-			for c := range clusters {
-				sum[c] += 8
-			}
+	for _, clusters := range m.current {
+		for c := range clusters {
+			sum[c] += 8
+		}
+	}
+	for _, clusters := range m.ended {
+		for c := range clusters {
+			sum[c] += 8
 		}
 	}
 	return sum
 }
 
 // In any sequence of calls the ledger has exactly the reservations that were made and not released.
+// Those of a component that rest on the decision of another one end with that one's.
 // A commit on an old view changes nothing. A gate never holds two clusters for the same devices. When
 // all workloads have ended and samples show it, nothing is left.
 func TestAnySequenceOfCalls(t *testing.T) {
 	clusters := []string{"cluster1", "cluster2", "cluster3"}
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		l, m := New(time.Second, time.Hour), &model{map[string]map[string]bool{}, map[string]map[string]bool{}}
+		l, m := New(time.Second, time.Hour), newModel()
 		some := func() []string {
 			return slices.DeleteFunc(slices.Clone(clusters), func(string) bool { return random.IntN(2) == 0 })
 		}
@@ -93,10 +131,18 @@ func TestAnySequenceOfCalls(t *testing.T) {
 				if random.IntN(2) == 0 {
 					view = l.View()
 				}
-				kept, to := some(), some()
+				kept, to, component := some(), some(), ""
+				if other := fmt.Sprint("w", random.IntN(5)); other != uid && random.IntN(2) == 0 {
+					component = other
+				}
 				var entries []Entry
 				for _, c := range to {
 					entries = append(entries, entry(uid, c))
+					if component != "" {
+						decided := entry(component, c)
+						decided.DecidedBy = uid
+						entries = append(entries, decided)
+					}
 				}
 				before := l.View()
 				isCurrent := before.generation == view.generation
@@ -104,13 +150,13 @@ func TestAnySequenceOfCalls(t *testing.T) {
 					t.Fatalf("seed %d: a commit on a current view: %t", seed, isCurrent)
 				}
 				if isCurrent {
-					m.commit(uid, kept, to)
+					m.commit(uid, component, kept, to)
 				} else if after := l.View(); after.generation != before.generation {
 					t.Fatalf("seed %d: a commit on an old view changed the ledger", seed)
 				}
 			case 4:
 				l.Debit(entry(uid, cluster))
-				m.debit(uid, cluster)
+				m.debit(uid, cluster, "")
 			case 5:
 				l.MarkAdmitted(uid, cluster, t0, random.IntN(2) == 0)
 				m.admit(uid, cluster)
@@ -119,7 +165,7 @@ func TestAnySequenceOfCalls(t *testing.T) {
 				m.end(uid)
 			case 7:
 				l.Release(uid)
-				delete(m.current, uid)
+				m.release(uid)
 			case 8:
 				l.MarkPodsReady(uid, t0)
 				l.MarkHeld(Holders{cluster: {{Name: uid}: 1}}, after(60))

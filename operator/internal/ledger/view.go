@@ -72,6 +72,18 @@ func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.P
 	return n
 }
 
+// QuotaOf returns the quota for devices suitable for p that workloads other than uid, of some
+// ClusterQueues, use on the cluster and that its samples still show as unreserved.
+func (v View) QuotaOf(queues []string, cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {
+	var n int64
+	for e := range v.unmeasured(cluster, sampledAt) {
+		if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(sampledAt, v.settle) {
+			n += SharedDevices(e.PodSets, p)
+		}
+	}
+	return n
+}
+
 // Credited returns the number of devices suitable for p that finished workloads returned
 // on the cluster after sampledAt.
 func (v View) Credited(cluster string, sampledAt time.Time, p shape.PodSet) int64 {

@@ -56,8 +56,8 @@ type Facts struct {
 	ClusterQueue string `json:"clusterQueue,omitempty"`
 	// Remote is true if MultiKueue copies the workload to a worker, where the copy needs quota.
 	Remote bool `json:"remote,omitempty"`
-	// Preempts is true if the queue may preempt other workloads. Quota that others hold is then
-	// no limit.
+	// Preempts is true if the queue may preempt other workloads. Quota that these hold then counts,
+	// too.
 	Preempts bool `json:"preempts,omitempty"`
 	// Reclaims is true if the queue may take back quota that other queues of its cohort borrow.
 	Reclaims bool `json:"reclaims,omitempty"`
