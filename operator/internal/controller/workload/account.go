@@ -49,7 +49,11 @@ func (r *Reconciler) account(o *observation) {
 	if _, waits := o.waitsForPods(); !waits {
 		o.history.podsLate = nil
 	}
-	if cluster := o.placedOn(); cluster != "" && o.gateKnown {
+	switch cluster := o.placedOn(); {
+	case cluster == "" || !o.gateKnown:
+	case o.awaitsWorker():
+		r.holdPinned(o, cluster)
+	default:
 		r.accountAdmission(o, cluster)
 	}
 	r.histories.put(uid, o.history)
@@ -135,6 +139,14 @@ func (o *observation) runningOn(e ledger.Entry) ledger.Running {
 		running.EndsBy = e.DebitedAt.Add(limit)
 	}
 	return running
+}
+
+// holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
+// of the ledger, it is not debited again.
+func (r *Reconciler) holdPinned(o *observation, cluster string) {
+	if since := o.quotaReservedAt(); o.now.Sub(since) < r.ledger.TTL {
+		r.ledger.Debit(o.entry(cluster, since))
+	}
 }
 
 // holdAdmitted debits what the workload takes from the cluster that admitted it, and reports

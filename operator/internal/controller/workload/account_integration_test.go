@@ -78,6 +78,8 @@ func TestCountsAdmissionWithoutDevices(t *testing.T) {
 	wl := tg.submitGated("idle", 1)
 	g.Eventually(nominatedClusters(t, wl)).Should(HaveLen(1))
 	cluster := nominatedClusters(t, wl)()[0]
-	tg.updateStatus(wl, func(s *kueue.WorkloadStatus) { s.NominatedClusterNames, s.ClusterName = nil, &cluster })
+	tg.updateStatus(wl, func(s *kueue.WorkloadStatus) {
+		s.NominatedClusterNames, s.ClusterName, s.AdmissionChecks[1].State = nil, &cluster, kueue.CheckStateReady
+	})
 	g.Eventually(metricSum(g, metricsRegistry, "plimsoll_gate_admitted_seconds", "nodevices")).Should(BeEquivalentTo(1))
 }

@@ -1,10 +1,12 @@
 package workload
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +57,50 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 			b.reconcile()
 			if got := b.ledger.View().Devices("cluster1", noon.Add(tc.sampled), "other", o.facts.PodSets[0]); got != tc.want {
 				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
+			}
+		})
+	}
+}
+
+// Kueue sets the cluster of a new slice of an elastic job before that cluster has admitted it. Until then
+// its pods do not run, however late the sample.
+func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
+	const settle = time.Minute
+	for _, isRestarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %t", isRestarted), func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.ledger.Settle = settle
+			look := func() { b.reconcile() }
+			if isRestarted {
+				look = b.restart
+			}
+			wl, cluster := withMultiKueue(pendingWorkload(noon)), "cluster1"
+			wl.Annotations, wl.Status.ClusterName = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}, &cluster
+			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+			b.create(wl)
+			look()
+			set := b.look().facts.PodSets[0]
+			reserved := func() int64 { return b.ledger.View().Devices("cluster1", b.now().Add(2*settle), "other", set) }
+			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 2 || len(running) > 0 {
+				t.Errorf("before the admission %d devices are reserved and %d workloads run, want 2 and none", got, len(running))
+			}
+			if n := testutil.CollectAndCount(b.metrics.admitSeconds); n != 0 {
+				t.Errorf("%d admissions are counted before the admission", n)
+			}
+			b.clock.add(time.Minute)
+			b.update(func(wl *kueue.Workload) {
+				check := &wl.Status.AdmissionChecks[1]
+				check.State, check.LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(b.now())
+			})
+			look()
+			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 0 || len(running) != 1 {
+				t.Errorf("two settling times after the admission %d devices are reserved and %d workloads run, want none and 1", got, len(running))
+			}
+			b.clock.add(b.ledger.TTL)
+			b.ledger.Expire(nil, b.now())
+			b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[1].State = kueue.CheckStatePending })
+			if look(); reserved() != 0 {
+				t.Error("a reservation that has expired is made again")
 			}
 		})
 	}

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
@@ -25,8 +28,9 @@ type component struct {
 	unplaced []*kueue.Workload
 	// cluster of the other components; empty = none has one.
 	cluster string
-	// primary is the name of the component that Kueue places first; empty = it does not exist.
-	primary string
+	// primary is the component that Kueue places first; nil = it is the workload itself, or does not
+	// exist.
+	primary *kueue.Workload
 }
 
 // jobIndex is a field index of the components of jobs. Its values are the UIDs of the jobs.
@@ -41,12 +45,32 @@ func jobOf(obj client.Object) []string {
 	return nil
 }
 
-// isPlacedComponent selects components with a cluster: the other components of the job may
-// only go there.
-var isPlacedComponent = predicate.NewPredicateFuncs(func(obj client.Object) bool {
+// concernsComponents selects the events that change the steps of the job's other components: a
+// component with a cluster, where the others may go, and a primary component that loses its quota or
+// is rejected.
+var concernsComponents = predicate.Funcs{
+	CreateFunc:  func(e event.CreateEvent) bool { return isPlacedComponent(e.Object) },
+	DeleteFunc:  func(e event.DeleteEvent) bool { return isPlacedComponent(e.Object) },
+	GenericFunc: func(e event.GenericEvent) bool { return isPlacedComponent(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return isPlacedComponent(e.ObjectNew) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew)
+	},
+}
+
+func isPlacedComponent(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
 	return ok && kueuestate.IsComponent(wl) && clusterOf(wl) != ""
-})
+}
+
+func isOnItsWayPrimary(obj client.Object) bool {
+	wl, ok := obj.(*kueue.Workload)
+	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && isOnItsWay(wl)
+}
+
+// isOnItsWay reports whether a workload holds quota, and nothing takes it away.
+func isOnItsWay(wl *kueue.Workload) bool {
+	return kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsRejected(wl)
+}
 
 func clusterOf(wl *kueue.Workload) string {
 	if wl.Status.ClusterName == nil {
@@ -101,7 +125,7 @@ func (r *Reconciler) observeComponents(ctx context.Context, o *observation) erro
 		other := &job.Items[i]
 		hasEnded := kueuestate.IsFinished(other) || !other.DeletionTimestamp.IsZero()
 		if other.UID != o.wl.UID && !hasEnded && !kueuestate.FollowsPrimary(other) {
-			o.component.primary = other.Name
+			o.component.primary = other
 		}
 		switch cluster := clusterOf(other); {
 		case other.UID == o.wl.UID:
@@ -161,7 +185,8 @@ func (o *observation) componentFacts(other *kueue.Workload) shape.Facts {
 }
 
 // componentEntries reserve the devices of the other components, whose cluster the workload
-// decides. Each component has its own entry, which its own decision replaces.
+// decides. Each component has its own entry, which its own decision replaces, and which ends with the
+// workload's reservation.
 func (o *observation) componentEntries(cluster string) []ledger.Entry {
 	if !o.decidesForJob() {
 		return nil
@@ -169,7 +194,8 @@ func (o *observation) componentEntries(cluster string) []ledger.Entry {
 	var entries []ledger.Entry
 	for _, other := range o.component.unplaced {
 		facts := o.componentFacts(other)
-		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, PodSets: facts.PodSets, DebitedAt: o.now})
+		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
+			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: o.now})
 	}
 	return entries
 }
@@ -195,21 +221,69 @@ func (o *observation) awaitsPrimary() bool {
 }
 
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that
-// cluster the gate does not know where the workload needs room.
+// cluster the gate does not know where the workload needs room. If the primary component has lost its
+// quota, the others would hold theirs for nothing: they follow it.
 func (o *observation) stepAwaitPrimary() step {
-	s := step{wait: o.waitWithoutResults()}
 	message := "waits until Kueue has placed component 0 of the job"
-	if o.component.primary != "" {
-		message += ", Workload " + o.component.primary
+	if o.component.primary != nil {
+		message += ", Workload " + o.component.primary.Name
 	}
-	if o.check().Message == message {
-		return s
+	d := o.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
+	switch {
+	case d.State == gate.Retry:
+		return step{decision: &d, writes: []write{o.writeYield(d, o.record)}}
+	case d.State == gate.Pending && o.check().Message == message:
+		return step{wait: o.waitWithoutResults(), requeueAfter: o.followPrimaryAfter()}
 	}
-	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message}
-	s.decision = &d
-	s.writes = []write{{
+	s := step{decision: &d, writes: []write{{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
-		event: &notice{reason: d.Reason, message: message},
-	}}
+		event: &notice{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message},
+	}}}
+	if d.State == gate.Pending {
+		s.wait, s.requeueAfter = o.waitWithoutResults(), o.followPrimaryAfter()
+	}
 	return s
+}
+
+// followPrimary applies the gate's whenUnplaceable to a component whose primary component has no
+// quota.
+func (o *observation) followPrimary(d gate.Decision) gate.Decision {
+	switch {
+	case !o.primaryLacksQuota():
+	case kueuestate.IsRejected(o.component.primary) && o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil:
+		d.State, d.Reason = gate.Rejected, gate.ReasonGaveUp
+		d.Message = "gave up: an admission check rejected component 0 of the job, Workload " + o.component.primary.Name
+	case o.othersPending && o.mayYield():
+		d.State, d.Reason = gate.Retry, gate.ReasonYield
+		d.Message = "returns its quota for other workloads: component 0 of the job, Workload " + o.component.primary.Name + ", has none"
+	}
+	return d
+}
+
+// followPrimaryAfter is the time until followPrimary may apply; zero = at the next change.
+func (o *observation) followPrimaryAfter() time.Duration {
+	if !o.primaryLacksQuota() {
+		return 0
+	}
+	return o.unplaceableAfter()
+}
+
+// primaryLacksQuota reports whether the job's primary component has no quota, or is about to lose it.
+// While the gate is at fault, nothing is concluded from that.
+func (o *observation) primaryLacksQuota() bool {
+	return o.component.primary != nil && !isOnItsWay(o.component.primary) && o.gateKnown && o.gate.Problem == ""
+}
+
+// mayYieldWithPrimary reports whether a component gives up its quota for another workload: while the
+// gate has deactivated the primary component, or if that has had no quota for yieldAfterSeconds.
+func (o *observation) mayYieldWithPrimary() bool {
+	if !o.primaryLacksQuota() {
+		return false
+	}
+	record, err := dispatch.Decode(o.component.primary.Annotations)
+	if err == nil && !kueuestate.IsActive(o.component.primary) && !record.SleepsUntil.IsZero() {
+		return true
+	}
+	waiting := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary}
+	return gate.Unplaceable(waiting, o.gate.Spec.WhenUnplaceable, o.record, o.waitingSince(o.checks...), o.now).State == gate.Retry
 }

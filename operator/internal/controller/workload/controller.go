@@ -135,7 +135,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").
 		For(&kueue.Workload{}, builder.WithPredicates(concernsGate)).
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(r.otherComponents), builder.WithPredicates(isPlacedComponent)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(r.otherComponents), builder.WithPredicates(concernsComponents)).
 		Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads), builder.WithPredicates(isConnectionChange)).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -24,6 +24,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
@@ -347,6 +348,12 @@ func withMultiKueue(wl *kueue.Workload) *kueue.Workload {
 func nominated(wl *kueue.Workload, clusters ...string) *kueue.Workload {
 	wl.Status.AdmissionChecks[0].State, wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
 	return withMultiKueue(wl)
+}
+
+// admitBy makes a cluster admit a workload with MultiKueue's check, as MultiKueue records it.
+func admitBy(wl *kueue.Workload, cluster string) {
+	wl.Status.ClusterName, wl.Status.NominatedClusterNames = &cluster, nil
+	kueuestate.FindCheck(wl, "multikueue").State = kueue.CheckStateReady
 }
 
 // readyFor sets the gate's check Ready for a cluster, without MultiKueue.

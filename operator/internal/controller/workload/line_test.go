@@ -230,8 +230,10 @@ func lineSituations() []lineSituation {
 			}
 		}
 	}
-	running := func(b *bench) {
-		b.ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: 5, PodSets: one, Since: noon.Add(-time.Hour)})
+	running := func(priority int32) func(*bench) {
+		return func(b *bench) {
+			b.ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: noon.Add(-time.Hour)})
+		}
 	}
 	oneOn := func(cluster string) map[string]float64 {
 		return map[string]float64{"cluster1": 0, "cluster2": 0, cluster: 1}
@@ -244,7 +246,8 @@ func lineSituations() []lineSituation {
 		{name: "room on cluster2", room: oneOn("cluster2"), prepare: none},
 		{name: "cluster2 is held for half an hour", room: oneOn("cluster2"), prepare: heldFor(30 * time.Minute)},
 		{name: "cluster2 is held for two hours", room: oneOn("cluster2"), prepare: heldFor(2 * time.Hour)},
-		{name: "preemption on cluster2", room: oneOn(""), prepare: running, quota: ptr.To(0.0)},
+		{name: "preemption on cluster2", room: oneOn(""), prepare: running(5), quota: ptr.To(0.0)},
+		{name: "preemption of a lower priority than the default on cluster2", room: oneOn(""), prepare: running(-5), quota: ptr.To(0.0)},
 		{name: "Secret on cluster1", spec: secrets, room: oneOn("cluster2"), prepare: none, secretOn: "cluster1"},
 		{name: "zone on cluster1", spec: zones, room: oneOn("cluster2"), prepare: none, zoneOn: "cluster1"},
 		{name: "pinned pods, room on cluster1", spec: pinned, isLocal: true, room: oneOn("cluster1"), prepare: none},

@@ -65,9 +65,13 @@ type observation struct {
 	// preemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
 	preemptsLowerPriority bool
 	// reclaim states from whom the workload's ClusterQueue may take back quota.
-	reclaim   gate.Reclaim
-	facts     shape.Facts
-	component component
+	reclaim gate.Reclaim
+	// preemptsUncounted: Kueue may preempt others for the workload that the gate does not count.
+	preemptsUncounted bool
+	// cohortQueues are the other ClusterQueues in the cohort tree of the workload's.
+	cohortQueues []string
+	facts        shape.Facts
+	component    component
 	// replacedSliceOn are the clusters that the slice which the workload replaces was sent to.
 	replacedSliceOn []string
 
@@ -120,12 +124,18 @@ func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGat
 	return facts
 }
 
-// mayYield reports whether the workload has held its quota for so long that it gives it up
-// for another one. A yield would reset the retries that Kueue counts.
+// mayYield reports whether the workload gives up its quota if another one waits for it: it has held
+// the quota for long enough, or follows the primary component of its job. A yield would reset the
+// retries that Kueue counts.
 func (o *observation) mayYield() bool {
 	rule := o.gate.Spec.WhenUnplaceable
-	return rule.Mode == v1alpha1.UnplaceableYield && o.wl.Status.Admission != nil && o.phase == PhaseWaiting &&
-		!kueuestate.HasRetries(o.wl) && o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+	switch {
+	case rule.Mode != v1alpha1.UnplaceableYield || o.wl.Status.Admission == nil || o.component.cluster != "" || kueuestate.HasRetries(o.wl):
+		return false
+	case o.phase == PhaseAwaitingPrimary:
+		return o.mayYieldWithPrimary()
+	}
+	return o.phase == PhaseWaiting && o.now.Sub(o.waitingSince(o.checks...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
 // decides reports whether the step of this phase rests on a decision of the gate.
@@ -281,6 +291,14 @@ func (o *observation) waitingSince(checks ...string) time.Time {
 		return check.LastTransitionTime.Time
 	}
 	return since
+}
+
+// awaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
+// new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
+// Ready in one write.
+func (o *observation) awaitsWorker() bool {
+	c := kueuestate.FindCheck(o.wl, o.multiKueue)
+	return c != nil && c.State == kueue.CheckStatePending
 }
 
 // placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.

@@ -194,9 +194,19 @@ func (r *Reconciler) observeProfile(ctx context.Context, o *observation) error {
 // measure adds what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
 func (r *Reconciler) measure(ctx context.Context, o *observation) error {
-	if !o.decides() {
+	if o.decides() {
+		r.measureRoom(ctx, o)
+	}
+	if !o.decides() && o.phase != PhaseAwaitingPrimary || !o.mayYield() {
 		return nil
 	}
+	var err error
+	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
+	return err
+}
+
+// measureRoom adds the query results and the ledger's view.
+func (r *Reconciler) measureRoom(ctx context.Context, o *observation) {
 	facts := o.jobFacts()
 	o.queryKey = r.cache.KeyOf(o.gate, facts)
 	results, fleet := r.cache.Results(ctx, o.gate, facts)
@@ -205,12 +215,6 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	o.view = r.viewFor(o)
 	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
 	o.holdingOn = r.holdingOn(ctx, o)
-	if !o.mayYield() {
-		return nil
-	}
-	var err error
-	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
-	return err
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them

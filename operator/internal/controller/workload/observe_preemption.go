@@ -8,31 +8,43 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// observePreemption reads from whom the workload's ClusterQueue may take quota. The queues of the
-// same name on the workers are assumed to have the same policy and cohort.
+// observePreemption reads which ClusterQueues share quota with the workload's, and from whom that
+// may take quota. The queues of the same name on the workers are assumed to have the same policy and
+// cohort.
 func (r *Reconciler) observePreemption(ctx context.Context, o *observation) error {
 	queue := &kueue.ClusterQueue{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	policy := queue.Spec.Preemption
-	if policy == nil {
-		return nil
+	policy := kueue.ClusterQueuePreemption{}
+	if queue.Spec.Preemption != nil {
+		policy = *queue.Spec.Preemption
 	}
 	o.preemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
 	o.canPreempt = o.preemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
-	if !isPreempting(policy.ReclaimWithinCohort) || queue.Spec.CohortName == "" {
+	if queue.Spec.CohortName == "" || o.multiKueue == "" {
 		return nil
 	}
-	queues := &kueue.ClusterQueueList{}
-	if err := r.client.List(ctx, queues, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the ClusterQueues of cohort %s: %w", queue.Spec.CohortName, err)
+	cohorts, queues := &kueue.CohortList{}, &kueue.ClusterQueueList{}
+	for _, list := range []client.ObjectList{cohorts, queues} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list the ClusterQueues of cohort %s: %w", queue.Spec.CohortName, err)
+		}
 	}
+	mayReclaim, parents := isPreempting(policy.ReclaimWithinCohort), kueuestate.ParentCohorts(cohorts)
+	o.preemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
 	o.reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
+	root := kueuestate.RootCohort(queue.Spec.CohortName, parents)
 	for i := range queues.Items {
-		if other := &queues.Items[i]; other.Spec.CohortName == queue.Spec.CohortName && other.Name != queue.Name {
+		other := &queues.Items[i]
+		if other.Name == queue.Name || other.Spec.CohortName == "" || kueuestate.RootCohort(other.Spec.CohortName, parents) != root {
+			continue
+		}
+		o.cohortQueues = append(o.cohortQueues, other.Name)
+		if mayReclaim && other.Spec.CohortName == queue.Spec.CohortName {
 			o.reclaim.Queues = append(o.reclaim.Queues, other.Name)
 		}
 	}

@@ -1,10 +1,12 @@
 package workload
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -32,9 +34,11 @@ func TestPreemptionPolicies(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			own, friend, outsider := clusterQueue("gpu", tc.cohort), clusterQueue("friend", "shared"), clusterQueue("outsider", "apart")
+			cousin, loner := clusterQueue("cousin", "research"), clusterQueue("loner", "")
+			shared, research := cohort("shared", "company"), cohort("research", "company")
 			own.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: tc.within, ReclaimWithinCohort: tc.reclaim}
-			for _, q := range []*kueue.ClusterQueue{&own, &friend, &outsider} {
-				if err := b.hub.Create(t.Context(), q); err != nil {
+			for _, obj := range []client.Object{&own, &friend, &outsider, &cousin, &loner, &shared, &research} {
+				if err := b.hub.Create(t.Context(), obj); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -46,6 +50,42 @@ func TestPreemptionPolicies(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, rules.Reclaim, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("reclaims (-want +got):\n%s", diff)
+			}
+			var sharers []string
+			if tc.cohort != "" {
+				sharers = []string{"cousin", "friend"}
+			}
+			if diff := cmp.Diff(sharers, rules.CohortQueues, cmpopts.SortSlices(strings.Compare)); diff != "" {
+				t.Errorf("queues that share quota (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A queue that preempts others while it borrows itself may get quota from workloads that the gate does
+// not count.
+func TestBorrowWithinCohortIsNotCounted(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		reclaim kueue.PreemptionPolicy
+		borrow  *kueue.BorrowWithinCohort
+		want    bool
+	}{
+		{"no policy", kueue.PreemptionPolicyAny, nil, false},
+		{"never", kueue.PreemptionPolicyAny, &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyNever}, false},
+		{"lower priorities", kueue.PreemptionPolicyAny, &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}, true},
+		{"lower priorities, without reclaiming", kueue.PreemptionPolicyNever, &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			own := clusterQueue("gpu", "shared")
+			own.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: tc.reclaim, BorrowWithinCohort: tc.borrow}
+			if err := b.hub.Create(t.Context(), &own); err != nil {
+				t.Fatal(err)
+			}
+			b.create(withMultiKueue(pendingWorkload(noon)))
+			if got := b.look().rules().PreemptsUncounted; got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -20,12 +21,15 @@ type pendingWorkloads struct {
 	listedAt time.Time
 	// quotaOf names what each ClusterQueue draws quota from: the root of its cohorts, or itself.
 	quotaOf map[kueue.ClusterQueueReference]string
-	// byQuota are the pending workloads by that name.
+	// byQuota are the pending jobs by that name. See jobKey.
 	byQuota map[string]map[types.UID]bool
 }
 
+// jobKey is the UID of the job of which a workload is a component, or else that of the workload.
+func jobKey(wl *kueue.Workload) types.UID { return cmp.Or(kueuestate.JobUID(wl), wl.UID) }
+
 // hasOther reports whether another workload waits for quota of the workload's ClusterQueue or
-// of its cohort.
+// of its cohort. Other components of the same job are no others: the job yields as a whole.
 func (p *pendingWorkloads) hasOther(ctx context.Context, c client.Reader, wl *kueue.Workload, now time.Time) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +40,7 @@ func (p *pendingWorkloads) hasOther(ctx context.Context, c client.Reader, wl *ku
 		p.listedAt = now
 	}
 	pending := p.byQuota[p.quotaOf[wl.Status.Admission.ClusterQueue]]
-	return len(pending) > 1 || len(pending) == 1 && !pending[wl.UID], nil
+	return len(pending) > 1 || len(pending) == 1 && !pending[jobKey(wl)], nil
 }
 
 // list reads all queues and workloads from the cache.
@@ -48,10 +52,7 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 		}
 	}
 	p.quotaOf, p.byQuota = map[kueue.ClusterQueueReference]string{}, map[string]map[types.UID]bool{}
-	parents := map[kueue.CohortReference]kueue.CohortReference{}
-	for i := range cohorts.Items {
-		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
-	}
+	parents := kueuestate.ParentCohorts(cohorts)
 	for i := range queues.Items {
 		q := &queues.Items[i]
 		quota := "queue " + q.Name
@@ -71,7 +72,7 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 		wl := &workloads.Items[i]
 		pending := byLocalQueue[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
 		if pending != nil && isPending(wl) {
-			pending[wl.UID] = true
+			pending[jobKey(wl)] = true
 		}
 	}
 	return nil

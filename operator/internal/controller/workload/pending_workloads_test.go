@@ -102,6 +102,34 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 	}
 }
 
+// A job yields as a whole: its own components do not count as others.
+func TestComponentsOfTheSameJobAreNoOthers(t *testing.T) {
+	component := func(name string, index int, job types.UID, clusterQueue string) kueue.Workload {
+		wl := *replica(index)
+		wl.Name, wl.UID, wl.Spec.QueueName, wl.Status = name, types.UID(name), "gpu", queuedWorkload(name, "gpu", clusterQueue).Status
+		wl.OwnerReferences[0].UID = job
+		return wl
+	}
+	for _, tc := range []struct {
+		name    string
+		pending []kueue.Workload
+		want    bool
+	}{
+		{"components of the same job", []kueue.Workload{component("b", 1, "job", ""), component("c", 2, "job", "")}, false},
+		{"components of another job", []kueue.Workload{component("b", 1, "another", "")}, true},
+		{"components of both", []kueue.Workload{component("b", 1, "job", ""), component("c", 0, "another", "")}, true},
+		{"a component and a job of its own", []kueue.Workload{component("b", 1, "job", ""), queuedWorkload("small", "gpu", "")}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu")}, workloads: tc.pending}
+			primary := component("a", 0, "job", "gpu")
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &primary, noon); err != nil || got != tc.want {
+				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			}
+		})
+	}
+}
+
 // All waiting workloads share one list, and none lists before its yield is due.
 func TestWaitingWorkloadsShareOneList(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})

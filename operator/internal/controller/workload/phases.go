@@ -74,7 +74,7 @@ var documentedPhases = []phaseDoc{
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
 	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
 	{PhasePlacedByKueue, "the check is Pending, and Kueue chose the cluster or started the workload before its queue had the check", "sets the check Ready", nil},
-	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check", []Phase{PhaseWaiting, PhaseGateUnknown}},
+	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota", []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded}},
 	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
 	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},
 	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -27,8 +28,12 @@ func TestElasticSliceFollowsKueue(t *testing.T) {
 
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(HavePrefix("Ready: "), "the gate does not wait for room")
 	g.Eventually(eventsOf(t, wl)).Should(ConsistOf(HavePrefix("PlacedByKueue: ")))
-	g.Expect(ledgerEntries(t, wl, "elastic-2")()).To(ConsistOf(HaveField("AdmittedAt", Not(BeZero()))))
+	g.Expect(ledgerEntries(t, wl, "elastic-2")()).To(ConsistOf(HaveField("AdmittedAt", BeZero())), "the worker has not admitted the slice")
 	g.Expect(ledgerEntries(t, wl, "elastic-1")()).To(BeEmpty())
 	g.Consistently(nominatedClusters(t, wl)).WithTimeout(2 * time.Second).Should(BeEmpty())
 	g.Expect(checkState(t, wl, tg.multiKueueCheck())()).To(HavePrefix("Pending: "), "MultiKueue sets its own check")
+	tg.updateStatus(wl, func(s *kueue.WorkloadStatus) {
+		s.AdmissionChecks[1].State, s.AdmissionChecks[1].LastTransitionTime = kueue.CheckStateReady, metav1.Now()
+	})
+	g.Eventually(ledgerEntries(t, wl, "elastic-2")).Should(ConsistOf(HaveField("AdmittedAt", Not(BeZero()))))
 }

@@ -51,7 +51,12 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error 
 		o.history.lateAttempt = o.record.Attempt // the process before counted it
 	}
 	defer func() { r.histories.put(wl.UID, o.history) }()
-	if cluster := o.placedOn(); cluster != "" {
+	cluster := o.placedOn()
+	if cluster != "" && o.awaitsWorker() {
+		r.holdPinned(o, cluster)
+		return nil
+	}
+	if cluster != "" {
 		e := o.entry(cluster, o.admittedAt(o.record.NominatedAt))
 		o.history.running = &e
 		r.holdAdmitted(o, e)

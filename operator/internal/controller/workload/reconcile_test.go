@@ -80,7 +80,7 @@ func setCheck(state kueue.CheckState) func(*observation) {
 
 func secondComponent(o *observation) {
 	o.wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
-	o.component.primary = "serve-0"
+	o.component.primary = replica(0)
 }
 
 func jobOnCluster1(o *observation) { o.component.cluster = "cluster1" }
@@ -255,7 +255,7 @@ var stepOptions = cmp.Options{
 func reservationOn(o *observation, kept []string, clusters ...string) *reservation {
 	res := &reservation{kept: kept}
 	for _, c := range clusters {
-		res.entries = append(res.entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, PodSets: o.facts.PodSets, DebitedAt: o.now})
+		res.entries = append(res.entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: o.facts.PodSets, DebitedAt: o.now})
 	}
 	return res
 }

@@ -117,6 +117,7 @@ func (o *observation) rules() gate.Rules {
 	rules.Rank, rules.RunsFor = o.rank(), o.limits().RunsFor
 	if o.facts.Remote {
 		rules.PreemptsLowerPriority, rules.Reclaim = o.preemptsLowerPriority, o.reclaim
+		rules.PreemptsUncounted, rules.CohortQueues = o.preemptsUncounted, o.cohortQueues
 	}
 	return rules
 }
@@ -213,6 +214,9 @@ func (o *observation) holdEvent(d gate.Decision) *notice {
 // unplaceableAfter is the time until whenUnplaceable may apply to the workload; zero = never.
 // The wait queue wakes only the first workloads of each line.
 func (o *observation) unplaceableAfter() time.Duration {
+	if o.component.cluster != "" {
+		return 0
+	}
 	after := gate.UnplaceableAfter(o.gate.Spec.WhenUnplaceable, o.record, o.waitingSince(o.checks...), o.now)
 	if after > 0 {
 		return after
@@ -225,14 +229,21 @@ func (o *observation) unplaceableAfter() time.Duration {
 
 // entry of the ledger for the workload on a cluster.
 func (o *observation) entry(cluster string, debitedAt time.Time) ledger.Entry {
-	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, PodSets: o.facts.PodSets, DebitedAt: debitedAt, Owners: o.owners()}
+	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, ClusterQueue: o.facts.ClusterQueue,
+		PodSets: o.facts.PodSets, DebitedAt: debitedAt, Owners: o.owners()}
 }
 
 // whenUnplaceable applies the gate's whenUnplaceable to a Pending decision, and counts the
-// time without room towards giving up. A workload yields only to another pending one.
+// time without room towards giving up. A workload yields only to another pending one. A component
+// whose job has a cluster does neither: when a component loses its quota, MultiKueue deletes the
+// job on the worker, with all components that run there.
 func (o *observation) whenUnplaceable(d gate.Decision) (gate.Decision, dispatch.Record) {
 	rule, since := o.gate.Spec.WhenUnplaceable, o.waitingSince(o.checks...)
-	record := o.record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil, since, o.now)
+	isPlaced := o.component.cluster != ""
+	record := o.record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil && !isPlaced, since, o.now)
+	if isPlaced {
+		return d, record
+	}
 	unplaceable := gate.Unplaceable(d, rule, record, since, o.now)
 	if unplaceable.State == gate.Retry && !o.othersPending {
 		return d, record

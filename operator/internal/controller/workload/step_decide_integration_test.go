@@ -106,9 +106,9 @@ func TestWorkerQuotaLimitsRoom(t *testing.T) {
 	g.Expect(checkState(t, wl, tg.gateCheck())()).To(Equal("Ready: " + hasRoom("quota-2", 2)))
 }
 
-// Kueue preempts on the worker. A worker without unreserved quota can therefore still admit a
-// workload whose queue preempts.
-func TestPreemptingQueueIgnoresWorkerQuota(t *testing.T) {
+// Kueue preempts on the worker. A worker without unreserved quota can therefore admit a workload whose
+// queue preempts, if a workload with a lower priority runs there.
+func TestPreemptingQueueNeedsQuotaOrVictims(t *testing.T) {
 	g := NewWithT(t)
 	tg := newTestGate(t, "prio", nil)
 	tg.connect("prio-1", "prio-2")
@@ -117,10 +117,19 @@ func TestPreemptingQueueIgnoresWorkerQuota(t *testing.T) {
 		Preemption: &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}}})
 	fleet.reset(map[string]*clusterMetrics{"prio-1": {4, 32, 8, 64}, "prio-2": {4, 32, 8, 64}})
 	fleet.update(func(p *fakePrometheus) {
-		p.unreservedQuota, p.withQuotaMetrics = map[string]float64{"prio-2": 0}, []string{"prio-1", "prio-2"}
+		p.unreservedQuota, p.withQuotaMetrics = map[string]float64{"prio-2": 8}, []string{"prio-1", "prio-2"}
 	})
-	wl := tg.submitGated("job", 1)
-	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"prio-2"}), "prio-1 has no such queue")
+	low, cluster := tg.submitGated("low", 1), "prio-2"
+	g.Eventually(nominatedClusters(t, low)).Should(Equal([]string{cluster}), "prio-1 has no such queue")
+	tg.updateStatus(low, func(s *kueue.WorkloadStatus) {
+		s.NominatedClusterNames, s.ClusterName, s.AdmissionChecks[1].State = nil, &cluster, kueue.CheckStateReady
+	})
+	fleet.update(func(p *fakePrometheus) { p.unreservedQuota[cluster] = 0 })
+	equal := tg.submitGated("equal", 1)
+	g.Eventually(checkState(t, equal, tg.gateCheck())).Should(HavePrefix("Pending: " + noRoomFor1Pod + ": best is prio-2, whose queue has quota for 0, preemption included"))
+	tg.workload.priority = 1
+	g.Eventually(nominatedClusters(t, tg.submitGated("high", 1))).Should(Equal([]string{cluster}))
+	g.Expect(nominatedClusters(t, equal)()).To(BeEmpty())
 }
 
 func TestStaleSamples(t *testing.T) {

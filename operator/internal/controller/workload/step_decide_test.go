@@ -176,7 +176,7 @@ func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	if reserved[admits] > 0 {
 		admits = "cluster2"
 	}
-	b.update(func(wl *kueue.Workload) { wl.Status.ClusterName = &admits })
+	b.update(func(wl *kueue.Workload) { admitBy(wl, admits) })
 	b.reconcile()
 	if diff := cmp.Diff(map[string]int64{admits: 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("admitted by the other cluster, reserved devices (-want +got):\n%s", diff)

@@ -131,6 +131,9 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		if c.oneIn(4) {
 			o.component.unplaced = []*kueue.Workload{replica(2)}
 		}
+		if c.oneIn(2) {
+			o.component.primary = c.primary()
+		}
 		o.hasTurn, o.othersPending = c.oneIn(2), c.oneIn(2)
 		if c.oneIn(4) {
 			o.preceding = types.NamespacedName{Namespace: "team-b", Name: "first"}
@@ -159,6 +162,23 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		}
 		o.view = l.View()
 	})
+}
+
+// primary is a primary component with or without quota.
+func (c chance) primary() *kueue.Workload {
+	wl := replica(0)
+	wl.Status.AdmissionChecks[0].State = c.state()
+	if c.oneIn(2) {
+		active := c.oneIn(2)
+		wl.Spec.Active = &active
+	}
+	if c.oneIn(2) {
+		wl.Status.Admission = nil
+	}
+	if c.oneIn(2) {
+		wl.Annotations[v1alpha1.DispatchAnnotation] = c.record().Encode()
+	}
+	return wl
 }
 
 func (c chance) history(h *history) {
@@ -290,6 +310,8 @@ func forbiddenRecord(o *observation, w *recordWrite) error {
 	switch {
 	case o.phase == PhaseReturning && (w.active == nil || *w.active) && w.record.SleepsUntil.IsZero():
 		return nil
+	case w.active != nil && !*w.active && o.component.cluster != "":
+		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", o.component.cluster)
 	case w.active != nil && (*w.active || w.record.SleepsUntil.IsZero()):
 		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.active, w.record.SleepsUntil)
 	case o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl), len(o.checks) == 0 && o.phase != PhaseEvictionStuck:
@@ -307,6 +329,9 @@ func forbiddenCheck(o *observation, w *checkWrite) error {
 		if entry == nil || !slices.Contains(o.checks, name) || o.phase != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
 			return fmt.Errorf("writes check %s: %+v", name, entry)
 		}
+	}
+	if w.decision.State == gate.Rejected && o.component.cluster != "" {
+		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", o.component.cluster)
 	}
 	if w.decision.State == gate.Rejected && o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.decision.State == gate.Retry {
 		return fmt.Errorf("writes state %s", w.decision.State)

@@ -50,6 +50,8 @@ type workloadTemplate struct {
 	devicesPerPod string
 	// checksAge is for how long the checks have been on the workload.
 	checksAge time.Duration
+	// priority of the workload.
+	priority int32
 	// changeStatus changes the status before the operator sees quota.
 	changeStatus func(*kueue.WorkloadStatus)
 }
@@ -260,7 +262,7 @@ func (tg *testGate) submit(name string, pods int32, checks ...string) *kueue.Wor
 	tg.t.Helper()
 	template := tg.workload
 	devices := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(cmp.Or(template.devicesPerPod, "8"))}
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: tg.name, Name: name, Annotations: template.annotations}, Spec: kueue.WorkloadSpec{QueueName: "gpu",
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: tg.name, Name: name, Annotations: template.annotations}, Spec: kueue.WorkloadSpec{QueueName: "gpu", Priority: &template.priority,
 		PodSets: []kueue.PodSet{{Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: template.nodeSelector, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: devices, Requests: devices}}}}}}}}}
