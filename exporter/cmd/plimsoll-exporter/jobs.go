@@ -77,18 +77,18 @@ func (m *jobMap) readFiles(devices []device.Device) ([]jobFile, error) {
 		}
 	}
 	m.pending = make(chan []jobFile, 1)
-	go func(done chan<- []jobFile) {
+	go func(read func(string) (string, error), done chan<- []jobFile) {
 		files := make([]jobFile, len(devices))
 		var all sync.WaitGroup
 		for i, d := range devices {
 			all.Go(func() {
-				text, err := m.read(filepath.Join(m.directory, jobFileName(d)))
+				text, err := read(filepath.Join(m.directory, jobFileName(d)))
 				files[i] = jobFile{d.UUID, text, err}
 			})
 		}
 		all.Wait()
 		done <- files
-	}(m.pending)
+	}(m.read, m.pending)
 	timer := time.NewTimer(m.deadline)
 	defer timer.Stop()
 	select {
