@@ -177,6 +177,11 @@ func templateMonitors(objects []object) error {
 	return nil
 }
 
+// monitorLabelsValue is the setting of these labels.
+func monitorLabelsValue(path string) value {
+	return value{path, map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."}
+}
+
 // monitorLabels returns the block of templateMonitors with the labels of a value.
 func monitorLabels(value string) string {
 	return "{{- with " + value + " }}\nlabels: {{ toJson . }}\n{{- end }}\n"

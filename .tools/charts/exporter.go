@@ -26,7 +26,7 @@ var exporterChart = chart{
 		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
 		{"prometheus.enabled", false, boolean, "Install a PodMonitor, recording rules and alerts. Requires prometheus-operator."},
-		{"prometheus.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
+		monitorLabelsValue("prometheus.labels"),
 	}...),
 	parts: exporterParts,
 	blocks: map[string]string{

@@ -47,7 +47,7 @@ var fleetChart = chart{
 		{"namespaces", []any{"team-a"}, nameList, "Namespaces with a LocalQueue."},
 		{"createNamespaces", true, boolean, "Create the namespaces. They are kept when the release is removed."},
 		{"monitoring.enabled", false, boolean, "Install the scrape configuration, recording rules and alerts on the workers. Requires prometheus-operator there."},
-		{"monitoring.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
+		monitorLabelsValue("monitoring.labels"),
 		{"exporter.enabled", true, boolean, "Install the exporter on the clusters of clusterSets, as an add-on of Open Cluster Management."},
 		{"exporter.platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(addOnTemplates))...), "How containers get access to GPUs. sim: simulated devices on every node."},
 		{"exporter.kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the nodes."},

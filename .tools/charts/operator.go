@@ -87,7 +87,7 @@ var operatorChart = chart{
 		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields. Requires Kueue's CRDs."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicy."},
 		{"prometheus.enabled", false, boolean, "Install a ServiceMonitor and the hub's alerts. Requires prometheus-operator."},
-		{"prometheus.labels", map[string]any{}, textMap, "Labels of these, for a Prometheus that selects by labels, as that of kube-prometheus-stack does: {release: NAME}."},
+		monitorLabelsValue("prometheus.labels"),
 		{"dashboards.enabled", false, boolean, "Install the dashboards as ConfigMaps with the label grafana_dashboard."},
 	}...),
 	parts: operatorParts,
