@@ -114,7 +114,8 @@ func (o *options) readConfigMap(ctx context.Context) (string, error) {
 }
 
 // counterFileChanged reports whether the content of the counter file differs from the
-// last read. The file does not matter if the counters are those of a ConfigMap. An unreadable file counts as empty, and selectCounters returns the error.
+// last read. The file does not matter if the counters are those of a ConfigMap. An
+// unreadable file counts as empty, and selectCounters returns the error.
 func (o *options) counterFileChanged() bool {
 	if o.fromConfigMap || o.counterFile == allCounters || o.inlineCounters != nil {
 		return false

@@ -189,9 +189,8 @@ func (l *Ledger) invalidate() {
 
 // MarkAdmitted records that the cluster admitted the workload, and drops the workload's
 // entries on other clusters, and those of components that the workload decides for.
-// reportsPodsReady states whether Kueue on the worker sets
-// PodsReady. It returns false if the admission was recorded before or the workload has no
-// entry there.
+// reportsPodsReady states whether Kueue on the worker sets PodsReady. It returns false if
+// the admission was recorded before or the workload has no entry there.
 func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsReady bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

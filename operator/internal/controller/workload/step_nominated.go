@@ -58,7 +58,7 @@ func (o *observation) stepWiden() step {
 		return s
 	}
 	isNews := o.history.lateAttempt < o.record.Attempt
-	if len(o.holdingOn) > 0 && o.isWideningDue() {
+	if len(o.holdingOn) > 0 {
 		if isNews {
 			s.lateAttempt, s.event = o.record.Attempt, &notice{warning: true, reason: "AdmissionNotRecorded", message: gate.Truncate(
 				"its pods hold devices on " + strings.Join(o.holdingOn, ", ") + ", but Kueue has not recorded that the cluster admitted it; other clusters are not nominated yet")}
