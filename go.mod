@@ -6,7 +6,7 @@ require (
 	github.com/NVIDIA/go-nvml v0.13.2-0
 	github.com/alecthomas/kingpin/v2 v2.4.0
 	github.com/evanphx/json-patch/v5 v5.9.11
-	github.com/go-logr/logr v1.4.3
+	github.com/go-logr/logr v1.4.4
 	github.com/google/cel-go v0.27.0
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.19.1

@@ -194,7 +194,7 @@ func (f family) build(ctx context.Context, root, cache string, out io.Writer) (c
 		return 0, err
 	}
 	building := filepath.Join(dir, "building")
-	args := []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", "-s -w " + f.ldflags, "-o", building + "/"}
+	args := []string{"build", "-v", "-mod=readonly", "-ldflags", "-s -w " + f.ldflags, "-o", building + "/"}
 	if f.tags != "" {
 		args = append(args, "-tags", f.tags)
 	}
@@ -205,7 +205,7 @@ func (f family) build(ctx context.Context, root, cache string, out io.Writer) (c
 		return 0, err
 	}
 	start := time.Now()
-	if cpu, err = goBuild(ctx, f.dir(root), f.name, "CGO_ENABLED=0", args, out); err != nil {
+	if cpu, err = goBuild(ctx, f.dir(root), f.name, args, out); err != nil {
 		return cpu, err
 	}
 	for _, p := range f.programs {

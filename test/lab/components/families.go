@@ -26,41 +26,34 @@ type program struct {
 
 const kubernetesVersion = "v1.36.3"
 
+// families holds the programs of the lab. Both families take their modules at the versions of
+// the repository's go.mod, and are compiled with the flags of the repository's own programs,
+// so that Go's build cache has each package once. Thanos does not compile with the version of
+// Prometheus that the lab runs.
 var families = []family{
 	{
-		name: "kube",
+		name: "shared",
 		programs: []program{
-			{name: "kube", pkg: ".", links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}},
+			{name: "kube", pkg: "./kube", links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}},
 			{name: "kueue", pkg: "sigs.k8s.io/kueue/cmd/kueue"},
 			{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 			{name: "placement", pkg: "./placement"},
-		},
-		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
-			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
-			" -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
-		cpu: 12 * time.Minute,
-	},
-	{
-		// 2.19.1 does not compile with client-go 0.36, so it has its own go.mod.
-		name:     "kube-state-metrics",
-		programs: []program{{name: "kube-state-metrics", pkg: "k8s.io/kube-state-metrics/v2"}},
-		cpu:      3 * time.Minute,
-	},
-	{
-		name: "prometheus",
-		programs: []program{
+			{name: "kube-state-metrics", pkg: "k8s.io/kube-state-metrics/v2"},
 			{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus"},
 			{name: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", onlyTests: true},
 		},
 		tags: "remove_all_sd,enable_kubernetes_sd",
-		cpu:  6 * time.Minute,
+		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+			" -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
+		cpu: 17 * time.Minute,
 	},
 	{
 		name:     "thanos",
 		programs: []program{{name: "thanos", pkg: "github.com/thanos-io/thanos/cmd/thanos"}},
 		// Without this tag the sidecar's gRPC server panics.
 		tags: "slicelabels",
-		cpu:  6 * time.Minute,
+		cpu:  4 * time.Minute,
 	},
 }
 

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 )
 
-// exporter needs cgo to load NVIDIA's library at run time. All own programs are built with
-// cgo, like the demo and the tests, so that each package is compiled once.
+// exporter needs cgo to load NVIDIA's library at run time.
 const exporter = "./exporter/cmd/plimsoll-exporter"
 
 // BuildOwn builds Plimsoll's programs from the repository at root into root/bin, and adds
@@ -32,6 +31,6 @@ func (b Binaries) buildOwn(ctx context.Context, root string, out io.Writer, pack
 	for _, pkg := range packages {
 		b.paths[path.Base(pkg)] = filepath.Join(dir, path.Base(pkg))
 	}
-	_, err := goBuild(ctx, root, "plimsoll", "CGO_ENABLED=1", append([]string{"build", "-v", "-o", dir + "/"}, packages...), out)
+	_, err := goBuild(ctx, root, "plimsoll", append([]string{"build", "-v", "-o", dir + "/"}, packages...), out)
 	return err
 }

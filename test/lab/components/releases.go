@@ -33,9 +33,9 @@ var upstream = map[string]release{
 	"kube-scheduler":          {kubernetesVersion, []string{"--version"}, "k8s.io/kubernetes"},
 	"kubectl":                 {kubernetesVersion, []string{"version", "--client"}, "k8s.io/kubernetes"},
 	"kwok":                    {"v0.8.0", []string{"--version"}, "sigs.k8s.io/kwok"},
-	"kube-state-metrics":      {"v2.19.1", []string{"version"}, "k8s.io/kube-state-metrics/v2"},
-	"prometheus":              {"3.15.0", []string{"--version"}, "github.com/prometheus/prometheus"},
-	"promtool":                {"3.15.0", []string{"--version"}, "github.com/prometheus/prometheus"},
+	"kube-state-metrics":      {"v2.20.0", []string{"version"}, "k8s.io/kube-state-metrics/v2"},
+	"prometheus":              {"3.14.0", []string{"--version"}, "github.com/prometheus/prometheus"},
+	"promtool":                {"3.14.0", []string{"--version"}, "github.com/prometheus/prometheus"},
 	"thanos":                  {"0.42.0", []string{"--version"}, "github.com/thanos-io/thanos"},
 }
 

@@ -196,8 +196,8 @@ func TestReleasesArePinned(t *testing.T) {
 	}
 }
 
-// moduleVersion returns the version of the module that contains a release. Prometheus 3.15.0
-// is in v0.315.0.
+// moduleVersion returns the version of the module that contains a release. Prometheus 3.14.0
+// is in v0.314.0.
 func moduleVersion(r release) string {
 	if m := regexp.MustCompile(`^3\.(\d+)\.(\d+)$`).FindStringSubmatch(r.version); m != nil && r.module == "github.com/prometheus/prometheus" {
 		return "v0.3" + m[1] + "." + m[2]

@@ -39,7 +39,7 @@ var jobKinds = []jobKind{
 func (f *Fleet) jobKindManifests(ctx context.Context) ([]string, error) {
 	var manifests []string
 	for _, kind := range jobKinds {
-		dir, err := components.SourceDir(ctx, f.opts.Root, "kube", kind.module)
+		dir, err := components.SourceDir(ctx, f.opts.Root, "shared", kind.module)
 		if err != nil {
 			return nil, err
 		}

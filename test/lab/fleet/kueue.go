@@ -72,7 +72,7 @@ func (c *Cluster) startKueue(ctx context.Context) error {
 
 // ApplyNominationPolicy applies Kueue's own policy that clears nominations to the hub.
 func (f *Fleet) ApplyNominationPolicy(ctx context.Context) error {
-	dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+	dir, err := components.SourceDir(ctx, f.opts.Root, "shared", "sigs.k8s.io/kueue")
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ integrations:
 // clusters.
 func (f *Fleet) kueueManifests(ctx context.Context) (string, error) {
 	f.kueueOnce.Do(func() {
-		dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/kueue")
+		dir, err := components.SourceDir(ctx, f.opts.Root, "shared", "sigs.k8s.io/kueue")
 		if err != nil {
 			f.kueueErr = err
 			return

@@ -50,7 +50,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	}
 	name := c.Name + "-kwok"
 	work := filepath.Join(c.fleet.opts.Dir, "work", name)
-	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "kube", "sigs.k8s.io/kwok")
+	dir, err := components.SourceDir(ctx, c.fleet.opts.Root, "shared", "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const profileProvider = "lab"
 // UseClusterProfiles creates a ClusterProfile for each worker, and configures the
 // hub's Kueue to get credentials from a plugin instead of a Secret.
 func (f *Fleet) UseClusterProfiles(ctx context.Context) error {
-	dir, err := components.SourceDir(ctx, f.opts.Root, "kube", "sigs.k8s.io/cluster-inventory-api")
+	dir, err := components.SourceDir(ctx, f.opts.Root, "shared", "sigs.k8s.io/cluster-inventory-api")
 	if err != nil {
 		return err
 	}
