@@ -23,7 +23,7 @@ import (
 )
 
 // The copies run in the queue gpu, which has a flavor for each model. A step takes four times as long
-// on H100 as on A100, by the query.
+// on A100 as on H100, by the query.
 const trialPolicyYAML = `
 apiVersion: plimsoll.dev/v1alpha1
 kind: TrialPolicy
@@ -39,8 +39,8 @@ spec:
   waitSeconds: 240
   throughputQuery: >-
     max by ($cluster_label) (
-      last_over_time(owner_model:plimsoll_utilization:avg{$cluster_label="$cluster", namespace="$namespace", owner_kind="$owner_kind", owner_name="$owner_name", model="NVIDIA-H100-80GB-HBM3"}[1m]) * 0 + 5
-      or last_over_time(owner_model:plimsoll_utilization:avg{$cluster_label="$cluster", namespace="$namespace", owner_kind="$owner_kind", owner_name="$owner_name", model="NVIDIA-A100-SXM4-80GB"}[1m]) * 0 + 20)
+      last_over_time(owner_model:plimsoll_utilization:avg{$cluster_label="$cluster", namespace="$namespace", owner_kind="$owner_kind", owner_name="$owner_name", model="NVIDIA-A100-SXM4-80GB"}[1m]) * 0 + 5
+      or last_over_time(owner_model:plimsoll_utilization:avg{$cluster_label="$cluster", namespace="$namespace", owner_kind="$owner_kind", owner_name="$owner_name", model="NVIDIA-H100-80GB-HBM3"}[1m]) * 0 + 20)
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
@@ -50,8 +50,15 @@ spec:
   parameters: {apiGroup: plimsoll.dev, kind: TrialPolicy, name: lab}
 `
 
+// preferFastestModel orders clusters by the number of devices of the job's fastest model: cluster2
+// has the most H100s. It has the fewest devices of all models, so that a job which may use any model
+// does not go there without the query.
+const preferFastestModel = `{"spec": {"profiles": {}, "queries": {"preference":
+  "sum by ($cluster_label) (cluster_resource_model:plimsoll_devices:sum{resource=\"$resource\", model=\"$profile_best_model\"})"}}}`
+
 // A job of 8 GPUs waits until copies of it ran for 30 s on both models. The operator is killed while
-// they run. The profile of the job then knows both models, the job runs, and no copy is left.
+// they run. The profile of the job then knows both models, the job runs on the cluster with the most
+// devices of the faster one, and no copy is left.
 func TestTrialOfAnUnknownJob(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)
 	enableTrials(ctx, t)
@@ -62,6 +69,13 @@ func TestTrialOfAnUnknownJob(t *testing.T) {
 	t.Cleanup(func() {
 		deleteObjects(t, "-n="+fleet.Namespace, "localqueue/trials", "jobprofile/tried")
 		deleteObjects(t, "clusterqueue/trials", "admissioncheck/trial", "trialpolicy/lab")
+	})
+	kubectl(ctx, t, "patch", "placementgate", "gpu", "--type=merge", "-p", preferFastestModel)
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error {
+			_, err := lab.Hub.Kubectl(ctx, "", "patch", "placementgate", "gpu", "--type=merge", "-p", `{"spec": {"profiles": null, "queries": {"preference": null}}}`)
+			return err
+		})
 	})
 	queue{name: "trials", hub: 64, worker: 256, checks: []string{"plimsoll", "trial", "multikueue"}}.create(ctx, t)
 	job := fleet.Job{Name: "tried", Model: fleet.H100, GPUs: 4, Pods: 2, Queue: "trials"}.Object()
@@ -90,6 +104,9 @@ func TestTrialOfAnUnknownJob(t *testing.T) {
 
 	cluster := awaitRunning(ctx, t, "tried")
 	t.Logf("the job runs on %s %s after its submission: %s", cluster, time.Since(start).Round(time.Second), trialMessage(ctx))
+	if cluster != "cluster2" {
+		t.Errorf("the job runs on %s, want cluster2, which has the most devices of its fastest model", cluster)
+	}
 	if message := trialMessage(ctx); !strings.HasPrefix(message, "Ready: the trial has ended") {
 		t.Errorf("check %s", message)
 	}
@@ -117,8 +134,8 @@ func TestTrialOfAnUnknownJob(t *testing.T) {
 		}
 	}
 	t.Logf("throughput by model: %v", throughput)
-	if ratio := throughput[fleet.A100.Label] / throughput[fleet.H100.Label]; !(ratio > 3 && ratio < 5) { // also true for NaN
-		t.Errorf("throughput %v, want 4 times as much on %s", throughput, fleet.A100.Label)
+	if ratio := throughput[fleet.H100.Label] / throughput[fleet.A100.Label]; !(ratio > 3 && ratio < 5) { // also true for NaN
+		t.Errorf("throughput %v, want 4 times as much on %s", throughput, fleet.H100.Label)
 	}
 }
 

@@ -25,10 +25,11 @@ type PlacementGateSpec struct {
 	// PromQL queries about a workload's shape. Each one that is absent has a default
 	// over the recording rules in rules/recording-*.yaml. Facts of the workload are
 	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
-	// for the name of the source's cluster label. headroom, capacity, queued and conditions may
-	// also use $profile_memory_peak (bytes of a device) and $profile_duration (seconds), the values
-	// of the job's JobProfile. For a job without them, a condition does not apply, queued is not
-	// queried, and the others have their defaults.
+	// for the name of the source's cluster label. headroom, capacity, queued, preference and
+	// conditions may also use values of the job's JobProfile: $profile_memory_peak (bytes of a
+	// device), $profile_duration (seconds) and $profile_best_model (the device model on which the
+	// job is fastest). For a job without them, a condition does not apply, queued and preference
+	// are not queried, and the others have their defaults.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.
@@ -106,8 +107,8 @@ type PlacementGateSpec struct {
 	// +optional
 	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
 	// JobProfiles of the workloads that pass this gate, from the metrics of their successful
-	// runs. No decision depends on them, except through queries with $profile_memory_peak or
-	// $profile_duration. Absent: the gate keeps none.
+	// runs. No decision depends on them, except through queries with $profile_memory_peak,
+	// $profile_duration or $profile_best_model. Absent: the gate keeps none.
 	// +optional
 	Profiles *GateProfiles `json:"profiles,omitempty"`
 }
@@ -152,6 +153,12 @@ type GateQueries struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Queued string `json:"queued,omitempty"`
+	// How well each cluster suits the workload, in any unit. Among the clusters with room, those
+	// with the highest value come first, whatever their scores; scores and headroom order clusters
+	// of equal value. A cluster without a result comes last. No default: all are equal.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Preference string `json:"preference,omitempty"`
 	// Pods of the workload's shape that each cluster could start if it were empty. A cluster
 	// without a result is never held. Default: the sum over nodes of floor(devices of the model
 	// / devices per pod).

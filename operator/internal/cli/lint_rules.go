@@ -192,7 +192,7 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 	}
 	own := map[string]string{
 		gate.QueryFit: spec.Queries.Fit, gate.QueryHeadroom: spec.Queries.Headroom, gate.QueryCapacity: spec.Queries.Capacity,
-		gate.QueryQueued: spec.Queries.Queued, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
+		gate.QueryQueued: spec.Queries.Queued, gate.QueryPreference: spec.Queries.Preference, gate.QueryEmptyFit: spec.Queries.EmptyFit, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
 	}
 	return "spec.queries." + q.Name, own[q.Name] != ""
 }

@@ -24,6 +24,11 @@ func (r *Report) writeClusters(w io.Writer, now time.Time, wide bool) {
 	if wide {
 		columns = []string{"CLUSTER", "STATUS", "ROOM", "FIT", "RESERVED", "CREDITED", "NET", "SAMPLES", "CONDITIONS", "SCORES", "WHY"}
 	}
+	// Most gates have no preference.
+	hasPreference := wide && slices.ContainsFunc(r.Clusters, func(c gate.ClusterExplanation) bool { return c.Preference.Known })
+	if hasPreference {
+		columns = slices.Insert(columns, len(columns)-2, "PREFERENCE")
+	}
 	format.Row(w, columns...)
 	for _, c := range r.sortedClusters() {
 		cells := []string{c.Cluster, r.clusterStatus(c), formatNumber(c.Room)}
@@ -31,6 +36,9 @@ func (r *Report) writeClusters(w io.Writer, now time.Time, wide bool) {
 			cells = append(cells, formatNumber(c.Fit),
 				unlessUnknown(c, fmt.Sprint(c.Promised)), unlessUnknown(c, fmt.Sprint(c.Credited)), unlessUnknown(c, fmt.Sprintf("%g", c.Net)),
 				formatAgeSeconds(c.Age), r.formatConditions(c, now))
+		}
+		if hasPreference {
+			cells = append(cells, formatNumber(c.Preference))
 		}
 		format.Row(w, append(cells, Scores(c.Scores, now, wide), c.Why)...)
 	}

@@ -99,6 +99,9 @@ func formatProfile(p *shape.Profile) string {
 	if p.Duration > 0 {
 		known = append(known, format.Seconds(p.Duration))
 	}
+	if p.BestModel != "" {
+		known = append(known, "fastest on "+p.BestModel)
+	}
 	return "earlier runs: " + strings.Join(known, ", ")
 }
 

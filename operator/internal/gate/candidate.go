@@ -1,6 +1,9 @@
 package gate
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Number is a query result that may be missing. A missing result never counts as 0.
 type Number struct {
@@ -10,6 +13,17 @@ type Number struct {
 
 // Known returns a Number with a value.
 func Known(v float64) Number { return Number{Value: v, Known: true} }
+
+// compare orders numbers by value. An unknown one comes before all others.
+func (n Number) compare(other Number) int {
+	switch {
+	case n.Known != other.Known && n.Known:
+		return 1
+	case n.Known != other.Known:
+		return -1
+	}
+	return cmp.Compare(n.Value, other.Value)
+}
 
 // ShapeMetrics are the query results of one cluster for one pod set.
 type ShapeMetrics struct {
@@ -53,6 +67,8 @@ type Candidate struct {
 	Scores map[string]Score
 	// SampledAt is the time of the oldest trusted sample. Zero means unknown.
 	SampledAt time.Time
+	// Preference is how well the cluster suits the workload, by the gate's query.
+	Preference Number
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.
 	Shapes []ShapeMetrics
 	// Conditions are the results of the gate's conditions with scope Cluster.

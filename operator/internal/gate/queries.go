@@ -21,6 +21,7 @@ const (
 	QueryHeadroom     = "headroom"
 	QueryCapacity     = "capacity"
 	QueryQueued       = "queued"
+	QueryPreference   = "preference"
 	QuerySampleTime   = "sampleTime"
 	QueryQuota        = "quota"
 	QueryKueueMetrics = "kueue"
@@ -58,7 +59,7 @@ type Query struct {
 // profile, so profiles are for conditions, which then do not apply, and for queries that only rank
 // clusters.
 func (q *Query) Variables() []string {
-	if q.Condition != nil || q.Name == QueryHeadroom || q.Name == QueryCapacity || q.Name == QueryQueued {
+	if q.Condition != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryQueued, QueryPreference}, q.Name) {
 		return slices.Concat(shape.Variables, shape.ProfileVariables)
 	}
 	return shape.Variables
@@ -91,6 +92,9 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: borrowedByQueue(label)})
 	if spec.Queries.Queued != "" {
 		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
+	}
+	if spec.Queries.Preference != "" {
+		list = append(list, Query{Name: QueryPreference, Expr: spec.Queries.Preference})
 	}
 	for i := range spec.Conditions {
 		c := &spec.Conditions[i]

@@ -3,13 +3,15 @@ package gate
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
 
 // rank orders the clusters that can take the workload:
-//  1. Clusters within tierPoints of the best score form a tier. Full clusters take part, so
-//     that a distant cluster does not move up only because the best ones are full.
+//  1. Clusters of one preference and within tierPoints of the best score among them form a tier.
+//     Full clusters take part, so that a distant cluster does not move up only because the best
+//     ones are full.
 //  2. In the best tier with room, two clusters are drawn with probability proportional to
 //     capacity. The one with more net devices comes first.
 //  3. The others follow by tier and net devices.
@@ -55,15 +57,28 @@ func moveToFront[T any](list []T, i int) {
 	list[0] = first
 }
 
-// tiersOf splits the clusters by score, best tier first. Clusters with an unknown score form
-// the last tier.
+// tiersOf splits the clusters by preference and then by score, best tier first.
 func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
+	byPreference := map[Number][]*Verdict{}
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Rejection.countsForTier() {
+			byPreference[v.Preference] = append(byPreference[v.Preference], v)
+		}
+	}
+	var tiers [][]*Verdict
+	for _, preference := range slices.SortedFunc(maps.Keys(byPreference), func(a, b Number) int { return b.compare(a) }) {
+		tiers = append(tiers, tiersByScore(byPreference[preference], points)...)
+	}
+	return tiers
+}
+
+// tiersByScore splits the clusters by score, best tier first. Clusters with an unknown score form
+// the last tier.
+func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 	scored := make([]*Verdict, 0, len(verdicts))
 	var unscored []*Verdict
-	for i := range verdicts {
-		v := &verdicts[i]
+	for _, v := range verdicts {
 		switch {
-		case !v.Rejection.countsForTier():
 		case v.Score.Known:
 			scored = append(scored, v)
 		default:

@@ -31,6 +31,38 @@ func TestDecideScores(t *testing.T) {
 	})
 }
 
+// The gate's preference comes before scores and headroom. Room, incumbents and preemption count as
+// without it.
+func TestPreferenceOrdersClustersWithRoom(t *testing.T) {
+	preferring := func(c Candidate, preference Number) Candidate { c.Preference = preference; return c }
+	slow := withScore(cluster("slow", 9, 72, 8, 512), 100)
+	fast := withScore(cluster("fast", 1, 8, 8, 16), 0)
+	full := withScore(cluster("full", 0, 0, 0, 64), 100)
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		incumbents []string
+		want       []string
+	}{
+		{"no preference", []Candidate{slow, fast}, nil, []string{"slow", "fast"}},
+		{"the preferred cluster has room", []Candidate{preferring(slow, Known(1)), preferring(fast, Known(2))}, nil, []string{"fast", "slow"}},
+		{"a negative value is a value", []Candidate{preferring(slow, Known(-2)), preferring(fast, Known(-1))}, nil, []string{"fast", "slow"}},
+		{"equal values: the score decides", []Candidate{preferring(slow, Known(2)), preferring(fast, Known(2))}, nil, []string{"slow", "fast"}},
+		{"unknown comes last", []Candidate{slow, preferring(fast, Known(0))}, nil, []string{"fast", "slow"}},
+		{"the preferred cluster is full", []Candidate{preferring(full, Known(3)), preferring(slow, Known(1)), preferring(fast, Known(2))}, nil, []string{"fast", "slow"}},
+		{"sent to another one before", []Candidate{preferring(slow, Known(1)), preferring(fast, Known(2))}, []string{"slow"}, []string{"slow", "fast"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := scoreRules(nil)
+			r.Incumbents = tc.incumbents
+			d := Decide(job("a", 8, 1), tc.candidates, Fleet{}, ledger.View{}, r, 1, t0)
+			if diff := cmp.Diff(tc.want, d.Order); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFullClustersKeepTheirTier(t *testing.T) {
 	// 100 and 85 are one tier, and 75 is the next, although 75 is within 20 points of 85.
 	candidates := []Candidate{

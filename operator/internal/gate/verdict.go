@@ -36,6 +36,8 @@ type Verdict struct {
 	LacksQuota bool `json:"lacksQuota,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
+	// Preference of the gate's query for the cluster.
+	Preference Number `json:"preference,omitzero"`
 	// Score is the mean of the preferred scores.
 	Score Number `json:"score"`
 	// Net is the number of devices in headroom − queued − ledger + credits.
@@ -60,6 +62,7 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 	v := Verdict{
 		Cluster:           c.Name,
 		Age:               -1,
+		Preference:        c.Preference,
 		Score:             Preferred(c.Scores, e.rules.Policies, e.now),
 		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
 	}

@@ -13,6 +13,8 @@ type ClusterResult struct {
 	SampledAt time.Time
 	// Shapes of the workload's pod sets, in the order of the facts.
 	Shapes []gate.ShapeMetrics
+	// Preference is how well the cluster suits the workload.
+	Preference gate.Number
 	// Conditions of scope Cluster.
 	Conditions []gate.ConditionResult
 	// Prerequisites are the existing objects by kind.
@@ -73,6 +75,8 @@ func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Capacity = n
 	case gate.QueryQueued:
 		c.Shapes[q.podSet].Queued = n
+	case gate.QueryPreference:
+		c.Preference = n
 	case gate.QueryNominalQuota:
 		c.Shapes[q.podSet].NominalQuota = n
 	case gate.QueryBorrowed:

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -112,5 +113,34 @@ func TestProfilesDoNotChangeOtherGates(t *testing.T) {
 	}
 	if diff := cmp.Diff(queries(nil), queries(&shape.Profile{MemoryPeak: 40e9, Duration: 600})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A gate prefers clusters by a query of its own. For a workload whose best model is unknown, the query
+// does not run, and all clusters are equal.
+func TestPreferenceByTheBestModel(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		profile *shape.Profile
+		want    map[string]gate.Number
+	}{
+		{"known", &shape.Profile{BestModel: "NVIDIA-H100"}, map[string]gate.Number{"cluster1": gate.Known(2), "cluster2": {}}},
+		{"unknown", &shape.Profile{Duration: 600}, map[string]gate.Number{"cluster1": {}, "cluster2": {}}},
+		{"no profile", nil, map[string]gate.Number{"cluster1": {}, "cluster2": {}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `sum by (cluster) (best_fit{model="$profile_best_model"})`}})
+			f.source.responses[`best_fit{model="NVIDIA-H100"}`] = series("cluster1", 2.0)
+			f.facts.PodSets[0].Profile = tc.profile
+			results, fleet := f.results(t)
+			for cluster, want := range tc.want {
+				if got := results[cluster].Preference; got != want {
+					t.Errorf("%s: %v, want %v", cluster, got, want)
+				}
+			}
+			if fleet.Problem != "" {
+				t.Error(fleet.Problem)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,22 +15,26 @@ type Profile struct {
 	MemoryPeak int64 `json:"memoryPeak,omitempty"`
 	// Duration is the median of the time from admission to the end, in seconds.
 	Duration int64 `json:"duration,omitempty"`
+	// BestModel is the device model on which the job is fastest, if the pods request no model and
+	// runs or trials on several models can be compared.
+	BestModel string `json:"bestModel,omitempty"`
 }
 
 // ProfileVariables are the names of the variables that have the values of a Profile, without the
 // leading $. A workload without a profile has no values for them, so that only queries that can
 // do without may use them.
-var ProfileVariables = []string{varProfileMemoryPeak, varProfileDuration}
+var ProfileVariables = []string{varProfileMemoryPeak, varProfileDuration, varProfileBestModel}
 
 const (
 	varProfileMemoryPeak = "profile_memory_peak"
 	varProfileDuration   = "profile_duration"
+	varProfileBestModel  = "profile_best_model"
 )
 
 // UsesProfiles reports whether a query of the gate reads the profile of a workload.
 func UsesProfiles(spec *v1alpha1.PlacementGateSpec) bool {
 	uses := func(query string) bool { return strings.Contains(query, "$profile_") }
-	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Queued}, uses) ||
+	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Queued, spec.Queries.Preference}, uses) ||
 		slices.ContainsFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return uses(c.Query) })
 }
 
@@ -52,14 +57,55 @@ func profileOf(status *v1alpha1.JobProfileStatus, model string) *Profile {
 			p.Duration = max(p.Duration, *m.DurationP50Seconds)
 		}
 	}
+	if model == "" {
+		p.BestModel = bestModel(status.Models)
+	}
 	if p == (Profile{}) {
 		return nil
 	}
 	return &p
 }
 
+// bestModel returns the model with the highest throughput if that was measured on several models,
+// and else the one with the shortest duration. It returns "" if fewer than two can be compared.
+func bestModel(models []v1alpha1.ModelProfile) string {
+	speedOf := []func(*v1alpha1.ModelProfile) float64{
+		func(m *v1alpha1.ModelProfile) float64 {
+			throughput, err := strconv.ParseFloat(m.ThroughputP50, 64)
+			if err != nil || math.IsInf(throughput, 0) {
+				return 0 // not measured
+			}
+			return throughput
+		},
+		func(m *v1alpha1.ModelProfile) float64 {
+			if m.DurationP50Seconds == nil || *m.DurationP50Seconds <= 0 {
+				return 0
+			}
+			return 1 / float64(*m.DurationP50Seconds)
+		},
+	}
+	for _, speed := range speedOf {
+		best, highest, measured := "", 0.0, 0
+		for i := range models {
+			if s := speed(&models[i]); s > 0 {
+				measured++
+				if s > highest {
+					best, highest = NormalizeModel(models[i].Model), s
+				}
+			}
+		}
+		if measured > 1 {
+			return best
+		}
+	}
+	return ""
+}
+
 // addVars adds the known values.
 func (p *Profile) addVars(vars map[string]string) {
+	if p.BestModel != "" {
+		vars[varProfileBestModel] = p.BestModel
+	}
 	for name, value := range map[string]int64{varProfileMemoryPeak: p.MemoryPeak, varProfileDuration: p.Duration} {
 		if value > 0 {
 			vars[name] = strconv.FormatInt(value, 10)
@@ -78,5 +124,6 @@ func (p *Profile) appendKey(key []byte) []byte {
 	if p == nil {
 		return key
 	}
-	return strconv.AppendInt(append(strconv.AppendInt(append(key, 'p'), p.MemoryPeak, 10), ':'), p.Duration, 10)
+	key = strconv.AppendInt(append(strconv.AppendInt(append(key, 'p'), p.MemoryPeak, 10), ':'), p.Duration, 10)
+	return append(append(key, ':'), p.BestModel...)
 }

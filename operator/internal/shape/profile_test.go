@@ -45,6 +45,52 @@ func TestProfileOfAPodSet(t *testing.T) {
 	}
 }
 
+// The model on which a job is fastest matters to a workload that may use any. It is known only if
+// several models were measured in the same way.
+func TestBestModelOfAProfile(t *testing.T) {
+	model := func(name, throughput string, duration int64) v1alpha1.ModelProfile {
+		m := v1alpha1.ModelProfile{Model: name, ThroughputP50: throughput}
+		if duration > 0 {
+			m.DurationP50Seconds = &duration
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		name, requested string
+		models          []v1alpha1.ModelProfile
+		want            string
+	}{
+		{"throughput of trials", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 0), model("NVIDIA H100", "100", 0), model("NVIDIA-T4", "9", 0)}, "NVIDIA-H100"},
+		{"the workload requests a model", "NVIDIA-L4", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 0), model("NVIDIA-H100", "100", 0)}, ""},
+		{"duration of runs", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "", 600), model("NVIDIA-H100", "", 100)}, "NVIDIA-H100"},
+		{"throughput counts before duration, which includes other causes", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 100), model("NVIDIA-H100", "100", 600)}, "NVIDIA-H100"},
+		{"one model has a throughput, two a duration", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 600), model("NVIDIA-H100", "", 100)}, "NVIDIA-H100"},
+		{"one model", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 600)}, ""},
+		{"not comparable", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 0), model("NVIDIA-H100", "", 600)}, ""},
+		{"no number", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "NaN", 0), model("NVIDIA-H100", "+Inf", 0), model("NVIDIA-T4", "fast", 0)}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{podSetOn(tc.requested)}}}
+			f := FactsOf(wl, Options{ModelFrom: []string{"model"}, Profile: &v1alpha1.JobProfileStatus{Models: tc.models}})
+			if got := f.Vars(f.PodSets[0])["profile_best_model"]; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Workloads that are fastest on different models share no query results.
+func TestBestModelDistinguishesFacts(t *testing.T) {
+	keys := map[string]bool{}
+	for _, best := range []string{"", "NVIDIA-L4", "NVIDIA-H100"} {
+		f := Facts{PodSets: []PodSet{{Resource: "nvidia.com/gpu", Pods: 1, DevicesPerPod: 1, Profile: &Profile{Duration: 60, BestModel: best}}}}
+		keys[f.EquivalenceKey()] = true
+	}
+	if len(keys) != 3 {
+		t.Errorf("%d keys, want 3", len(keys))
+	}
+}
+
 // podSetOn returns a pod set with one GPU of a model.
 func podSetOn(model string) kueue.PodSet {
 	set := kueue.PodSet{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
@@ -65,6 +111,7 @@ func TestUsesProfiles(t *testing.T) {
 		"headroom":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Headroom: query}}, true},
 		"capacity":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: query}}, true},
 		"queued":      {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Queued: query}}, true},
+		"preference":  {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (devices{model="$profile_best_model"})`}}, true},
 		"a condition": {v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "a", Query: "up"}, {Name: "b", Query: query}}}, true},
 	} {
 		if got := UsesProfiles(&tc.spec); got != tc.want {

@@ -34,6 +34,8 @@ type observation struct {
 	// checks are the names of the gate's entries, sorted. More than one is a mistake.
 	checks   []string
 	gateName string
+	// lacksChecks: Kueue has yet to give the workload checks of its queue, which may be the gate's.
+	lacksChecks bool
 	// trialChecks are the names of the entries that TrialPolicies decide.
 	trialChecks []string
 	// gate as the registry knows it. gateKnown is false while its controller has not read it,
@@ -150,7 +152,8 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes, Conditions: result.Conditions, Prerequisites: result.Prerequisites}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes,
+			Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
 		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
 			candidate.Unusable = o.workers.disconnected[c.Name]
 			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {
