@@ -15,7 +15,8 @@ import (
 //	since the copy   stage       nominated in addition
 //	0 to 1           StageWait   nothing
 //	1 to 2           StageWiden  clusters with room
-//	2 to 4           StageHeal   all clusters of earlier attempts; once more, clusters with room
+//	2 to 4           StageHeal   clusters of earlier attempts that only lack room; once more,
+//	                             clusters with room
 //	from 4           StageAll    clusters with room, and usable clusters whose room is unknown
 //
 // After StageWiden has widened, StageWait applies again for one more widen.afterSeconds.
@@ -25,7 +26,7 @@ type Stage string
 const (
 	StageWait  Stage = "Waiting"
 	StageWiden Stage = "Widened"
-	// StageHeal nominates clusters of earlier attempts even without room: a copy of the
+	// StageHeal nominates clusters of earlier attempts that only lack room: a copy of the
 	// workload that the hub no longer knows may occupy the missing devices.
 	StageHeal Stage = "Healed"
 	// StageAll nominates every cluster that is not known to be full. A copy on a full cluster
@@ -67,6 +68,8 @@ type Clusters struct {
 	WithRoom []string
 	// Unknown are the clusters without a usable measurement of their room.
 	Unknown []string
+	// MayHoldCopy are the clusters whose lack of room may be due to a copy of the workload.
+	MayHoldCopy []string
 	// Usable are all clusters that may be nominated. The others are ignored.
 	Usable []string
 }
@@ -81,7 +84,7 @@ func (r Record) WidenedList(stage Stage, nominated []string, clusters Clusters, 
 	case StageWiden:
 		added = nextInOrder(nominated, clusters.WithRoom, pace.Widen.By)
 	case StageHeal:
-		added = r.EverNominated
+		added = slices.DeleteFunc(slices.Clone(r.EverNominated), func(c string) bool { return !slices.Contains(clusters.MayHoldCopy, c) })
 		// Every write triggers another reconcile, so that the stage must widen only once.
 		healFrom := r.NominatedAt.Add(pace.Lag + 2*pace.after())
 		if r.WidenedAt.Before(healFrom) {

@@ -59,6 +59,7 @@ func TestWidenedList(t *testing.T) {
 		{"widen by one cluster", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, &byOne, []string{"a", "b"}},
 		{"widen without room elsewhere", StageWiden, []string{"d"}, []string{"a"}, []string{"a"}, usable, nil, nil, []string{"a"}},
 		{"heal nominates earlier clusters without room, if usable", StageHeal, []string{"d", "deleted"}, []string{"a"}, nil, usable, nil, nil, []string{"a", "d"}},
+		{"heal does not nominate an earlier cluster that is ruled out", StageHeal, []string{"b", "d"}, []string{"a"}, nil, usable, nil, nil, []string{"a", "d"}},
 		{"heal also widens by one cluster", StageHeal, []string{"d"}, []string{"a"}, []string{"b", "c"}, usable, nil, &byOne, []string{"a", "d", "b"}},
 		{"at last, clusters with room and clusters whose room is unknown", StageAll, []string{"c"}, []string{"a"}, []string{"d"}, usable, []string{"b", "deleted"}, nil, []string{"a", "d", "b"}},
 		{"at last, no cluster that is known to be full", StageAll, []string{"c"}, []string{"a"}, nil, usable, nil, nil, []string{"a"}},
@@ -66,7 +67,8 @@ func TestWidenedList(t *testing.T) {
 		{"at most 20 clusters", StageAll, nil, []string{"c0"}, nil, many, many, nil, many[:MaxNominated]},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Record{EverNominated: tc.ever}.WidenedList(tc.stage, tc.nominated, Clusters{WithRoom: tc.order, Unknown: tc.unknown, Usable: tc.usable}, Pace{Widen: v1alpha1.Widen{By: tc.by}})
+			clusters := Clusters{WithRoom: tc.order, Unknown: tc.unknown, MayHoldCopy: []string{"c", "d", "deleted"}, Usable: tc.usable}
+			got := Record{EverNominated: tc.ever}.WidenedList(tc.stage, tc.nominated, clusters, Pace{Widen: v1alpha1.Widen{By: tc.by}})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("clusters (-want +got):\n%s", diff)
 			}
@@ -93,7 +95,7 @@ func TestEachStageWidensOnce(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint("after ", tc.seconds, " s"), func(t *testing.T) {
 			stage, _ := r.Stage(pace, after(tc.seconds))
-			list := r.WidenedList(stage, r.Nominated, Clusters{WithRoom: order, Usable: order}, pace)
+			list := r.WidenedList(stage, r.Nominated, Clusters{WithRoom: order, MayHoldCopy: order, Usable: order}, pace)
 			if len(list) > len(r.Nominated) {
 				r = r.Widen(list, "late", after(tc.seconds))
 			}

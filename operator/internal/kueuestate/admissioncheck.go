@@ -8,10 +8,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// GateOf returns the name of the PlacementGate that an AdmissionCheck refers to. It returns
-// false if another controller decides the check or the check refers to no gate.
-func GateOf(check *kueue.AdmissionCheck) (string, bool) {
-	return parameterName(check, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
+// GateOf returns the name of the PlacementGate that an AdmissionCheck refers to; empty = its
+// parameters name none. It returns false if another controller decides the check.
+func GateOf(check *kueue.AdmissionCheck) (gate string, isOurs bool) {
+	gate, _ = parameterName(check, v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
+	return gate, check.Spec.ControllerName == v1alpha1.ControllerName
 }
 
 // TrialPolicyOf returns the name of the TrialPolicy that an AdmissionCheck refers to. It returns ""
@@ -43,6 +44,23 @@ func FindCheck(wl *kueue.Workload, name string) *kueue.AdmissionCheckState {
 		}
 	}
 	return nil
+}
+
+// LacksChecks reports whether Kueue has not given the workload all admission checks of its queue
+// yet. A check of some flavors only (onFlavors) follows in a write of its own, after the quota.
+func LacksChecks(queue *kueue.ClusterQueue, wl *kueue.Workload) bool {
+	if queue.Spec.AdmissionChecksStrategy == nil || wl.Status.Admission == nil {
+		return false
+	}
+	return slices.ContainsFunc(queue.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+		applies := len(rule.OnFlavors) == 0
+		for _, assignment := range wl.Status.Admission.PodSetAssignments {
+			for _, flavor := range assignment.Flavors {
+				applies = applies || slices.Contains(rule.OnFlavors, flavor)
+			}
+		}
+		return applies && FindCheck(wl, string(rule.Name)) == nil
+	})
 }
 
 // OtherChecksReady reports whether every check except the named ones is Ready.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 func TestEntriesAreDropped(t *testing.T) {
@@ -213,5 +215,20 @@ func TestConcurrentCommitsNeverExceedCapacity(t *testing.T) {
 	}
 	if got := l.View().Slots("cluster1", time.Time{}, "", p, 0); got != capacity {
 		t.Errorf("%d slots reserved at the end, want %d", got, capacity)
+	}
+}
+
+// An elastic job that grows in place keeps its cluster and priority. What a later workload may preempt
+// there grows with it.
+func TestRunningWorkloadChanges(t *testing.T) {
+	l := New(time.Second, time.Hour)
+	podSets := func(pods int64) []shape.PodSet {
+		return []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: pods}}
+	}
+	for _, pods := range []int64{2, 5, 1} {
+		l.PutRunning(Running{UID: "elastic", Cluster: "cluster1", PodSets: podSets(pods)})
+		if running := l.View().Running("cluster1"); len(running) != 1 || running[0].PodSets[0].Pods != pods {
+			t.Errorf("running %v, want one workload of %d pods", running, pods)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"reflect"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -27,7 +28,7 @@ type Running struct {
 func (l *Ledger) PutRunning(r Running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old, ok := l.running[r.UID]; ok && old.Cluster == r.Cluster && old.Priority == r.Priority && old.EndsBy.Equal(r.EndsBy) {
+	if old, ok := l.running[r.UID]; ok && reflect.DeepEqual(old, r) {
 		return
 	}
 	l.running[r.UID], l.runningByCluster = r, nil

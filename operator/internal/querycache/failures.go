@@ -35,17 +35,19 @@ func failureOf(query string, result *cachedResult) (queryFailure, bool) {
 }
 
 // failureMessages returns a message for each gate with failing or incomplete queries. Only
-// plans of the gate's latest generation count.
+// plans of the version that the gate used last count.
 func (c *Cache) failureMessages() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	generations := map[string]int64{}
-	for key := range c.plans {
-		generations[key.Gate] = max(generations[key.Gate], key.Generation)
+	latest := map[string]*queryPlan{}
+	for key, p := range c.plans {
+		if before := latest[key.Gate]; before == nil || p.usedAt.After(before.usedAt) {
+			latest[key.Gate] = p
+		}
 	}
 	failures := map[string][]queryFailure{}
 	for key, p := range c.plans {
-		if key.Generation < generations[key.Gate] {
+		if key.Version != latest[key.Gate].key.Version {
 			continue
 		}
 		for i := range p.queries {

@@ -38,6 +38,14 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.clock.add(time.Minute)
 	f.results(t)
 	f.wantFailureMessage(t, "a new generation replaces the failing query", "")
+
+	f.source.failing = "frozen"
+	f.clock.add(time.Minute)
+	f.results(t)
+	f.gate.UID, f.gate.Generation, f.gate.Spec.Conditions = "created again", 1, nil
+	f.clock.add(time.Minute)
+	f.results(t)
+	f.wantFailureMessage(t, "a gate that was created again has other queries", "")
 }
 
 func TestFailureMessageOfIncompleteResponses(t *testing.T) {

@@ -273,7 +273,7 @@ func (r *cachedResult) setSamples(groups clustermap.Groups) {
 		case clustermap.Found:
 			r.values[name] = gate.Known(v.Value)
 		case clustermap.NaN, clustermap.Infinite, clustermap.Duplicate:
-			r.values[name] = gate.Number{Value: v.Value}
+			r.values[name] = gate.Number{}
 		}
 	}
 	for _, samples := range [][]query.Sample{groups.Unlabeled, groups.Unknown, groups.Ambiguous} {

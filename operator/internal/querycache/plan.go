@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
@@ -27,12 +29,19 @@ type Key struct {
 	Namespace string
 	// Source is the name of the gate's MetricsSource.
 	Source string
-	// Generation of the PlacementGate.
-	Generation int64
+	// Version of the PlacementGate.
+	Version Version
 	// ClusterLabel is the series label that carries the cluster.
 	ClusterLabel string
 	// Facts is the EquivalenceKey of the workload's facts.
 	Facts string
+}
+
+// Version identifies a spec. The generations of a gate that was deleted and created again start
+// from 1.
+type Version struct {
+	UID        types.UID
+	Generation int64
 }
 
 // KeyOf returns the key of a workload at a gate. If the gate's source does not exist, the
@@ -42,7 +51,7 @@ func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
 	if _, info, _ := c.sources.For(g.Spec.SourceRef.Name); info.ClusterLabel != "" {
 		label = info.ClusterLabel
 	}
-	return Key{Gate: g.Name, Namespace: f.Namespace, Source: g.Spec.SourceRef.Name, Generation: g.Generation, ClusterLabel: label, Facts: f.EquivalenceKey()}
+	return Key{Gate: g.Name, Namespace: f.Namespace, Source: g.Spec.SourceRef.Name, Version: Version{g.UID, g.Generation}, ClusterLabel: label, Facts: f.EquivalenceKey()}
 }
 
 // queryPlan lists the rendered queries of a Key.

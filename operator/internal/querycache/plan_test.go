@@ -185,3 +185,18 @@ func TestConcurrentPlansKeepRequestedRefreshes(t *testing.T) {
 		t.Errorf("the next refresh accepts results from %s, want from %s on", newerThan, noon)
 	}
 }
+
+// The generations of a gate that was deleted and created again start from 1.
+func TestRecreatedGateHasItsOwnPlans(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	f.gate.UID, f.gate.Generation = "first", 1
+	f.source.responses["floor("] = series("cluster1", 3.0)
+	if got := f.fit(t); got != gate.Known(3) {
+		t.Fatalf("fit %v, want 3", got)
+	}
+	f.source.responses["other_fit"] = series("cluster1", 7.0)
+	f.gate.UID, f.gate.Spec.Queries.Fit = "second", "other_fit"
+	if got := f.fit(t); got != gate.Known(7) {
+		t.Errorf("fit %v, want the 7 of the new gate's query", got)
+	}
+}

@@ -29,7 +29,7 @@ type cachedResult struct {
 	// failingSince is the start of the first failed query since the last successful one.
 	failingSince time.Time
 
-	// values by cluster. A value with Known false is not a finite number, or the response
+	// values by cluster. A value that is not Known was not a finite number, or the response
 	// has several series for the cluster. It is nil if no query has succeeded yet.
 	values map[string]gate.Number
 	// valuesByQueue are the values by ClusterQueue and cluster of a query per queue.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -39,7 +41,8 @@ type Gate struct {
 	Problem string
 	// Clusters in the order of the Placement's decisions.
 	Clusters []Cluster
-	// Generation of the PlacementGate that Spec was read from.
+	// UID and Generation of the PlacementGate that Spec was read from.
+	UID        types.UID
 	Generation int64
 }
 

@@ -288,7 +288,7 @@ func TestLimitsSeparateLines(t *testing.T) {
 // results of the new key.
 func TestAddRefreshesANewKey(t *testing.T) {
 	f := newFixture(0)
-	before, after := querycache.Key{Gate: "gpu", Generation: 1}, querycache.Key{Gate: "gpu", Generation: 2}
+	before, after := querycache.Key{Gate: "gpu", Version: querycache.Version{Generation: 1}}, querycache.Key{Gate: "gpu", Version: querycache.Version{Generation: 2}}
 	for _, key := range []querycache.Key{before, before, after} {
 		e := f.entry(h100, "", "a", 0, 0)
 		e.Key = key

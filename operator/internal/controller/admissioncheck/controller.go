@@ -78,8 +78,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // findGate returns the gate that a check names. It is nil if the check names none or the
 // gate does not exist.
 func (r *Reconciler) findGate(ctx context.Context, check *kueue.AdmissionCheck) (*v1alpha1.PlacementGate, error) {
-	name, ok := kueuestate.GateOf(check)
-	if !ok {
+	name, _ := kueuestate.GateOf(check)
+	if name == "" {
 		return nil, nil
 	}
 	pg := &v1alpha1.PlacementGate{}
@@ -123,7 +123,7 @@ func (r *Reconciler) checksOfGate(ctx context.Context, pg client.Object) []recon
 	}
 	var requests []reconcile.Request
 	for i := range checks.Items {
-		if name, ok := kueuestate.GateOf(&checks.Items[i]); ok && name == pg.GetName() {
+		if name, _ := kueuestate.GateOf(&checks.Items[i]); name == pg.GetName() {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&checks.Items[i])})
 		}
 	}

@@ -34,9 +34,9 @@ func decideTrialActive(check *kueue.AdmissionCheck) condition.Decision {
 // not exist. It returns false if the condition must not change yet, because the gate's
 // status describes an older generation.
 func decideActive(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (condition.Decision, bool) {
-	name, ok := kueuestate.GateOf(check)
+	name, _ := kueuestate.GateOf(check)
 	switch {
-	case !ok:
+	case name == "":
 		return condition.False(v1alpha1.ReasonBadParameters, "spec.parameters must name a PlacementGate of plimsoll.dev"), true
 	case pg == nil:
 		return condition.False(v1alpha1.ReasonGateNotFound, fmt.Sprintf("PlacementGate %s does not exist", name)), true

@@ -3,6 +3,7 @@ package placementgate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -45,33 +46,49 @@ func clusterUses(obj client.Object) []string {
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
-// runs on or is nominated to, or that may hold copies without any workload that says so. Decided clusters stay members in any case, unless another cluster is
-// requested.
+// runs on or is nominated to, or that may hold copies without any workload that says so. Decided
+// clusters stay members in any case, unless another cluster is requested. If the configuration was
+// deleted, every cluster with workloads was a member.
 func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[string]bool, error) {
 	inUse := map[string]bool{}
-	if in.config == nil {
-		return inUse, nil
-	}
-	checks, err := r.checksOfConfig(ctx, in.config.Name)
+	checks, err := r.checksOfConfig(ctx, in.gate.Spec.MultiKueue.ConfigName)
 	if err != nil {
 		return nil, err
 	}
-	for _, member := range in.config.Spec.Clusters {
-		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
+	members := slices.Collect(maps.Keys(in.mkClusters))
+	if in.config != nil {
+		members = in.config.Spec.Clusters
+	}
+	for _, member := range members {
+		if in.config != nil && len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
+			continue
+		}
+		if inUse[member], err = r.hasWorkloads(ctx, member, checks); err != nil {
+			return nil, err
+		}
+		if in.config == nil || inUse[member] {
 			continue
 		}
 		if inUse[member], err = r.mayHoldOrphanedCopies(ctx, in.mkClusters[member], checks); err != nil {
 			return nil, err
 		}
-		for _, check := range checks {
-			users := &kueue.WorkloadList{}
-			if err := r.client.List(ctx, users, client.MatchingFields{clusterUseIndex: clusterUse(check, member)}, client.Limit(1)); err != nil {
-				return nil, fmt.Errorf("list Workloads on cluster %s with AdmissionCheck %s: %w", member, check, err)
-			}
-			inUse[member] = inUse[member] || len(users.Items) > 0
-		}
 	}
 	return inUse, nil
+}
+
+// hasWorkloads reports whether an unfinished workload with one of the checks runs on a cluster or is
+// nominated to it.
+func (r *Reconciler) hasWorkloads(ctx context.Context, cluster string, checks []string) (bool, error) {
+	for _, check := range checks {
+		users := &kueue.WorkloadList{}
+		if err := r.client.List(ctx, users, client.MatchingFields{clusterUseIndex: clusterUse(check, cluster)}, client.Limit(1)); err != nil {
+			return false, fmt.Errorf("list Workloads on cluster %s with AdmissionCheck %s: %w", cluster, check, err)
+		}
+		if len(users.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // mayHoldOrphanedCopies reports whether a member is disconnected, or was until recently.

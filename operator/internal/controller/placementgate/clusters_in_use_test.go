@@ -6,9 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -103,5 +106,38 @@ func TestMayHoldOrphanedCopies(t *testing.T) {
 				t.Errorf("got %t and %v, want %t", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// A MultiKueueConfig that someone deleted is created again with the clusters that run workloads, also
+// if the Placement no longer decides them: Kueue evicts the workloads on other clusters.
+func TestDeletedConfigKeepsClustersInUse(t *testing.T) {
+	const onCluster, nominated = "c7", "c8"
+	workload := func(name string, change func(*kueue.WorkloadStatus)) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}}
+		change(&wl.Status)
+		return wl
+	}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "multikueue"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName,
+		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "MultiKueueConfig", Name: "plimsoll-gpu"}}}
+	objects := append(healthyHub("c1"), check,
+		workload("runs", func(s *kueue.WorkloadStatus) { s.ClusterName = ptr.To(onCluster) }),
+		workload("sent", func(s *kueue.WorkloadStatus) { s.NominatedClusterNames = []string{nominated} }),
+	)
+	for _, name := range []string{"c1", onCluster, nominated, "unused"} {
+		objects = append(objects, newForeignCluster(name, "gpu"))
+	}
+	clock := now
+	r, hub := newReconciler(t, &clock, interceptor.Funcs{}, objects...)
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "gpu"}}); err != nil {
+		t.Fatal(err)
+	}
+	config := &kueue.MultiKueueConfig{}
+	if err := hub.Get(t.Context(), types.NamespacedName{Name: "plimsoll-gpu"}, config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"c1", onCluster, nominated}, config.Spec.Clusters); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
 	}
 }

@@ -32,7 +32,7 @@ type input struct {
 	// mkClusters are all MultiKueueClusters of the hub, by name.
 	mkClusters map[string]*kueue.MultiKueueCluster
 	// inUse are the members of config that have workloads, by name. Decided members are included
-	// only if they may have to leave.
+	// only if they may have to leave. Without a config, they are all clusters with workloads.
 	inUse map[string]bool
 	// requested are the clusters that waiting workloads need.
 	requested []string
@@ -133,7 +133,8 @@ func describeInvalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 // registryEntry returns the state of the gate for the workload controller. leaving are the
 // members to which no workload may be sent any more.
 func (in *input) registryEntry(leaving []string) registry.Gate {
-	entry := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: slices.Clone(in.clusters), Generation: in.gate.Generation}
+	entry := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: slices.Clone(in.clusters),
+		UID: in.gate.UID, Generation: in.gate.Generation}
 	for i := range entry.Clusters {
 		entry.Clusters[i].Leaving = slices.Contains(leaving, entry.Clusters[i].Name)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,8 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 	var current []string
 	if in.config != nil {
 		current = in.config.Spec.Clusters
+	} else {
+		current = clustersInUse(in)
 	}
 	settings := membership.Settings{Period: max(period(&in.gate.Spec), minMembershipPeriod), Ranked: !in.nominate}
 	if in.nominate {
@@ -67,6 +70,12 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 	want := configuration{members: plan.Clusters, truncated: plan.Truncated, leaving: plan.Leaving, configured: decideConfigured(in, plan)}
 	want.create, want.change = decideClusters(in, plan.Clusters)
 	return want
+}
+
+// clustersInUse returns the clusters with workloads, sorted.
+func clustersInUse(in *input) []string {
+	clusters := slices.Sorted(maps.Keys(in.inUse))
+	return slices.DeleteFunc(clusters, func(name string) bool { return !in.inUse[name] })
 }
 
 // describeForeignConfig states who maintains the MultiKueueConfig and what to do, if the

@@ -64,6 +64,8 @@ type fakeSource struct {
 	// holders are the series of pods that hold devices.
 	holders    []query.Sample
 	holdersErr error
+	// conditions are the values of the condition maintenance_free.
+	conditions map[string]float64
 }
 
 func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
@@ -81,6 +83,8 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 		}
 		labels := map[string]string{"cluster": cluster}
 		switch {
+		case strings.Contains(expr, "maintenance_free"):
+			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: s.conditions[cluster]})
 		case strings.Contains(expr, "sample_timestamp"):
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-cmp.Or(s.age, 5*time.Second)).Unix())})
 		case strings.Contains(expr, "floor(") && isMeasured:

@@ -17,6 +17,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -124,7 +125,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
 		}
 		o.flavorLabels[name] = flavor.Spec.NodeLabels
 	}
-	return r.observePreemption(ctx, o)
+	return r.observeQueue(ctx, o)
 }
 
 func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {
@@ -168,7 +169,7 @@ func (r *Reconciler) observeGate(ctx context.Context, o *observation) error {
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.gateExists, o.gate.Spec = err == nil, pg.Spec
+		o.gateExists, o.gate = err == nil, registry.Gate{Name: o.gateName, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
 	if mk := o.gate.Spec.MultiKueue; o.gate.Problem == "" && mk != nil && o.multiKueue != "" && mk.ConfigName != o.workers.config {
@@ -194,8 +195,11 @@ func (r *Reconciler) observeProfile(ctx context.Context, o *observation) error {
 // measure adds what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
 func (r *Reconciler) measure(ctx context.Context, o *observation) error {
-	if o.decides() {
+	switch {
+	case o.decides():
 		r.measureRoom(ctx, o)
+	case o.phase == PhaseGateUnknown && o.gateExists:
+		o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
 	}
 	if !o.decides() && o.phase != PhaseAwaitingPrimary || !o.mayYield() {
 		return nil

@@ -11,14 +11,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// observePreemption reads which ClusterQueues share quota with the workload's, and from whom that
-// may take quota. The queues of the same name on the workers are assumed to have the same policy and
+// observeQueue reads the workload's ClusterQueue: whether checks are still to come, which ClusterQueues
+// share quota with it, and from whom it may take quota. The queues of the same name on the workers are assumed to have the same policy and
 // cohort.
-func (r *Reconciler) observePreemption(ctx context.Context, o *observation) error {
+func (r *Reconciler) observeQueue(ctx context.Context, o *observation) error {
 	queue := &kueue.ClusterQueue{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	o.lacksChecks = kueuestate.LacksChecks(queue, o.wl)
 	policy := kueue.ClusterQueuePreemption{}
 	if queue.Spec.Preemption != nil {
 		policy = *queue.Spec.Preemption

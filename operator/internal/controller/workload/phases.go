@@ -69,7 +69,7 @@ var documentedPhases = []phaseDoc{
 	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
 	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
 	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
-	{PhaseUngated, "no check of a gate, but one of MultiKueue, and the operator nominates", "nominates every connected cluster", nil},
+	{PhaseUngated, "no check of a gate, but one of MultiKueue, Kueue has given it all checks of its queue, and the operator nominates", "nominates every connected cluster", nil},
 	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
 	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
@@ -80,6 +80,6 @@ var documentedPhases = []phaseDoc{
 	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
 	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
 	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](#healing); records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](#healing), or is for quota that it has lost and the gate would not nominate the same; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
 	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,10 +11,11 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
-// rebuildOnce fills ledger and histories with what the hub shows of earlier nominations and
-// admissions, before the process decides for the first time. An error ends the
+// rebuildOnce fills ledger, histories and wait queue with what the hub shows of earlier nominations
+// and admissions, before the process decides for the first time. An error ends the
 // reconciliation: a decision on half a ledger would overcommit clusters.
 func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 	r.rebuild.Lock()
@@ -25,26 +27,60 @@ func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 	if err := r.client.List(ctx, list); err != nil {
 		return err
 	}
+	var waiting []waitqueue.Entry
 	for i := range list.Items {
-		if err := r.rebuildFrom(ctx, &list.Items[i]); err != nil {
-			return fmt.Errorf("workload %s/%s: %w", list.Items[i].Namespace, list.Items[i].Name, err)
+		wl := &list.Items[i]
+		if !kueuestate.HoldsQuota(wl) {
+			continue
+		}
+		o, err := r.rebuildFrom(ctx, wl)
+		if err != nil {
+			return fmt.Errorf("workload %s/%s: %w", wl.Namespace, wl.Name, err)
+		}
+		if o.awaitsDecision() {
+			waiting = append(waiting, o.waitEntry(r.cache.KeyOf(o.gate, o.jobFacts())))
 		}
 	}
+	r.restoreOrder(waiting)
 	r.rebuilt = true
 	return nil
 }
 
-func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error {
-	if !kueuestate.HoldsQuota(wl) {
-		return nil
+// restoreOrder fills the wait queue before the first decision, so that no workload passes one that
+// ranks before it. The first workload comes first: the queue wakes what is alone in it.
+func (r *Reconciler) restoreOrder(waiting []waitqueue.Entry) {
+	now := r.now()
+	slices.SortFunc(waiting, func(a, b waitqueue.Entry) int {
+		if a.Rank.Before(b.Rank, a.Aging, now) {
+			return -1
+		}
+		return 1
+	})
+	for _, e := range waiting {
+		r.waiting.Add(e)
 	}
+}
+
+// awaitsDecision reports whether the gate decides the workload next.
+func (o *observation) awaitsDecision() bool {
+	phase := phaseOf(o)
+	return o.gateExists && slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseGateUnknown}, phase)
+}
+
+// rebuildFrom restores the history of a workload that holds quota, and what it takes from the ledger.
+func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*observation, error) {
 	o := &observation{key: types.NamespacedName(client.ObjectKeyFromObject(wl)), now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
 	if err := r.observeWorkload(ctx, o, wl); err != nil {
-		return err
+		return nil, err
 	}
-	if len(o.checks) == 0 || o.recordErr != nil { // PhaseRecordUnreadable resets the record
-		return nil
+	if len(o.checks) > 0 && o.recordErr == nil { // PhaseRecordUnreadable resets the record
+		r.restore(o)
 	}
+	return o, nil
+}
+
+func (r *Reconciler) restore(o *observation) {
+	wl := o.wl
 	r.histories.rename(o.key, wl.UID)
 	o.history = o.history.withQuota(wl, o.quotaReservedAt(), o.now)
 	if stage, _ := o.record.Stage(o.pace(), o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
@@ -54,24 +90,26 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) error 
 	cluster := o.placedOn()
 	if cluster != "" && o.awaitsWorker() {
 		r.holdPinned(o, cluster)
-		return nil
+		return
 	}
 	if cluster != "" {
 		e := o.entry(cluster, o.admittedAt(o.record.NominatedAt))
 		o.history.running = &e
 		r.holdAdmitted(o, e)
 		r.ledger.PutRunning(o.runningOn(e))
-		return nil
+		return
 	}
-	sent, since := wl.Status.NominatedClusterNames, o.record.NominatedAt
-	if chosen := o.sentByCheck(); chosen != "" {
+	var sent []string
+	since := o.record.NominatedAt
+	if chosen := o.sentByCheck(); chosen != "" { // an eviction would have reset the check
 		sent, since = []string{chosen}, o.check().LastTransitionTime.Time
+	} else if o.record.IsCurrent(o.quotaReservedAt()) {
+		sent = wl.Status.NominatedClusterNames
 	}
-	if since.Before(o.quotaReservedAt()) || o.now.Sub(since) > r.ledger.TTL {
-		return nil
+	if o.now.Sub(since) > r.ledger.TTL {
+		return
 	}
 	for _, c := range sent {
 		r.ledger.Debit(o.entry(c, since))
 	}
-	return nil
 }

@@ -3,10 +3,12 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -29,6 +31,10 @@ func TestRebuiltLedger(t *testing.T) {
 	sent := func(at, reserved time.Time) *kueue.Workload {
 		return withRecord(nominated(pendingWorkload(reserved), "cluster1"), recordOf(at, "cluster1"))
 	}
+	ofLostQuota := sent(ago(2), ago(1))
+	record := recordOf(ago(2), "cluster1")
+	record.QuotaReservedAt = ago(3)
+	withRecord(ofLostQuota, record)
 	ready := func(at time.Time) *kueue.Workload { return readyFor(pendingWorkload(ago(120)), "cluster1", at) }
 	admitted := func(at time.Time) *kueue.Workload {
 		wl := ready(at)
@@ -43,7 +49,8 @@ func TestRebuiltLedger(t *testing.T) {
 		want int64
 	}{
 		{"nominated", sent(ago(1), ago(2)), 2},
-		{"nominated before it reserved its quota", sent(ago(2), ago(1)), 0},
+		{"nominated for quota that it has lost", ofLostQuota, 0},
+		{"nominated while Kueue's clock is ahead", sent(ago(2), ago(1)), 2},
 		{"nominated too long ago", sent(ago(61), ago(62)), 0},
 		{"Ready without MultiKueue", ready(ago(1)), 2},
 		{"Ready too long ago", ready(ago(61)), 0},
@@ -58,6 +65,43 @@ func TestRebuiltLedger(t *testing.T) {
 			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.want {
 				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)
 			}
+		})
+	}
+}
+
+// A new leader does not know the order in which its reconciliations begin. A small job that comes
+// first must not pass the larger one that ranks before it, nor take the place of its hold.
+func TestRebuiltOrder(t *testing.T) {
+	for _, isRead := range []bool{true, false} {
+		t.Run(fmt.Sprintf("gate read %t", isRead), func(t *testing.T) {
+			b := newHoldBench(t, v1alpha1.HoldEnforce)
+			gate := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: b.gate.Spec}
+			if err := b.hub.Create(t.Context(), gate); err != nil {
+				t.Fatal(err)
+			}
+			big, small := withMultiKueue(pendingWorkload(noon.Add(-10*time.Minute))), withMultiKueue(pendingWorkload(noon))
+			big.Name, big.UID, big.Spec.PodSets[0].Count = "big", "big", 3
+			small.Name, small.UID = "small", "small"
+			b.create(big)
+			b.create(small)
+			b.room(map[string]float64{"cluster1": 1, "cluster2": 0})
+			b.rebuilt = false
+			if !isRead {
+				b.registry.Delete("gpu")
+			}
+			b.reconcile() // small comes first
+			if !isRead {
+				b.key.Name = "big"
+				b.reconcile()
+				b.registry.Put(b.gate)
+				b.key.Name = "small"
+				b.reconcile()
+			}
+			if got := b.workload().Status.NominatedClusterNames; len(got) > 0 {
+				t.Fatalf("small was sent to %v before the larger job was decided", got)
+			}
+			b.round()
+			b.expectHolds("cluster1 team-a/big")
 		})
 	}
 }

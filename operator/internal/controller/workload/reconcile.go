@@ -105,7 +105,7 @@ func phaseOf(o *observation) Phase {
 // gatePhaseOf names the state of a workload that neither pauses nor is being evicted.
 func gatePhaseOf(o *observation) Phase {
 	switch {
-	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates:
+	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates && !o.lacksChecks:
 		return PhaseUngated
 	case len(o.checks) == 0 || !kueuestate.AcceptsCheckUpdate(o.wl):
 		return PhaseIdle

@@ -128,6 +128,11 @@ func reservedAgain(o *observation) {
 	apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
 }
 
+// readyAgain makes the gate's check Ready under that reservation, as after an eviction.
+func readyAgain(o *observation) {
+	o.check().LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
+}
+
 func inOrder(changes ...func(*observation)) func(*observation) {
 	return func(o *observation) {
 		for _, change := range changes {
@@ -196,6 +201,7 @@ func TestPhaseOf(t *testing.T) {
 		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(stuckAfter)), PhaseEvictionStuck},
 		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(stuckAfter)), PhaseIdle},
 		{"no check of ours", noCheck, PhaseUngated},
+		{"no check of ours yet", inOrder(noCheck, func(o *observation) { o.lacksChecks = true }), PhaseIdle},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle},
 		{"finished", func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }, PhaseIdle},
@@ -359,11 +365,20 @@ func TestNext(t *testing.T) {
 			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("EvictionRepaired", o.now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(o *observation) step {
 			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
 				conflict: &conflict{evidence: "team-a/job was nominated to cluster1 by another dispatcher", at: noon}, writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseNominated},
+		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
+				writes: []write{{record: &recordWrite{record: o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)}}}}
+		}, PhaseNominated},
+		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+			inactive := false
+			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("QuotaLost", o.now), active: &inactive},
+				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for quota that it has lost; it returns to its queue"}}}}
+		}, PhaseYielded},
 		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), reservedAgain), PhaseEvictionStuck, func(o *observation) step {
 			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), o.now)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), writes: []write{{record: &recordWrite{record: record}}}}
@@ -387,7 +402,7 @@ func TestNext(t *testing.T) {
 				check: &checkWrite{names: own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
 		{"gate not read yet", inOrder(noGate, func(o *observation) { o.gateExists = true }), PhaseGateUnknown,
-			func(*observation) step { return step{wait: waitsWith(gateKey, nil)} }, PhaseGateUnknown},
+			func(*observation) step { return step{wait: waitsWith(shapeKey, twoDevices)} }, PhaseGateUnknown},
 		{"waiting, room, other checks Ready", func(*observation) {}, PhaseWaiting, func(o *observation) step {
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: slices.Concat([]write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}

@@ -91,11 +91,18 @@ func (o *observation) waitWithoutResults() *waitqueue.Entry {
 }
 
 // stepReportGateUnknown blocks a workload whose gate does not exist. A gate that merely was
-// not read yet is no news.
+// not read yet is no news: the workload keeps its place in the gate's order.
 func (o *observation) stepReportGateUnknown() step {
+	if o.gateExists {
+		e := o.waitEntry(o.queryKey)
+		return step{wait: &e}
+	}
 	s := step{wait: o.waitWithoutResults()}
 	message := "PlacementGate " + o.gateName + " does not exist"
-	if !o.gateExists && o.check().Message != message {
+	if o.gateName == "" {
+		s.wait, message = nil, "AdmissionCheck "+o.checks[0]+" names no PlacementGate: correct its spec.parameters"
+	}
+	if o.check().Message != message {
 		s.writes = o.block(o.checks, message)
 	}
 	return s
@@ -158,7 +165,10 @@ func (o *observation) conflict(ofStep *conflict) *conflict {
 	switch {
 	case o.wl.Status.ClusterName != nil:
 		foreign, at = o.record.Foreign([]string{*o.wl.Status.ClusterName}), o.admittedAt(o.now)
-	case !o.record.IsCurrent(o.quotaReservedAt()) && !o.record.Repair: // the operator records before it nominates
+		if at.Before(o.check().LastTransitionTime.Time) { // it ran before the gate's decision
+			return nil
+		}
+	case !o.record.IsCurrent(o.quotaReservedAt()) && !o.record.Repair && !o.isOfLostQuota(): // the operator records before it nominates
 		foreign = clusters
 	}
 	if len(foreign) == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -60,6 +61,29 @@ func TestBlockedWorkloads(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A check whose parameters were damaged still belongs to a gate: its workloads wait, and are not sent
+// everywhere like those of a queue without a gate.
+func TestCheckWithoutAGateBlocks(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	check := &kueue.AdmissionCheck{}
+	if err := b.hub.Get(t.Context(), types.NamespacedName{Name: "plimsoll"}, check); err != nil {
+		t.Fatal(err)
+	}
+	check.Spec.Parameters.Kind = "Gate"
+	if err := b.hub.Update(t.Context(), check); err != nil {
+		t.Fatal(err)
+	}
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	if nominated := b.workload().Status.NominatedClusterNames; len(nominated) > 0 {
+		t.Errorf("nominated %v, want none", nominated)
+	}
+	want := "AdmissionCheck plimsoll names no PlacementGate: correct its spec.parameters"
+	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != want {
+		t.Errorf("check %s %q, want Pending %q", c.State, c.Message, want)
 	}
 }
 
@@ -158,6 +182,16 @@ func TestConflictingDispatcherIsReported(t *testing.T) {
 		{"the gate is new on the queue of a running job", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
+		}, ""},
+		{"the gate is new on the queue of a job that another dispatcher placed", func(wl *kueue.Workload) {
+			admitBy(wl, elsewhere)
+			wl.Annotations = nil
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Hour))
+		}, ""},
+		{"the gate nominated for quota that the workload has lost", func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Hour))
+			wl.Status.Conditions = nil
+			setCondition(wl, kueue.WorkloadQuotaReserved, noon.Add(-time.Minute))
 		}, ""},
 		{"being evicted", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}

@@ -19,7 +19,7 @@ import (
 func (o *observation) renominationList() []string {
 	nominated := o.wl.Status.NominatedClusterNames
 	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{Usable: o.workers.connected}, dispatch.Pace{})
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{MayHoldCopy: revoked, Usable: o.workers.connected}, dispatch.Pace{})
 }
 
 // stepRenominate restores the nominations that another component removed.
@@ -43,7 +43,7 @@ func (o *observation) stepWiden() step {
 		return s
 	}
 	nominated := o.wl.Status.NominatedClusterNames
-	if o.phase == PhaseNominated && o.record.IsOutlived(nominated, o.quotaReservedAt()) {
+	if o.phase == PhaseNominated && o.mustWithdraw() {
 		return o.stepWithdraw()
 	}
 	if !o.record.IsCurrent(o.quotaReservedAt()) || len(o.record.Foreign(nominated)) > 0 {
@@ -106,9 +106,12 @@ func (o *observation) pace() dispatch.Pace {
 func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
 	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.nominableClusters()}
 	if !o.decides() || o.phase == PhaseEvictionStuck {
-		clusters.Unknown = o.workers.connected
+		clusters.Unknown, clusters.MayHoldCopy = slices.Clone(o.workers.connected), slices.Clone(o.workers.connected)
 	}
 	for _, v := range d.Verdicts {
+		if v.Rejection.MayHoldCopy() {
+			clusters.MayHoldCopy = append(clusters.MayHoldCopy, v.Cluster)
+		}
 		if v.Rejection.IsRoomUnknown() {
 			clusters.Unknown = append(clusters.Unknown, v.Cluster)
 		}
@@ -143,16 +146,38 @@ func (o *observation) stepRequeue() step {
 	return step{requeued: true, writes: o.requeue("NotAdmitted", message)}
 }
 
-// stepWithdraw returns a workload to its queue whose eviction the gate has repaired.
-//  1. Kueue resets checks and nominations when an eviction begins.
-//  2. The repair then sets the check Ready and nominates clusters, whether they have room or not.
-//  3. The eviction completes. The workload reserves quota again, and MultiKueue sends it to the
-//     clusters of the repair at once.
-//
-// Another eviction resets both, and the gate decides.
+// mustWithdraw reports whether the nomination is of quota that the workload has lost, and the gate
+// would not make it now. MultiKueue acts on it as soon as the workload reserves quota again.
+//  1. A repair nominates clusters whether they have room or not. The eviction then completes.
+//  2. A queue that is stopped takes the quota of the workloads that no cluster has admitted yet.
+//     Their checks and nominations stay.
+func (o *observation) mustWithdraw() bool {
+	nominated := o.wl.Status.NominatedClusterNames
+	if o.record.IsOutlived(nominated, o.quotaReservedAt()) {
+		return true
+	}
+	if !o.isOfLostQuota() || len(o.record.Foreign(nominated)) > 0 {
+		return false
+	}
+	order := o.decision(o.record.Attempt + 1).Order
+	return slices.ContainsFunc(nominated, func(c string) bool { return !slices.Contains(order, c) })
+}
+
+// isOfLostQuota reports whether check and nomination are of quota that the workload has lost without
+// an eviction, which would have reset both.
+func (o *observation) isOfLostQuota() bool {
+	return !o.record.IsCurrent(o.quotaReservedAt()) && o.check().LastTransitionTime.Time.Before(o.quotaReservedAt())
+}
+
+// stepWithdraw returns a workload to its queue. The eviction resets checks and nominations, and the
+// gate decides.
 func (o *observation) stepWithdraw() step {
-	message := "the nomination of " + strings.Join(o.wl.Status.NominatedClusterNames, ", ") + " was for an eviction that is complete; it returns to its queue"
-	return step{writes: o.requeue("EvictionRepaired", message)}
+	reason, cause := "QuotaLost", "for quota that it has lost"
+	if o.record.Repair {
+		reason, cause = "EvictionRepaired", "for an eviction that is complete"
+	}
+	message := fmt.Sprintf("the nomination of %s was %s; it returns to its queue", strings.Join(o.wl.Status.NominatedClusterNames, ", "), cause)
+	return step{writes: o.requeue(reason, message)}
 }
 
 // requeue deactivates the workload for a moment, so that Kueue evicts it.

@@ -327,6 +327,68 @@ func TestBacklogDelaysWidening(t *testing.T) {
 	}
 }
 
+// A ClusterQueue that is stopped (Hold) releases the quota of a nominated workload without an
+// eviction: check and nomination stay. When it is resumed, MultiKueue acts on them at once.
+func TestNominationOfLostQuota(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		fit       map[string]float64
+		withdrawn bool
+	}{
+		{"the cluster still has room", map[string]float64{"cluster1": 1, "cluster2": 9}, false},
+		{"the cluster is full", map[string]float64{"cluster1": 0, "cluster2": 9}, true},
+		{"the cluster has no such devices", map[string]float64{"cluster2": 9}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(tc.fit)
+			record := recordOf(noon.Add(-time.Hour), "cluster1")
+			record.QuotaReservedAt = noon.Add(-time.Hour)
+			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), record)
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Hour))
+			b.create(wl)
+			b.reconcile()
+			isWithdrawn := b.workload().Spec.Active != nil && !*b.workload().Spec.Active
+			if isWithdrawn != tc.withdrawn {
+				t.Fatalf("withdrawn: %t, want %t", isWithdrawn, tc.withdrawn)
+			}
+			if devices := b.ledger.DevicesByCluster()["cluster1"]; !tc.withdrawn && devices != 2 {
+				t.Errorf("%d devices of cluster1 are promised, want 2", devices)
+			}
+			want := []string{"Warning Requeued the nomination of cluster1 was for quota that it has lost; it returns to its queue"}
+			if diff := cmp.Diff(want, b.events()); tc.withdrawn && diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A cluster of an earlier attempt is nominated again because a copy there may occupy the missing
+// devices, but not if a condition excludes it.
+func TestHealingAvoidsExcludedClusters(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		value float64
+		want  []string
+	}{
+		{"only room is missing", 1, []string{"cluster1", "cluster2"}},
+		{"a condition excludes it", 0, []string{"cluster1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "no-maintenance", Query: "maintenance_free"}}})
+			b.source.conditions = map[string]float64{"cluster1": 1, "cluster2": tc.value}
+			b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
+			record := recordOf(noon.Add(-70*time.Second), "cluster1")
+			record.EverNominated = []string{"cluster1", "cluster2"}
+			b.create(withRecord(nominated(pendingWorkload(noon.Add(-80*time.Second)), "cluster1"), record))
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{NotAdmittedAfterSeconds: 300})
 	b.room(onlyCluster1)
