@@ -137,6 +137,9 @@ const (
 	// RereadDelay is the delay before a workload is read again, if the cache did not show the
 	// controller's last write yet.
 	RereadDelay = 200 * time.Millisecond
+	// MaxRetryDelay is the longest delay before a failed reconciliation is repeated. The default of
+	// controller-runtime, 16 minutes, would outlast the failure by as much.
+	MaxRetryDelay = 30 * time.Second
 	// MaxCacheLag is the longest time for which the cache may lack a write of the controller.
 	// If the write is still missing then, another client overwrote the object.
 	MaxCacheLag = 5 * time.Second

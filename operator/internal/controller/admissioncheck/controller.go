@@ -21,9 +21,11 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Reconciler reconciles AdmissionChecks.
@@ -42,7 +44,7 @@ func Setup(mgr ctrl.Manager) error {
 		Named("admissioncheck").
 		For(&kueue.AdmissionCheck{}).
 		Watches(&v1alpha1.PlacementGate{}, handler.EnqueueRequestsFromMapFunc(r.checksOfGate)).
-		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "admissioncheck", "")}).
+		WithOptions(controller.Options{RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "admissioncheck", "")}).
 		Complete(r)
 }
 

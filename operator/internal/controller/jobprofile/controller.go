@@ -31,6 +31,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 const (
@@ -85,7 +86,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("jobprofile").
 		For(&kueue.Workload{}, builder.WithPredicates(finishes)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRuns, NewQueue: fairqueue.NewForRequests, LogConstructor: logging.ForRequests(mgr, "jobprofile", "workload")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRuns, NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "jobprofile", "workload")}).
 		Complete(r)
 }
 

@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
@@ -90,7 +91,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.MetricsSource{}, r.enqueueGates(usesSource)).
 		Watches(&kueue.MultiKueueConfig{}, r.enqueueGates(namesConfig)).
 		Watches(&kueue.MultiKueueCluster{}, r.enqueueGates(maintainsClusters)).
-		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "placementgate", "")}).
+		WithOptions(controller.Options{RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "placementgate", "")}).
 		Complete(r)
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/publish"
@@ -105,7 +106,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(sourceChanged())).
 		Watches(&clusterv1.ManagedCluster{}, r.clusterHandler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, LogConstructor: logging.ForRequests(mgr, "scoringpolicy", "")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "scoringpolicy", "")}).
 		Complete(r)
 }
 

@@ -92,7 +92,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Named("trial").
 		For(&kueue.Workload{}, builder.WithPredicates(concerned)).
 		Watches(&kueue.AdmissionCheck{}, handler.EnqueueRequestsFromMapFunc(r.workloadsOfCheck), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentSteps, NewQueue: fairqueue.NewForRequests, LogConstructor: logging.ForRequests(mgr, "trial", "workload")})
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentSteps, NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "trial", "workload")})
 	if opts.Enabled {
 		// At the start, each copy that exists leads to a look at its Workload.
 		trials = trials.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(workloadOfCopy), builder.WithPredicates(predicate.NewPredicateFuncs(isCopy)))
@@ -103,7 +103,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trialpolicy").
 		For(&v1alpha1.TrialPolicy{}).
-		WithOptions(controller.Options{LogConstructor: logging.ForRequests(mgr, "trialpolicy", "policy")}).
+		WithOptions(controller.Options{RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "trialpolicy", "policy")}).
 		Complete(reconcile.Func(r.reconcilePolicy))
 }
 

@@ -34,6 +34,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
@@ -142,6 +143,6 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.NewForRequests, LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
 		Complete(r)
 }
