@@ -115,7 +115,7 @@ func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
 	}
 	diagnoses := skipped
 	for _, check := range []func(context.Context) ([]diagnosis, error){
-		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkJobs, d.checkWorkers, d.checkInstalled, d.checkSeries,
+		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkJobs, d.checkWorkers, d.checkMembers, d.checkInstalled, d.checkSeries,
 	} {
 		found, err := check(ctx)
 		if err != nil {

@@ -16,10 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
@@ -140,7 +142,7 @@ func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 	return append(diagnoses, fine(subject, name)), nil
 }
 
-// checkConditions checks the conditions of sources, policies and gates.
+// checkConditions checks the conditions of sources, gates and all policies.
 func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
 	var diagnoses []diagnosis
 	for i := range d.hub.sources.Items {
@@ -154,6 +156,18 @@ func (d *doctor) checkConditions(context.Context) ([]diagnosis, error) {
 	for i := range d.hub.gates.Items {
 		g := &d.hub.gates.Items[i]
 		diagnoses = append(diagnoses, diagnoseConditions("PlacementGate "+g.Name, g.Status.Conditions, "kubectl describe placementgate "+g.Name)...)
+	}
+	for i := range d.hub.capacity.Items {
+		p := &d.hub.capacity.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("CapacityPolicy "+p.Name, p.Status.Conditions, "kubectl plimsoll quota -o wide; kubectl describe capacitypolicy "+p.Name)...)
+	}
+	for i := range d.hub.reclaim.Items {
+		p := &d.hub.reclaim.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("ReclaimPolicy "+p.Name, p.Status.Conditions, "kubectl describe reclaimpolicy "+p.Name)...)
+	}
+	for i := range d.hub.trials.Items {
+		p := &d.hub.trials.Items[i]
+		diagnoses = append(diagnoses, diagnoseConditions("TrialPolicy "+p.Name, p.Status.Conditions, "kubectl describe trialpolicy "+p.Name)...)
 	}
 	return diagnoses, nil
 }
@@ -207,6 +221,8 @@ func (d *doctor) checkQueues(context.Context) ([]diagnosis, error) {
 		subject := "AdmissionCheck " + check.Name
 		active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive)
 		switch {
+		case gate == "":
+			diagnoses = append(diagnoses, fault(subject, "names no PlacementGate", "kubectl edit admissioncheck "+check.Name+": spec.parameters {apiGroup: plimsoll.dev, kind: PlacementGate, name: …}"))
 		case d.hub.gate(gate) == nil:
 			diagnoses = append(diagnoses, fault(subject, "its PlacementGate "+gate+" does not exist", "create the gate, or take the check off its queues"))
 		case active == nil || active.Status != metav1.ConditionTrue:
@@ -244,7 +260,7 @@ func (d *doctor) checkQueue(queue *kueue.ClusterQueue, gateOf, configOf map[stri
 	case len(gates) == 0 && !ours:
 		return nil
 	case len(gates) == 0:
-		return []diagnosis{fault(subject, "has a MultiKueue check whose configuration a gate writes, and no check of a gate: its jobs are never nominated", fix)}
+		return []diagnosis{fault(subject, "has a MultiKueue check whose configuration a gate writes, and no check of a gate: its jobs are copied to every cluster, whether it has room or not", fix)}
 	case len(configs) == 0 && slices.ContainsFunc(gates, func(g string) bool { gate := d.hub.gate(g); return gate != nil && gate.Spec.MultiKueue != nil }):
 		return []diagnosis{fault(subject, "has the check of a gate and no MultiKueue check: its jobs run on the hub", fix)}
 	case active == nil || active.Status != metav1.ConditionTrue:
@@ -270,5 +286,18 @@ func (d *doctor) checkWorkers(context.Context) ([]diagnosis, error) {
 			diagnoses = append(diagnoses, fine("worker "+name, "is connected"))
 		}
 	}
+	return diagnoses, nil
+}
+
+// checkMembers warns of each ManagedCluster that waits to be accepted. No policy scores it, so the
+// checks after this one leave it out.
+func (d *doctor) checkMembers(context.Context) ([]diagnosis, error) {
+	var diagnoses []diagnosis
+	d.hub.managed.Items = slices.DeleteFunc(d.hub.managed.Items, func(c clusterv1.ManagedCluster) bool {
+		if !c.Spec.HubAcceptsClient && c.DeletionTimestamp.IsZero() {
+			diagnoses = append(diagnoses, warn("ManagedCluster "+c.Name, "is not accepted: no policy scores it, and no job is sent there", "clusteradm accept --clusters "+c.Name))
+		}
+		return !hubstate.IsMember(&c)
+	})
 	return diagnoses, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -27,6 +28,14 @@ var brokenInstallations = []struct {
 		from:  `status: \{conditions: \[\{type: Ready, status: "True", reason: Reachable`,
 		to:    `status: {conditions: [{type: Reachable, status: "False", reason: Unreachable, message: "no such host", lastTransitionTime: "2026-03-01T11:00:00Z"}, {type: Ready, status: "False", reason: Unreachable`,
 		fault: "MetricsSource thanos +Reachable: Unreachable: no such host", fix: "kubectl edit metricssource thanos: spec.url"},
+	{name: "quota can't be applied", file: "hub/plimsoll.yaml", from: `^`, to: policyWith("CapacityPolicy", "Applied", "NotOurs", "Cohort gpu belongs to another owner"),
+		fault: "CapacityPolicy lab +Applied: NotOurs: Cohort gpu belongs to another owner", fix: "kubectl plimsoll quota -o wide"},
+	{name: "reclaim without a source", file: "hub/plimsoll.yaml", from: `^`, to: policyWith("ReclaimPolicy", "Ready", "SourceNotFound", "MetricsSource x does not exist"),
+		fault: "ReclaimPolicy lab +SourceNotFound: MetricsSource x does not exist", fix: "kubectl describe reclaimpolicy lab"},
+	{name: "trials without a queue", file: "hub/plimsoll.yaml", from: `^`, to: policyWith("TrialPolicy", "Ready", "QueueNotFound", "no LocalQueue trials"),
+		fault: "TrialPolicy lab +QueueNotFound: no LocalQueue trials", fix: "kubectl describe trialpolicy lab"},
+	{name: "check with wrong parameters", file: "hub/plimsoll.yaml", from: `kind: PlacementGate, name: gpu\}`, to: "kind: Gate, name: gpu}",
+		fault: "AdmissionCheck plimsoll +names no PlacementGate", fix: "kubectl edit admissioncheck plimsoll: spec.parameters"},
 	{name: "CRD is missing", absent: "placementgates", fault: "PlacementGates +this cluster does not serve them", fix: "kubectl apply --server-side -k config/crd"},
 	{name: "Kueue without MultiKueue's CRDs", absent: "multikueueconfigs", fault: "MultiKueueConfigs +this cluster does not serve them", fix: "install Kueue v0.19 on the hub, with MultiKueue"},
 	{name: "feature gate MultiKueue is off", file: "hub/plimsoll.yaml", from: `(?s)(kind: MultiKueueConfig, name: plimsoll-gpu\}\}\n)status: [^\n]*`, to: "$1",
@@ -63,6 +72,12 @@ var brokenInstallations = []struct {
 		fault: "cluster cluster1 +has no series cluster:plimsoll_sample_timestamp_seconds:min", fix: "load rules/recording-"},
 	{name: "operator is not installed", file: "hub/operator.yaml", from: `metadata: \{name: plimsoll-operator, namespace: plimsoll-system\}\nspec: \{template`, to: "metadata: {name: plimsoll-operator, namespace: other}\nspec: {template",
 		fault: "Deployment plimsoll-system/plimsoll-operator +does not exist", fix: "kubectl apply --server-side -k config/default"},
+}
+
+// policyWith returns a policy with a condition that is False, as a YAML document.
+func policyWith(kind, condition, reason, message string) string {
+	return fmt.Sprintf("apiVersion: plimsoll.dev/v1alpha1\nkind: %s\nmetadata: {name: lab}\nstatus: {conditions: [{type: %s, status: \"False\", reason: %s, message: %s, lastTransitionTime: \"2026-03-01T11:00:00Z\"}]}\n---\n",
+		kind, condition, reason, message)
 }
 
 // doctor names each fault of an installation with what repairs it.
@@ -108,6 +123,23 @@ func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
 	}
 	code, out := runDoctor(t, plain, "")
 	if want := regexp.MustCompile(`(?m)^warning +MetricsSource thanos +Secure: PlainHTTP: use an https URL`); code != 0 || !want.MatchString(out) {
+		t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
+	}
+}
+
+// A cluster that waits to be accepted is a warning. It has no series, and needs none.
+func TestDoctorWarnsOfAnUnacceptedCluster(t *testing.T) {
+	files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files.Files {
+		if f.Name == "hub/plimsoll.yaml" {
+			files.Files[i].Data = append([]byte("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: applicant}\nspec: {}\n---\n"), f.Data...)
+		}
+	}
+	code, out := runDoctor(t, files, "")
+	if want := regexp.MustCompile(`(?m)^warning +ManagedCluster applicant +is not accepted: .*\n +→ clusteradm accept --clusters applicant`); code != 0 || !want.MatchString(out) {
 		t.Errorf("exit code %d, want %s in:\n%s", code, want, out)
 	}
 }
