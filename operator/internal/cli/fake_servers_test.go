@@ -338,6 +338,7 @@ func workloadExplanation() gate.Explanation {
 		}
 	}
 	candidates := []gate.Candidate{candidate("cluster1", 2, 10*time.Second), candidate("cluster2", 1, 12*time.Second), candidate("cluster3", 4, 4*time.Minute)}
+	candidates[0].Preference, candidates[1].Preference = gate.Known(1), gate.Known(0.5)
 	inFlight := ledger.New(time.Second, time.Hour)
 	inFlight.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
 	inFlight.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
