@@ -22,8 +22,8 @@ func TestFleetFollowsTheResource(t *testing.T) {
   cluster_resource_model:plimsoll_devices:sum{cluster="c",resource="nvidia.com/gpu",model="gpu"} 8x60
   cluster_resource_model:plimsoll_devices:sum{cluster="c",resource="google.com/tpu",model="tpu"} 4x60
   cluster_resource_model:plimsoll_devices:sum{cluster="d",resource="google.com/tpu",model="gpu"} 4x60
-  device:plimsoll_holder:info{cluster="c",node="n",uuid="g",model="gpu"} 1x60
-  device:plimsoll_holder:info{cluster="c",node="n",uuid="t",model="tpu"} 1x60
+  device:plimsoll_allocation:info{cluster="c",node="n",uuid="g",model="gpu"} 1x60
+  device:plimsoll_allocation:info{cluster="c",node="n",uuid="t",model="tpu"} 1x60
   device:plimsoll_idle_since_timestamp_seconds:min{cluster="c",node="n",uuid="g",model="gpu"} 0x60
   device:plimsoll_idle_since_timestamp_seconds:min{cluster="c",node="n",uuid="t",model="tpu"} 0x60
   cluster_model_fault:plimsoll_faulty_devices:sum{cluster="c",model="gpu",fault="lost"} 1x60

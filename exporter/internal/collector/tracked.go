@@ -136,7 +136,7 @@ func (t *trackedDevice) updateHolders(holders []podmap.Holder, now time.Time) {
 }
 
 // idleAllocated returns for how long the device has been idle under its current
-// holders. Idle time before their allocation does not count.
+// holders, at least 1 ms: 0 is a busy device. Idle time before their allocation does not count.
 func (t *trackedDevice) idleAllocated(now time.Time) time.Duration {
 	since := t.idleSince
 	if since.IsZero() {
@@ -145,7 +145,7 @@ func (t *trackedDevice) idleAllocated(now time.Time) time.Duration {
 	if t.holdersSince.After(since) {
 		since = t.holdersSince
 	}
-	return now.Sub(since)
+	return max(now.Sub(since), time.Millisecond)
 }
 
 // utilization returns the utilization of the device in percent. MIG instances report

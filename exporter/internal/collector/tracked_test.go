@@ -8,7 +8,7 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// Idle time before the allocation does not count.
+// Idle time before the allocation does not count. Only a busy device is at 0.
 func TestIdleAllocatedStartsAtAllocation(t *testing.T) {
 	start := time.Unix(1000, 0)
 	reading := func(at time.Duration, utilization float64) device.Reading {
@@ -25,12 +25,12 @@ func TestIdleAllocatedStartsAtAllocation(t *testing.T) {
 		want        time.Duration
 	}{
 		{0, 0, nil, 0},
-		{10 * time.Hour, 0, a, 0},
+		{10 * time.Hour, 0, a, time.Millisecond},
 		{10*time.Hour + time.Minute, 0, a, time.Minute},
 		{10*time.Hour + 2*time.Minute, 50, a, 0},
-		{10*time.Hour + 3*time.Minute, 0, a, 0},
+		{10*time.Hour + 3*time.Minute, 0, a, time.Millisecond},
 		{10*time.Hour + 5*time.Minute, 0, a, 2 * time.Minute},
-		{10*time.Hour + 6*time.Minute, 0, b, 0},
+		{10*time.Hour + 6*time.Minute, 0, b, time.Millisecond},
 		{10*time.Hour + 7*time.Minute, 0, b, time.Minute},
 	} {
 		d.updateIdleSince(reading(step.at, step.utilization))

@@ -264,6 +264,13 @@ type GateHold struct {
 	// +kubebuilder:validation:Maximum=2592000
 	// +optional
 	AgingSeconds int32 `json:"agingSeconds,omitempty"`
+	// Seconds after which a hold moves to the next cluster, by name, that could take the workload
+	// when empty. A hold does not move while the start of the workload on its cluster is known.
+	// Absent: the cluster stays held.
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=2592000
+	// +optional
+	MoveAfterSeconds *int32 `json:"moveAfterSeconds,omitempty"`
 }
 
 // UnplaceableMode is the behavior of a workload that no cluster can take.

@@ -30,8 +30,7 @@ const (
 // namespace:plimsoll_devices:count and namespace:plimsoll_idle_devices:count. The first argument
 // is a matcher, the second the cluster label.
 const (
-	heldDevices = `(device:plimsoll_holder:info%[1]s and on (%[2]s, node, uuid) plimsoll_device_owner_info` +
-		` or device:plimsoll_holder:info%[1]s unless on (%[2]s, node) plimsoll_device_owner_info)`
+	heldDevices = `device:plimsoll_allocation:info%[1]s`
 	idleDevices = `(` + heldDevices + ` and on (%[2]s, node, uuid)` +
 		` (device:plimsoll_utilization:ratio < 0.01 or plimsoll_device_idle_allocated_seconds{uuid=~"MIG-.+"} > 0))`
 )
@@ -95,7 +94,7 @@ It reads their status and needs no --prometheus.`,
 				return err
 			}
 			if len(rows) == 0 {
-				_, _ = fmt.Fprintln(a.ErrOut, "No pod held a device. Check that the series device:plimsoll_holder:info exists, and the window.")
+				_, _ = fmt.Fprintln(a.ErrOut, "No pod held a device. Check that the series device:plimsoll_allocation:info exists, and the window.")
 			}
 			return out.print(a.Out, rows, func(w io.Writer) { writeWaste(w, rows, &flags) })
 		},
