@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lagWindow is the time for which a measured admission says something about MultiKueue.
+// lagWindow is the time for which a measured admission or eviction says something about MultiKueue.
 const lagWindow = time.Minute
 
 // Lag estimates how long MultiKueue takes to act on a nomination. The hub does not show when
@@ -16,35 +16,76 @@ const lagWindow = time.Minute
 //
 // The zero value is ready to use. It is safe for concurrent use.
 type Lag struct {
-	mu     sync.Mutex
-	recent []admission
-}
-
-type admission struct {
-	at   time.Time
-	took time.Duration
+	admissions recentTimes
 }
 
 // Observe records an admission of a workload that was nominated and admitted at these times.
 func (l *Lag) Observe(nominated, admitted time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recent = append(l.at(admitted), admission{at: admitted, took: max(0, admitted.Sub(nominated))})
+	l.admissions.add(nominated, admitted)
 }
 
 // At returns the estimate: the shortest time from nomination to admission within the last
 // minute, or 0 if no cluster has admitted a workload in that time.
 func (l *Lag) At(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	recent := l.at(now)
-	if len(recent) == 0 {
-		return 0
+	if took := l.admissions.at(now); len(took) > 0 {
+		return slices.Min(took)
 	}
-	return slices.MinFunc(recent, func(a, b admission) int { return int(a.took - b.took) }).took
+	return 0
 }
 
-// at returns the admissions within the window that ends at a time.
-func (l *Lag) at(now time.Time) []admission {
-	return slices.DeleteFunc(slices.Clone(l.recent), func(a admission) bool { return now.Sub(a.at) > lagWindow })
+// EvictionLag estimates how long MultiKueue takes to complete an eviction. When many workloads are
+// evicted at once, each one takes longer than the one before, so that the slowest recent eviction
+// bounds those that follow.
+//
+// The zero value is ready to use. It is safe for concurrent use.
+type EvictionLag struct {
+	evictions recentTimes
+}
+
+// Observe records an eviction that began and was complete at these times. Evictions that wait for
+// something else than MultiKueue do not count.
+func (l *EvictionLag) Observe(began, complete time.Time) {
+	l.evictions.add(began, complete)
+}
+
+// At returns the estimate: the longest eviction that was complete within the last minute, or 0 if
+// there is none.
+func (l *EvictionLag) At(now time.Time) time.Duration {
+	if took := l.evictions.at(now); len(took) > 0 {
+		return slices.Max(took)
+	}
+	return 0
+}
+
+// recentTimes are how long events took that ended within the last minute.
+type recentTimes struct {
+	mu     sync.Mutex
+	events []timedEvent
+}
+
+type timedEvent struct {
+	end  time.Time
+	took time.Duration
+}
+
+func (r *recentTimes) add(began, end time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(end)
+	r.events = append(r.events, timedEvent{end: end, took: max(0, end.Sub(began))})
+}
+
+func (r *recentTimes) at(now time.Time) []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(now)
+	took := make([]time.Duration, 0, len(r.events))
+	for _, e := range r.events {
+		took = append(took, e.took)
+	}
+	return took
+}
+
+func (r *recentTimes) expire(now time.Time) {
+	r.events = slices.DeleteFunc(r.events, func(e timedEvent) bool { return now.Sub(e.end) > lagWindow })
 }

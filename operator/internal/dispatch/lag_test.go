@@ -35,6 +35,32 @@ func TestLag(t *testing.T) {
 	}
 }
 
+func TestEvictionLag(t *testing.T) {
+	type observed struct{ began, complete int }
+	for _, tc := range []struct {
+		name     string
+		observed []observed
+		at       int
+		want     time.Duration
+	}{
+		{"no eviction", nil, 0, 0},
+		{"the slowest", []observed{{0, 1}, {0, 40}, {39, 41}}, 42, 40 * time.Second},
+		{"all began at once", []observed{{0, 1}, {0, 2}, {0, 3}, {0, 30}}, 30, 30 * time.Second},
+		{"an old eviction says nothing", []observed{{0, 40}, {60, 62}}, 101, 2 * time.Second},
+		{"clocks differ", []observed{{5, 4}}, 10, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var lag EvictionLag
+			for _, o := range tc.observed {
+				lag.Observe(after(o.began), after(o.complete))
+			}
+			if got := lag.At(after(tc.at)); got != tc.want {
+				t.Errorf("lag %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 // A nomination that MultiKueue has not acted on yet must not be widened: each further cluster
 // makes the backlog longer.
 func TestStageCountsFromTheCopy(t *testing.T) {

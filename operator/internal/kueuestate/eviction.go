@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -17,7 +18,7 @@ import (
 //     until some cluster admits the workload.
 //  3. No other component nominates clusters for an evicted workload.
 //
-// lag is how long MultiKueue takes to act. If the eviction is too recent, IsEvictionStuck returns
+// lag is how long MultiKueue takes to complete an eviction. If the eviction is too recent, IsEvictionStuck returns
 // false and the remaining time.
 func IsEvictionStuck(wl *kueue.Workload, multiKueue string, lag time.Duration, now time.Time) (bool, time.Duration) {
 	entry := FindCheck(wl, multiKueue)
@@ -48,6 +49,18 @@ func EvictionGrace(wl *kueue.Workload, lag time.Duration) time.Duration {
 		grace += podGrace(wl)
 	}
 	return grace
+}
+
+// EvictionTimes returns when an eviction of a workload that ran on a worker began, and when it was
+// complete. ok is false if there is none, or if it waited for more than MultiKueue: for the last pod,
+// or for a worker that ended the workload.
+func EvictionTimes(wl *kueue.Workload) (began, complete time.Time, ok bool) {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if !IsEvicted(wl) || IsEvictedByAdmissionCheck(wl) || countsTerminatingPods(wl) || quota == nil || quota.Status != metav1.ConditionFalse {
+		return time.Time{}, time.Time{}, false
+	}
+	return evicted.LastTransitionTime.Time, quota.LastTransitionTime.Time, true
 }
 
 // groupsWithoutTerminatingPods are the API groups of jobs that do not count as active while their

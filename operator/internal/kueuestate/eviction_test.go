@@ -131,3 +131,36 @@ func TestStuckEvictionAcceptsNomination(t *testing.T) {
 		t.Error("the eviction is not stuck while MultiKueue is late")
 	}
 }
+
+func TestEvictionTimes(t *testing.T) {
+	withoutQuotaSince := func(seconds int) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			quota := &wl.Status.Conditions[0]
+			quota.Status, quota.LastTransitionTime = metav1.ConditionFalse, after(seconds)
+		}
+	}
+	isJob := ownedBy("batch/v1", "Job")
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+		want   time.Duration
+		ok     bool
+	}{
+		{"complete", inOrder(isJob, withoutQuotaSince(20)), 20 * time.Second, true},
+		{"not complete", isJob, 0, false},
+		{"not evicted", func(wl *kueue.Workload) { *wl = *reserved(); inOrder(isJob, withoutQuotaSince(20))(wl) }, 0, false},
+		{"by the worker", inOrder(isJob, withoutQuotaSince(20), func(wl *kueue.Workload) {
+			wl.Status.Conditions[1].Reason = kueue.WorkloadEvictedByAdmissionCheck
+		}), 0, false},
+		{"a kind that waits for its pods", withoutQuotaSince(20), 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := evicted()
+			tc.change(wl)
+			began, complete, ok := EvictionTimes(wl)
+			if took := complete.Sub(began); took != tc.want || ok != tc.ok {
+				t.Errorf("took %s (%t), want %s (%t)", took, ok, tc.want, tc.ok)
+			}
+		})
+	}
+}

@@ -34,6 +34,11 @@ func (r *Reconciler) account(o *observation) {
 		case kueuestate.IsEvictedByAdmissionCheck(o.wl):
 			how = endedByWorker
 		}
+		if o.history.running != nil && !o.record.Repair {
+			if began, complete, ok := kueuestate.EvictionTimes(o.wl); ok {
+				r.evictions.Observe(began, complete)
+			}
+		}
 		o.history = r.endAttempt(uid, o, how)
 		return
 	}

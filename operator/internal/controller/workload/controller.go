@@ -81,6 +81,7 @@ type Reconciler struct {
 	cache      *querycache.Cache
 	waiting    *waitqueue.Queue
 	lag        dispatch.Lag
+	evictions  dispatch.EvictionLag
 	histories  *histories
 	pending    pendingWorkloads
 	metrics    *metrics

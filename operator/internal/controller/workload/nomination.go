@@ -33,7 +33,7 @@ func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nomi
 		return fmt.Errorf("read workload %s: %w", o.key, err)
 	}
 	before := o.wl.Status.NominatedClusterNames
-	if !kueuestate.AcceptsNomination(wl, o.multiKueue, o.lag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
+	if !kueuestate.AcceptsNomination(wl, o.multiKueue, o.evictionLag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
 		return newConflict(o.wl)
 	}
 	u, owner, err := r.nominationPatch(ctx, live, w.clusters)

@@ -51,10 +51,12 @@ type observation struct {
 	nominates bool
 
 	// lag is how long MultiKueue takes to act on a nomination.
-	lag       time.Duration
-	record    dispatch.Record
-	recordErr error
-	history   history
+	lag time.Duration
+	// evictionLag is how long MultiKueue takes to complete an eviction.
+	evictionLag time.Duration
+	record      dispatch.Record
+	recordErr   error
+	history     history
 
 	// flavorLabels are the nodeLabels of the assigned ResourceFlavors.
 	flavorLabels map[string]map[string]string

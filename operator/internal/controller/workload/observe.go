@@ -42,6 +42,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 func (o *observation) observeRecord(r *Reconciler, wl *kueue.Workload) {
 	o.wl = wl
 	o.history, o.lag = r.histories.get(wl.UID), r.lag.At(o.now)
+	o.evictionLag = max(o.lag, r.evictions.At(o.now))
 	o.readRecord()
 }
 

@@ -86,7 +86,7 @@ func phaseOf(o *observation) Phase {
 		return PhaseCacheStale
 	}
 	if o.nominates && o.multiKueue != "" {
-		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.lag, o.now); {
+		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.evictionLag, o.now); {
 		case isStuck:
 			return PhaseEvictionStuck
 		case remaining > 0:

@@ -196,7 +196,7 @@ func TestPhaseOf(t *testing.T) {
 		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},
 		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
 		{"evicted, and its pods may not have ended", evictedFor(stuckAfter - time.Second), PhaseEvicting},
-		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(stuckAfter), func(o *observation) { o.lag = time.Minute }), PhaseEvicting},
+		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(stuckAfter), func(o *observation) { o.evictionLag = time.Minute }), PhaseEvicting},
 		{"evicted for long", evictedFor(stuckAfter), PhaseEvictionStuck},
 		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(stuckAfter)), PhaseEvictionStuck},
 		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(stuckAfter)), PhaseIdle},

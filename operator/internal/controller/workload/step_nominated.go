@@ -216,7 +216,7 @@ func (o *observation) stepNominateAll() step {
 
 // stepAwaitEviction looks again when Kueue should have completed the eviction.
 func (o *observation) stepAwaitEviction() step {
-	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.lag, o.now)
+	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.evictionLag, o.now)
 	return step{requeueAfter: remaining}
 }
 
