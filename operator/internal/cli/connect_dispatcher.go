@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -122,19 +124,48 @@ func (a *app) restartKueue(ctx context.Context, hub client.Client, o connectOpti
 // errOtherConfiguration means that a text is not a Configuration of Kueue.
 var errOtherConfiguration = errors.New("not a Configuration of Kueue")
 
+// parseConfiguration parses a Configuration of Kueue. root is its mapping.
+func parseConfiguration(text string) (document, root *yaml.Node, err error) {
+	document = &yaml.Node{}
+	if err := yaml.Unmarshal([]byte(text), document); err != nil {
+		return nil, nil, err
+	}
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, nil, errOtherConfiguration
+	}
+	root = document.Content[0]
+	if kind := fieldOf(root, "kind"); kind == nil || kind.Value != "Configuration" {
+		return nil, nil, errOtherConfiguration
+	}
+	return document, root, nil
+}
+
+// dispatcherIn returns the dispatcher that the Configurations of Kueue in a ConfigMap name. It is
+// empty if they name none.
+func dispatcherIn(config *corev1.ConfigMap) (string, error) {
+	for _, file := range slices.Sorted(maps.Keys(config.Data)) {
+		_, root, err := parseConfiguration(config.Data[file])
+		if errors.Is(err, errOtherConfiguration) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		if section := fieldOf(root, "multiKueue"); section != nil {
+			if name := fieldOf(section, "dispatcherName"); name != nil && name.Value != "" {
+				return name.Value, nil
+			}
+		}
+	}
+	return "", nil
+}
+
 // setDispatcher sets multiKueue.dispatcherName in a Configuration of Kueue. Comments and the
 // order of fields stay. It returns the text unchanged if the dispatcher is set.
 func setDispatcher(text, name string) (string, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+	document, root, err := parseConfiguration(text)
+	if err != nil {
 		return "", err
-	}
-	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-		return "", errOtherConfiguration
-	}
-	root := document.Content[0]
-	if kind := fieldOf(root, "kind"); kind == nil || kind.Value != "Configuration" {
-		return "", errOtherConfiguration
 	}
 	section := fieldOf(root, "multiKueue")
 	if section == nil {
@@ -155,7 +186,7 @@ func setDispatcher(text, name string) (string, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
 		return "", err
 	}
 	return b.String(), nil

@@ -114,10 +114,24 @@ func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
 		return nil, err
 	}
 	diagnoses := skipped
-	for _, check := range []func(context.Context) ([]diagnosis, error){
-		d.checkOperator, d.checkKueue, d.checkConditions, d.checkQueues, d.checkJobs, d.checkWorkers, d.checkMembers, d.checkInstalled, d.checkSeries,
+	for _, c := range []struct {
+		check func(context.Context) ([]diagnosis, error)
+		needs []string // kinds without which the check would report faults that are none
+	}{
+		{d.checkOperator, nil},
+		{d.checkKueue, nil},
+		{d.checkConditions, nil},
+		{d.checkQueues, []string{"ClusterQueues", "AdmissionChecks", "PlacementGates"}},
+		{d.checkJobs, []string{"ClusterQueues", "AdmissionChecks"}},
+		{d.checkWorkers, []string{"MultiKueueClusters"}},
+		{d.checkMembers, nil},
+		{d.checkInstalled, nil},
+		{d.checkSeries, nil},
 	} {
-		found, err := check(ctx)
+		if slices.ContainsFunc(c.needs, func(kind string) bool { return slices.Contains(d.hub.unread, kind) }) {
+			continue
+		}
+		found, err := c.check(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,22 +84,18 @@ func imageOf(deployment *appsv1.Deployment) string {
 	return "unknown"
 }
 
-var dispatcher = regexp.MustCompile(`(?m)^\s*dispatcherName:\s*"?([^\s"]+)`)
-
 // readDispatcher returns the dispatcher in Kueue's configuration. It is empty if the
-// configuration names none. The error of an unreadable configuration is that of the API
-// server.
+// configuration names none. The error of the API server stays as it is.
 func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
 	config := &corev1.ConfigMap{}
 	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: kueueConfigMap}, config); err != nil {
 		return "", err
 	}
-	for _, text := range config.Data {
-		if m := dispatcher.FindStringSubmatch(text); m != nil {
-			return m[1], nil
-		}
+	name, err := dispatcherIn(config)
+	if err != nil {
+		return "", fmt.Errorf("ConfigMap %s/%s: %w", d.kueue, kueueConfigMap, err)
 	}
-	return "", nil
+	return name, nil
 }
 
 // checkKueue checks the version of Kueue and its dispatcher.

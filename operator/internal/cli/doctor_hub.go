@@ -28,6 +28,8 @@ type hubObjects struct {
 	clusters   kueue.MultiKueueClusterList
 	managed    clusterv1.ManagedClusterList
 	placements clusterv1beta1.PlacementList
+	// unread are the kinds that are not served or not readable.
+	unread []string
 }
 
 // read lists all objects. It returns a diagnosis for each kind that is not served or not
@@ -53,8 +55,11 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 		{"Placements", &h.placements, installOCM},
 	} {
 		err := c.List(ctx, list.objects)
+		if err == nil {
+			continue
+		}
+		h.unread = append(h.unread, list.kind)
 		switch {
-		case err == nil:
 		case apierrors.IsNotFound(err) && noSuchResource(err):
 			diagnoses = append(diagnoses, fault(list.kind, "this cluster does not serve them", list.fix))
 		default:

@@ -49,6 +49,8 @@ func (d *doctor) checkWorks(ctx context.Context) ([]diagnosis, error) {
 			diagnoses = append(diagnoses, fault(subject, "the work agent of the cluster has not applied it", "kubectl describe managedcluster "+w.Namespace))
 		case applied.Status != metav1.ConditionTrue:
 			diagnoses = append(diagnoses, fault(subject, strings.Join(append([]string{applied.Message}, failedManifests(w)...), "; "), fix))
+		case applied.ObservedGeneration != 0 && applied.ObservedGeneration < w.Generation:
+			diagnoses = append(diagnoses, fault(subject, "the work agent of the cluster has not applied its latest version", "kubectl describe managedcluster "+w.Namespace))
 		default:
 			diagnoses = append(diagnoses, fine(subject, "is applied"))
 		}

@@ -13,7 +13,7 @@ import (
 // neededSeries are the recorded series without which a cluster is never chosen.
 var neededSeries = []struct{ series, fix string }{
 	{"cluster:plimsoll_sample_timestamp_seconds:min", "load rules/recording-*.yaml into the Prometheus of the cluster, which must also scrape kube-state-metrics; then kubectl plimsoll top"},
-	{"cluster:plimsoll_free_devices:sum", "check on the cluster that its nodes are schedulable and have accelerators"},
+	{"cluster_resource:plimsoll_free_devices:sum", "check on the cluster that its nodes are schedulable and have accelerators"},
 }
 
 // exporterSeries is a series of each exporter.
@@ -35,6 +35,8 @@ type seriesCheck struct {
 	// silent are the clusters that are not checked further: their endpoint failed, or they have
 	// no metrics of the exporter.
 	silent map[string]bool
+	// metered is true if at least one cluster has metrics of the exporter.
+	metered bool
 }
 
 // checkSeries checks that the recorded series exist for each ManagedCluster.
@@ -50,7 +52,7 @@ func (d *doctor) checkSeries(ctx context.Context) ([]diagnosis, error) {
 		return nil, err
 	}
 	defer source.client.Close()
-	c := &seriesCheck{doctor: d, source: source, silent: map[string]bool{}}
+	c := &seriesCheck{doctor: d, source: source, silent: map[string]bool{}, metered: true}
 	c.run(query.ForClusters(ctx, d.managedNames()))
 	return c.diagnoses, nil
 }
@@ -90,13 +92,16 @@ func (c *seriesCheck) run(ctx context.Context) {
 			if !ok {
 				return
 			}
+			unscraped = slices.DeleteFunc(unscraped, func(cluster string) bool { return !slices.Contains(missing, cluster) })
+			c.metered = len(unscraped) < len(c.hub.managed.Items)
 			for _, cluster := range unscraped {
-				c.addSilent(cluster, "has no metrics of the exporter", exporterFix)
+				c.silent[cluster] = true
+				c.add(cluster, "has no metrics of the exporter", exporterFix)
 			}
 		}
 		for _, cluster := range missing {
 			if !c.silent[cluster] {
-				c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, "has no series "+needed.series, needed.fix))
+				c.add(cluster, "has no series "+needed.series, needed.fix)
 			}
 		}
 		if len(missing) == 0 {
@@ -117,6 +122,9 @@ func (c *seriesCheck) checkQuota(ctx context.Context) {
 		return
 	}
 	missing, ok := c.clustersWithout(ctx, quotaSeries)
+	if workers := c.workers(); len(workers) > 0 { // gates send nothing to other clusters
+		missing = slices.DeleteFunc(missing, func(cluster string) bool { return !slices.Contains(workers, cluster) })
+	}
 	switch {
 	case !ok:
 	case len(missing) == 0:
@@ -127,8 +135,14 @@ func (c *seriesCheck) checkQuota(ctx context.Context) {
 	}
 }
 
-func (c *seriesCheck) addSilent(cluster, message, fix string) {
-	c.silent[cluster] = true
+// add adds a fault for a worker of a gate, and a warning for another cluster: it may have no
+// accelerators, as a hub that is a ManagedCluster itself. If no cluster at all has metrics, each one
+// has a fault.
+func (c *seriesCheck) add(cluster, message, fix string) {
+	if c.metered && !slices.Contains(c.workers(), cluster) {
+		c.diagnoses = append(c.diagnoses, warn("cluster "+cluster, message, "none, if it has no accelerators; otherwise "+fix))
+		return
+	}
 	c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, message, fix))
 }
 
@@ -155,7 +169,8 @@ func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missi
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(result.Failed)) {
 		if !c.silent[cluster] {
-			c.addSilent(cluster, "its endpoint failed: "+result.Failed[cluster], "check the address of --prometheus for this cluster, and its credentials")
+			c.silent[cluster] = true
+			c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, "its endpoint failed: "+result.Failed[cluster], "check the address of --prometheus for this cluster, and its credentials"))
 		}
 	}
 	found := map[string]bool{}

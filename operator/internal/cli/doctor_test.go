@@ -64,6 +64,8 @@ var brokenInstallations = []struct {
 	{name: "text of a worker", file: "hub/installed.yaml", from: `type: Applied, status: "True", reason: AppliedManifestWorkComplete, message: ""`,
 		to:    `type: Applied, status: "False", reason: AppliedManifestWorkFailed, message: "\x1b[31mred\nfine ` + strings.Repeat("x", 500) + `"`,
 		fault: "ManifestWork cluster1/plimsoll-fleet +�\\[31mred fine x{283}\\.\\.\\.$", fix: "kubectl -n cluster1 describe manifestwork plimsoll-fleet"},
+	{name: "the latest work is not applied", file: "hub/installed.yaml", from: `(metadata: \{name: plimsoll-fleet, namespace: cluster1)(\}\nstatus: \{conditions: \[\{type: Applied, status: "True", )`, to: `$1, generation: 2${2}observedGeneration: 1, `,
+		fault: "ManifestWork cluster1/plimsoll-fleet +the work agent of the cluster has not applied its latest version", fix: "kubectl describe managedcluster cluster1"},
 	{name: "add-on is not available", file: "hub/installed.yaml", from: `(type: Available, status: )"True"`, to: `${1}"False"`,
 		fault: "add-on plimsoll-exporter of cluster1 +is not available", fix: "kubectl -n cluster1 describe managedclusteraddon plimsoll-exporter"},
 	{name: "exporter is missing", file: "history.txt", from: `(?s).+`, to: "load 1m\n  up{cluster=\"cluster1\"} 1x1440\n",
@@ -181,6 +183,83 @@ func TestDoctorWarnsOfMissingQuota(t *testing.T) {
 				t.Errorf("exit code %d, want %s in:\n%s", code, tc.want, out)
 			}
 		})
+	}
+}
+
+// A complete installation has no fault, whatever kind the user may not read.
+func TestDoctorFindsNoFaultInWhatIsForbidden(t *testing.T) {
+	for _, resource := range []string{"metricssources", "scoringpolicies", "placementgates", "capacitypolicies", "reclaimpolicies", "trialpolicies",
+		"admissionchecks", "clusterqueues", "multikueueconfigs", "multikueueclusters", "localqueues", "workloads", "managedclusters", "placements",
+		"deployments", "leases", "configmaps", "manifestworks", "clustermanagementaddons", "managedclusteraddons"} {
+		t.Run(resource, func(t *testing.T) {
+			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files.Files = append(files.Files, txtar.File{Name: "forbidden", Data: []byte(resource + "\n")})
+			code, out := runDoctor(t, files, "")
+			if code != 0 || !regexp.MustCompile(`(?m)^skipped +.*your user may (not )?read`).MatchString(out) {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// A cluster that no gate uses may have no accelerators. Without any metrics, all clusters have a fault.
+func TestDoctorWarnsOfAClusterWithoutAccelerators(t *testing.T) {
+	for _, tc := range []struct {
+		name, history string
+		code          int
+		want          string
+	}{
+		{"a worker has metrics", "", 0, `(?m)^warning +cluster local-cluster +has no metrics of the exporter\n +→ none, if it has no accelerators; otherwise check`},
+		{"no cluster has metrics", "load 1m\n  up 1x1440\n", 1, `(?m)^fault +cluster local-cluster +has no metrics of the exporter\n +→ check`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, f := range files.Files {
+				switch {
+				case f.Name == "hub/plimsoll.yaml":
+					files.Files[i].Data = append([]byte("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: local-cluster}\nspec: {hubAcceptsClient: true}\n---\n"), f.Data...)
+				case f.Name == "history.txt" && tc.history != "":
+					files.Files[i].Data = []byte(tc.history)
+				}
+			}
+			code, out := runDoctor(t, files, "")
+			if code != tc.code || !regexp.MustCompile(tc.want).MatchString(out) || strings.Contains(out, "quota of workers  Kueue exports no quota of ClusterQueues on local-cluster") {
+				t.Errorf("exit code %d, want %d and %s in:\n%s", code, tc.code, tc.want, out)
+			}
+		})
+	}
+}
+
+// doctor asks for series that the rules record or the exporter serves.
+func TestDoctorAsksForShippedSeries(t *testing.T) {
+	var shipped []byte
+	for _, pattern := range []string{"../../../rules/recording-*.yaml", "../../../exporter/METRICS.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, error %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shipped = append(shipped, text...)
+		}
+	}
+	series := []string{exporterSeries, quotaSeries}
+	for _, needed := range neededSeries {
+		series = append(series, needed.series)
+	}
+	for _, name := range series {
+		if !bytes.Contains(shipped, []byte("record: "+name+"\n")) && !bytes.Contains(shipped, []byte("| `"+name+"` |")) {
+			t.Errorf("no rule or exporter has %s", name)
+		}
 	}
 }
 

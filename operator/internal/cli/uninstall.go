@@ -162,6 +162,18 @@ func (d *doctor) gateStep() removalStep {
 	return step("gates and their checks", "kubectl delete admissioncheck NAME; kubectl delete placementgate NAME", objects)
 }
 
+// managedChecks returns the checks of MultiKueue with a configuration of a gate, sorted.
+func (d *doctor) managedChecks() []string {
+	var checks []string
+	for check, name := range d.hub.configOf() {
+		if config := d.hub.config(name); config != nil && config.Labels[v1alpha1.ManagedByLabel] != "" {
+			checks = append(checks, check)
+		}
+	}
+	slices.Sort(checks)
+	return checks
+}
+
 // managedStep finds the MultiKueue objects of gates, and the workloads that use them.
 func (d *doctor) managedStep(ctx context.Context) (removalStep, error) {
 	var objects []string
@@ -177,6 +189,10 @@ func (d *doctor) managedStep(ctx context.Context) (removalStep, error) {
 		}
 	}
 	commands := []string{}
+	for _, check := range d.managedChecks() {
+		objects = append(objects, "AdmissionCheck "+check+" refers to a MultiKueueConfig of a gate")
+		commands = append(commands, "delete the queues with AdmissionCheck "+check+" and then the check, or point its spec.parameters to a MultiKueueConfig of your own")
+	}
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
 		commands = append(commands, "kubectl plimsoll release "+gate)
 	}
