@@ -95,7 +95,7 @@ bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTE
 	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES))
 
 bench-lab: ## Measure admission on a fleet and compare it with Kueue's own checks and dispatchers
-	$(GO) test -tags labbench -count=1 -timeout 40m -v ./test/bench
+	$(GO) test -tags labbench -count=1 -timeout 60m -v ./test/bench
 
 FUZZTIME ?= 10m
 fuzz: ## Run each fuzz test for FUZZTIME (default 10m)

@@ -52,9 +52,17 @@ spec:
 
 // TestDispatch prints the results of each dispatcher for the same jobs, which all wait
 // at the start: 1 to 8 GPUs, 10 to 30 s. The 44 H100 GPUs of the fleet can run all jobs
-// in five minutes.
+// in five minutes. Kueue 0.19 sends 5 requests per second and kind to a worker, later versions
+// can send more.
 func TestDispatch(t *testing.T) {
-	lab := startFleet(t)
+	t.Run("clients with 5 requests per second", func(t *testing.T) { compareDispatchers(t, startFleet(t, fleet.Options{})) })
+	t.Run("clients with 300 requests per second", func(t *testing.T) {
+		compareDispatchers(t, startFleet(t, fleet.Options{WorkerClientQPS: 300}))
+	})
+}
+
+func compareDispatchers(t *testing.T, lab *fleet.Fleet) {
+	fmt.Println(t.Name())
 	fmt.Printf("%d jobs, %s each: %14s  %10s  %8s  %8s  %14s  %s\n", dispatchJobs, dispatchLimit,
 		"dispatcher", "admitted/s", "admitted", "finished", "copies per job", "unschedulable")
 	for i, d := range dispatchers {

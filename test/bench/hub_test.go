@@ -86,7 +86,7 @@ spec: {clusterQueue: %[1]s}
 // latency of the check at half the sustained rate of the patched check.
 func TestAdmissionOnTheHub(t *testing.T) {
 	ctx := t.Context()
-	lab := startFleet(t)
+	lab := startFleet(t, fleet.Options{})
 	times := watchWorkloads(ctx, t, lab)
 	if err := lab.Hub.Apply(ctx, hubQueues); err != nil {
 		t.Fatal(err)
@@ -287,10 +287,11 @@ func poll(t *testing.T, what string, done func() bool) {
 
 // startFleet starts a fleet with exporters and the operator, and waits until the queue
 // of the samples is active.
-func startFleet(t *testing.T) *fleet.Fleet {
+func startFleet(t *testing.T, options fleet.Options) *fleet.Fleet {
 	t.Helper()
 	log.SetLogger(logr.Discard()) // client-go logs lost watches
-	lab, err := fleet.Up(t.Context(), fleet.Options{Dir: shortDir(t)})
+	options.Dir = shortDir(t)
+	lab, err := fleet.Up(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

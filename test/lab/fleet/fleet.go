@@ -85,6 +85,11 @@ func Up(ctx context.Context, opts Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if qps := opts.WorkerClientQPS; qps != 0 {
+		if err := bin.BuildKueueWithClientQPS(ctx, opts.Root, opts.Progress, qps); err != nil {
+			return nil, err
+		}
+	}
 	if !opts.Bare {
 		if err := bin.BuildOwn(ctx, opts.Root, opts.Progress); err != nil {
 			return nil, err

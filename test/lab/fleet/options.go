@@ -30,6 +30,9 @@ type Options struct {
 	Audit bool
 	// WithoutRules starts each Prometheus without rules; see Cluster.LoadRules.
 	WithoutRules bool
+	// WorkerClientQPS is the number of requests per second and kind that MultiKueue may send to a
+	// worker. Default: Kueue's own limit, 5. Another value builds a changed Kueue.
+	WorkerClientQPS int
 	// Bare skips the build of Plimsoll's own programs.
 	Bare bool
 }
