@@ -236,8 +236,8 @@ func TestDoctorWarnsOfAClusterWithoutAccelerators(t *testing.T) {
 	}
 }
 
-// doctor asks for series that the rules record or the exporter serves.
-func TestDoctorAsksForShippedSeries(t *testing.T) {
+// doctor queries series that the rules record or the exporter serves.
+func TestDoctorQueriesShippedSeries(t *testing.T) {
 	var shipped []byte
 	for _, pattern := range []string{"../../../rules/recording-*.yaml", "../../../exporter/METRICS.md"} {
 		files, err := filepath.Glob(pattern)

@@ -14,11 +14,12 @@ import (
 )
 
 // The simulation runs a small fleet under load, second by second, with metrics that are up
-// to 30 s old. The gate's strategy uses the product's functions: Decide, the ledger,
+// to 30 s old by default. The gate's strategy uses the product's functions: Decide, the ledger,
 // dispatch.Record. The strategies to compare with use the same metrics, without a ledger.
 
 const (
-	scrapeSeconds  = 30
+	scrapeSeconds  = 30  // by default
+	meanSeconds    = 600 // of a job's run, by default
 	devicesPerNode = 8
 	simulationSeed = 20261121
 )
@@ -98,11 +99,12 @@ func newSimFleet(nodes ...int) []*simCluster {
 	return fleet
 }
 
-// newSimJobs returns n jobs that arrive in bursts and together use about 95 % of the devices.
-func newSimJobs(n, devices int) []*simJob {
+// newSimJobs returns n jobs that arrive in bursts, run meanSeconds on average, and together use about
+// 95 % of the devices.
+func newSimJobs(n, devices int, meanSeconds float64) []*simJob {
 	random := rand.New(rand.NewPCG(simulationSeed, 1))
 	sizes := []int64{1, 1, 1, 1, 1, 2, 2, 4, 4, 8}
-	const meanDevices, meanSeconds, meanBurst = 2.5, 600, 5.5
+	const meanDevices, meanBurst = 2.5, 5.5
 	var jobs []*simJob
 	at := 0.0
 	for len(jobs) < n {
@@ -127,6 +129,7 @@ type simulation struct {
 	jobs     []*simJob
 	ledger   *ledger.Ledger
 	strategy strategy
+	scrapes  int // seconds between two scrapes
 
 	second    int
 	sampledAt map[string]time.Time
@@ -138,8 +141,8 @@ type simulation struct {
 	running   []*simJob
 }
 
-func simulate(fleet []*simCluster, jobs []*simJob, l *ledger.Ledger, choose strategy) simResult {
-	s := &simulation{fleet: fleet, jobs: jobs, ledger: l, strategy: choose,
+func simulate(fleet []*simCluster, jobs []*simJob, l *ledger.Ledger, choose strategy, scrapes int) simResult {
+	s := &simulation{fleet: fleet, jobs: jobs, ledger: l, strategy: choose, scrapes: scrapes,
 		sampledAt: map[string]time.Time{}, metrics: map[string]map[int64]ShapeMetrics{}}
 	for ; s.finished < len(jobs); s.second++ {
 		s.step()
@@ -155,7 +158,7 @@ func simulate(fleet []*simCluster, jobs []*simJob, l *ledger.Ledger, choose stra
 func (s *simulation) now() time.Time { return t0.Add(time.Duration(s.second) * time.Second) }
 
 func (s *simulation) step() {
-	isScrape := s.second%scrapeSeconds == 0
+	isScrape := s.second%s.scrapes == 0
 	if isScrape {
 		s.scrape()
 	}
@@ -285,7 +288,7 @@ func TestGateBeatsStatelessRankingOnLaggingMetrics(t *testing.T) {
 	nodes := []int{2, 2, 4, 8, 16, 32, 32, 32}
 	const n, devices = 3000, devicesPerNode * 128
 	l := ledger.New(0, 10*time.Minute)
-	got := simulate(newSimFleet(nodes...), newSimJobs(n, devices), l, withLedger(l))
+	got := simulate(newSimFleet(nodes...), newSimJobs(n, devices, meanSeconds), l, withLedger(l), scrapeSeconds)
 	if len(l.DevicesByCluster()) > 0 {
 		t.Errorf("the ledger holds %v after the last job, want nothing", l.DevicesByCluster())
 	}
@@ -294,7 +297,7 @@ func TestGateBeatsStatelessRankingOnLaggingMetrics(t *testing.T) {
 		strategy strategy
 	}{{"largest free part", largestFreePart}, {"without ledger", withoutLedger}} {
 		t.Run(tc.name, func(t *testing.T) {
-			other := simulate(newSimFleet(nodes...), newSimJobs(n, devices), ledger.New(0, 0), tc.strategy)
+			other := simulate(newSimFleet(nodes...), newSimJobs(n, devices, meanSeconds), ledger.New(0, 0), tc.strategy, scrapeSeconds)
 			t.Logf("gate: mean wait %.1f s, %.2f copies per job; %s: %.1f s, %.2f", got.waitSeconds, got.copies, tc.name, other.waitSeconds, other.copies)
 			if got.waitSeconds > 0.85*other.waitSeconds {
 				t.Errorf("the gate waits %.1f s, want at most 85 %% of %.1f s", got.waitSeconds, other.waitSeconds)
@@ -303,5 +306,21 @@ func TestGateBeatsStatelessRankingOnLaggingMetrics(t *testing.T) {
 				t.Errorf("the gate makes %.2f copies per job, want at most 80 %% of %.2f", got.copies, other.copies)
 			}
 		})
+	}
+}
+
+// BenchmarkLag measures what the age of metrics costs: the mean wait of jobs if the clusters are
+// scraped every second, and less often.
+func BenchmarkLag(b *testing.B) {
+	for _, mean := range []float64{60, 600, 3600} {
+		for _, scrapes := range []int{1, 15, 30} {
+			b.Run(fmt.Sprintf("run=%.0fs/scrapes=%ds", mean, scrapes), func(b *testing.B) {
+				for b.Loop() {
+					l := ledger.New(0, 10*time.Minute)
+					got := simulate(newSimFleet(2, 2, 4, 8, 16, 32, 32, 32), newSimJobs(3000, devicesPerNode*128, mean), l, withLedger(l), scrapes)
+					b.ReportMetric(got.waitSeconds, "s-wait/job")
+				}
+			})
+		}
 	}
 }
