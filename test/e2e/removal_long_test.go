@@ -25,8 +25,8 @@ import (
 
 // Jobs of TestUpgradeAndRemovalUnderLoad. No node has the devices for a waiting one.
 const (
-	runningJobs = 12
-	waitingJobs = 6
+	runningJobs = 40
+	waitingJobs = 50
 )
 
 const builtinDispatcher = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
@@ -35,7 +35,7 @@ const builtinDispatcher = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 // first, and then Plimsoll is removed in the order of `kubectl plimsoll uninstall --check`. No
 // job restarts, moves or runs twice. Then nothing of Plimsoll is left, and a new job runs.
 func TestUpgradeAndRemovalUnderLoad(t *testing.T) {
-	ctx := testContext(t, 9*time.Minute)
+	ctx := testContext(t, 15*time.Minute)
 	bin := t.TempDir()
 	runCommand(ctx, t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", bin+"/", "-ldflags=-X github.com/prometheus/common/version.Version=v9.9.9",
 		"./operator/cmd/plimsoll-operator", "./operator/cmd/kubectl-plimsoll")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,6 +28,8 @@ const (
 	// copy was lost, and looks at its workload before it is connected to the worker, it looks again after
 	// workerLostTimeout (15 min) only.
 	soakGrace = 19 * time.Minute
+	// soakLongestWait bounds the time for which an active job is not admitted, faults included.
+	soakLongestWait = 10 * time.Minute
 )
 
 // soak is a run of TestSoak. It submits jobs, deactivates and deletes some of them or
@@ -36,6 +39,7 @@ type soak struct {
 	watcher   *fleet.JobWatcher
 	open      map[string]*openJob // by name
 	submitted int
+	grown     map[string]bool // elastic jobs that were resized
 	count     map[string]int
 	faults    atomic.Int64
 	// paused is true while Kueue on the hub restarts: it rejects new jobs until it
@@ -51,7 +55,9 @@ type openJob struct {
 }
 
 // TestSoak submits JOBS jobs (default 1000) within SOAK minutes (default 40), with
-// faults that SEED determines (default random). It fails if a job does not finish,
+// faults that SEED determines (default random). One in ten jobs has several pods, which need
+// room together, and one in ten is elastic. High priorities preempt low ones, and the gate holds
+// clusters. The test fails if a job does not finish, waits longer than soakLongestWait,
 // runs on two clusters at once, or is placed on a cluster where its pods are
 // unschedulable. TestMain checks all writes.
 func TestSoak(t *testing.T) {
@@ -60,12 +66,13 @@ func TestSoak(t *testing.T) {
 	ctx := testContext(t, time.Duration(minutes)*time.Minute+soakGrace+5*time.Minute)
 	createPriorities(ctx, t)
 	queue{name: "soak", hub: 44, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
+	patchGate(ctx, t, `{"hold":{"afterSeconds":20}}`, `{"hold":null}`)
 	startTwoOperators(ctx, t)
 	watcher, err := lab.WatchJobs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openJob{}, count: map[string]int{}, watcher: watcher}
+	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openJob{}, grown: map[string]bool{}, count: map[string]int{}, watcher: watcher}
 
 	faults, stop := context.WithTimeout(ctx, time.Duration(minutes)*time.Minute)
 	done := make(chan error, 1)
@@ -84,7 +91,7 @@ func TestSoak(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	defer s.report(t, began)
+	defer s.report(ctx, t, began)
 	last, cancel := context.WithTimeout(ctx, soakGrace)
 	defer cancel()
 	await(last, t, "all jobs to finish", func(context.Context) error {
@@ -98,16 +105,26 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-func (s *soak) report(t *testing.T, began time.Time) {
+func (s *soak) report(ctx context.Context, t *testing.T, began time.Time) {
 	t.Helper()
-	doubleRuns, misplaced := s.watcher.DoubleRuns(), s.watcher.Misplaced()
-	t.Logf("%d jobs in %s, %d faults, %v; %d ran on two clusters, %d were unschedulable for more than %s", s.submitted,
-		time.Since(began).Round(time.Second), s.faults.Load(), s.count, len(doubleRuns), len(misplaced), fleet.UnschedulableFor)
+	// Kueue resizes an elastic job on its cluster, whether it has room there or not.
+	misplaced := slices.DeleteFunc(s.watcher.Misplaced(), func(line string) bool { return s.grown[strings.Fields(line)[0]] })
+	doubleRuns, longest := s.watcher.DoubleRuns(), s.watcher.LongestWait()
+	held, err := lab.Hub.Kubectl(ctx, "", "get", "events", "-n", fleet.Namespace, "--field-selector=reason=ClusterHeld", "-o", "name")
+	if err != nil || held == "" {
+		t.Errorf("the gate held no cluster: events %q, error %v", held, err)
+	}
+	s.count["clusters held"] = strings.Count(held, "\n")
+	t.Logf("%d jobs in %s, %d faults, %v; %d ran on two clusters, %d were unschedulable for more than %s; the longest wait was %s, of %s", s.submitted,
+		time.Since(began).Round(time.Second), s.faults.Load(), s.count, len(doubleRuns), len(misplaced), fleet.UnschedulableFor, longest.Took.Round(time.Second), longest.Job)
 	for _, line := range doubleRuns {
 		t.Errorf("ran on two clusters: %s", line)
 	}
 	for _, line := range misplaced {
 		t.Errorf("unschedulable: %s", line)
+	}
+	if longest.Took > soakLongestWait {
+		t.Errorf("%s waited %s, more than %s", longest.Job, longest.Took, soakLongestWait)
 	}
 }
 
@@ -129,8 +146,7 @@ func numberFromEnv(t *testing.T, name string, defaultValue uint64) uint64 {
 // submitJobs submits jobs until soakOpenJobs are open.
 func (s *soak) submitJobs(ctx context.Context) {
 	for len(s.open) < soakOpenJobs && !s.paused.Load() {
-		j := fleet.Job{Name: fmt.Sprintf("soak-%d", s.submitted), Model: fleet.H100, Queue: "soak", GPUs: []int{1, 1, 2, 4, 8}[s.random.IntN(5)],
-			Duration: time.Duration(2+s.random.IntN(12)) * time.Second, Priority: []string{"low", "low", "low", "high"}[s.random.IntN(4)]}
+		j := s.newJob()
 		if err := lab.Submit(ctx, j); err != nil {
 			s.count["submissions refused"]++
 			return
@@ -138,6 +154,21 @@ func (s *soak) submitJobs(ctx context.Context) {
 		s.open[j.Name] = &openJob{job: j}
 		s.submitted++
 	}
+}
+
+func (s *soak) newJob() fleet.Job {
+	j := fleet.Job{Name: fmt.Sprintf("soak-%d", s.submitted), Model: fleet.H100, Queue: "soak", Pods: 1, GPUs: []int{1, 1, 2, 4, 8}[s.random.IntN(5)],
+		Duration: time.Duration(2+s.random.IntN(12)) * time.Second, Priority: []string{"low", "low", "low", "high"}[s.random.IntN(4)]}
+	switch s.random.IntN(10) {
+	case 0: // only cluster1 has two nodes with eight
+		j.Pods = 2 + s.random.IntN(2)
+		j.GPUs = []int{8, 4, 2}[s.random.IntN(3)] / (j.Pods - 1)
+		s.count["several pods"]++
+	case 1:
+		j.Elastic, j.GPUs, j.Duration = true, 1, j.Duration+10*time.Second
+		s.count["elastic"]++
+	}
+	return j
 }
 
 // activateJobs activates deactivated jobs again. A failed attempt, for example during
@@ -150,13 +181,17 @@ func (s *soak) activateJobs(ctx context.Context) {
 	}
 }
 
-// disturbJob deletes or deactivates an open job or deletes its copy, in one of six
+// disturbJob deletes or deactivates an open job, deletes its copy or resizes it, in one of six
 // rounds. It counts only successful attempts, because a fault may be in progress.
 func (s *soak) disturbJob(ctx context.Context) {
 	if s.random.IntN(6) > 0 || len(s.open) == 0 {
 		return
 	}
 	name := s.pickJob()
+	if s.open[name].job.Elastic && s.random.IntN(4) > 0 {
+		s.resize(ctx, name)
+		return
+	}
 	switch s.random.IntN(3) {
 	case 0:
 		if lab.DeleteJob(ctx, name) == nil {
@@ -174,6 +209,15 @@ func (s *soak) disturbJob(ctx context.Context) {
 				s.count["copies lost"]++
 			}
 		}
+	}
+}
+
+// resize changes the number of pods of an elastic job.
+func (s *soak) resize(ctx context.Context, name string) {
+	size := fmt.Sprintf(`{"spec":{"parallelism":%d}}`, 1+s.random.IntN(3))
+	if _, err := lab.Hub.Kubectl(ctx, "", "patch", "job/"+name, "-n", fleet.Namespace, "--type=merge", "-p", size); err == nil {
+		s.count["resized"]++
+		s.grown[name] = true
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,14 +32,25 @@ type JobWatcher struct {
 	copies             map[types.UID]bool
 	doubleRuns         []string
 	misplaced          []string
+	waitingSince       map[string]time.Time // by job
+	longestWait        Wait
 }
+
+// Wait is a time for which an active job had no admitted Workload.
+type Wait struct {
+	Job  string
+	Took time.Duration
+}
+
+// replacementFor is the annotation of a slice of an elastic job that names the slice before it.
+const replacementFor = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 type runningPod struct{ cluster, name string }
 
 // WatchJobs watches the jobs of the fleet until ctx ends.
 func (f *Fleet) WatchJobs(ctx context.Context) (*JobWatcher, error) {
 	w := &JobWatcher{fleet: f, workloads: map[string]*kueue.Workload{}, pods: map[string]map[types.UID]runningPod{},
-		unschedulableSince: map[types.UID]time.Time{}, copies: map[types.UID]bool{}}
+		unschedulableSince: map[types.UID]time.Time{}, copies: map[types.UID]bool{}, waitingSince: map[string]time.Time{}}
 	if err := f.Hub.watch(ctx, &kueue.Workload{}, w.recordWorkload); err != nil {
 		return nil, err
 	}
@@ -69,13 +81,60 @@ func (c *Cluster) watch(ctx context.Context, kind client.Object, record func(o c
 func (w *JobWatcher) recordWorkload(o client.Object, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, owner := range o.GetOwnerReferences() {
-		if deleted {
-			delete(w.workloads, owner.Name)
-		} else {
-			w.workloads[owner.Name] = o.(*kueue.Workload)
+	wl := o.(*kueue.Workload)
+	for _, owner := range wl.OwnerReferences {
+		latest := w.workloads[owner.Name]
+		isLatest := latest == nil || latest.UID == wl.UID
+		switch {
+		case deleted || isReplaced(wl):
+			if isLatest {
+				delete(w.workloads, owner.Name)
+			}
+		case isLatest || latest.Annotations[replacementFor] != client.ObjectKeyFromObject(wl).String():
+			w.workloads[owner.Name] = wl
 		}
+		w.recordWait(owner.Name)
 	}
+}
+
+// isReplaced reports whether the Workload is a slice of an elastic job that has a later one.
+func isReplaced(wl *kueue.Workload) bool {
+	finished := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return finished != nil && finished.Reason == kueue.WorkloadSliceReplaced
+}
+
+// recordWait measures how long the job waits to be admitted.
+func (w *JobWatcher) recordWait(job string) {
+	wl := w.workloads[job]
+	waits := wl != nil && ptr.Deref(wl.Spec.Active, true) && !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) &&
+		!meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+	since, waited := w.waitingSince[job]
+	switch {
+	case waits && !waited:
+		w.waitingSince[job] = time.Now()
+	case !waits && waited:
+		delete(w.waitingSince, job)
+		w.longestWait = w.longestWait.orLonger(job, since)
+	}
+}
+
+func (w Wait) orLonger(job string, since time.Time) Wait {
+	if took := time.Since(since); took > w.Took {
+		return Wait{job, took}
+	}
+	return w
+}
+
+// LongestWait returns the longest time for which an active job had no admitted Workload. A slice
+// that resizes an elastic job counts.
+func (w *JobWatcher) LongestWait() Wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	longest := w.longestWait
+	for job, since := range w.waitingSince {
+		longest = longest.orLonger(job, since)
+	}
+	return longest
 }
 
 func (w *JobWatcher) recordCopy(o client.Object, _ bool) {
