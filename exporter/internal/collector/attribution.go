@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
@@ -49,14 +50,19 @@ type podUsage struct {
 
 // podAttribution integrates the energy of a device by pod.
 type podAttribution struct {
-	joules         map[account]float64
-	lastMillijoule float64 // the device's energy counter at the last update
-	started        bool    // lastMillijoule is set
+	joules map[account]float64
+
+	// State at the last reading of the device's energy counter.
+	lastMillijoule float64
+	lastReading    time.Time
+	started        bool             // lastMillijoule is set
+	holders        map[podName]bool // pods that held the device; empty if they were unknown
 }
 
 // update attributes the energy since the last update and returns the current usage.
 // replicas is the number of replicas that each pod holds. If holdersKnown is false, the
-// energy since the last update is attributed to no pod, and no counter is removed.
+// energy since the last update is attributed to no pod, and no counter is removed. A pod that
+// did not hold the device at the last reading has no part in the energy since then.
 func (a *podAttribution) update(method Attribution, replicas map[podName]int, holdersKnown bool, r device.Reading, usage *processUsage) podUsage {
 	if a.joules == nil {
 		a.joules = map[account]float64{}
@@ -73,16 +79,30 @@ func (a *podAttribution) update(method Attribution, replicas map[podName]int, ho
 		a.joules[account{pod, out.method}] += 0 // a new pod starts at 0
 	}
 	if now, ok := r.Get(device.TotalEnergy); ok {
-		// The counter restarts at 0 when the driver is reloaded.
-		if spent := now - a.lastMillijoule; a.started && spent > 0 {
-			for pod, portion := range out.portions.time {
-				a.joules[account{pod, out.method}] += portion * spent / 1000
-			}
-		}
-		a.lastMillijoule, a.started = now, true
+		a.addEnergy(now, r.Time, replicas, out)
 	}
 	out.joules = maps.Clone(a.joules)
 	return out
+}
+
+// addEnergy attributes the energy since the last reading, in mJ. A reading that was already
+// attributed has no effect: collections of other vendors repeat it.
+func (a *podAttribution) addEnergy(now float64, at time.Time, replicas map[podName]int, usage podUsage) {
+	if a.started && now == a.lastMillijoule && at.Equal(a.lastReading) {
+		return
+	}
+	// The counter restarts at 0 when the driver is reloaded.
+	if spent := now - a.lastMillijoule; a.started && spent > 0 {
+		for pod, portion := range usage.portions.time {
+			if a.holders[pod] {
+				a.joules[account{pod, usage.method}] += portion * spent / 1000
+			}
+		}
+	}
+	a.lastMillijoule, a.lastReading, a.started, a.holders = now, at, true, map[podName]bool{}
+	for pod := range replicas {
+		a.holders[pod] = true
+	}
 }
 
 // divide returns the portions of the pods and the method that determined them.

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
@@ -230,5 +232,62 @@ func TestEnergyIsAttributedOnce(t *testing.T) {
 	}
 	if got := a.joules[account{podName{"ml", "a"}, ByDevice}]; got != 2 {
 		t.Errorf("%g J, want 2", got)
+	}
+}
+
+// A pod has no part in the energy before the collection that first saw it hold the device,
+// even if the device could not be read when the pod arrived.
+func TestEnergyBeforePodIsSeenIsNotAttributed(t *testing.T) {
+	a, b := podName{"ml", "a"}, podName{"ml", "b"}
+	start := time.Unix(1700000000, 0)
+	for name, steps := range map[string][]struct {
+		joules, at  float64 // of the last reading
+		holders     map[podName]int
+		holdersLost bool
+		want        map[podName]float64 // joules in total, attributed with any method
+	}{
+		"another pod takes the device": {
+			{100, 0, map[podName]int{a: 1}, false, map[podName]float64{a: 0}},
+			{150, 10, map[podName]int{a: 1}, false, map[podName]float64{a: 50}},
+			{250, 20, map[podName]int{b: 1}, false, map[podName]float64{b: 0}},
+			{260, 30, map[podName]int{b: 1}, false, map[podName]float64{b: 10}},
+		},
+		"a pod joins": {
+			{100, 0, map[podName]int{a: 1}, false, map[podName]float64{a: 0}},
+			{200, 10, map[podName]int{a: 1, b: 1}, false, map[podName]float64{a: 50, b: 0}},
+			{300, 20, map[podName]int{a: 1, b: 1}, false, map[podName]float64{a: 100, b: 50}},
+		},
+		"the device is not read when the pod arrives": {
+			{100, 0, map[podName]int{a: 1}, false, map[podName]float64{a: 0}},
+			{100, 0, map[podName]int{b: 1}, false, map[podName]float64{b: 0}},
+			{900, 60, map[podName]int{b: 1}, false, map[podName]float64{b: 0}},
+			{910, 70, map[podName]int{b: 1}, false, map[podName]float64{b: 10}},
+		},
+		"the device uses no energy when the pod arrives": {
+			{100, 0, nil, false, map[podName]float64{}},
+			{100, 10, map[podName]int{b: 1}, false, map[podName]float64{b: 0}},
+			{110, 20, map[podName]int{b: 1}, false, map[podName]float64{b: 10}},
+		},
+		"the kubelet is unreachable for a while": {
+			{100, 0, map[podName]int{a: 1}, false, map[podName]float64{a: 0}},
+			{200, 10, nil, true, map[podName]float64{a: 0}},
+			{300, 20, map[podName]int{a: 1}, false, map[podName]float64{a: 0}},
+			{310, 30, map[podName]int{a: 1}, false, map[podName]float64{a: 10}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var attribution podAttribution
+			for i, step := range steps {
+				r := device.Reading{Time: start.Add(time.Duration(step.at * float64(time.Second)))}
+				r.Set(device.TotalEnergy, step.joules*1000)
+				got := map[podName]float64{}
+				for account, joules := range attribution.update(BySplit, step.holders, !step.holdersLost, r, nil).joules {
+					got[account.podName] += joules
+				}
+				if diff := cmp.Diff(step.want, got, cmp.AllowUnexported(podName{})); diff != "" {
+					t.Errorf("step %d: %s", i, diff)
+				}
+			}
+		})
 	}
 }
