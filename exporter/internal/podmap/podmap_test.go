@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -104,6 +105,27 @@ func poll(t *testing.T, p *Poller) Map {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// The path of the socket is a path, not a URL: it can be relative, and % has no meaning.
+func TestPollUsesAnyPathOfSocket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("a%20?b#c", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, socket := range []string{"kubelet.sock", "./k.sock", "a%20?b#c/k.sock"} {
+		t.Run(socket, func(t *testing.T) {
+			k := &kubelet{}
+			server := k.start(t, socket)
+			defer server.Stop()
+			p, err := New(socket, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			poll(t, p)
+		})
+	}
 }
 
 func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
