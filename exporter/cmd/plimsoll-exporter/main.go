@@ -20,6 +20,7 @@ func main() {
 		"All dcgm-exporter flags and environment variables are accepted. Those that only apply to DCGM are ignored with one warning each.")
 	app.Version(version.Print("plimsoll-exporter"))
 	app.VersionFlag.Short('v') // as in dcgm-exporter
+	app.HelpFlag.Short('h')
 	o := newOptions(app)
 	app.Command("serve", "Serve metrics. This is the default command.").Default()
 	doctor := app.Command("doctor", "Check which metrics this node provides and explain why others are missing. Exit status: 0 if all checks pass, 1 if a check fails, 2 for invalid arguments.")
