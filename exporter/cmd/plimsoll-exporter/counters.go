@@ -110,7 +110,11 @@ func (o *options) readConfigMap(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return kube.ReadConfigMapKey(ctx, server, namespace, name, "metrics")
+	text, err := kube.ReadConfigMapKey(ctx, server, namespace, name, "metrics")
+	if counters, _, invalid := collector.ParseCounters(text); err == nil && invalid == nil && len(counters) == 0 {
+		err = fmt.Errorf("ConfigMap %s selects no field", o.configMap)
+	}
+	return text, err
 }
 
 // counterFileChanged reports whether the content of the counter file differs from the

@@ -107,6 +107,55 @@ func TestCounterFileReplacesUnreadableConfigMap(t *testing.T) {
 	}
 }
 
+// A ConfigMap that selects no field is an error, as in dcgm-exporter: all of its metrics would
+// disappear.
+func TestCounterFileReplacesEmptyConfigMap(t *testing.T) {
+	directory := t.TempDir()
+	for name, text := range map[string]string{"no text": "", "comments only": "# DCGM_FI_DEV_GPU_TEMP, gauge, t\n\n"} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"name","namespace":"ns"},"data":{"metrics":%q}}`, text)
+			}))
+			defer server.Close()
+			o, err := parse(t, "-m", "ns:name", "-f", writeCounterFile(t, directory), "--kubeconfig="+writeKubeconfig(t, directory, server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			origin, _, err := o.readCounters(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+			if err != nil || !strings.HasPrefix(origin, "counter file ") || !strings.Contains(out.String(), "ConfigMap ns:name selects no field") {
+				t.Errorf("%s, %v, log %q", origin, err, out.String())
+			}
+			o.fromConfigMap = true // its earlier content was read
+			if _, _, err := o.readCounters(t.Context(), slog.New(slog.DiscardHandler)); err == nil {
+				t.Error("an empty ConfigMap replaces the selection")
+			}
+		})
+	}
+}
+
+// writeCounterFile writes a counter file with the utilization.
+func writeCounterFile(t *testing.T, directory string) string {
+	t.Helper()
+	path := filepath.Join(directory, "counters.csv")
+	if err := os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// writeKubeconfig writes a kubeconfig file for a server without authentication.
+func writeKubeconfig(t *testing.T, directory, server string) string {
+	t.Helper()
+	path := filepath.Join(directory, "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, server)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Once the ConfigMap was read, the counter file has no effect: not if it changes, and not if the
 // API server fails.
 func TestConfigMapReplacesCounterFile(t *testing.T) {
@@ -118,15 +167,7 @@ func TestConfigMapReplacesCounterFile(t *testing.T) {
 	}))
 	defer server.Close()
 	directory := t.TempDir()
-	kubeconfig, file := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "counters.csv")
-	for path, text := range map[string]string{
-		kubeconfig: fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, server.URL),
-		file:       "DCGM_FI_DEV_GPU_UTIL, gauge, u\n",
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	kubeconfig, file := writeKubeconfig(t, directory, server.URL), writeCounterFile(t, directory)
 	o, err := parse(t, "--node-name=n", "--source=sim", "-k=false", "-m", "ns:name", "-f", file, "--kubeconfig="+kubeconfig)
 	if err != nil {
 		t.Fatal(err)
