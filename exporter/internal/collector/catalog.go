@@ -102,7 +102,7 @@ func writeRenamedCatalog(b *strings.Builder) {
 
 // writeGKECatalog writes the metrics of GKE's device plugin.
 func writeGKECatalog(b *strings.Builder) {
-	b.WriteString("\n## Metrics of GKE's TPU device plugin\n\nThe metrics with container labels exist while a container holds the chip. `accelerator_id` is the node's name followed by the number of the chip's device node. A metric is absent if the chip does not report the value.\n\n")
+	b.WriteString("\n## Metrics of GKE's TPU device plugin\n\nThe metrics with container labels exist while a container holds the chip. `accelerator_id` is the node's name followed by the number of the chip's device node. A chip without a driver has no device node and none of these metrics. A metric is absent if the chip does not report the value.\n\n")
 	b.WriteString("| metric | type | unit | labels | description | source |\n|---|---|---|---|---|---|\n")
 	for _, f := range gkeFamilies {
 		fmt.Fprintf(b, "| `%s` | gauge | %s | `%s` | %s | %s |\n", f.name, f.unit, strings.Join(gkeContainerLabels, "` `"), f.help, f.route)

@@ -61,7 +61,7 @@ func (r *renderer) renderTPU(d *deviceSnapshot) {
 	}
 	for _, f := range gkeFamilies {
 		v, ok := d.reading.Get(f.field)
-		if !ok {
+		if !ok || d.device.Minor == "" { // without a driver, accelerator_id is the same for every chip
 			continue
 		}
 		r.families.addSeries(f.name+"_node", gauge, f.help, r.gkeLabels(gkeNodeLabels, d.device, podmap.Holder{}), v)

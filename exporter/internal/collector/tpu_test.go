@@ -15,7 +15,8 @@ import (
 // fakeTPUs is a source of four v6e chips.
 type fakeTPUs struct {
 	readings [4]map[device.Field]float64
-	lost     int // number of the lost chip, from 1; 0 for none
+	lost     int  // number of the lost chip, from 1; 0 for none
+	noDriver bool // the chips have no device nodes
 	services []device.Service
 }
 
@@ -23,7 +24,11 @@ func (c *fakeTPUs) Devices(context.Context) ([]device.Device, error) {
 	var out []device.Device
 	for i := range c.readings {
 		n := string(rune('0' + i))
-		out = append(out, device.Device{Vendor: device.Google, UUID: "TPU-0000:00:0" + n + ".0", Index: i, Minor: "tpu" + n, Model: "tpu-v6e-slice", TPU: &device.TPU{Topology: "2x2"}})
+		d := device.Device{Vendor: device.Google, UUID: "TPU-0000:00:0" + n + ".0", Index: i, Minor: "tpu" + n, Model: "tpu-v6e-slice", TPU: &device.TPU{Topology: "2x2"}}
+		if c.noDriver {
+			d.Minor = ""
+		}
+		out = append(out, d)
 	}
 	return out, nil
 }
@@ -91,6 +96,19 @@ func TestTPUMetrics(t *testing.T) {
 			t.Errorf("%s is exported without a value", absent)
 		}
 	}
+}
+
+// GKE's metrics identify a chip by the number of its device node. Without a driver the chips
+// have none, so that their series would be the same.
+func TestTPUsWithoutDriverHaveNoMetricsOfGKE(t *testing.T) {
+	memory := map[device.Field]float64{device.AcceleratorMemoryTotal: 32 << 30, device.Workload: 0}
+	f := setupTPUs(t, &fakeTPUs{noDriver: true, readings: [4]map[device.Field]float64{memory, memory, memory, memory}})
+	log := f.logTo()
+	families, text := f.collect(t)
+	if strings.Contains(text, "accelerator_id") || len(families["plimsoll_device_workload_up"].GetMetric()) != 4 {
+		t.Errorf("%s", text)
+	}
+	requireLogged(t, log)
 }
 
 // An allocated chip is idle if no workload uses the chip or the workload does not compute.
