@@ -87,6 +87,8 @@ type Collector struct {
 	kubeletErrors reportedErrors
 	callErrors    map[string]float64 // failures by library call
 	assigned      map[podmap.Holder]podmap.Accepted
+	// loggedDuplicates are the metrics with duplicate series at the last publication.
+	loggedDuplicates []string
 }
 
 // New returns a Collector of one source. Call Run, or call Collect for each collection.
@@ -169,9 +171,11 @@ func (c *Collector) publish(now time.Time) {
 	pods, podsErr := c.pods.Last()
 	s := c.account(now, pods, podsErr)
 	families := render(c.cfg.Node, c.cfg.Labels, s)
-	if duplicates := dropDuplicates(families); len(duplicates) > 0 {
+	duplicates := dropDuplicates(families)
+	if len(duplicates) > 0 && !slices.Equal(duplicates, c.loggedDuplicates) {
 		c.cfg.Log.Warn("dropped duplicate series", "metrics", duplicates)
 	}
+	c.loggedDuplicates = duplicates
 	c.store(now, families)
 }
 

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -146,4 +147,27 @@ func TestFailedCollectionsAreCounted(t *testing.T) {
 	if got := value(t, families, "plimsoll_exporter_collection_seconds", "source", "nvml"); got <= 0 {
 		t.Errorf("the last collection took %g s", got)
 	}
+}
+
+// twins is a source that lists a device twice, as a library can whose devices have the same UUID.
+type twins struct{ *fakeSource }
+
+func (s twins) Devices(ctx context.Context) ([]device.Device, error) {
+	devices, err := s.fakeSource.Devices(ctx)
+	return append(devices, devices[0]), err
+}
+
+func TestDuplicateSeriesAreLoggedOnChange(t *testing.T) {
+	f := setup(t)
+	log := f.logTo()
+	f.vendors[0].Source = twins{f.source}
+	f.collect(t)
+	requireLogged(t, log, "dropped duplicate series")
+	f.collect(t)
+	requireLogged(t, log)
+	f.vendors[0].Source = f.source
+	f.collect(t)
+	f.vendors[0].Source = twins{f.source}
+	f.collect(t)
+	requireLogged(t, log, "dropped duplicate series")
 }
