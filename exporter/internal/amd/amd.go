@@ -37,6 +37,7 @@ type Source struct {
 // gpu is a GPU that the source has seen.
 type gpu struct {
 	device.Device
+	id         string          // that the GPU reports; empty if it has none
 	card       string          // name in class/drm; empty while no driver is bound
 	partitions []device.Device // empty if the GPU is not partitioned
 	// partitionsUnknown is true if the driver failed to report the partition mode. The last
@@ -72,8 +73,8 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 // update applies the cards of a listing to the known GPUs. The card of a GPU changes if its
 // driver is loaded again, and its partitions if an administrator changes the mode.
 //
-// A GPU whose driver stayed bound since the last listing is still the same. Every other card
-// is identified, because the GPU can have moved to another address, and another GPU can be in
+// A GPU is still the same if its driver was bound in the last listing and its id is the same,
+// or cannot be read. Every other card is identified, because the GPU can have moved to another address, and another GPU can be in
 // its place. The last step drops GPUs whose place another GPU has taken.
 func (s *Source) update(cards []card) {
 	s.undescribed = 0
@@ -86,29 +87,35 @@ func (s *Source) update(cards []card) {
 	for _, c := range cards {
 		switch {
 		case c.isPartition():
-		case wasBound[c.device]:
+		case wasBound[c.device] && !s.isReplaced(c):
 			s.at(c.device).card = c.name
 		default:
 			unknown = append(unknown, c)
 		}
 	}
 	for _, c := range unknown {
-		d, err := s.sysfs.identify(c, s.options.Node)
+		d, id, err := s.sysfs.identify(c, s.options.Node)
 		if err != nil {
 			s.undescribed++
 			continue
 		}
-		s.assign(c, d)
+		s.assign(c, d, id)
 	}
 	s.gpus = slices.DeleteFunc(slices.Clone(s.gpus), func(g *gpu) bool { return s.at(g.PCIBusID) != g })
 	s.updatePartitions(cards)
 	s.updateLinks()
 }
 
+// isReplaced reports whether another GPU is at the address of a known one.
+func (s *Source) isReplaced(c card) bool {
+	id, err := s.sysfs.id(c)
+	return err == nil && id != s.at(c.device).id
+}
+
 // assign assigns a card to the GPU that it is: to a known one without a card, which keeps its
 // index, or to a new one. If another GPU in this listing reports the same id, the UUID
 // consists of the node and the PCI address.
-func (s *Source) assign(c card, d device.Device) {
+func (s *Source) assign(c card, d device.Device, id string) {
 	if g := s.withUUID(d.UUID); g != nil && g.card != "" {
 		d.UUID = addressUUID(s.options.Node, c.device)
 	}
@@ -126,7 +133,7 @@ func (s *Source) assign(c card, d device.Device) {
 	} else {
 		g.partitions = nil
 	}
-	g.Device, g.card = d, c.name
+	g.Device, g.id, g.card = d, id, c.name
 }
 
 // at returns the GPU at a PCI address, or nil. A GPU with a card takes precedence over one that

@@ -288,6 +288,36 @@ func TestGPUsThatChangePlaces(t *testing.T) {
 	}
 }
 
+// A GPU can be replaced between two listings, so that its driver was bound in both.
+func TestGPUsReplacedBetweenListings(t *testing.T) {
+	sysfs, s := newNode(t)
+	before := list(t, s)
+	replace := func(address, id, model string) {
+		sysfs.Remove(address)
+		sysfs.AddGPU(address, 7)
+		sysfs.Set(address, "unique_id", id)
+		sysfs.Set(address, "product_name", model)
+	}
+	replace(first, "ff", "AMD Instinct MI325X OAM")
+	devices := list(t, s)
+	if d := devices[0]; len(devices) != 2 || d.UUID != "GPU-ff" || d.Model != "AMD Instinct MI325X OAM" || d.Minor != "renderD135" || d.Index != before[0].Index || s.Undescribed() != 0 {
+		t.Errorf("%+v", devices)
+	}
+	if diff := cmp.Diff(before[1], devices[1]); diff != "" {
+		t.Error(diff)
+	}
+	sysfs.Set(first, "unique_id", "a1b2c3d400000000") // the GPUs change places
+	sysfs.Set(second, "unique_id", "ff")
+	devices = list(t, s)
+	if len(devices) != 2 || devices[0].UUID != "GPU-ff" || devices[0].PCIBusID != second || devices[1].UUID != before[1].UUID || devices[1].PCIBusID != first {
+		t.Errorf("%+v", devices)
+	}
+	sysfs.Break(first, "unique_id") // during a reset
+	if diff := cmp.Diff(devices, list(t, s)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // GPUs with the same id are two devices, in each listing the same.
 func TestGPUsWithTheSameID(t *testing.T) {
 	sysfs, s := newNode(t)

@@ -108,26 +108,39 @@ var models = map[string]string{
 // addressUUID returns the UUID of a GPU that has no id of its own.
 func addressUUID(node, address string) string { return "AMD-" + node + "-" + address }
 
-// identify describes the GPU of a card. It fails if the driver does not report the memory, and
-// if the id of the GPU cannot be read.
-func (s sysfs) identify(c card, node string) (device.Device, error) {
+// identify describes the GPU of a card and returns its id. It fails if the driver does not
+// report the memory, and if the id cannot be read.
+func (s sysfs) identify(c card, node string) (d device.Device, id string, err error) {
 	bytes, err := strconv.ParseInt(s.text(c.name, "mem_info_vram_total"), 10, 64)
 	if err != nil {
-		return device.Device{}, fmt.Errorf("read the memory of %s: %w", c.device, err)
+		return d, "", fmt.Errorf("read the memory of %s: %w", c.device, err)
 	}
-	d := device.Device{Vendor: device.AMD, UUID: addressUUID(node, c.device), Minor: c.render, KubeletID: c.device, PCIBusID: c.device, MemoryMiB: bytes >> 20}
-	unique, err := os.ReadFile(s.ofCard(c.name, "unique_id"))
-	if err != nil && !isUnsupported(err) {
-		return device.Device{}, fmt.Errorf("read the id of %s: %w", c.device, err)
+	if id, err = s.id(c); err != nil {
+		return d, "", err
 	}
-	if id := strings.TrimSpace(string(unique)); strings.Trim(id, "0") != "" {
+	d = device.Device{Vendor: device.AMD, UUID: addressUUID(node, c.device), Minor: c.render, KubeletID: c.device, PCIBusID: c.device, MemoryMiB: bytes >> 20}
+	if id != "" {
 		d.UUID = "GPU-" + id // as ROCR_VISIBLE_DEVICES expects
 	}
-	id := s.text(c.name, "device")
-	d.Model = cmp.Or(s.text(c.name, "product_name"), models[id], "AMD GPU "+strings.TrimPrefix(id, "0x"))
+	pciID := s.text(c.name, "device")
+	d.Model = cmp.Or(s.text(c.name, "product_name"), models[pciID], "AMD GPU "+strings.TrimPrefix(pciID, "0x"))
 	version, _ := os.ReadFile(filepath.Join(string(s), "module", driverName, "version")) // the kernel's own driver has none
 	d.Driver = strings.TrimSpace(string(version))
-	return d, nil
+	return d, id, nil
+}
+
+// id returns the id of the GPU of a card, which the driver keeps in memory. It is empty if the
+// GPU has none.
+func (s sysfs) id(c card) (string, error) {
+	text, err := os.ReadFile(s.ofCard(c.name, "unique_id"))
+	if err != nil && !isUnsupported(err) {
+		return "", fmt.Errorf("read the id of %s: %w", c.device, err)
+	}
+	id := strings.TrimSpace(string(text))
+	if strings.Trim(id, "0") == "" {
+		return "", nil
+	}
+	return id, nil
 }
 
 // profile returns the compute and memory partition mode of a GPU, such as CPX-NPS4. It is
