@@ -165,6 +165,9 @@ func (m Map) allocatedAfter(holdings []hamiHolding) map[string]int {
 		return deviceID{name: device, replica: name + " " + replica}
 	}
 	for name, holders := range m.Replicas {
+		if m.ReplicaCounts[name].Provider != ProviderHAMi {
+			continue // it stays where it is
+		}
 		for h, replicas := range holders {
 			for _, replica := range replicas {
 				if !isMoved[h] {

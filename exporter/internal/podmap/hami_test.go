@@ -185,6 +185,7 @@ func FuzzApplyHAMi(f *testing.F) {
 	f.Add(";b,NVIDIA,1024,100:a,NVIDIA,2048,100:;", ";,,0,0:", uint8(0b0101), uint8(0b1000))
 	f.Add("whole,NVIDIA,1,0:;", "sliced,NVIDIA,1,0:;", uint8(0b110001), uint8(0b1000010))
 	f.Add("b,NVIDIA,0,0:", "b,NVIDIA,4294967295,100:", uint8(0b0001), uint8(0b1110))
+	f.Add("a,NVIDIA,0,0:", "", uint8(0b1000001), uint8(0b0010)) // x also holds a replica of another plugin
 	replicas := []string{"a-0", "a-1", "b-0", "b-1", "whole", "other-0", "sliced-0", "sliced-1"}
 	f.Fuzz(func(t *testing.T, x, y string, ofX, ofY uint8) {
 		holdings, assigned := map[string]string{}, map[string][]Assignment{}
