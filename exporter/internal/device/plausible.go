@@ -18,6 +18,7 @@ var limits = map[Field][2]float64{
 	DutyCycle: {0, 100}, MemoryBandwidthUtil: {0, 100}, TensorCoreUtil: {0, 100}, AcceleratorMemoryTotal: {1, 1 << 50},
 	PCIeLinkGeneration: {1, 20}, PCIeMaxLinkGeneration: {1, 20}, PCIeLinkWidth: {1, 64}, PCIeMaxLinkWidth: {1, 64}, FanSpeed: {0, 1000}, PerformanceState: {0, 15},
 	FabricStatus: {0, 4}, FabricHealth: {0, 3}, NVLinkTxRate: {0, 1e13}, NVLinkRxRate: {0, 1e13},
+	NVLinkTx: {0, 1 << 72}, NVLinkRx: {0, 1 << 72}, // drivers count KiB in 64 bits
 	PCIeTx: {0, 1e12}, PCIeRx: {0, 1e12}, NVLinkBandwidth: {0, 1e8},
 }
 

@@ -26,3 +26,20 @@ func TestSlowdownCountersFollowDriverVersion(t *testing.T) {
 		})
 	}
 }
+
+// The counters of a device with fast links exceed 63 bits in bytes after months.
+func TestNVLinkCountersOfLongUptime(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	const kib = 1 << 54
+	f.setDevice(0, devNVLink, kib)
+	f.setDevice(1, devNVLink, 1<<64-1-1024) // near the pattern by which a driver means "unknown"
+	s := f.open()
+	devices := listDevices(t, s)
+	r := readDevice(t, s, devices[0])
+	expectValue(t, r, device.NVLinkTx, float64(kib+138)*1024)
+	expectValue(t, r, device.NVLinkRx, float64(kib+139)*1024)
+	expectAbsent(t, readDevice(t, s, devices[1]), device.NVLinkTx)
+}
