@@ -37,6 +37,7 @@ type deviceHandle struct {
 	lastProcessSample                      uint64
 	nvlinkRate, nvlinkTxRate, nvlinkRxRate counterRate
 	pcieTxRate, pcieRxRate                 counterRate
+	linksRead                              time.Time // time of the last reading of NVLinks, or of the first reading
 
 	// loggedInstanceErr is the last logged instanceErr; guarded by Source.mu.
 	loggedInstanceErr string

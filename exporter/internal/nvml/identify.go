@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -36,7 +35,9 @@ func (s *Source) identify(index int) (found identification) {
 		}
 		s.logUnreadable(slog.LevelWarn, found.device.UUID, "driver version", ret)
 	}
-	found.device.Links = s.linkPeers(found.handle, found.device.UUID)
+	found.device.Links = s.linkPeers(found.handle, func(property string, ret nvml.Return) {
+		s.logUnreadable(slog.LevelInfo, found.device.UUID, property, ret)
+	})
 	found.device.Facts = s.readFacts(found.handle, found.device.UUID)
 	return found
 }
@@ -121,45 +122,6 @@ func (s *Source) readFacts(handle nvml.Device, uuid string) (facts device.Facts)
 		s.logUnreadable(slog.LevelInfo, uuid, fact.symbol, ret)
 	}
 	return facts
-}
-
-// linkPeers returns the peers of a device's active NVLinks, sorted and without duplicates:
-// the PCI bus ID of another device, or device.NVSwitch.
-func (s *Source) linkPeers(handle nvml.Device, uuid string) []string {
-	if !s.Has("nvmlDeviceGetNvLinkState") || !s.Has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
-		return nil
-	}
-	var peers []string
-	for link := range nvml.NVLINK_MAX_LINKS {
-		state, ret := handle.GetNvLinkState(link)
-		if ret == nvml.ERROR_INVALID_ARGUMENT || ret == nvml.ERROR_NOT_SUPPORTED {
-			break // the device has no more links
-		}
-		s.logUnreadable(slog.LevelInfo, uuid, "NVLink state", ret)
-		if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
-			continue
-		}
-		if s.isSwitchLink(handle, link) {
-			peers = append(peers, device.NVSwitch)
-			continue
-		}
-		pci, ret := handle.GetNvLinkRemotePciInfo(link)
-		if ret == nvml.SUCCESS {
-			peers = append(peers, busID(pci))
-		}
-		s.logUnreadable(slog.LevelInfo, uuid, "NVLink peer", ret)
-	}
-	slices.Sort(peers)
-	return slices.Compact(peers)
-}
-
-// isSwitchLink reports whether a link is known to lead to an NVSwitch.
-func (s *Source) isSwitchLink(handle nvml.Device, link int) bool {
-	if !s.Has("nvmlDeviceGetNvLinkRemoteDeviceType") {
-		return false
-	}
-	peer, ret := handle.GetNvLinkRemoteDeviceType(link)
-	return ret == nvml.SUCCESS && peer == nvml.NVLINK_DEVICE_TYPE_SWITCH
 }
 
 func busID(pci nvml.PciInfo) string {

@@ -3,6 +3,7 @@ package nvml
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
@@ -37,6 +38,38 @@ func TestLinkPeers(t *testing.T) {
 	for i, want := range map[int]string{0: device.NVSwitch, 2: devices[3].PCIBusID, 3: ""} {
 		if got := strings.Join(devices[i].Links, " "); got != want {
 			t.Errorf("link peers of device %d are %q, want %q", i, got, want)
+		}
+	}
+}
+
+// The links of a device are down until the fabric manager has started, and can fail later.
+func TestLinkPeersAreReadAgain(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	const noLinks = 1 << 13 // the call for the state of a link
+	f.setDevice(0, devFailure, 999)
+	f.setUnsupported(0, noLinks)
+	s := f.open()
+	readAt := s.readerAt(t, listDevices(t, s)[0])
+	for _, step := range []struct {
+		after                time.Duration
+		unsupported, failing uint64
+		want                 string
+	}{
+		{0, noLinks, 0, ""},
+		{linkInterval - time.Second, 0, 0, ""},
+		{linkInterval, 0, 0, device.NVSwitch},
+		{linkInterval + time.Second, noLinks, 0, device.NVSwitch},
+		{2 * linkInterval, 0, noLinks, device.NVSwitch},
+		{3 * linkInterval, noLinks, 0, ""},
+	} {
+		f.setUnsupported(0, step.unsupported)
+		f.setDevice(0, devFailing, step.failing)
+		readAt(step.after)
+		if got := strings.Join(listDevices(t, s)[0].Links, " "); got != step.want {
+			t.Errorf("after %s the link peers are %q, want %q", step.after, got, step.want)
 		}
 	}
 }

@@ -134,6 +134,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 	}
 	if d.Instance == nil {
 		s.addInstances(h, d, &r)
+		s.refreshLinks(ctx, h, d, r.Time)
 	}
 	return r, nil
 }
