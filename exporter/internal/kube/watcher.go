@@ -31,6 +31,7 @@ type Watcher struct {
 	node      fields.Selector
 	owners    *ownerIndex // nil if owners are not looked up
 	reachable atomic.Bool
+	failing   atomic.Bool // a failure was logged
 	log       *slog.Logger
 }
 
@@ -97,10 +98,15 @@ func (w *Watcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return i, err
 }
 
-// recordReachable records the result of a request, and logs the first failure.
+// recordReachable records the result of a request, and logs when requests start to fail and
+// when they succeed again. The exporter may lack the permission from the start.
 func (w *Watcher) recordReachable(err error) {
-	if before := w.reachable.Swap(err == nil); err != nil && before {
+	w.reachable.Store(err == nil)
+	switch wasFailing := w.failing.Swap(err != nil); {
+	case err != nil && !wasFailing:
 		w.log.Warn("cannot list or watch the node's pods; keeping the last known metadata", "err", err)
+	case err == nil && wasFailing:
+		w.log.Info("the node's pods can be listed again")
 	}
 }
 
