@@ -46,6 +46,7 @@ type podUsage struct {
 	portions     portions
 	joules       map[account]float64 // since the exporter first saw the pod hold the device
 	unattributed *int                // processes without a pod; nil if processes are not attributed
+	byProcess    portions            // by the processes of each pod, whatever the method; empty if processes are not attributed
 }
 
 // podAttribution integrates the energy of a device by pod.
@@ -72,7 +73,7 @@ func (a *podAttribution) update(method Attribution, replicas map[podName]int, ho
 	}
 	out := podUsage{}
 	if usage != nil {
-		out.unattributed = &usage.unattributed
+		out.unattributed, out.byProcess = &usage.unattributed, divideByProcess(replicas, r, usage)
 	}
 	out.method, out.portions = divide(method, replicas, r, usage)
 	for pod := range out.portions.time {
@@ -113,11 +114,15 @@ func divide(method Attribution, replicas map[podName]int, r device.Reading, usag
 	case method == BySplit:
 		return method, divideByReplicas(replicas)
 	case method == ByProcess && usage != nil:
-		memory, _ := r.Get(device.FBUsed)
-		busy, _ := r.Get(device.GPUUtil)
-		return method, portions{memory: divideByUse(usage.memory, replicas, memory*(1<<20)), time: divideByUse(usage.busy, replicas, busy)}
+		return method, divideByProcess(replicas, r, usage)
 	}
 	return method, portions{}
+}
+
+func divideByProcess(replicas map[podName]int, r device.Reading, usage *processUsage) portions {
+	memory, _ := r.Get(device.FBUsed)
+	busy, _ := r.Get(device.GPUUtil)
+	return portions{memory: divideByUse(usage.memory, replicas, memory*(1<<20)), time: divideByUse(usage.busy, replicas, busy)}
 }
 
 func divideByReplicas(replicas map[podName]int) portions {

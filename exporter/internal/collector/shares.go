@@ -57,12 +57,12 @@ func (r *renderer) sharesOf(d *deviceSnapshot, holders []podmap.Holder) []share 
 // field: used memory and utilization.
 func (r *renderer) portionsByProcess(d *deviceSnapshot, f device.Field) map[podName]float64 {
 	switch {
-	case !r.labels.VirtualGPUs || d.usage.unattributed == nil:
+	case !r.labels.VirtualGPUs:
 		return nil
 	case f == device.FBUsed:
-		return d.usage.portions.memory
+		return d.usage.byProcess.memory
 	case f == device.GPUUtil:
-		return d.usage.portions.time
+		return d.usage.byProcess.time
 	}
 	return nil
 }

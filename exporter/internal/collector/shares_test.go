@@ -55,6 +55,9 @@ func TestVirtualGPUsByProcess(t *testing.T) {
 		r.Set(device.GPUUtil, float64(10+d.Index))
 		r.Set(device.FBUsed, 700)
 		r.Set(device.GPUTemp, 60)
+		if d.Index == 2 {
+			r.Processes = &device.Processes{Memory: map[int]float64{1: 600 << 20}, Busy: map[int]float64{1: 9}}
+		}
 		if d.Index == 0 {
 			r.Processes = &device.Processes{Memory: map[int]float64{1: 100 << 20, 2: 50 << 20, 3: 300 << 20, 4: 9 << 20}, Busy: map[int]float64{1: 1, 2: 2, 3: 5}}
 		}
@@ -62,7 +65,8 @@ func TestVirtualGPUsByProcess(t *testing.T) {
 	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
 	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
 	f.kubelet.holdings["ml/c/main"] = []string{uuid(0) + "::2"}
-	_, text := f.collect(t)
+	f.kubelet.holdings["ml/a/alone"] = []string{uuid(2)}
+	families, text := f.collect(t)
 	for metric, want := range map[string]string{
 		"DCGM_FI_DEV_FB_USED": `} 700
 ,container="main",namespace="ml",pod="a",pod_uid="uid-a",vgpu="0"} 150
@@ -79,6 +83,12 @@ func TestVirtualGPUsByProcess(t *testing.T) {
 	}
 	if got := seriesOf(text, "DCGM_FI_DEV_GPU_UTIL", "1"); len(got) != 1 || got[0] != "} 11" {
 		t.Errorf("a device without pods: %q", got)
+	}
+	for metric, want := range map[string]string{"DCGM_FI_DEV_FB_USED": "700 600", "DCGM_FI_DEV_GPU_UTIL": "12 9"} {
+		got := fmt.Sprintf("%g %g", value(t, families, metric, "UUID", uuid(2)), value(t, families, metric, "UUID", uuid(2), "pod", "a", "pod_uid", "uid-a"))
+		if got != want {
+			t.Errorf("%s of a device and its only pod are %s, want %s", metric, got, want)
+		}
 	}
 	if got := seriesOf(text, "DCGM_FI_DEV_GPU_TEMP", "0"); len(got) != 3 || strings.Contains(got[0], "pod_uid") {
 		t.Errorf("other metrics have a series for each replica: %q", got)
