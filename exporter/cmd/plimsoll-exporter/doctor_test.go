@@ -136,6 +136,28 @@ func TestDoctorGolden(t *testing.T) {
 	}
 }
 
+// The README shows lines that doctor prints.
+func TestReadmeShowsOutputOfDoctor(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	out := runToFailure(t, command(t, "doctor", "--source=sim", "--pod-resources-kubelet-socket="+socket), 1)
+	out = strings.ReplaceAll(out, socket, "/var/lib/kubelet/pod-resources/kubelet.sock")
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## doctor\n")
+	_, block, _ := strings.Cut(section, "\n```\n")
+	example, _, ok := strings.Cut(block, "```\n")
+	if !ok {
+		t.Fatal("exporter/README.md has no example of doctor")
+	}
+	for line := range strings.Lines(example) {
+		if !strings.Contains(out, line) {
+			t.Errorf("doctor does not print %q\n%s", line, out)
+		}
+	}
+}
+
 func TestDoctorTPUs(t *testing.T) {
 	o, sysfs := parseBareNode(t)
 	addTPU(t, sysfs, "0000:00:04.0", true)
