@@ -119,7 +119,7 @@ func (o *options) addMetricFlags(app *kingpin.Application) {
 	app.Flag("config-file", "Configuration file in dcgm-exporter's format (version 1 or 2), for the metrics and the interval. Flags and environment variables take precedence.").Envar("DCGM_EXPORTER_CONFIG_FILE").StringVar(&o.configFile)
 	o.counterFileFlag.track(app.Flag("collectors", "Counter file in dcgm-exporter's format. The file selects dcgm-exporter's metrics with their types and help texts. It is read again on SIGHUP and after a change. \"all\" selects every metric. If the default file does not exist, dcgm-exporter's default metrics are selected.").
 		Short('f'), "DCGM_EXPORTER_COLLECTORS").Default(defaultCounterFile).StringVar(&o.counterFile)
-	o.configMapFlag.track(app.Flag("configmap-data", "ConfigMap as NAMESPACE:NAME whose key metrics contains the counter file. If the ConfigMap cannot be read at the start, --collectors applies. Requires the permission get. It is read again on SIGHUP.").
+	o.configMapFlag.track(app.Flag("configmap-data", "ConfigMap as NAMESPACE:NAME whose key metrics contains the counter file. If the ConfigMap cannot be read at the start or selects no field, --collectors applies. Requires the permission get. It is read again on SIGHUP.").
 		Short('m'), "DCGM_EXPORTER_CONFIGMAP_DATA").Default(noConfigMap).StringVar(&o.configMap)
 	app.Flag("devices", "Devices with dcgm-exporter's metrics: f (MIG instances, and whole devices for metrics that instances do not have), g[:NUMBERS] (whole devices), i[:NUMBERS] (MIG instances by GPU_I_ID) or both, for example g:0,2-4+i.").
 		Short('d').Envar("DCGM_EXPORTER_DEVICES_STR").Default("f").StringVar(&o.deviceFilter)
