@@ -74,8 +74,9 @@ func (s *Source) Devices(context.Context) ([]device.Device, error) {
 // driver is loaded again, and its partitions if an administrator changes the mode.
 //
 // A GPU is still the same if its driver was bound in the last listing and its id is the same,
-// or cannot be read. Every other card is identified, because the GPU can have moved to another address, and another GPU can be in
-// its place. The last step drops GPUs whose place another GPU has taken.
+// or cannot be read. Every other card is identified, because the GPU can have moved to another
+// address, and another GPU can be in its place. The last step drops GPUs whose place another
+// GPU has taken.
 func (s *Source) update(cards []card) {
 	s.undescribed = 0
 	wasBound := map[string]bool{}
