@@ -22,37 +22,44 @@ const maxConfigFileSize = 1 << 20
 // configFile is dcgm-exporter's configuration file, in version 1 (4.8.3) or 2 (4.8.4). Flags
 // and environment variables take precedence over it.
 type configFile struct {
-	Version int `yaml:"version"`
-	Metrics *struct {
-		File   string `yaml:"file"`
-		Fields []struct {
-			Name string `yaml:"name"`
-			Type string `yaml:"prometheusType"`
-			Help string `yaml:"help"`
-		} `yaml:"fields"`
-		EnableExporterMetrics *bool `yaml:"enableExporterMetrics"`
-	} `yaml:"metrics"`
-	Server *struct {
-		MaxConcurrentScrapes *int `yaml:"maxConcurrentScrapes"`
-	} `yaml:"server"`
-	Sources yaml.Node `yaml:"sources"` // only applies to DCGM
+	Version     int                `yaml:"version"`
+	Metrics     *metricsConfig     `yaml:"metrics"`
+	Server      *serverConfig      `yaml:"server"`
+	Sources     yaml.Node          `yaml:"sources"`     // only applies to DCGM
+	Collection  *collectionConfig  `yaml:"collection"`  // the schedule in version 1
+	Collections []collectionsEntry `yaml:"collections"` // the schedules in version 2
+}
 
-	// Collection is the schedule in version 1.
-	Collection *struct {
+// The sections have types with names, because errors of the YAML parser print the types.
+type (
+	metricsConfig struct {
+		File                  string        `yaml:"file"`
+		Fields                []fieldConfig `yaml:"fields"`
+		EnableExporterMetrics *bool         `yaml:"enableExporterMetrics"`
+	}
+	fieldConfig struct {
+		Name string `yaml:"name"`
+		Type string `yaml:"prometheusType"`
+		Help string `yaml:"help"`
+	}
+	serverConfig struct {
+		MaxConcurrentScrapes *int `yaml:"maxConcurrentScrapes"`
+	}
+	collectionConfig struct {
 		Interval    string      `yaml:"interval"`
 		Retention   yaml.Node   `yaml:"retention"` // only applies to DCGM
 		WatchGroups []yaml.Node `yaml:"watchGroups"`
-	} `yaml:"collection"`
-	// Collections are the schedules in version 2.
-	Collections []struct {
-		Name    string `yaml:"name"`
-		Every   string `yaml:"every"`
-		Metrics struct {
-			Include []string `yaml:"include"`
-		} `yaml:"metrics"`
-		Sources yaml.Node `yaml:"sources"` // only applies to DCGM
-	} `yaml:"collections"`
-}
+	}
+	collectionsEntry struct {
+		Name    string          `yaml:"name"`
+		Every   string          `yaml:"every"`
+		Metrics includedMetrics `yaml:"metrics"`
+		Sources yaml.Node       `yaml:"sources"` // only applies to DCGM
+	}
+	includedMetrics struct {
+		Include []string `yaml:"include"`
+	}
+)
 
 // userFlag reports whether the user has set a flag or its environment variable.
 type userFlag struct {
@@ -69,11 +76,11 @@ func (o *options) applyConfigFile(log *slog.Logger) error {
 		return nil
 	}
 	text, err := readRegularFile(o.configFile, maxConfigFileSize)
-	if err == nil {
-		err = o.applyConfig(text, log)
-	}
 	if err != nil {
 		return fmt.Errorf("--config-file: %w", err)
+	}
+	if err := o.applyConfig(text, log); err != nil {
+		return fmt.Errorf("--config-file: %s: %w", o.configFile, err)
 	}
 	return nil
 }
@@ -103,7 +110,10 @@ func parseConfig(text string) (*configFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
 	decoder.KnownFields(true)
 	c := &configFile{}
-	if err := decoder.Decode(c); err != nil {
+	switch err := decoder.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the file is empty")
+	case err != nil:
 		return nil, err
 	}
 	var more yaml.Node

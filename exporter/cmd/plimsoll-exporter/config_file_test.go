@@ -88,16 +88,23 @@ func TestInvalidConfigFiles(t *testing.T) {
 		"version: 2\ncollections: [{name: a, every: 1us, metrics: {include: [x]}}]":                                                   "collections[0].every",
 		"version: 2\nserver: {maxConcurrentScrapes: 0}\n":                                                                             "--max-concurrent-scrapes must be at least 1",
 		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: b, every: 1s, metrics: {include: ['*']}}]": "collections[1] is the second one",
-		"{": "yaml",
-		"":  "EOF",
+		"version: 2\nmetrics: []\n": "line 2: cannot unmarshal !!seq",
+		"{":                         "yaml",
+		"":                          "the file is empty",
+		"# version: 2\n":            "the file is empty",
 	} {
 		t.Run(want, func(t *testing.T) {
 			o, err := parse(t, "--node-name=n", "--config-file="+writeFile(t, text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := o.prepare(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			_, _, err = o.prepare(slog.New(slog.DiscardHandler))
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct {") {
 				t.Errorf("%q: %v", text, err)
+			}
+			isValue := strings.HasPrefix(want, "--") // of a flag that the file sets
+			if err != nil && !isValue && !strings.Contains(err.Error(), "--config-file: "+o.configFile+": ") {
+				t.Errorf("the error does not name the file: %v", err)
 			}
 		})
 	}
