@@ -27,9 +27,9 @@ type PlacementGateSpec struct {
 	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
 	// for the name of the source's cluster label. headroom, capacity, queued, preference and
 	// conditions may also use values of the job's JobProfile: $profile_memory_peak (bytes of a
-	// device), $profile_duration (seconds) and $profile_best_model (the device model on which the
-	// job is fastest). For a job without them, a condition does not apply, queued and preference
-	// are not queried, and the others have their defaults.
+	// device), $profile_duration (seconds), $profile_utilization (0 to 1) and $profile_best_model
+	// (the device model on which the job is fastest). For a job without them, a condition does not
+	// apply, queued and preference are not queried, and the others have their defaults.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.
@@ -108,7 +108,7 @@ type PlacementGateSpec struct {
 	PodSetUpdates *GatePodSetUpdates `json:"podSetUpdates,omitempty"`
 	// JobProfiles of the workloads that pass this gate, from the metrics of their successful
 	// runs. No decision depends on them, except through queries with $profile_memory_peak,
-	// $profile_duration or $profile_best_model. Absent: the gate keeps none.
+	// $profile_duration, $profile_utilization or $profile_best_model. Absent: the gate keeps none.
 	// +optional
 	Profiles *GateProfiles `json:"profiles,omitempty"`
 }

@@ -329,7 +329,7 @@ func serveOperator(w http.ResponseWriter, req *http.Request) {
 // room, the room in cluster2 is reserved for another workload, cluster3 has stale samples
 // and does not meet the condition power.
 func workloadExplanation() gate.Explanation {
-	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1, Profile: &shape.Profile{MemoryPeak: 40 << 30, Duration: 600}}
+	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1, Profile: &shape.Profile{MemoryPeak: 40 << 30, Duration: 600, UtilizationPercent: 93}}
 	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
 	candidate := func(name string, fit float64, old time.Duration) gate.Candidate {
 		return gate.Candidate{

@@ -90,7 +90,7 @@ func formatRequests(f shape.Facts) string {
 	return strings.Join(requests, ", ")
 }
 
-// formatProfile lists what earlier runs used: earlier runs: 40960Mi per device, 10m.
+// formatProfile lists what earlier runs used: earlier runs: 40960Mi per device, 10m, 30% utilization.
 func formatProfile(p *shape.Profile) string {
 	var known []string
 	if p.MemoryPeak > 0 {
@@ -98,6 +98,9 @@ func formatProfile(p *shape.Profile) string {
 	}
 	if p.Duration > 0 {
 		known = append(known, format.Seconds(p.Duration))
+	}
+	if p.UtilizationPercent > 0 {
+		known = append(known, fmt.Sprintf("%d%% utilization", p.UtilizationPercent))
 	}
 	if p.BestModel != "" {
 		known = append(known, "fastest on "+p.BestModel)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -223,6 +224,40 @@ func TestPackingCountsDevices(t *testing.T) {
 	promqltest.RunTest(t, script, promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery))
 }
 
+// A job that was run before counts with the utilization of its profile. One that uses more than 70%
+// by itself fits on idle devices only.
+func TestPackingByTheProfileOfTheJob(t *testing.T) {
+	const metrics = `load 1m
+  device:plimsoll_utilization:placeable{cluster="c1",node="n",uuid="0"} 0
+  device:plimsoll_utilization:placeable{cluster="c1",node="n",uuid="1"} 0.5
+  device:plimsoll_utilization:placeable{cluster="c1",node="n",uuid="2"} 0.6
+  device:plimsoll_utilization:placeable{cluster="c1",node="n",uuid="3"} 0
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="0",provider="nvidia",dimension="shares"} 4
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="1",provider="nvidia",dimension="shares"} 3
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="2",provider="nvidia",dimension="shares"} 3
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="3",provider="nvidia",dimension="shares"} 0
+`
+	template, problems := promql.ParseTemplate(sampleGate(t, "packing").Conditions[0].Query, slices.Concat(shape.Variables, shape.ProfileVariables))
+	if problems != nil {
+		t.Fatal(promql.Strings(problems))
+	}
+	script := metrics
+	for _, tc := range []struct {
+		percent, pods int64
+		devices       int // with room; 0 = fewer than pods
+	}{{10, 1, 3}, {20, 1, 2}, {20, 3, 0}, {30, 1, 1}, {93, 1, 1}, {93, 2, 0}} {
+		expr, err := template.Render(shape.Facts{}.Vars(shape.PodSet{Model: "m", DevicesPerPod: 1, Pods: tc.pods, Profile: &shape.Profile{UtilizationPercent: tc.percent}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script += "\neval instant at 0m " + expr + "\n"
+		if tc.devices > 0 {
+			script += fmt.Sprintf("  {cluster=\"c1\"} %d\n", tc.devices)
+		}
+	}
+	promqltest.RunTest(t, script, promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery))
+}
+
 // A gate whose fit query reads neither shares nor a topology sends the same queries for pods that
 // request them as for pods that do not.
 func TestQueriesWithoutSharesAreUnchanged(t *testing.T) {
@@ -263,15 +298,21 @@ func TestQueriesWithoutSharesAreUnchanged(t *testing.T) {
 // sampleFit returns the fit query of a sample gate.
 func sampleFit(t *testing.T, name string) *promql.Template {
 	t.Helper()
-	var sample v1alpha1.PlacementGate
-	if err := yaml.UnmarshalStrict(read(t, "config/samples/gates/"+name+".yaml"), &sample); err != nil {
-		t.Fatal(err)
-	}
-	template, problems := promql.ParseTemplate(sample.Spec.Queries.Fit, shape.Variables)
+	template, problems := promql.ParseTemplate(sampleGate(t, name).Queries.Fit, shape.Variables)
 	if problems != nil {
 		t.Fatal(promql.Strings(problems))
 	}
 	return template
+}
+
+// sampleGate returns a sample gate.
+func sampleGate(t *testing.T, name string) v1alpha1.PlacementGateSpec {
+	t.Helper()
+	var sample v1alpha1.PlacementGate
+	if err := yaml.UnmarshalStrict(read(t, "config/samples/gates/"+name+".yaml"), &sample); err != nil {
+		t.Fatal(err)
+	}
+	return sample.Spec
 }
 
 func read(t *testing.T, path string) []byte {

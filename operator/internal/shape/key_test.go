@@ -42,6 +42,8 @@ func TestEquivalenceKey(t *testing.T) {
 		{"profile", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 2} }},
 		{"profile with another memory", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 2, Duration: 2} }},
 		{"profile with another duration", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 3} }},
+		{"profile with a utilization", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 2, UtilizationPercent: 30} }},
+		{"profile with another utilization", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 2, UtilizationPercent: 31} }},
 		{"profile without a duration", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 12} }},
 		{"pods", func(f *Facts) { f.PodSets[0].Pods = 4 }},
 		{"no pod set", func(f *Facts) { f.PodSets = nil }},

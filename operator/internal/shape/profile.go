@@ -15,6 +15,8 @@ type Profile struct {
 	MemoryPeak int64 `json:"memoryPeak,omitempty"`
 	// Duration is the median of the time from admission to the end, in seconds.
 	Duration int64 `json:"duration,omitempty"`
+	// UtilizationPercent is the median of the mean utilization of the devices, 0 to 100.
+	UtilizationPercent int64 `json:"utilizationPercent,omitempty"`
 	// BestModel is the device model on which the job is fastest, if the pods request no model and
 	// runs or trials on several models can be compared.
 	BestModel string `json:"bestModel,omitempty"`
@@ -23,12 +25,13 @@ type Profile struct {
 // ProfileVariables are the names of the variables that have the values of a Profile, without the
 // leading $. A workload without a profile has no values for them, so that only queries that can
 // do without may use them.
-var ProfileVariables = []string{varProfileMemoryPeak, varProfileDuration, varProfileBestModel}
+var ProfileVariables = []string{varProfileMemoryPeak, varProfileDuration, varProfileUtilization, varProfileBestModel}
 
 const (
-	varProfileMemoryPeak = "profile_memory_peak"
-	varProfileDuration   = "profile_duration"
-	varProfileBestModel  = "profile_best_model"
+	varProfileMemoryPeak  = "profile_memory_peak"
+	varProfileDuration    = "profile_duration"
+	varProfileUtilization = "profile_utilization"
+	varProfileBestModel   = "profile_best_model"
 )
 
 // UsesProfiles reports whether a query of the gate reads the profile of a workload.
@@ -55,6 +58,9 @@ func profileOf(status *v1alpha1.JobProfileStatus, model string) *Profile {
 		}
 		if m.DurationP50Seconds != nil {
 			p.Duration = max(p.Duration, *m.DurationP50Seconds)
+		}
+		if m.UtilizationP50Percent != nil {
+			p.UtilizationPercent = max(p.UtilizationPercent, *m.UtilizationP50Percent)
 		}
 	}
 	if model == "" {
@@ -106,6 +112,9 @@ func (p *Profile) addVars(vars map[string]string) {
 	if p.BestModel != "" {
 		vars[varProfileBestModel] = p.BestModel
 	}
+	if p.UtilizationPercent > 0 {
+		vars[varProfileUtilization] = strconv.FormatFloat(float64(p.UtilizationPercent)/100, 'g', -1, 64)
+	}
 	for name, value := range map[string]int64{varProfileMemoryPeak: p.MemoryPeak, varProfileDuration: p.Duration} {
 		if value > 0 {
 			vars[name] = strconv.FormatInt(value, 10)
@@ -124,6 +133,9 @@ func (p *Profile) appendKey(key []byte) []byte {
 	if p == nil {
 		return key
 	}
-	key = strconv.AppendInt(append(strconv.AppendInt(append(key, 'p'), p.MemoryPeak, 10), ':'), p.Duration, 10)
-	return append(append(key, ':'), p.BestModel...)
+	key = append(key, 'p')
+	for _, n := range []int64{p.MemoryPeak, p.Duration, p.UtilizationPercent} {
+		key = append(strconv.AppendInt(key, n, 10), ':')
+	}
+	return append(key, p.BestModel...)
 }

@@ -14,7 +14,7 @@ import (
 func TestProfileOfAPodSet(t *testing.T) {
 	status := &v1alpha1.JobProfileStatus{Models: []v1alpha1.ModelProfile{
 		{Model: "NVIDIA-L4", MemoryPeakP90Bytes: new(int64(20e9)), DurationP50Seconds: new(int64(600)), DurationP90Seconds: new(int64(900))},
-		{Model: "NVIDIA H100", MemoryPeakP90Bytes: new(int64(60e9))},
+		{Model: "NVIDIA H100", MemoryPeakP90Bytes: new(int64(60e9)), UtilizationP50Percent: new(int64(93))},
 		{Model: "NVIDIA-T4"},
 	}}
 	for _, tc := range []struct {
@@ -23,10 +23,10 @@ func TestProfileOfAPodSet(t *testing.T) {
 		want        map[string]string
 	}{
 		{"a model", "NVIDIA-L4", status, map[string]string{"profile_memory_peak": "20000000000", "profile_duration": "600"}},
-		{"a model with a blank in the metrics, without a duration", "NVIDIA-H100", status, map[string]string{"profile_memory_peak": "60000000000"}},
+		{"a model with a blank in the metrics, without a duration", "NVIDIA-H100", status, map[string]string{"profile_memory_peak": "60000000000", "profile_utilization": "0.93"}},
 		{"a model without values", "NVIDIA-T4", status, map[string]string{}},
 		{"a model that the profile does not have", "NVIDIA-B200", status, map[string]string{}},
-		{"any model: the largest values", "", status, map[string]string{"profile_memory_peak": "60000000000", "profile_duration": "600"}},
+		{"any model: the largest values", "", status, map[string]string{"profile_memory_peak": "60000000000", "profile_duration": "600", "profile_utilization": "0.93"}},
 		{"no profile", "NVIDIA-L4", nil, map[string]string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
