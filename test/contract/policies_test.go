@@ -34,6 +34,11 @@ load 5m
   device:plimsoll_utilization:placeable{cluster="c1",node="n1",uuid="GPU-2"} 0.1x84
   device:plimsoll_utilization:placeable{cluster="c2",node="m1",uuid="GPU-3"} 0.5x84
   device:plimsoll_utilization:placeable{cluster="c2",node="m1",uuid="GPU-4"} 0.5x84
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n1",uuid="GPU-1",dimension="shares"} 2x84
+  device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n1",uuid="GPU-2",dimension="shares"} 1x84
+  device_dimension:plimsoll_free_share:placeable{cluster="c2",node="m1",uuid="GPU-3",dimension="shares"} 0x84
+  device_dimension:plimsoll_share_capacity:placeable{cluster="c1",node="n1",uuid="GPU-1",dimension="shares"} 4x84
+  device_dimension:plimsoll_share_capacity:placeable{cluster="c2",node="m1",uuid="GPU-3",dimension="shares"} 4x84
   cluster_model:plimsoll_power_watts:sum{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 3200x84
   cluster_model:plimsoll_power_watts:sum{cluster="c2",model="NVIDIA-L4"} 280x84
   cluster_model:plimsoll_temperature_celsius:max{cluster="c1",model="NVIDIA-H100-80GB-HBM3"} 45x84
@@ -75,6 +80,8 @@ var expectedResults = map[string]map[string]float64{
 	"packing/freshness":                        {"c1": 0, "c2": 600},
 	"packing/packed":                           {"c1": 0.25, "c2": 1},
 	"packing/calm":                             {"c1": 0.5, "c2": 0},
+	"slowdown/freshness":                       {"c1": 0, "c2": 600},
+	"slowdown/slowdown":                        {"c1": (1.3/0.7 + 1) / 2, "c2": 2},
 	"health/freshness":                         {"c1": 0, "c2": 600},
 	"health/usable":                            {"c1": 1, "c2": 0.5},
 	"health/xids":                              {"c1": 0, "c2": 2},
