@@ -77,12 +77,11 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 	}
 	// If the workload ended before its pods had time to start, an admission proves nothing.
 	startedBeforeEnd := e.EndedAt.IsZero() || !e.AdmittedAt.Add(startup).After(e.EndedAt)
-	// If the cluster reports holders and the workload is not among them, its pods are not
-	// scheduled, however long ago it was admitted.
-	isStarted := e.HeldPods >= e.Pods() || !e.ReportsHolders
+	// If the cluster reports holders, the admission proves nothing: a pod may wait for a free node,
+	// and a sample from before it was scheduled does not show it, however old the admission is.
 	return isAfter(e.PodsReadyAt, timing.PodsReadySettle) ||
 		isAfter(e.HeldAt, 0) && e.HeldPods >= e.Pods() ||
-		isAfter(e.AdmittedAt, startup) && startedBeforeEnd && isStarted ||
+		isAfter(e.AdmittedAt, startup) && startedBeforeEnd && !e.ReportsHolders ||
 		isAfter(e.EndedAt, settle)
 }
 
@@ -122,9 +121,6 @@ type Credit struct {
 // Pods that cannot use the devices of p displace none. For pods that share devices, see
 // sharesTaken.
 func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
-	if p.DevicesPerPod == 0 {
-		return 0
-	}
 	if p.Share != nil {
 		return sharesTaken(others, p)
 	}

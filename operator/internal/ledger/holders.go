@@ -66,10 +66,7 @@ func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 			if e.ReportsHolders && pods <= e.HeldPods {
 				continue
 			}
-			e.ReportsHolders = true
-			if pods > e.HeldPods {
-				e.HeldPods, e.HeldAt = pods, queriedAt
-			}
+			e.ReportsHolders, e.HeldPods, e.HeldAt = true, pods, queriedAt
 			l.current[uid][cluster] = e
 			l.invalidate()
 		}

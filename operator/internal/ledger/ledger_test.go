@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,6 +139,9 @@ func TestCommitFailsAfterAnyChange(t *testing.T) {
 		{"a debit that exists already", func(l *Ledger) { l.Debit(entry("b", "cluster1")) }, true},
 		{"release of an unknown workload", func(l *Ledger) { l.Release("c") }, true},
 		{"nothing to expire", func(l *Ledger) { l.Expire(nil, after(1)) }, true},
+		{"a workload without devices", func(l *Ledger) { l.Debit(Entry{UID: "c", Cluster: "cluster1"}) }, true},
+		{"a running workload that has not changed", func(l *Ledger) { l.PutRunning(Running{UID: "r", Cluster: "cluster1"}) }, true},
+		{"a running workload with another priority", func(l *Ledger) { l.PutRunning(Running{UID: "r", Cluster: "cluster1", Priority: 1}) }, false},
 		{"commit without effect", func(l *Ledger) { l.Commit(l.View(), "c", nil, nil, nil) }, true},
 		{"commit of another workload", func(l *Ledger) { l.Commit(l.View(), "c", nil, []Entry{entry("c", "cluster1")}, nil) }, false},
 		{"debit", func(l *Ledger) { l.Debit(entry("c", "cluster1")) }, false},
@@ -151,6 +155,7 @@ func TestCommitFailsAfterAnyChange(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l := New(5*time.Second, time.Hour)
 			l.Debit(entry("b", "cluster1"))
+			l.PutRunning(Running{UID: "r", Cluster: "cluster1"})
 			v := l.View()
 			tc.change(l)
 			before := l.DevicesByCluster()
@@ -229,6 +234,37 @@ func TestRunningWorkloadChanges(t *testing.T) {
 		l.PutRunning(Running{UID: "elastic", Cluster: "cluster1", PodSets: podSets(pods)})
 		if running := l.View().Running("cluster1"); len(running) != 1 || running[0].PodSets[0].Pods != pods {
 			t.Errorf("running %v, want one workload of %d pods", running, pods)
+		}
+	}
+}
+
+// Metrics show since when the oldest reservation of each cluster exists.
+func TestOldestByCluster(t *testing.T) {
+	l := New(time.Second, time.Hour)
+	for i, uid := range []string{"b", "a", "c"} {
+		e := entry(uid, "cluster1")
+		e.DebitedAt = after([]int{5, 2, 9}[i])
+		l.Debit(e)
+	}
+	l.Debit(entry("a", "cluster2"))
+	if diff := cmp.Diff(map[string]time.Time{"cluster1": after(2), "cluster2": t0}, l.OldestByCluster()); diff != "" {
+		t.Errorf("oldest (-want +got):\n%s", diff)
+	}
+	if clusters, podSets := l.Reserved("a"); !slices.Equal(clusters, []string{"cluster1", "cluster2"}) || len(podSets) != 1 {
+		t.Errorf("a has reserved %v on %v, want one pod set on both clusters", podSets, clusters)
+	}
+}
+
+// Only the first report of an admission counts: its time decides when samples show the pods.
+func TestMarkAdmittedReportsTheFirstAdmission(t *testing.T) {
+	l := New(time.Second, time.Hour)
+	l.Debit(entry("a", "cluster1"))
+	for i, tc := range []struct {
+		uid, cluster string
+		want         bool
+	}{{"unknown", "cluster1", false}, {"a", "cluster2", false}, {"a", "cluster1", true}, {"a", "cluster1", false}} {
+		if got := l.MarkAdmitted(tc.uid, tc.cluster, after(i), false); got != tc.want {
+			t.Errorf("%s on %s: %t, want %t", tc.uid, tc.cluster, got, tc.want)
 		}
 	}
 }

@@ -183,6 +183,9 @@ func TestAnySequenceOfCalls(t *testing.T) {
 		}
 		l.Expire(map[string]time.Time{"cluster1": after(60), "cluster2": after(60), "cluster3": after(60)}, after(60))
 		rest := l.View()
+		if len(l.current)+len(l.ended) > 0 {
+			t.Fatalf("seed %d: the ledger keeps %v and %v", seed, l.current, l.ended)
+		}
 		if len(rest.byCluster)+len(rest.credits)+len(rest.running)+len(rest.holds) > 0 {
 			t.Fatalf("seed %d: the ledger still has %+v", seed, rest)
 		}

@@ -138,11 +138,58 @@ func TestViewAfterEnd(t *testing.T) {
 func TestCreditExpiresWithNewerSample(t *testing.T) {
 	l := New(5*time.Second, 10*time.Minute)
 	l.Credit(Credit{Cluster: "cluster1", PodSets: []shape.PodSet{podSet(8, 1)}, FinishedAt: t0})
-	if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 8 {
-		t.Errorf("%d devices credited, want 8", got)
+	for sampled, want := range map[int]int64{-1: 8, 0: 0, 1: 0} {
+		if got := l.View().Credited("cluster1", after(sampled), podSet(1, 1)); got != want {
+			t.Errorf("%d devices credited beside a sample of %d s, want %d", got, sampled, want)
+		}
+	}
+	for _, tc := range []struct{ sampled, now int }{{5, 7}, {-600, 600}} {
+		l.Expire(map[string]time.Time{"cluster1": after(tc.sampled)}, after(tc.now))
+		if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 8 {
+			t.Errorf("%d devices credited after %d s with a sample of %d s, want 8", got, tc.now, tc.sampled)
+		}
 	}
 	l.Expire(map[string]time.Time{"cluster1": after(6)}, after(7))
 	if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 0 {
 		t.Errorf("%d devices credited after a newer sample, want 0", got)
+	}
+}
+
+// Explanations list the reservations that samples do not show yet.
+func TestEntriesOfACluster(t *testing.T) {
+	l := New(5*time.Second, 10*time.Minute)
+	for _, uid := range []string{"sent", "running"} {
+		l.Debit(entry(uid, "cluster1"))
+	}
+	l.MarkAdmitted("running", "cluster1", t0, false)
+	l.MarkPodsReady("running", t0)
+	v := l.View()
+	if got := v.Entries("cluster1", after(2)); len(got) != 1 || got[0].UID != "sent" {
+		t.Errorf("entries %+v, want the sent workload alone", got)
+	}
+	if got := v.Without([]string{"sent"}).Entries("cluster1", after(2)); len(got) != 0 {
+		t.Errorf("entries %+v without the sent workload, want none", got)
+	}
+	if got := v.Without(nil).Entries("cluster1", t0); len(got) != 2 {
+		t.Errorf("entries %+v beside an older sample, want both", got)
+	}
+}
+
+// Devices of different resources are different devices, also if their model is unknown.
+func TestDevicesOfAnotherResource(t *testing.T) {
+	nvidia, amd := podSet(8, 1), podSet(8, 1)
+	nvidia.Model, amd.Model, amd.Resource = "", "", "amd.com/gpu"
+	if MayShareDevices(nvidia, amd) {
+		t.Error("pods with GPUs of two vendors share devices")
+	}
+}
+
+// A cluster whose samples stay away keeps no credit forever.
+func TestCreditExpiresWithoutSamples(t *testing.T) {
+	l := New(5*time.Second, 10*time.Minute)
+	l.Credit(Credit{Cluster: "cluster1", PodSets: []shape.PodSet{podSet(8, 1)}, FinishedAt: t0})
+	l.Expire(nil, after(601))
+	if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 0 {
+		t.Errorf("%d devices credited after the TTL, want 0", got)
 	}
 }
