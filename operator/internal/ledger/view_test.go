@@ -167,8 +167,8 @@ func TestEntriesOfACluster(t *testing.T) {
 	if got := v.Entries("cluster1", after(2)); len(got) != 1 || got[0].UID != "sent" {
 		t.Errorf("entries %+v, want the sent workload alone", got)
 	}
-	if got := v.Without([]string{"sent"}).Entries("cluster1", after(2)); len(got) != 0 {
-		t.Errorf("entries %+v without the sent workload, want none", got)
+	if got := v.Without([]string{"sent"}).Entries("cluster1", t0); len(got) != 1 || got[0].UID != "running" {
+		t.Errorf("entries %+v without the sent workload, want the running one alone", got)
 	}
 	if got := v.Without(nil).Entries("cluster1", t0); len(got) != 2 {
 		t.Errorf("entries %+v beside an older sample, want both", got)
