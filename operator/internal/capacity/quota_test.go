@@ -60,6 +60,10 @@ func TestNext(t *testing.T) {
 			name: "the smaller of two rounds applies, also if it was the first", rounds: []Reading{measured(8), measured(16), measured(32)}, want: []int64{8, 8, 16},
 		},
 		{
+			name: "a raise can need three rounds", rules: func(r *Rules) { r.RaiseAfter = 3 },
+			rounds: []Reading{measured(8), measured(16), measured(16), measured(16)}, want: []int64{8, 8, 8, 16},
+		},
+		{
 			name: "a raise of one round is noise", rounds: []Reading{measured(8), measured(16), measured(8), measured(16), measured(8)},
 			want: []int64{8, 8, 8, 8, 8},
 		},
@@ -98,6 +102,22 @@ func TestNext(t *testing.T) {
 			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(2, measured(8))}, want: []int64{16, 14},
 		},
 		{
+			name:   "one broken device lowers by one",
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(1, measured(8))}, want: []int64{16, 15},
+		},
+		{
+			name: "one broken device takes no more than its node", spec: v1alpha1.MeasuredQuota{RoundTo: 8},
+			rounds: []Reading{withUnhealthy(0, measured(32)), withUnhealthy(1, measured(8))}, want: []int64{32, 24},
+		},
+		{
+			name:   "repaired devices beside a decrease raise nothing",
+			rounds: []Reading{withUnhealthy(2, measured(16)), withUnhealthy(0, measured(12))}, want: []int64{16, 16},
+		},
+		{
+			name:   "broken devices beside more new ones raise nothing at once",
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(2, measured(32))}, want: []int64{16, 16},
+		},
+		{
 			name:   "devices that stay broken lower once",
 			rounds: []Reading{withUnhealthy(2, measured(16)), withUnhealthy(2, measured(12))}, want: []int64{16, 16},
 		},
@@ -125,11 +145,19 @@ func TestNext(t *testing.T) {
 			rounds: []Reading{measured(16), measured(8)}, want: []int64{16, 8},
 		},
 		{
+			name: "to 0 if no devices are left and the user says so", rules: func(r *Rules) { r.LowerAfter, r.BelowReserved = 0, true }, use: Use{Reserved: 12},
+			rounds: []Reading{measured(16), measured(0)}, want: []int64{16, 0},
+		},
+		{
 			name: "what is reserved raises nothing", rules: func(r *Rules) { r.LowerAfter = 0 }, use: Use{Reserved: 20, CohortQuota: new(int64(16))},
 			rounds: []Reading{measured(8)}, want: []int64{16},
 		},
 		{
 			name: "continues from the Cohort", use: Use{CohortQuota: new(int64(24)), QueueQuota: 8}, rounds: []Reading{measured(16)}, want: []int64{32},
+		},
+		{
+			name: "continues from the Cohort once", use: Use{CohortQuota: new(int64(24))}, rounds: repeat(measured(16), 7),
+			want: []int64{24, 24, 24, 24, 24, 16, 16},
 		},
 		{
 			name: "a silent cluster counts for ten minutes", rules: func(r *Rules) { r.LowerAfter = 0 },
@@ -202,6 +230,37 @@ func TestNextReportsClusters(t *testing.T) {
 	}
 }
 
+// The status names the quota, what is reserved of it, and the change that is due next.
+func TestNextReportsTheQuota(t *testing.T) {
+	spec := &v1alpha1.MeasuredQuota{Flavor: "h100", Resource: "nvidia.com/gpu"}
+	state := v1alpha1.QuotaStatus{}
+	for i, tc := range []struct {
+		reading      Reading
+		raise, lower *int64
+	}{
+		{measured(16), nil, nil},
+		{measured(16), nil, nil},
+		{measured(24), new(int64(24)), nil},
+		{measured(12), nil, new(int64(12))},
+		{measured(16), nil, nil},
+	} {
+		state = Next(spec, defaults, state, tc.reading, Use{Reserved: 5, QueueQuota: 3}, start.Add(time.Duration(i)*time.Minute))
+		var raise, lower *int64
+		if state.Raise != nil {
+			raise = &state.Raise.To
+		}
+		if state.Lower != nil {
+			lower = &state.Lower.To
+		}
+		if diff := cmp.Diff([]*int64{tc.raise, tc.lower}, []*int64{raise, lower}); diff != "" {
+			t.Errorf("round %d: pending raise and decrease (-want +got):\n%s", i, diff)
+		}
+	}
+	if state.Flavor != "h100" || state.Resource != "nvidia.com/gpu" || state.Reserved != 5 || state.QueueQuota != 3 {
+		t.Errorf("%+v, want h100 nvidia.com/gpu with 5 reserved and 3 of the queues", state)
+	}
+}
+
 // A maximum that an administrator lowers during an outage applies at once.
 func TestLimitsApplyWithoutAResponse(t *testing.T) {
 	state := Next(&v1alpha1.MeasuredQuota{}, defaults, v1alpha1.QuotaStatus{}, measured(16), Use{}, start)
@@ -216,7 +275,11 @@ func TestRestartClocks(t *testing.T) {
 	state := Next(spec, defaults, v1alpha1.QuotaStatus{}, measured(8, 8), Use{}, start)
 	state = Next(spec, defaults, state, measured(6, -1), Use{}, start.Add(time.Minute))
 	later := start.Add(time.Hour)
-	state = Next(spec, defaults, RestartClocks(state, later), measured(6, -1), Use{}, later)
+	restarted := RestartClocks(state, later)
+	if restarted.Clusters[0].Since != nil || !restarted.Clusters[1].Since.Time.Equal(later) || !state.Clusters[1].Since.Time.Equal(start.Add(time.Minute)) {
+		t.Errorf("clusters %+v, before %+v: only the silent one counts from now on", restarted.Clusters, state.Clusters)
+	}
+	state = Next(spec, defaults, restarted, measured(6, -1), Use{}, later)
 	if *state.Quota != 16 || state.Clusters[1].State != v1alpha1.CapacityHeld || state.Clusters[1].Devices != 8 {
 		t.Errorf("after an hour without rounds: quota %d, %+v", *state.Quota, state.Clusters[1])
 	}
@@ -231,6 +294,7 @@ func TestResourceGroups(t *testing.T) {
 		quotas []v1alpha1.QuotaStatus
 		want   []string
 	}{
+		{"not measured yet", []v1alpha1.QuotaStatus{{Flavor: "h100", Resource: "nvidia.com/gpu", QueueQuota: 6}}, []string{"nvidia.com/gpu: h100=0"}},
 		{"one", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 0)}, []string{"nvidia.com/gpu: h100=16"}},
 		{"less the queues' own", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 6)}, []string{"nvidia.com/gpu: h100=10"}},
 		{"queues have more", []v1alpha1.QuotaStatus{quota("h100", "nvidia.com/gpu", 16, 20)}, []string{"nvidia.com/gpu: h100=0"}},
