@@ -1,6 +1,8 @@
 package query
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +21,8 @@ const (
 	// sampleBytes is the approximate size of a sample in memory, without its text. Growing
 	// slices hold up to twice their content.
 	sampleBytes = 96
+	// labelBytes is the approximate size of a label in memory, without its value.
+	labelBytes = 48
 )
 
 // decoder decodes the response of a query while it is received. It stops at the first
@@ -38,11 +42,13 @@ type decoder struct {
 	partialReason     []byte // why some of the data is missing; empty = it is complete
 	series            int
 	histograms        int  // series without a single value
+	scalarParts       int  // elements of the result that are no series
+	hasData           bool // the response has the key "data"
 	hasResult         bool // the response has a list of series, which may be empty
 	samples           []Sample
 	matrix            []Series
 	names             map[string]string // label names, so that each is in memory once
-	// badValue is the first value that is not [time, "number"].
+	// badValue is what is wrong with a value that is not [time, "number"].
 	badValue string
 	failure  *Error
 }
@@ -69,24 +75,35 @@ func (d *decoder) decodeBody(resp *http.Response, data func()) *Error {
 	case d.failure != nil:
 		return d.failure
 	case resp.StatusCode/100 != 2 && d.status == "error":
-		return statusError(resp.StatusCode, d.errorText)
+		return statusError(resp.StatusCode, cmp.Or(d.errorText, noErrorText))
 	case resp.StatusCode/100 != 2:
 		return statusError(resp.StatusCode, "")
-	case errors.Is(d.err, errBadJSON) || d.err == nil && d.status == "":
+	case errors.Is(d.err, errBadJSON) || d.err == nil && d.status != "success" && d.status != "error":
 		return notPrometheusJSON(resp)
 	case d.err != nil:
 		return transportError(d.err)
 	case d.status == "success" && d.errorText != "":
 		return &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has the status success and an error: " + d.errorText}
-	case d.status != "success":
-		return statusError(http.StatusUnprocessableEntity, d.errorText)
+	case d.status == "error":
+		return statusError(http.StatusUnprocessableEntity, cmp.Or(d.errorText, noErrorText))
 	}
 	return nil
+}
+
+// noErrorText is the message of a response with the status "error" and without a text.
+const noErrorText = "the source reports an error without text"
+
+// requireFirst fails if an object has a key twice. Parsers of JSON differ in which value counts.
+func (d *decoder) requireFirst(isRepeated bool) {
+	if isRepeated {
+		d.fail(errBadJSON)
+	}
 }
 
 func (d *decoder) envelopeField(key string, data func()) {
 	switch key {
 	case "status":
+		d.requireFirst(d.status != "")
 		d.status = d.textOrSkip()
 	case "error":
 		d.errorText = d.message()
@@ -97,6 +114,8 @@ func (d *decoder) envelopeField(key string, data func()) {
 	case "isPartial":
 		d.readPartialMark()
 	case "data":
+		d.requireFirst(d.hasData)
+		d.hasData = true
 		data()
 	default:
 		d.skip()
@@ -135,6 +154,8 @@ func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
 		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the response has no result"}
 	case d.badValue != "":
 		failure = badValue(resp.StatusCode, d.badValue)
+	case d.resultType == "vector" && d.scalarParts > 0, d.resultType == "scalar" && (d.scalarParts != 2 || d.series > 0):
+		failure = &Error{Reason: ReasonBadResponse, Status: resp.StatusCode, Message: "the result is not " + typeName(d.resultType)}
 	default:
 		result.Samples = d.samples
 		if d.histograms > 0 {
@@ -198,8 +219,10 @@ func (d *decoder) result(element func()) {
 	d.object(func(key []byte) {
 		switch {
 		case string(key) == "resultType":
+			d.requireFirst(d.resultType != "")
 			d.resultType = d.textOrSkip()
 		case string(key) == "result" && d.peek() == '[':
+			d.requireFirst(d.hasResult)
 			d.hasResult = true
 			d.array(element)
 		default:
@@ -211,15 +234,22 @@ func (d *decoder) result(element func()) {
 // instantElement reads an element of the result of an instant query: a series of a vector
 // or matrix, or one half of the scalar [time, "value"].
 func (d *decoder) instantElement() {
-	switch d.peek() {
-	case '{':
+	if d.peek() == '{' {
 		d.seriesElement()
-	case '"':
+		return
+	}
+	switch d.scalarParts++; {
+	case d.scalarParts == 1:
+		if _, ok := d.time(); !ok {
+			d.badValue = malformedValue
+		}
+	case d.scalarParts == 2 && d.peek() == '"':
 		if v, ok := d.value(); ok {
 			d.samples = append(d.samples, Sample{Cluster: d.cluster, Value: v})
 		}
 	default:
 		d.skip()
+		d.badValue = malformedValue
 	}
 }
 
@@ -230,7 +260,8 @@ func (d *decoder) seriesElement() {
 	var (
 		sample Sample
 		points []Point
-		found  bool
+		// The keys that the series has.
+		hasMetric, hasValue, hasHistogram, found bool
 	)
 	if d.peek() != '{' {
 		d.fail(errBadJSON)
@@ -239,13 +270,18 @@ func (d *decoder) seriesElement() {
 	d.object(func(key []byte) {
 		switch string(key) {
 		case "metric":
+			d.requireFirst(hasMetric)
+			hasMetric = true
 			d.labels(&sample)
 		case "value":
+			d.requireFirst(hasValue)
+			hasValue = true
 			var point Point
 			if point, found = d.point(); found {
 				sample.Value = point.Value
 			}
 		case "histogram":
+			hasHistogram = true
 			d.histograms++
 			d.skip()
 		case "values":
@@ -265,8 +301,11 @@ func (d *decoder) seriesElement() {
 			sample.Labels[d.clusterLabel] = d.cluster
 		}
 	}
-	if found {
+	switch {
+	case found:
 		d.samples = append(d.samples, sample)
+	case !d.isRange && !hasValue && !hasHistogram:
+		d.badValue = "is missing"
 	}
 	if d.isRange {
 		d.matrix = append(d.matrix, Series{Labels: sample.Labels, Points: points})
@@ -302,11 +341,12 @@ func (d *decoder) labels(sample *Sample) {
 		value := d.textOrSkip()
 		d.grow(len(value))
 		if isCluster {
+			d.requireFirst(sample.Cluster != "")
 			sample.Cluster = value
 		}
 		if sample.Labels != nil {
 			sample.Labels[name] = value
-			d.grow(48)
+			d.grow(labelBytes)
 		}
 	})
 }
@@ -326,19 +366,22 @@ func (d *decoder) name(key []byte) string {
 	return name
 }
 
+// malformedValue is what is wrong with a value that has another form.
+const malformedValue = "must be [time, \"value\"]"
+
 // point reads [time, "value"]. ok is false if it is something else.
 func (d *decoder) point() (p Point, ok bool) {
 	if d.peek() != '[' {
 		d.skip()
-		d.badValue = "must be [time, \"value\"]"
+		d.badValue = malformedValue
 		return Point{}, false
 	}
 	n, valid := 0, true
 	d.array(func() {
 		switch n++; {
-		case n == 1 && d.peek() != '"' && d.peek() != '[' && d.peek() != '{':
-			at, err := strconv.ParseFloat(string(d.token()), 64)
-			p.At, valid = int64(at*1000+0.5), valid && err == nil
+		case n == 1:
+			p.At, ok = d.time()
+			valid = valid && ok
 		case n == 2 && d.peek() == '"':
 			p.Value, ok = d.value()
 			valid = valid && ok
@@ -348,22 +391,32 @@ func (d *decoder) point() (p Point, ok bool) {
 		}
 	})
 	if n != 2 || !valid {
-		if d.badValue == "" {
-			d.badValue = "must be [time, \"value\"]"
-		}
+		d.badValue = cmp.Or(d.badValue, malformedValue)
 		return Point{}, false
 	}
 	return p, true
 }
 
-// value reads a number in a string.
+// time reads a time in seconds since the Unix epoch, and returns it in milliseconds.
+func (d *decoder) time() (milliseconds int64, ok bool) {
+	if c := d.peek(); c == '"' || c == '[' || c == '{' {
+		d.skip()
+		return 0, false
+	}
+	at, err := strconv.ParseFloat(string(d.token()), 64)
+	return int64(at*1000 + 0.5), err == nil
+}
+
+// value reads a decimal number in a string. A longer text than the scanner keeps is refused: the
+// exponent may be missing.
 func (d *decoder) value() (v float64, ok bool) {
 	text := d.text()
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err != nil && d.err == nil {
+	ok = err == nil && len(text) < d.maxText && !bytes.ContainsAny(text, "xX")
+	if !ok && d.err == nil {
 		d.badValue = "must be a number"
 	}
-	return v, err == nil
+	return v, ok
 }
 
 func badValue(status int, problem string) *Error {

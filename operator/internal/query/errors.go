@@ -168,11 +168,13 @@ var (
 	streamNumber = regexp.MustCompile(`stream ID \d+; | LastStreamID=\d+,`)
 )
 
-// statusError classifies an HTTP status. message comes from the response body.
+// statusError classifies an HTTP status. message comes from a response body with the status
+// "error". It is empty if another server or a proxy responded: such a response says nothing about
+// the query.
 func statusError(status int, message string) *Error {
 	reason := ReasonBadResponse
 	switch {
-	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+	case (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && message != "":
 		reason = ReasonBadQuery
 	case status == http.StatusTooManyRequests:
 		reason = ReasonRateLimited
@@ -195,7 +197,7 @@ func statusAdvice(reason Reason) string {
 	case ReasonRateLimited:
 		return ": the source limits queries. Raise its limit, or lower limits.queriesPerSecond"
 	case ReasonBadResponse:
-		return ": check that the URL is the base URL of the query API"
+		return ": check that the URL is the base URL of the query API, with the right scheme"
 	}
 	return ""
 }

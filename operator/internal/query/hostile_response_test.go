@@ -52,12 +52,15 @@ func TestFaultyResponses(t *testing.T) {
 		"logs":                     {reply(200, `{"status":"success","data":{"resultType":"streams","result":[]}}`), "BadQuery: the query must return an instant vector, returns a streams"},
 		"success with an error":    {reply(200, `{"status":"success","error":"store b is down","data":{"resultType":"vector","result":[]}}`), "BadResponse: the response has the status success and an error: store b is down"},
 		"error with status 200":    {reply(200, `{"status":"error","error":"too many samples"}`), "BadQuery: too many samples"},
-		"unknown status":           {reply(200, `{"status":"FOREIGN","data":{"resultType":"vector","result":[]}}`), "BadQuery: status 422 Unprocessable Entity"},
-		"error without text":       {reply(200, `{"status":"error"}`), "BadQuery: status 422 Unprocessable Entity"},
+		"unknown status":           {reply(200, `{"status":"FOREIGN","data":{"resultType":"vector","result":[]}}`), notJSON},
+		"error without text":       {reply(200, `{"status":"error"}`), "BadQuery: the source reports an error without text"},
+		"400 without text":         {reply(400, `{"status":"error"}`), "BadQuery: the source reports an error without text"},
+		"plain HTTP to HTTPS":      {reply(400, "Client sent an HTTP request to an HTTPS server.\n"), "BadResponse: status 400 Bad Request: check that the URL is the base URL of the query API, with the right scheme"},
+		"422 of another service":   {reply(422, `{"error":"FOREIGN"}`), "BadResponse: status 422 Unprocessable Entity: check that the URL is the base URL of the query API, with the right scheme"},
 		"error of another service": {reply(403, `{"error":"FOREIGN s3cret"}`), "Unauthorized: status 403 Forbidden: check spec.auth and spec.tenant of the MetricsSource"},
 		"401":                      {reply(401, "FOREIGN"), "Unauthorized: status 401 Unauthorized: check spec.auth and spec.tenant of the MetricsSource"},
-		"404":                      {reply(404, "FOREIGN"), "BadResponse: status 404 Not Found: check that the URL is the base URL of the query API"},
-		"418":                      {reply(418, `{"error":"FOREIGN"}`), "BadResponse: status 418 I'm a teapot: check that the URL is the base URL of the query API"},
+		"404":                      {reply(404, "FOREIGN"), "BadResponse: status 404 Not Found: check that the URL is the base URL of the query API, with the right scheme"},
+		"418":                      {reply(418, `{"error":"FOREIGN"}`), "BadResponse: status 418 I'm a teapot: check that the URL is the base URL of the query API, with the right scheme"},
 		"429":                      {reply(429, "FOREIGN"), "RateLimited: status 429 Too Many Requests: the source limits queries. Raise its limit, or lower limits.queriesPerSecond"},
 		"503":                      {reply(503, `{"status":"error","error":"store b is down"}`), "Unavailable: store b is down"},
 		"599":                      {reply(599, "FOREIGN"), "Unavailable: status 599"},
@@ -69,6 +72,20 @@ func TestFaultyResponses(t *testing.T) {
 		"space in a value":         {reply(200, vector(`{"metric":{},"value":[1," 1"]}`)), "BadResponse: a value in the response must be a number"},
 		"wide digits":              {reply(200, vector(`{"metric":{},"value":[1,"１"]}`)), "BadResponse: a value in the response must be a number"},
 		"null as value":            {reply(200, vector(`{"metric":{},"value":null}`)), `BadResponse: a value in the response must be [time, "value"]`},
+		"hexadecimal value":        {reply(200, vector(`{"metric":{},"value":[1,"0x10"]}`)), "BadResponse: a value in the response must be a number"},
+		"exponent cut off":         {reply(200, vector(`{"metric":{},"value":[1,"1.`+strings.Repeat("0", maxTextBytes)+`e5"]}`)), "BadResponse: a value in the response must be a number"},
+		"no value":                 {reply(200, vector(`{"metric":{}}`)), "BadResponse: a value in the response is missing"},
+		"series of a matrix":       {reply(200, vector(`{"metric":{},"values":[[1,"1"]]}`)), "BadResponse: a value in the response is missing"},
+		"null as series":           {reply(200, vector(`null`)), `BadResponse: a value in the response must be [time, "value"]`},
+		"scalar as vector":         {reply(200, vector(`1`, `"1"`)), "BadResponse: the result is not a vector"},
+		"vector as scalar":         {reply(200, scalar(`{"metric":{},"value":[1,"1"]}`)), "BadResponse: the result is not a scalar"},
+		"half of a scalar":         {reply(200, scalar(`1`)), "BadResponse: the result is not a scalar"},
+		"scalar of two texts":      {reply(200, scalar(`"1","2"`)), `BadResponse: a value in the response must be [time, "value"]`},
+		"two results":              {reply(200, vector(`{"metric":{"cluster":"a"},"value":[1,"1"]}],"result":[{"metric":{"cluster":"b"},"value":[1,"2"]}`)), notJSON},
+		"two data":                 {reply(200, `{"data":{"resultType":"vector","result":[]},`+valid[1:]), notJSON},
+		"two statuses":             {reply(200, `{"status":"error",`+valid[1:]), notJSON},
+		"two values":               {reply(200, vector(`{"metric":{},"value":[1,"1"],"value":[1,"2"]}`)), notJSON},
+		"two names of a cluster":   {reply(200, vector(`{"metric":{"cluster":"a","cluster":"b"},"value":[1,"1"]}`)), notJSON},
 		"labels null":              {reply(200, vector(`{"metric":null,"value":[1,"1"]}`)), notJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +99,10 @@ func TestFaultyResponses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func scalar(result string) string {
+	return `{"status":"success","data":{"resultType":"scalar","result":[` + result + `]}}`
 }
 
 func cutGzip(body string) http.HandlerFunc {

@@ -101,7 +101,7 @@ func TestRangeJoinsTheResultsOfAllClusters(t *testing.T) {
 		case strings.HasPrefix(r.URL.Path, "/down"):
 			w.WriteHeader(http.StatusForbidden)
 		case strings.HasPrefix(r.URL.Path, "/small") && r.FormValue("start") != r.FormValue("end"):
-			w.WriteHeader(http.StatusUnprocessableEntity)
+			reply(422, `{"status":"error","errorType":"execution","error":"too many samples"}`)(w, r)
 		default:
 			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`)
 		}
