@@ -60,6 +60,11 @@ func (d *decoder) annotations(a *annotations, visit func(text []byte)) {
 //
 // Other warnings are about the query. Prometheus's engine marks them.
 func (d *decoder) readWarnings() {
+	if c := d.peek(); c != '[' && c != 'n' { // null is a list without elements
+		d.skip()
+		d.lacksData([]byte("warnings that are no list"))
+		return
+	}
 	d.annotations(&d.warnings, func(text []byte) {
 		switch {
 		case len(text) == 0:
@@ -93,11 +98,12 @@ const partialMark = "the source marks the response as partial (isPartial)"
 // readPartialMark reads the field by which a cluster of VictoriaMetrics reports that some of its
 // nodes do not respond.
 func (d *decoder) readPartialMark() {
-	if d.peek() != 't' {
-		d.skip()
+	c := d.peek()
+	d.skip()
+	if isComplete := c == 'f' || c == 'n'; isComplete { // false or null
 		return
 	}
-	if d.token(); d.err == nil && !slices.Contains(d.warnings.texts, partialMark) {
+	if d.err == nil && !slices.Contains(d.warnings.texts, partialMark) {
 		d.lacksData([]byte(partialMark))
 		d.warnings.add(partialMark)
 	}
