@@ -9,7 +9,8 @@ const (
 	// smallResponse is the decoded size in bytes up to which responses need no permission.
 	// A response for 10,000 clusters is about as large.
 	smallResponse = 1 << 20
-	// maxDecodedBytes is the largest decoded size of a response.
+	// maxDecodedBytes is the largest decoded size of a response, and of the joined responses of
+	// the endpoints of a source.
 	maxDecodedBytes = 48 << 20
 	// maxLargeResponses is the number of larger responses that the process decodes at once.
 	maxLargeResponses = 2
@@ -32,7 +33,7 @@ func (r *reservation) grow(n int) *Error {
 	r.bytes += n
 	switch {
 	case r.bytes > maxDecodedBytes:
-		return &Error{Reason: ReasonTooLarge, Message: fmt.Sprintf("the decoded result exceeds %d MiB: aggregate the query", maxDecodedBytes>>20)}
+		return decodedTooLarge("the decoded result exceeds")
 	case r.bytes <= smallResponse || r.large:
 		return nil
 	}
@@ -43,6 +44,11 @@ func (r *reservation) grow(n int) *Error {
 	case <-r.ctx.Done():
 		return transportError(r.ctx.Err())
 	}
+}
+
+// decodedTooLarge returns the error of a result of more than maxDecodedBytes.
+func decodedTooLarge(what string) *Error {
+	return &Error{Reason: ReasonTooLarge, Message: fmt.Sprintf("%s %d MiB: aggregate the query", what, maxDecodedBytes>>20)}
 }
 
 func (r *reservation) release() {

@@ -50,8 +50,11 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 	var (
 		mu     sync.Mutex
 		joined Result
+		size   int
 		start  = time.Now()
 	)
+	// The responses after the joined size has reached its limit count as failed. Which clusters
+	// these are depends on the order of the responses.
 	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
 		result, err := c.queryEndpoint(ctx, e, expr, at)
 		if err == nil && result.Partial {
@@ -60,6 +63,9 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		if size += result.decodedBytes(); size > maxDecodedBytes {
+			return decodedTooLarge("the decoded results of all endpoints exceed")
+		}
 		joined.Samples = append(joined.Samples, result.Samples...)
 		joined.Warnings = append(joined.Warnings, result.Warnings...)
 		joined.Infos = append(joined.Infos, result.Infos...)

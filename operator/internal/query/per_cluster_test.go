@@ -48,6 +48,27 @@ func TestQueryJoinsTheResultsOfAllClusters(t *testing.T) {
 	}
 }
 
+// TestJoinedResultsHaveALimit: each endpoint stays within its limits, and all together would
+// exceed the memory of the process.
+func TestJoinedResultsHaveALimit(t *testing.T) {
+	const series = 60_000
+	body := vector(strings.TrimSuffix(strings.Repeat(`{"metric":{},"value":[0,"0"]},`, series), ","))
+	names := clusterNames("c", 12)
+	c := newClient(t, Config{
+		URLTemplate: serve(t, reply(200, body)) + "/{cluster}", MaxSeries: series, MaxResponseBytes: 4 << 20,
+		Clusters: func(context.Context) ([]string, error) { return names, nil },
+	})
+	got, err := c.Query(context.Background(), "up", at)
+	if want := maxDecodedBytes / (sampleBytes * series); err != nil || len(got.Samples) != want*series || len(got.Failed) != len(names)-want {
+		t.Fatalf("%d series, %d clusters failed, %v; want the series of %d clusters", len(got.Samples), len(got.Failed), err, want)
+	}
+	for cluster, message := range got.Failed {
+		if message != "TooLarge: the decoded results of all endpoints exceed 48 MiB: aggregate the query" {
+			t.Errorf("%s: %s", cluster, message)
+		}
+	}
+}
+
 // fleetOf returns a client for n clusters. Endpoints of clusters whose name begins with
 // "hung" never respond. The others respond at once with their one series.
 func fleetOf(t *testing.T, names []string) (c *Client, requests func() map[string]int) {

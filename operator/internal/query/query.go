@@ -57,3 +57,14 @@ type Result struct {
 	// limits.
 	Duration time.Duration
 }
+
+// decodedBytes returns the approximate size of the samples in memory.
+func (r *Result) decodedBytes() int {
+	n := len(r.Samples) * sampleBytes
+	for _, s := range r.Samples {
+		for _, value := range s.Labels {
+			n += labelBytes + len(value)
+		}
+	}
+	return n
+}
