@@ -29,7 +29,7 @@ func Evaluate(p *Policy, in Samples, previous *Result, at time.Time) *Result {
 	}
 	result.inherit(previous)
 	tooFew := result.checkHealth(p, in)
-	result.updateTooFewSince(previous, tooFew)
+	result.updateTooFewSince(tooFew)
 	points := make([]float64, n)
 	for s := range p.scores {
 		result.normalizeScore(&p.scores[s], in.Scores[s], points)
@@ -49,6 +49,10 @@ func Evaluate(p *Policy, in Samples, previous *Result, at time.Time) *Result {
 func (r *Result) inherit(previous *Result) {
 	if previous == nil {
 		return
+	}
+	r.tooFewSince = previous.tooFewSince
+	if r.Time < previous.Time {
+		defer r.shiftTimes(r.Time.sub(previous.Time))
 	}
 	if slices.Equal(r.Names, previous.Names) && slices.Equal(r.Clusters, previous.Clusters) {
 		copy(r.Cells, previous.Cells)
@@ -74,6 +78,27 @@ func (r *Result) inherit(previous *Result) {
 	}
 }
 
+// shiftTimes adds d to all times. Scenario: the clock is set back by an hour. Holds and delays
+// continue as if no time had passed since the previous round, instead of lasting an hour longer.
+func (r *Result) shiftTimes(d time.Duration) {
+	shift := func(times ...*Instant) {
+		for _, at := range times {
+			if !at.IsZero() {
+				*at = at.add(d)
+			}
+		}
+	}
+	shift(&r.tooFewSince)
+	for i := range r.lastFresh {
+		shift(&r.lastFresh[i])
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		h := &c.history
+		shift(&c.Since, &c.SampleTime, &h.updated, &h.seen, &h.absentAt, &h.risingSince)
+	}
+}
+
 // checkHealth counts the fresh and the known clusters. It reports whether too few known
 // clusters are fresh.
 func (r *Result) checkHealth(p *Policy, in Samples) (tooFew bool) {
@@ -95,12 +120,11 @@ func (r *Result) checkHealth(p *Policy, in Samples) (tooFew bool) {
 }
 
 // updateTooFewSince starts, continues or ends the time of too few fresh clusters.
-func (r *Result) updateTooFewSince(previous *Result, tooFew bool) {
+func (r *Result) updateTooFewSince(tooFew bool) {
 	switch {
 	case !tooFew:
-	case previous != nil && !previous.tooFewSince.IsZero():
-		r.tooFewSince = previous.tooFewSince
-	default:
+		r.tooFewSince = 0
+	case r.tooFewSince.IsZero():
 		r.tooFewSince = r.Time
 	}
 }
