@@ -50,7 +50,8 @@ var totalEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// extreme returns the function min or max over its arguments, or over a list.
+// extreme returns the function min or max over its arguments, or over a list. NaN is neither: the
+// result is NaN.
 func extreme(better func(a, b float64) bool) func(...ref.Val) ref.Val {
 	return func(args ...ref.Val) ref.Val {
 		if list, ok := args[0].(traits.Lister); ok && len(args) == 1 {
@@ -59,18 +60,18 @@ func extreme(better func(a, b float64) bool) func(...ref.Val) ref.Val {
 				args = append(args, it.Next())
 			}
 		}
-		best := math.NaN()
-		for _, arg := range args {
+		if len(args) == 0 {
+			return types.NewErr("min and max need a number")
+		}
+		var best float64
+		for i, arg := range args {
 			v, err := numberOf(arg)
 			if err != nil {
 				return types.WrapErr(err)
 			}
-			if math.IsNaN(best) || better(v, best) {
+			if i == 0 || better(v, best) || math.IsNaN(v) {
 				best = v
 			}
-		}
-		if math.IsNaN(best) {
-			return types.NewErr("min and max need a number")
 		}
 		return types.Double(best)
 	}

@@ -67,6 +67,9 @@ func TestTotalExpressionValues(t *testing.T) {
 func TestTotalExpressionFailures(t *testing.T) {
 	for _, tc := range []struct{ expression, want string }{
 		{`scores.a / 0.0`, "not a finite number"},
+		{`min(0.0 / 0.0, scores.a)`, "not a finite number"},
+		{`max([scores.a, 0.0 / 0.0])`, "not a finite number"},
+		{`min([])`, "min and max need a number"},
 		{`[scores.a][1]`, "index out of bounds"},
 		{`[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, a + b + c + d > 0)))) ? scores.a : 1.0`, "cost limit exceeded"},
 	} {
