@@ -1,6 +1,7 @@
 package scoringpolicy
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -50,11 +51,13 @@ type fault struct {
 	// partial means that a store of Thanos does not respond, so that the sum of c4 lacks
 	// half of its series.
 	partial bool
+	// timeout of a query.
+	timeout time.Duration
 }
 
 var faults = []fault{
 	{name: "source down", refused: true},
-	{name: "source slow", response: respondNever},
+	{name: "source slow", response: respondNever, timeout: 50 * time.Millisecond},
 	{name: "source responds 429", response: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }},
 	{name: "source responds with HTML", response: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Log in</html>") }},
 	{name: "half of the stores gone", partial: true},
@@ -121,7 +124,7 @@ func newFaultSimulation(t *testing.T, f fault) *faultSimulation {
 		server.Close()
 	}
 	source, err := query.New(query.Config{
-		Name: "prometheus", URL: server.URL, AllowLoopback: true, Timeout: 50 * time.Millisecond, MaxConcurrency: 4, QueriesPerSecond: 1000, MaxResponseBytes: 1 << 20, MaxSeries: 1000,
+		Name: "prometheus", URL: server.URL, AllowLoopback: true, Timeout: cmp.Or(f.timeout, 2*time.Second), MaxConcurrency: 4, QueriesPerSecond: 1000, MaxResponseBytes: 1 << 20, MaxSeries: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)

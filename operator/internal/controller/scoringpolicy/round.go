@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -129,10 +131,18 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 	}
 	in.contributions = round.RestoreContributions(seeds)
 	last := score.FromSeeds(compiled, seeds, r.now())
+	// A query that replaced another one while no round ran has matched nothing yet. The same holds
+	// for the queries of a policy that was deleted and created again.
+	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !isReported(policy, expr) })
 	if policy.Status.ObservedGeneration != policy.Generation { // the spec changed while no operator ran
 		last = last.SkipDamping()
 	}
 	return last, nil
+}
+
+// isReported reports whether the status has a round with the query.
+func isReported(policy *v1alpha1.ScoringPolicy, expr string) bool {
+	return slices.ContainsFunc(policy.Status.Scores, func(s v1alpha1.ScoreStatus) bool { return s.Query == expr })
 }
 
 // run evaluates the round. It waits for slow queries for one period, or for the timeout
