@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
+	exprs "plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -34,6 +35,7 @@ func loadSeries(ctx context.Context, t *unitTest, rules []promengine.Rule) (test
 	s := testSeries{series: series, engine: promql.NewEngine(promql.EngineOpts{
 		MaxSamples: maxTestSamples, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(t.Interval).Milliseconds() },
+		Parser:                   parser.NewParser(exprs.Options),
 	})}
 	if err := s.evaluateRules(ctx, t, rules); err != nil {
 		return testSeries{}, errors.Join(err, s.Close())

@@ -32,7 +32,11 @@ func (p Problem) String() string { return p.Pos.String() + ": " + p.Message }
 // Expr is a parsed expression.
 type Expr = parser.Expr
 
-var exprParser = parser.NewParser(parser.Options{})
+// Options are those of the parser. They include what Prometheus enables by a flag: the server
+// decides whether it has it.
+var Options = parser.Options{EnableExperimentalFunctions: true, EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true}
+
+var exprParser = parser.NewParser(Options)
 
 // Parse parses an expression. It returns either the expression or problems.
 func Parse(expr string) (Expr, []Problem) {
