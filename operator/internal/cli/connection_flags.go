@@ -61,6 +61,8 @@ func registerSourceTypeCompletion(cmd *cobra.Command) {
 
 func (f *connectionFlags) check() error {
 	switch {
+	case f.timeout < 0:
+		return usagef("--timeout must not be negative, is %s", f.timeout)
 	case f.sourceType != "" && !slices.Contains(sourceTypes, f.sourceType):
 		return usagef("--source-type must be one of %s, not %q", strings.Join(sourceTypes, "|"), f.sourceType)
 	case (f.basicUser == "") != (f.basicFile == ""):

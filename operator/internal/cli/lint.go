@@ -83,13 +83,13 @@ can read them.`,
 			}
 			l.clusterLabel = flags.label
 			if asRules {
-				return l.writeRules(a.Out)
+				return errors.Join(l.writeRules(a.Out), l.writeUndecoded(a.ErrOut))
 			}
 			return l.run(cmd.Context(), a, &out, &flags)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "files, folders of .yaml and .yml files, or - for standard input")
-	cmd.Flags().BoolVar(&asRules, "as-rules", false, "print the queries as a file of recording rules, and check nothing")
+	cmd.Flags().BoolVar(&asRules, "as-rules", false, "print the queries as a file of recording rules, and check only what an API server would refuse")
 	cmd.Flags().StringVar(&flags.url, "prometheus", "", "URL of a server on which to count the series of each selector")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", flags.timeout, "timeout of one query to the server; 0 uses the default of a source")
 	flags.add(cmd.Flags())
@@ -116,6 +116,18 @@ func readDocuments(a *app, names []string) (*linter, error) {
 		}
 	}
 	return l, nil
+}
+
+// writeUndecoded writes the findings so far: objects whose queries can't be read. It returns
+// errFindings if there are any.
+func (l *linter) writeUndecoded(w io.Writer) error {
+	for _, f := range l.findings {
+		_, _ = fmt.Fprintln(w, f)
+	}
+	if len(l.findings) > 0 {
+		return errFindings
+	}
+	return nil
 }
 
 // run checks the objects and prints all findings. It returns errFindings if there are any.

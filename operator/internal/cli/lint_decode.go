@@ -45,7 +45,8 @@ type document struct {
 // The parsers of YAML and JSON report positions and fields only in their messages.
 var (
 	yamlSyntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	strictError     = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
+	strictError     = regexp.MustCompile(`unknown field "([^"]+)"`)
+	repeatedKey     = regexp.MustCompile(`key "([^"]+)" already set in map`)
 	typeError       = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
 )
 
@@ -96,7 +97,8 @@ func (l *linter) readDocument(d *document) error {
 		return nil
 	}
 	group, _, _ := strings.Cut(apiVersion, "/")
-	if group != v1alpha1.GroupVersion.Group {
+	isForgotten := apiVersion == "" && scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind))
+	if group != v1alpha1.GroupVersion.Group && !isForgotten {
 		return nil
 	}
 	l.checked++
@@ -105,6 +107,7 @@ func (l *linter) readDocument(d *document) error {
 		l.add(d, path, "%s", message)
 		return nil
 	}
+	l.checkRepeatedKeys(d, d.root, "")
 	content, err := yaml.Marshal(d.root)
 	if err != nil {
 		l.add(d, "", "%s", err)
@@ -124,7 +127,7 @@ func (l *linter) readDocument(d *document) error {
 	}
 	if err != nil {
 		for _, m := range strictError.FindAllStringSubmatch(err.Error(), -1) {
-			l.add(d, m[2], "%s field", m[1])
+			l.add(d, m[1], "unknown field")
 		}
 	}
 	switch name := nodeText(d.find("metadata.name")); {
@@ -133,6 +136,7 @@ func (l *linter) readDocument(d *document) error {
 	case validation.IsDNS1123Subdomain(name) != nil:
 		l.add(d, "metadata.name", "must have lower case letters, digits, hyphens and dots only, and begin and end with a letter or digit")
 	}
+	l.checkRepeatedObject(d)
 	l.objects = append(l.objects, decodedObject{object, d})
 	switch o := object.(type) {
 	case *v1alpha1.MetricsSource:
@@ -141,6 +145,40 @@ func (l *linter) readDocument(d *document) error {
 		l.policies[o.Name] = o
 	}
 	return nil
+}
+
+// checkRepeatedKeys reports fields that occur twice in a mapping, of which a parser would keep one.
+func (l *linter) checkRepeatedKeys(d *document, n *yaml.Node, path string) {
+	switch n.Kind { //nolint:exhaustive // the others have no fields
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			l.checkRepeatedKeys(d, item, fmt.Sprintf("%s[%d]", path, i))
+		}
+	case yaml.MappingNode:
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			at := strings.TrimPrefix(path+"."+key.Value, ".")
+			if seen[key.Value] {
+				l.addAt(d, key.Line, key.Column, at, "duplicate field", "")
+			}
+			seen[key.Value] = true
+			l.checkRepeatedKeys(d, n.Content[i+1], at)
+		}
+	}
+}
+
+// checkRepeatedObject reports an object whose name another one of the file has.
+func (l *linter) checkRepeatedObject(d *document) {
+	isSame := func(other decodedObject, path string) bool {
+		return nodeText(other.doc.find(path)) == nodeText(d.find(path))
+	}
+	for _, other := range l.objects {
+		if other.doc.file == d.file && other.doc.object == d.object && isSame(other, "metadata.namespace") && nodeText(d.find("metadata.name")) != "" {
+			l.add(d, "metadata.name", "the file has another %s, in line %d: only the last one would be kept", d.object, other.doc.root.Line)
+			return
+		}
+	}
 }
 
 // isList reports whether a document is a list of objects, as kubectl get -o yaml prints them.
@@ -190,6 +228,8 @@ func explainDecodeError(err error) (path, message string) {
 func explainUnknownType(apiVersion, kind string) (path, message string) {
 	known := v1alpha1.GroupVersion
 	switch {
+	case apiVersion == "":
+		return "apiVersion", fmt.Sprintf("must be %s", known)
 	case apiVersion != known.String():
 		return "apiVersion", fmt.Sprintf("must be %s, not %s", known, apiVersion)
 	case !scheme.Recognizes(known.WithKind(kind)):

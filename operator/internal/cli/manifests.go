@@ -30,9 +30,13 @@ type manifests struct {
 	secrets  map[v1alpha1.SecretKeyReference]string
 }
 
+func newManifests() *manifests {
+	return &manifests{sources: map[string]*v1alpha1.MetricsSource{}, secrets: map[v1alpha1.SecretKeyReference]string{}}
+}
+
 // readManifests reads the objects of files and folders. Other kinds are ignored.
 func readManifests(a *app, names []string) (*manifests, error) {
-	m := &manifests{sources: map[string]*v1alpha1.MetricsSource{}, secrets: map[v1alpha1.SecretKeyReference]string{}}
+	m := newManifests()
 	files, err := expandFolders(names)
 	if err != nil {
 		return nil, err
@@ -68,9 +72,13 @@ func (m *manifests) addFile(file string, content []byte) error {
 
 // addDocument adds an object, or the objects of a list.
 func (m *manifests) addDocument(document []byte) error {
-	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(document, &kind); err != nil {
+	content, err := yaml.YAMLToJSON(document)
+	if err != nil {
 		return errors.New("invalid YAML: run lint for details") // err can quote a Secret
+	}
+	var kind metav1.TypeMeta
+	if json.Unmarshal(content, &kind) != nil {
+		return nil // no object, such as a patch
 	}
 	if isList(kind.APIVersion, kind.Kind) {
 		return m.addItems(document)
@@ -123,6 +131,14 @@ func (m *manifests) addItems(document []byte) error {
 	return nil
 }
 
+// onlyPolicy returns the policy of the files. It is an error if there is none, or if there are several.
+func (m *manifests) onlyPolicy(files ...string) (*v1alpha1.ScoringPolicy, error) {
+	if len(m.policies) != 1 {
+		return nil, fmt.Errorf("%s: must contain one ScoringPolicy, got %d", strings.Join(files, ", "), len(m.policies))
+	}
+	return m.policies[0], nil
+}
+
 // decodePolicy decodes one ScoringPolicy, which must have scores.
 func decodePolicy(document []byte) (*v1alpha1.ScoringPolicy, error) {
 	policy := &v1alpha1.ScoringPolicy{}
@@ -156,6 +172,9 @@ func decodeValid(document []byte, object runtime.Object) error {
 	if path, message := explainDecodeError(err); path != "" {
 		return fmt.Errorf("%s: %s", path, message)
 	}
+	if m := repeatedKey.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%s: duplicate field", m[1])
+	}
 	// Only this decoder reports the path of an unknown field.
 	_, _, strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(document, nil, nil)
 	if !runtime.IsStrictDecodingError(strict) {
@@ -163,7 +182,10 @@ func decodeValid(document []byte, object runtime.Object) error {
 	}
 	var errs []error
 	for _, m := range strictError.FindAllStringSubmatch(strict.Error(), -1) {
-		errs = append(errs, fmt.Errorf("%s: %s field", m[2], m[1]))
+		errs = append(errs, fmt.Errorf("%s: unknown field", m[1]))
+	}
+	if errs == nil {
+		return err
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/pflag"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -62,10 +61,10 @@ func (f *policyFlags) open(a *app) (*evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(m.policies) != 1 {
-		return nil, fmt.Errorf("%s: must contain one ScoringPolicy, got %d", strings.Join(f.files, ", "), len(m.policies))
+	policy, err := m.onlyPolicy(f.files...)
+	if err != nil {
+		return nil, err
 	}
-	policy := m.policies[0]
 	src := m.sources[policy.Spec.SourceRef.Name]
 	if src == nil && f.connection.url == "" {
 		return nil, usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", policy.Spec.SourceRef.Name)
@@ -104,6 +103,9 @@ func (f *policyFlags) selectClusters(ctx context.Context, a *app, e *evaluation,
 	}
 	_, _ = fmt.Fprintf(a.ErrOut, "scoring the clusters in the query results, because the hub can't be read: %v\n", err)
 	names, err := listResults()
+	if err != nil {
+		return nil, false, err
+	}
 	return clustermap.FromNames(info.ClusterLabel, names), true, err
 }
 

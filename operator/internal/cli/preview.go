@@ -72,7 +72,7 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 	spec := &e.policy.Spec
 	responses := &responseRecorder{Querier: e.source.client}
 	req := round.Request{Spec: spec, Policy: e.compiled, Querier: responses, Now: a.now()}
-	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel), nil })
+	req.Clusters, _, err = flags.selectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.source.info.ClusterLabel) })
 	if err != nil {
 		return err
 	}
@@ -92,9 +92,13 @@ func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) e
 }
 
 // listResultClusters returns the clusters in the results of the queries of all scores. It
-// ignores failed queries: the round runs them again and reports the error.
-func listResultClusters(ctx context.Context, req round.Request, label string) []string {
-	var names []string
+// ignores failed queries, unless no other query has a cluster: the round runs them again and
+// reports the error.
+func listResultClusters(ctx context.Context, req round.Request, label string) ([]string, error) {
+	var (
+		names []string
+		errs  []error
+	)
 	for i := range req.Spec.Scores {
 		expr := req.Spec.Scores[i].Query
 		if promql.Check(expr) != nil {
@@ -102,6 +106,7 @@ func listResultClusters(ctx context.Context, req round.Request, label string) []
 		}
 		result, err := req.Querier.Query(ctx, expr, req.Now)
 		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", req.Spec.Scores[i].Name, err))
 			continue
 		}
 		for _, s := range result.Samples {
@@ -110,7 +115,10 @@ func listResultClusters(ctx context.Context, req round.Request, label string) []
 			}
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return names, nil
 }
 
 func previewRows(r *score.Result) []previewRow {

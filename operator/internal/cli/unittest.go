@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,9 @@ type testSuite struct {
 	policy *v1alpha1.ScoringPolicy
 	rules  []promengine.Rule
 }
+
+// decoderPrefix is what the decoder writes before what is wrong.
+var decoderPrefix = regexp.MustCompile(`^error (converting YAML to JSON|unmarshaling JSON): (while decoding JSON: )?(json|yaml): `)
 
 func newUnitTest(a *app) *cobra.Command {
 	var label string
@@ -135,7 +139,7 @@ func (a *app) readTestFile(file string) (*testSuite, error) {
 	}
 	f := testFile{}
 	if err := yaml.UnmarshalStrict(content, &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: must be a test file: %s", file, decoderPrefix.ReplaceAllString(err.Error(), ""))
 	}
 	if f.Policy == "" || len(f.Tests) == 0 {
 		return nil, fmt.Errorf("%s: must set policy and tests", file)
@@ -160,10 +164,12 @@ func (a *app) readTestFile(file string) (*testSuite, error) {
 	if content, err = a.readFile(relativeTo(file, f.Policy)); err != nil {
 		return nil, err
 	}
-	if suite.policy, err = decodePolicy(content); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Policy, err)
+	m := newManifests()
+	if err := m.addFile(f.Policy, content); err != nil {
+		return nil, err
 	}
-	return suite, nil
+	suite.policy, err = m.onlyPolicy(f.Policy)
+	return suite, err
 }
 
 // relativeTo returns a path that is relative to the folder of file.
