@@ -2,6 +2,7 @@ package querylint
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -191,6 +192,8 @@ func (f flow) called(n *parser.Call) labelSet {
 		return f.relabeled(n, input)
 	case "histogram_quantile", "histogram_fraction":
 		return input.without([]string{"le"})
+	case "info": // adds labels of info metrics
+		return labelSet{open: true, names: map[string]bool{}, fixed: input.fixed, metric: input.metric}
 	case "scalar":
 		return f.note(n, input, closedSet())
 	}
@@ -212,7 +215,7 @@ func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 		if value != "" && !strings.Contains(value, "$") {
 			result.fixed[name.Val] = true
 		}
-		isWhole := slices.Contains([]string{"(.*)", "(.+)"}, textOf(n.Args[4])) && (strings.Contains(value, "$1") || strings.Contains(value, "${1}"))
+		isWhole := wholeValue.MatchString(textOf(n.Args[4])) && (strings.Contains(value, "$1") || strings.Contains(value, "${1}"))
 		if sources = n.Args[3:4]; !isWhole {
 			sources = nil
 		}
@@ -224,6 +227,10 @@ func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 	}
 	return result
 }
+
+// wholeValue matches a regular expression whose one group is the whole value of a label, apart from
+// a text before and after it that all values have.
+var wholeValue = regexp.MustCompile(`^[-_/:=@a-zA-Z0-9]*\(\.[*+]\)[-_/:=@a-zA-Z0-9]*$`)
 
 // textOf returns the text of a string literal, and "" for another expression.
 func textOf(e parser.Expr) string {

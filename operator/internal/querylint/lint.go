@@ -107,6 +107,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 			if n.Op == parser.QUANTILE {
 				l.checkQuantile(n.Param)
 			}
+			l.checkEqualValues(n, path)
 		case *parser.Call:
 			l.checkCall(n)
 			l.checkBuckets(n)
@@ -130,26 +131,6 @@ func (l *linter) add(rule string, at parser.Node, format string, args ...any) {
 func (l *linter) addAt(rule string, offset int, format string, args ...any) {
 	problem := promql.Problem{Pos: promql.PositionAt(l.text, offset), Message: fmt.Sprintf(format, args...)}
 	l.findings = append(l.findings, Finding{Rule: rule, Problem: problem})
-}
-
-// checkConstant reports a query whose result no sample can change. It returns true if the
-// other rules have nothing to add.
-func (l *linter) checkConstant(e parser.Expr) bool {
-	reads := false
-	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
-		_, ok := node.(*parser.VectorSelector)
-		reads = reads || ok
-		return nil
-	})
-	if !reads {
-		l.add(RuleConstant, e, "reads no series: the result is the same whatever happens on the clusters")
-		return true
-	}
-	if n, ok := unwrap(e).(*parser.BinaryExpr); ok && n.LHS.String() == n.RHS.String() &&
-		slices.Contains([]parser.ItemType{parser.SUB, parser.DIV, parser.MOD}, n.Op) {
-		l.add(RuleConstant, n, "both sides of %s are equal: the result is the same for every cluster", n.Op)
-	}
-	return false
 }
 
 // checkResult checks that the result has one series for each cluster.

@@ -21,6 +21,10 @@ func (l *linter) checkMatching(n *parser.BinaryExpr) {
 				return
 			}
 		}
+		if l.mixesClusters(m, left, right) {
+			l.addMatching(n, "series of different clusters match, which have the same %s: write on (%s)", strings.Join(m.MatchingLabels, ", "), strings.Join(append([]string{l.cluster}, m.MatchingLabels...), ", "))
+			return
+		}
 	} else if !l.checkSameLabels(n, left, right) {
 		return
 	}
@@ -82,9 +86,25 @@ func (l *linter) checkUnique(n *parser.BinaryExpr, left, right labelSet) {
 	}
 }
 
+// inCluster are labels whose values name things in a cluster. Several clusters can have the same
+// values.
+var inCluster = []string{"node", "instance", "pod", "namespace", "container", "gpu", "device", "cluster_queue"}
+
 // severalInCluster are labels that usually have several values in a cluster.
-var severalInCluster = []string{
-	"node", "instance", "pod", "namespace", "container", "job", "uuid", "gpu", "device", "model", "resource", "flavor", "cluster_queue", "le",
+var severalInCluster = append([]string{"uuid", "model", "resource", "flavor", "job", "le"}, inCluster...)
+
+// mixesClusters reports whether operands match on labels such as the name of a node, which name
+// things in a cluster, and not on the cluster. A label that group_left takes from the other operand
+// is not that of this one.
+func (l *linter) mixesClusters(m *parser.VectorMatching, left, right labelSet) bool {
+	isNamed, isOther := false, false
+	for _, label := range m.MatchingLabels {
+		label = strings.ToLower(label)
+		isNamed = isNamed || slices.Contains(inCluster, label)
+		isOther = isOther || label == "uuid" || !slices.Contains(severalInCluster, label)
+	}
+	isUnmatched := l.cluster != "" && isNamed && !isOther && !slices.Contains(m.Include, l.cluster)
+	return isUnmatched && left.may(l.cluster) && right.may(l.cluster) && !left.fixed[l.cluster] && !right.fixed[l.cluster]
 }
 
 // unmatchedLabels returns the labels in which series of a closed set can differ although all their

@@ -1,6 +1,7 @@
 package querylint
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,8 @@ func usesGrowth(selector parser.Node, path []parser.Node) bool {
 			}
 		case *parser.BinaryExpr:
 			switch {
+			case n.Op == parser.MUL && (isZero(n.LHS) || isZero(n.RHS)): // a fallback, as in or 0 * x_total
+				return true
 			case n.Op == parser.SUB && isVector(n.LHS) && isVector(n.RHS), n.Op == parser.DIV && readsCounter(n.LHS) && readsCounter(n.RHS):
 				return true
 			case (n.Op == parser.LAND || n.Op == parser.LUNLESS) && n.RHS == inner:
@@ -106,6 +109,11 @@ func usesGrowth(selector parser.Node, path []parser.Node) bool {
 		inner = node
 	}
 	return false
+}
+
+func isZero(e parser.Expr) bool {
+	n, ok := unwrap(e).(*parser.NumberLiteral)
+	return ok && n.Val == 0
 }
 
 func readsCounter(e parser.Expr) bool {
@@ -180,6 +188,13 @@ func (l *linter) checkAge(e parser.Expr) {
 	if !calls(e, "time") && !namesAge(e) {
 		l.add(RuleAge, e, "must return an age in seconds: subtract the time of the newest sample from time()")
 	}
+	n, ok := withoutParens(e).(*parser.BinaryExpr)
+	if !ok || n.Op != parser.SUB {
+		return
+	}
+	if subtracted, ok := withoutParens(n.RHS).(*parser.Call); ok && subtracted.Func.Name == "time" {
+		l.add(RuleAge, e, "returns a negative age, which counts as unknown: write time() - ...")
+	}
 }
 
 // checkTime checks a query for the time of samples.
@@ -220,13 +235,26 @@ func calls(e parser.Expr, function string) bool {
 	return found
 }
 
+// withoutParens removes parentheses, and no signs.
+func withoutParens(e parser.Expr) parser.Expr {
+	for {
+		n, ok := e.(*parser.ParenExpr)
+		if !ok {
+			return e
+		}
+		e = n.Expr
+	}
+}
+
+// ageWords are words in the name of a metric whose value is an age.
+var ageWords = regexp.MustCompile(`(?i)(^|[_:])(age|lag|delay|since|staleness)([_:]|$)`)
+
 // namesAge reports whether a metric's name says that its value is a duration.
 func namesAge(e parser.Expr) bool {
 	found := false
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
 		if n, ok := node.(*parser.VectorSelector); ok {
-			name := metricName(n)
-			found = found || slices.ContainsFunc([]string{"age", "lag", "delay", "since", "staleness"}, func(word string) bool { return strings.Contains(name, word) })
+			found = found || ageWords.MatchString(metricName(n))
 		}
 		return nil
 	})
