@@ -20,14 +20,14 @@ import (
 // Exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // a request failed, or lint or test has findings
+	exitFailure = 1 // a request failed, or a command has findings
 	exitUsage   = 2
 )
 
 // exitHelp is appended to the usage of every command.
 const exitHelp = `
-Exit codes: 0 on success; 1 if lint or test has findings or a request failed; 2 if the command
-line is invalid.
+Exit codes: 0 on success; 1 if a request failed or the command found a fault, such as a finding
+of lint; 2 if the command line is invalid.
 `
 
 // errFindings makes a command exit with exitFailure without an error message, because its

@@ -18,16 +18,18 @@ func newExplainWorkload(a *app) *cobra.Command {
 	var out outputFlag
 	var operator operatorFlags
 	cmd := &cobra.Command{
-		Use:   "workload NAME|job/NAME",
+		Use:   "workload NAME|KIND/NAME",
 		Short: "Show where a workload is placed and why, or what the workload waits for",
 		Long: `Show where a workload is placed and why, or what the workload waits for.
+
+NAME is the name of a Workload. KIND/NAME is the job, such as job/train-1 or rayjob/llama.
 
 The operator evaluates the gate again, without writing anything, and returns the room, the
 scores and the reservations of each candidate cluster.
 
 ` + operatorHelp,
 		Example: "  kubectl plimsoll explain workload job/train-1 -n team-a",
-		Args:    exactArgs(1, "the name of a workload, or job/NAME"),
+		Args:    exactArgs(1, "the name of a workload, or KIND/NAME of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err

@@ -57,14 +57,16 @@ TrialPolicies without a cluster.
 
 lint reports the file, line and column of
   - what an API server would refuse: unknown fields, types, enums, bounds, patterns, CEL rules;
-  - invalid PromQL, and unknown variables in the queries of a gate;
+  - invalid PromQL, and unknown variables in queries;
   - queries that cannot work: they lose the cluster label, their operands never match, they
     read no series. operator/docs/lint.md lists the rules;
   - references to scores that their policy does not publish, if the policy is in the files.
 
 With --prometheus, lint also reports selectors that match no series or too many. The comment
 # lint:ignore RULE in a query, or on the line before it, turns a rule off for this query.
-The items of a List are checked as well. Objects of other API groups are ignored. The exit code is 1 if there are findings.
+
+The items of a List are checked as well. Objects of other API groups are ignored. The exit
+code is 1 if there are findings.
 
 --as-rules prints the queries as recording rules instead, so that promtool and other linters
 can read them.`,
