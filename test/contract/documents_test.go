@@ -120,6 +120,36 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
+var (
+	goFileLink = regexp.MustCompile(`\]\((\.\./internal/[^)]+\.go)\)`)
+	quotedFunc = regexp.MustCompile("`([a-zA-Z]+)`")
+)
+
+// Each function that architecture.md names under "Where to find" is in the file of its row.
+func TestFunctionsOfDocuments(t *testing.T) {
+	const folder = "operator/docs"
+	_, section, _ := strings.Cut(readFile(t, filepath.Join(root, folder, "architecture.md")), "\n## Where to find\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	n := 0
+	for line := range strings.Lines(section) {
+		file := goFileLink.FindStringSubmatch(line)
+		if file == nil {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|\n "), "|")
+		source := readFile(t, filepath.Join(root, folder, file[1]))
+		for _, m := range quotedFunc.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			n++
+			if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `\(`).MatchString(source) {
+				t.Errorf("%s has no function %s", file[1], m[1])
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("architecture.md names no functions")
+	}
+}
+
 // withoutCode removes fenced blocks.
 func withoutCode(text string) string {
 	var kept strings.Builder
