@@ -79,7 +79,8 @@ const (
 	endedUnseen ending = iota
 	// endedWithoutQuota: the workload lost its quota; its copies outlive that for a moment.
 	endedWithoutQuota
-	// endedByWorker: the worker ended the workload.
+	// endedByWorker: the worker ended the workload, or Kueue gave the worker up after
+	// workerLostTimeout, so that there is nothing to wait for.
 	endedByWorker
 	// endedFinished: the workload's pods are done.
 	endedFinished

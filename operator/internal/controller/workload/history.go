@@ -102,8 +102,8 @@ func (h history) withNominations(nominated []string) history {
 	return h
 }
 
-// withoutQuota ends an attempt. endedByWorker: the worker ended the workload, so that no copy
-// is left.
+// withoutQuota ends an attempt. endedByWorker: no copy is left, or none that the next attempt
+// waits for.
 func (h history) withoutQuota(endedByWorker bool, now time.Time) history {
 	switch {
 	case h.running != nil && endedByWorker:
