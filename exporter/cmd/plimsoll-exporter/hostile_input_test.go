@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -12,22 +13,22 @@ import (
 	"time"
 )
 
-// startLimit is the time within which the start ends if a file is refused. The process of
-// the test takes most of it on a busy machine.
-const startLimit = 10 * time.Second
-
 // runToFailure runs a command of the exporter until it ends, and returns its output. The command
 // must fail with the exit status.
 func runToFailure(t *testing.T, cmd *exec.Cmd, status int) string {
 	t.Helper()
-	timer := time.AfterFunc(startLimit, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != status {
-		t.Fatalf("%v, want exit status %d\n%.2000s", err, status, out)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	return string(out)
+	timer := time.AfterFunc(waitLimit, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != status {
+		t.Fatalf("%v, want exit status %d\n%.2000s", err, status, &out)
+	}
+	return out.String()
 }
 
 // hostileFiles are files that must not be read as a whole, and the reason of the refusal.
