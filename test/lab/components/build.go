@@ -24,9 +24,9 @@ type Binaries struct {
 // the names of Build.
 func (b Binaries) Path(name string) string { return b.paths[name] }
 
-// OfFleet returns the names of the programs that a fleet runs.
+// OfFleet returns the names of the programs that every fleet runs.
 func OfFleet() []string {
-	return namesOf(func(p program) bool { return !p.onlyTests })
+	return namesOf(func(p program) bool { return !p.onDemand })
 }
 
 // All returns the names of all programs.

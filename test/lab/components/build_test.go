@@ -23,7 +23,7 @@ func testFamily(t *testing.T) string {
 	root := t.TempDir()
 	f := family{name: "numbers", cpu: time.Minute, programs: []program{
 		{name: "one", pkg: "./one", links: []string{"uno"}},
-		{name: "two", pkg: "./two", onlyTests: true},
+		{name: "two", pkg: "./two", onDemand: true},
 	}}
 	files := map[string]string{"go.mod": "module numbers\n\ngo 1.26.0\n"}
 	for _, p := range f.programs {
@@ -188,9 +188,9 @@ func unpack(t *testing.T, file, dir string) {
 }
 
 func TestOfFleet(t *testing.T) {
-	for _, name := range []string{"promtool"} {
+	for _, name := range []string{"promtool", "ocm"} {
 		if slices.Contains(OfFleet(), name) || !slices.Contains(All(), name) {
-			t.Errorf("%s is a program of the fleet, want that only tests need it", name)
+			t.Errorf("%s is a program of the fleet, want that it is built on demand", name)
 		}
 	}
 }

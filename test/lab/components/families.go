@@ -20,16 +20,17 @@ type program struct {
 	name  string
 	pkg   string
 	links []string // further names of the program
-	// onlyTests is set if no fleet runs the program.
-	onlyTests bool
+	// onDemand is set if Up starts fleets without the program.
+	onDemand bool
 }
 
 const kubernetesVersion = "v1.36.3"
 
-// families holds the programs of the lab. Both families take their modules at the versions of
+// families holds the programs of the lab. All families take their modules at the versions of
 // the repository's go.mod, and are compiled with the flags of the repository's own programs,
 // so that Go's build cache has each package once. Thanos does not compile with the version of
-// Prometheus that the lab runs.
+// Prometheus that the lab runs. OCM's other controllers need all of openshift/library-go, which
+// the family shared replaces, and only one test runs them.
 var families = []family{
 	{
 		name: "shared",
@@ -40,7 +41,7 @@ var families = []family{
 			{name: "placement", pkg: "./placement"},
 			{name: "kube-state-metrics", pkg: "k8s.io/kube-state-metrics/v2"},
 			{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus"},
-			{name: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", onlyTests: true},
+			{name: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", onDemand: true},
 		},
 		tags: "remove_all_sd,enable_kubernetes_sd",
 		ldflags: "-X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
@@ -54,6 +55,11 @@ var families = []family{
 		// Without this tag the sidecar's gRPC server panics.
 		tags: "slicelabels",
 		cpu:  4 * time.Minute,
+	},
+	{
+		name:     "ocm",
+		programs: []program{{name: "ocm", pkg: ".", onDemand: true}},
+		cpu:      2 * time.Minute, // the other families have compiled most of its packages
 	},
 }
 

@@ -25,6 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// administrator is the user of the clusters' kubeconfigs.
+const administrator = "lab-admin"
+
 // scraper is the user that the lab's Prometheus authenticates as.
 const scraper = "lab-prometheus"
 
@@ -104,7 +107,7 @@ func (c *Cluster) writeIdentities(dir string) error {
 	if err != nil {
 		return err
 	}
-	admin, err := f.ca.issue("lab-admin", []string{"system:masters"})
+	admin, err := f.ca.issue(administrator, []string{"system:masters"})
 	if err != nil {
 		return err
 	}

@@ -9,17 +9,18 @@ import (
 
 // startController runs a controller of Kubernetes against this cluster.
 func (c *Cluster) startController(ctx context.Context, name string, args ...string) error {
-	return c.runController(ctx, name, append([]string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--profiling=false",
+	return c.runController(ctx, name, name, append([]string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--profiling=false",
 		"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)
 }
 
-func (c *Cluster) runController(ctx context.Context, name string, args ...string) error {
+// runController runs an executable of Kubernetes under a name.
+func (c *Cluster) runController(ctx context.Context, name, executable string, args ...string) error {
 	port, err := freePort()
 	if err != nil {
 		return err
 	}
 	return c.fleet.procs.Run(ctx, program{
-		name: c.Name + "-" + name, path: c.fleet.bin.Path(name),
+		name: c.Name + "-" + name, path: c.fleet.bin.Path(executable),
 		args: append([]string{"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--authentication-skip-lookup"}, args...),
 	})
 }
@@ -48,5 +49,5 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err := os.WriteFile(file, fmt.Appendf(nil, schedulerConfig, c.Kubeconfig), 0o600); err != nil {
 		return err
 	}
-	return c.runController(ctx, "kube-scheduler", "--config="+file)
+	return c.runController(ctx, "kube-scheduler", "kube-scheduler", "--config="+file)
 }

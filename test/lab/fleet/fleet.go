@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
+	workv1 "open-cluster-management.io/api/work/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	plimsoll "plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -34,7 +36,7 @@ var Scheme = runtime.NewScheme()
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install,
-		clusterv1beta1.Install, clusterv1beta2.Install, kueue.AddToScheme, plimsoll.AddToScheme,
+		clusterv1beta1.Install, clusterv1beta2.Install, addonv1alpha1.Install, workv1.Install, kueue.AddToScheme, plimsoll.AddToScheme,
 	} {
 		utilruntime.Must(add(Scheme))
 	}

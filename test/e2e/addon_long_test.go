@@ -1,0 +1,252 @@
+//go:build e2e && long
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+const (
+	addOn     = "plimsoll-exporter" // also its namespace on the workers
+	addOnHome = "plimsoll-addon"    // namespace on the hub
+)
+
+// TestAddOn installs, changes and removes config/addon with OCM's own registration, add-on
+// manager and work agent. No kubelet starts the pods, so it does not show that the image
+// runs.
+func TestAddOn(t *testing.T) {
+	ctx := testContext(t, 20*time.Minute)
+	if err := lab.StartOCM(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cleanUp(t, func(context.Context) error { return lab.StopOCM() }) })
+	prepareNodes(ctx, t)
+	works := watchWorks(ctx, t)
+
+	kubectl(ctx, t, "apply", "--server-side", "-k", filepath.Join(configFolder(t), "addon"))
+	t.Cleanup(func() { cleanUp(t, removeAddOn) })
+	awaitExporter(ctx, t, "plimsoll-exporter:dev", "10000", workers()...)
+	awaitAddOnAvailable(ctx, t)
+	works.checkOneByOne(t)
+
+	setProgressive(ctx, t, "minSuccessTime", "1s") // the others need not wait for a minute
+	works.reset()
+	configureAddOn(ctx, t, "registry.example.com/plimsoll-exporter", "5000")
+	awaitExporter(ctx, t, "registry.example.com/plimsoll-exporter:dev", "5000", workers()...)
+	works.checkOneByOne(t)
+
+	applyWithPodMonitor(ctx, t)
+	setProgressive(ctx, t, "progressDeadline", "5s")
+	for _, worker := range workers() {
+		await(ctx, t, "the PodMonitor on "+worker, func(ctx context.Context) error {
+			_, err := lab.Worker(worker).Kubectl(ctx, "", "get", "podmonitor", addOn, "-n", addOn)
+			return err
+		})
+	}
+
+	unreachable, reachable := workers()[0], workers()[1:]
+	if err := lab.PauseOCMAgent(unreachable); err != nil {
+		t.Fatal(err)
+	}
+	configureAddOn(ctx, t, "mirror.example.com/plimsoll-exporter", "5000")
+	awaitExporter(ctx, t, "mirror.example.com/plimsoll-exporter:dev", "5000", reachable...)
+	if err := checkExporter(ctx, unreachable, "registry.example.com/plimsoll-exporter:dev", "5000"); err != nil {
+		t.Errorf("without its agent, the exporter changed: %v", err)
+	}
+	if err := lab.ResumeOCMAgent(unreachable); err != nil {
+		t.Fatal(err)
+	}
+	awaitExporter(ctx, t, "mirror.example.com/plimsoll-exporter:dev", "5000", unreachable)
+
+	if err := removeAddOn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "all objects of the add-on to be deleted", checkNoAddOn)
+}
+
+func workers() []string {
+	var names []string
+	for _, w := range lab.Workers {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// addOnNodes are what the GPU operator and prometheus-operator bring.
+const addOnNodes = `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: nvidia}
+handler: nvidia
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+
+// prepareNodes makes the nodes of the workers look like those of the GPU operator until the
+// end of the test.
+func prepareNodes(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, w := range lab.Workers {
+		if err := w.Apply(ctx, addOnNodes); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cleanUp(t, func(ctx context.Context) error {
+				_, err := w.Kubectl(ctx, addOnNodes, "delete", "-f", "-")
+				_, unlabel := w.Kubectl(ctx, "", "label", "node", "--all", "nvidia.com/gpu.present-")
+				return errors.Join(err, unlabel)
+			})
+		})
+		if _, err := w.Kubectl(ctx, "", "label", "node", "--all", "nvidia.com/gpu.present=true"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// setProgressive sets a field of the add-on's rollout strategy.
+func setProgressive(ctx context.Context, t *testing.T, field, value string) {
+	t.Helper()
+	patch(ctx, t, "clustermanagementaddon/"+addOn, "json", fmt.Sprintf(
+		`[{"op":"add","path":"/spec/installStrategy/placements/0/rolloutStrategy/progressive/%s","value":%q}]`, field, value))
+}
+
+// configureAddOn sets the registry and the interval of all clusters.
+func configureAddOn(ctx context.Context, t *testing.T, mirror, interval string) {
+	t.Helper()
+	config := &addonv1alpha1.AddOnDeploymentConfig{}
+	if err := lab.Hub.Client.Get(ctx, client.ObjectKey{Namespace: addOnHome, Name: addOn}, config); err != nil {
+		t.Fatal(err)
+	}
+	before := config.DeepCopy()
+	config.Spec.Registries = []addonv1alpha1.ImageMirror{{Source: "plimsoll-exporter", Mirror: mirror}}
+	for i := range config.Spec.CustomizedVariables {
+		if v := &config.Spec.CustomizedVariables[i]; v.Name == "COLLECT_INTERVAL_MS" {
+			v.Value = interval
+		}
+	}
+	if err := lab.Hub.Client.Patch(ctx, config, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// applyWithPodMonitor applies config/addon with its component pod-monitor.
+func applyWithPodMonitor(ctx context.Context, t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	config, err := filepath.Rel(dir, configFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources: [%s/addon]\ncomponents: [%[1]s/addon/pod-monitor]\n", config)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(ctx, t, "apply", "--server-side", "-k", dir)
+}
+
+func awaitExporter(ctx context.Context, t *testing.T, image, interval string, clusters ...string) {
+	t.Helper()
+	for _, cluster := range clusters {
+		await(ctx, t, fmt.Sprintf("%s to have %s", cluster, image), func(ctx context.Context) error {
+			return checkExporter(ctx, cluster, image, interval)
+		})
+	}
+}
+
+// checkExporter returns an error unless the DaemonSet for NVIDIA has the image and the
+// interval, and a ready pod on each node, and those for other devices have no pods.
+func checkExporter(ctx context.Context, cluster, image, interval string) error {
+	sets := &appsv1.DaemonSetList{}
+	if err := lab.Worker(cluster).Client.List(ctx, sets, client.InNamespace(addOn)); err != nil {
+		return err
+	}
+	if len(sets.Items) != 3 {
+		return fmt.Errorf("%d DaemonSets", len(sets.Items))
+	}
+	nodes := 0
+	for _, w := range fleet.DefaultWorkers() {
+		if w.Name == cluster {
+			nodes = len(w.Nodes)
+		}
+	}
+	for _, set := range sets.Items {
+		container, want := set.Spec.Template.Spec.Containers[0], 0
+		if set.Name == addOn {
+			want = nodes
+		}
+		if container.Image != image || !slices.Contains(container.Args, "--collect-interval="+interval) ||
+			int(set.Status.UpdatedNumberScheduled) != want || int(set.Status.NumberReady) != want || set.Status.ObservedGeneration != set.Generation {
+			return fmt.Errorf("%s on %s: %s %v %+v, want %d ready pods", set.Name, cluster, container.Image, container.Args, set.Status, want)
+		}
+	}
+	return nil
+}
+
+// awaitAddOnAvailable waits until OCM reports the add-on of each worker as available.
+func awaitAddOnAvailable(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, worker := range workers() {
+		await(ctx, t, "the add-on of "+worker+" to be available", func(ctx context.Context) error {
+			installed := &addonv1alpha1.ManagedClusterAddOn{}
+			err := lab.Hub.Client.Get(ctx, client.ObjectKey{Namespace: worker, Name: addOn}, installed)
+			if err == nil && !meta.IsStatusConditionTrue(installed.Status.Conditions, addonv1alpha1.ManagedClusterAddOnConditionAvailable) {
+				err = fmt.Errorf("%+v", installed.Status.Conditions)
+			}
+			return err
+		})
+	}
+}
+
+// removeAddOn deletes config/addon from the hub.
+func removeAddOn(ctx context.Context) error {
+	root, err := fleet.FindRoot()
+	if err != nil {
+		return err
+	}
+	_, err = lab.Hub.Kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(root, "config", "addon"))
+	return err
+}
+
+// checkNoAddOn returns an error if the hub or a worker has an object of the add-on.
+func checkNoAddOn(ctx context.Context) error {
+	var left []string
+	list := func(c *fleet.Cluster, kinds string) error {
+		out, err := c.Kubectl(ctx, "", "get", kinds, "-A", "-o", `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, addOn) || strings.Contains(line, addOnHome) {
+				left = append(left, c.Name+": "+strings.TrimSpace(line))
+			}
+		}
+		return err
+	}
+	err := list(lab.Hub, "clustermanagementaddons,managedclusteraddons,addontemplates,addondeploymentconfigs,manifestworks,namespaces,placements,placementdecisions,roles,rolebindings,clusterroles,clusterrolebindings")
+	for _, w := range lab.Workers {
+		err = errors.Join(err, list(w, "appliedmanifestworks,namespaces,priorityclasses,clusterroles,daemonsets,services,serviceaccounts,podmonitors"))
+	}
+	if len(left) > 0 {
+		err = errors.Join(err, errors.New(strings.Join(left, "\n")))
+	}
+	return err
+}
