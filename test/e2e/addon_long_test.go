@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,36 +41,51 @@ func TestAddOn(t *testing.T) {
 	t.Cleanup(func() { cleanUp(t, removeAddOn) })
 	awaitExporter(ctx, t, "plimsoll-exporter:dev", "10000", workers()...)
 	awaitAddOnAvailable(ctx, t)
-	works.checkOneByOne(t)
+	for _, violation := range works.outOfTurn(t) {
+		t.Error(violation)
+	}
 
-	setProgressive(ctx, t, "minSuccessTime", "1s") // the others need not wait for a minute
-	works.reset()
-	configureAddOn(ctx, t, "registry.example.com/plimsoll-exporter", "5000")
+	// A change of the same objects reaches all clusters, but OCM does not keep their order.
+	changed := newAddOnOverlay(t)
+	changed.setRollout("minSuccessTime", "1s")
+	changed.setRegistry("registry.example.com/plimsoll-exporter", "5000")
+	changed.apply(ctx, t)
 	awaitExporter(ctx, t, "registry.example.com/plimsoll-exporter:dev", "5000", workers()...)
-	works.checkOneByOne(t)
 
-	applyWithPodMonitor(ctx, t)
-	setProgressive(ctx, t, "progressDeadline", "5s")
+	works.reset()
+	renamed := newAddOnOverlay(t, "pod-monitor")
+	renamed.setRollout("minSuccessTime", "1s")
+	renamed.setRegistry("second.example.com/plimsoll-exporter", "5000")
+	renamed.rename("plimsoll-exporter-2")
+	renamed.apply(ctx, t)
+	awaitPodMonitor(ctx, t, workers()[0])
+	renderAddOns(ctx, t)
+	awaitExporter(ctx, t, "second.example.com/plimsoll-exporter:dev", "5000", workers()...)
 	for _, worker := range workers() {
-		await(ctx, t, "the PodMonitor on "+worker, func(ctx context.Context) error {
-			_, err := lab.Worker(worker).Kubectl(ctx, "", "get", "podmonitor", addOn, "-n", addOn)
-			return err
-		})
+		awaitPodMonitor(ctx, t, worker)
+	}
+	for _, violation := range works.outOfTurn(t) {
+		t.Error(violation)
 	}
 
 	unreachable, reachable := workers()[0], workers()[1:]
 	if err := lab.PauseOCMAgent(unreachable); err != nil {
 		t.Fatal(err)
 	}
-	configureAddOn(ctx, t, "mirror.example.com/plimsoll-exporter", "5000")
-	awaitExporter(ctx, t, "mirror.example.com/plimsoll-exporter:dev", "5000", reachable...)
-	if err := checkExporter(ctx, unreachable, "registry.example.com/plimsoll-exporter:dev", "5000"); err != nil {
+	third := newAddOnOverlay(t)
+	third.setRollout("minSuccessTime", "1s")
+	third.setRollout("progressDeadline", "5s")
+	third.setRegistry("third.example.com/plimsoll-exporter", "5000")
+	third.rename("plimsoll-exporter-3")
+	third.apply(ctx, t)
+	awaitExporter(ctx, t, "third.example.com/plimsoll-exporter:dev", "5000", reachable...)
+	if err := checkExporter(ctx, unreachable, "second.example.com/plimsoll-exporter:dev", "5000"); err != nil {
 		t.Errorf("without its agent, the exporter changed: %v", err)
 	}
 	if err := lab.ResumeOCMAgent(unreachable); err != nil {
 		t.Fatal(err)
 	}
-	awaitExporter(ctx, t, "mirror.example.com/plimsoll-exporter:dev", "5000", unreachable)
+	awaitExporter(ctx, t, "third.example.com/plimsoll-exporter:dev", "5000", unreachable)
 
 	if err := removeAddOn(ctx); err != nil {
 		t.Fatal(err)
@@ -125,45 +139,20 @@ func prepareNodes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// setProgressive sets a field of the add-on's rollout strategy.
-func setProgressive(ctx context.Context, t *testing.T, field, value string) {
+// renderAddOns makes OCM render the add-on of each worker again.
+func renderAddOns(ctx context.Context, t *testing.T) {
 	t.Helper()
-	patch(ctx, t, "clustermanagementaddon/"+addOn, "json", fmt.Sprintf(
-		`[{"op":"add","path":"/spec/installStrategy/placements/0/rolloutStrategy/progressive/%s","value":%q}]`, field, value))
-}
-
-// configureAddOn sets the registry and the interval of all clusters.
-func configureAddOn(ctx context.Context, t *testing.T, mirror, interval string) {
-	t.Helper()
-	config := &addonv1alpha1.AddOnDeploymentConfig{}
-	if err := lab.Hub.Client.Get(ctx, client.ObjectKey{Namespace: addOnHome, Name: addOn}, config); err != nil {
-		t.Fatal(err)
-	}
-	before := config.DeepCopy()
-	config.Spec.Registries = []addonv1alpha1.ImageMirror{{Source: "plimsoll-exporter", Mirror: mirror}}
-	for i := range config.Spec.CustomizedVariables {
-		if v := &config.Spec.CustomizedVariables[i]; v.Name == "COLLECT_INTERVAL_MS" {
-			v.Value = interval
-		}
-	}
-	if err := lab.Hub.Client.Patch(ctx, config, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
+	for _, worker := range workers() {
+		kubectl(ctx, t, "annotate", "managedclusteraddon", addOn, "-n", worker, "--overwrite", "rendered=again")
 	}
 }
 
-// applyWithPodMonitor applies config/addon with its component pod-monitor.
-func applyWithPodMonitor(ctx context.Context, t *testing.T) {
+func awaitPodMonitor(ctx context.Context, t *testing.T, worker string) {
 	t.Helper()
-	dir := t.TempDir()
-	config, err := filepath.Rel(dir, configFolder(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := fmt.Sprintf("resources: [%s/addon]\ncomponents: [%[1]s/addon/pod-monitor]\n", config)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kubectl(ctx, t, "apply", "--server-side", "-k", dir)
+	await(ctx, t, "the PodMonitor on "+worker, func(ctx context.Context) error {
+		_, err := lab.Worker(worker).Kubectl(ctx, "", "get", "podmonitor", addOn, "-n", addOn)
+		return err
+	})
 }
 
 func awaitExporter(ctx context.Context, t *testing.T, image, interval string, clusters ...string) {
@@ -219,14 +208,15 @@ func awaitAddOnAvailable(ctx context.Context, t *testing.T) {
 	}
 }
 
-// removeAddOn deletes config/addon from the hub.
+// removeAddOn deletes config/addon and the objects of earlier names from the hub.
 func removeAddOn(ctx context.Context) error {
 	root, err := fleet.FindRoot()
 	if err != nil {
 		return err
 	}
 	_, err = lab.Hub.Kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(root, "config", "addon"))
-	return err
+	_, renamed := lab.Hub.Kubectl(ctx, "", "delete", "--ignore-not-found", "addontemplate", addOn+"-2", addOn+"-3")
+	return errors.Join(err, renamed)
 }
 
 // checkNoAddOn returns an error if the hub or a worker has an object of the add-on.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -81,9 +82,9 @@ func (h *workHistory) latest() map[string]workState {
 	return latest
 }
 
-// checkOneByOne fails the test unless the ManifestWork of each worker changed, and none changed
-// while that of another worker was not ready.
-func (h *workHistory) checkOneByOne(t *testing.T) {
+// outOfTurn returns each change of a ManifestWork while that of another worker was changed and
+// not ready. It fails the test unless the ManifestWorks of all workers changed.
+func (h *workHistory) outOfTurn(t *testing.T) (violations []string) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +99,7 @@ func (h *workHistory) checkOneByOne(t *testing.T) {
 		}
 		for _, other := range latest {
 			if changed[other.cluster] && other.cluster != s.cluster && !other.ready {
-				t.Errorf("OCM changed %s while %s was not ready: %+v", s.cluster, other.cluster, h.states)
+				violations = append(violations, fmt.Sprintf("OCM changed %s while %s was not ready: %+v", s.cluster, other.cluster, h.states))
 			}
 		}
 		if !changed[s.cluster] {
@@ -110,4 +111,5 @@ func (h *workHistory) checkOneByOne(t *testing.T) {
 	if len(order) != len(lab.Workers) {
 		t.Errorf("ManifestWorks of %v changed, want all workers", order)
 	}
+	return violations
 }
