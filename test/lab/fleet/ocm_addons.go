@@ -27,8 +27,17 @@ const (
 
 // StartOCM runs OCM's registration controller and add-on manager on the hub, and its
 // registration and work agent on each worker, and waits until OCM reports the workers as
-// available. It builds OCM's program if needed.
+// available. It builds OCM's program if needed. It fails as soon as a program of the fleet ends.
 func (f *Fleet) StartOCM(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-f.Failed():
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
 	bin, err := components.Build(ctx, f.opts.Root, f.opts.Progress, "ocm")
 	if err != nil {
 		return err

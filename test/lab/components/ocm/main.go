@@ -27,12 +27,14 @@ import (
 	work "open-cluster-management.io/ocm/pkg/work/spoke"
 )
 
+// flags are no part of flag.CommandLine, in which controller-runtime defines a kubeconfig.
 var (
-	kubeconfig = flag.String("kubeconfig", "", "kubeconfig of the cluster: the hub's, or the worker's for agent")
-	approved   = flag.String("auto-approved-users", "", "registration: comma-separated users whose clusters are accepted")
-	cluster    = flag.String("cluster", "", "agent: name of the ManagedCluster")
-	bootstrap  = flag.String("bootstrap-kubeconfig", "", "agent: kubeconfig of the hub for the first request of a certificate")
-	dir        = flag.String("hub-kubeconfig-dir", "", "agent: folder for the certificate and the kubeconfig that the hub accepts")
+	flags      = flag.NewFlagSet("ocm", flag.ExitOnError)
+	kubeconfig = flags.String("kubeconfig", "", "kubeconfig of the cluster: the hub's, or the worker's for agent")
+	approved   = flags.String("auto-approved-users", "", "registration: comma-separated users whose clusters are accepted")
+	cluster    = flags.String("cluster", "", "agent: name of the ManagedCluster")
+	bootstrap  = flags.String("bootstrap-kubeconfig", "", "agent: kubeconfig of the hub for the first request of a certificate")
+	dir        = flags.String("hub-kubeconfig-dir", "", "agent: folder for the certificate and the kubeconfig that the hub accepts")
 )
 
 // commands are the controllers by the name of their command. Each runs until ctx ends.
@@ -47,9 +49,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: ocm registration|addon|agent [flags]")
 		os.Exit(2)
 	}
-	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil {
-		os.Exit(2)
-	}
+	_ = flags.Parse(os.Args[2:]) // exits on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, commands[os.Args[1]]); err != nil && ctx.Err() == nil {
