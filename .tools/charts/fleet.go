@@ -78,7 +78,6 @@ var fleetBlocks = map[string]string{
 	"template":      "name: {{ index (dict " + quotedPairs(addOnTemplates) + ") .Values.exporter.platform }}\n",
 	"keep":          "helm.sh/resource-policy: keep\n",
 	"monitorLabels": monitorLabels("$.Values.monitoring.labels"),
-	"monitoring":    "{{- if $.Values.monitoring.enabled }}\n- {apiGroups: [monitoring.coreos.com], resources: [podmonitors, prometheusrules, servicemonitors], verbs: [get, list, watch, create, update, patch, delete]}\n{{- end }}\n",
 }
 
 // quotaBlock is spec.resourceGroups of the ClusterQueue.

@@ -127,6 +127,16 @@ func TestFleetChartWorkers(t *testing.T) {
 	}
 }
 
+// After monitoring was turned off, the work agent needs the permissions to delete its objects,
+// and to read that they are gone.
+func TestWorkRoleWithoutMonitoring(t *testing.T) {
+	objects := renderFleet(t, map[string]any{"workers": []any{"cluster1"}, "monitoring": map[string]any{"enabled": false}})
+	work := fmt.Sprint(objects["ManifestWork cluster1/plimsoll-fleet"])
+	if !strings.Contains(work, "podmonitors") || strings.Contains(work, "PodMonitor") {
+		t.Errorf("want the role for PodMonitors and no PodMonitor in %s", work)
+	}
+}
+
 // Values reach the hub and the workers.
 func TestFleetChartOptions(t *testing.T) {
 	files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{

@@ -75,15 +75,16 @@ spec:
 `
 
 // workRole allows the work agent to write the other objects: OCM aggregates roles with this
-// label to the agent's.
+// label to the agent's. It includes the objects of monitoring even if that is off: the agent
+// deletes them, and reads that they are gone, after it was turned off.
 func workRole() object {
+	verbs := []any{"get", "list", "watch", "create", "update", "patch", "delete"}
 	return object{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
 		"metadata": map[string]any{"name": "plimsoll-fleet-work", "labels": map[string]any{"open-cluster-management.io/aggregate-to-work": "true"}},
 		"rules": []any{
-			map[string]any{"apiGroups": []any{"kueue.x-k8s.io"}, "resources": []any{"resourceflavors", "clusterqueues", "localqueues"},
-				"verbs": []any{"get", "list", "watch", "create", "update", "patch", "delete"}},
-			"@@line monitoring@@",
+			map[string]any{"apiGroups": []any{"kueue.x-k8s.io"}, "resources": []any{"resourceflavors", "clusterqueues", "localqueues"}, "verbs": verbs},
+			map[string]any{"apiGroups": []any{"monitoring.coreos.com"}, "resources": []any{"podmonitors", "prometheusrules", "servicemonitors"}, "verbs": verbs},
 		},
 	}
 }
