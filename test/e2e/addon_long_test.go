@@ -46,17 +46,16 @@ func TestAddOn(t *testing.T) {
 	}
 
 	// A change of the same objects reaches all clusters, but OCM does not keep their order.
-	changed := newAddOnOverlay(t)
+	changed := newAddOnOverlay()
 	changed.setRollout("minSuccessTime", "1s")
 	changed.setRegistry("registry.example.com/plimsoll-exporter", "5000")
 	changed.apply(ctx, t)
 	awaitExporter(ctx, t, "registry.example.com/plimsoll-exporter:dev", "5000", workers()...)
 
 	works.reset()
-	renamed := newAddOnOverlay(t, "pod-monitor")
+	renamed := newRenamedAddOnOverlay(t, "plimsoll-exporter-2", "pod-monitor")
 	renamed.setRollout("minSuccessTime", "1s")
 	renamed.setRegistry("second.example.com/plimsoll-exporter", "5000")
-	renamed.rename("plimsoll-exporter-2")
 	renamed.apply(ctx, t)
 	awaitPodMonitor(ctx, t, workers()[0])
 	renderAddOns(ctx, t)
@@ -72,11 +71,10 @@ func TestAddOn(t *testing.T) {
 	if err := lab.PauseOCMAgent(unreachable); err != nil {
 		t.Fatal(err)
 	}
-	third := newAddOnOverlay(t)
+	third := newRenamedAddOnOverlay(t, "plimsoll-exporter-3", "pod-monitor/role")
 	third.setRollout("minSuccessTime", "1s")
 	third.setRollout("progressDeadline", "5s")
 	third.setRegistry("third.example.com/plimsoll-exporter", "5000")
-	third.rename("plimsoll-exporter-3")
 	third.apply(ctx, t)
 	awaitExporter(ctx, t, "third.example.com/plimsoll-exporter:dev", "5000", reachable...)
 	if err := checkExporter(ctx, unreachable, "second.example.com/plimsoll-exporter:dev", "5000"); err != nil {
@@ -86,6 +84,9 @@ func TestAddOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitExporter(ctx, t, "third.example.com/plimsoll-exporter:dev", "5000", unreachable)
+	for _, worker := range workers() {
+		awaitNoPodMonitor(ctx, t, worker)
+	}
 
 	if err := removeAddOn(ctx); err != nil {
 		t.Fatal(err)
@@ -151,6 +152,18 @@ func awaitPodMonitor(ctx context.Context, t *testing.T, worker string) {
 	t.Helper()
 	await(ctx, t, "the PodMonitor on "+worker, func(ctx context.Context) error {
 		_, err := lab.Worker(worker).Kubectl(ctx, "", "get", "podmonitor", addOn, "-n", addOn)
+		return err
+	})
+}
+
+// awaitNoPodMonitor waits until OCM's work agent has seen that the PodMonitor is deleted.
+func awaitNoPodMonitor(ctx context.Context, t *testing.T, worker string) {
+	t.Helper()
+	await(ctx, t, "the agent of "+worker+" to delete the PodMonitor", func(ctx context.Context) error {
+		out, err := lab.Worker(worker).Kubectl(ctx, "", "get", "appliedmanifestworks", "-o", "jsonpath={.items[*].status.appliedResources[*].resource}")
+		if err == nil && (!strings.Contains(out, "daemonsets") || strings.Contains(out, "podmonitors")) {
+			err = fmt.Errorf("applied resources: %s", out)
+		}
 		return err
 	})
 }

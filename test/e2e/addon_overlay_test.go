@@ -14,34 +14,35 @@ import (
 // addOnOverlay is a kustomize folder over config/addon, as a user writes one.
 type addOnOverlay struct{ text string }
 
-func newAddOnOverlay(t *testing.T, components ...string) *addOnOverlay {
+// newAddOnOverlay returns an overlay that changes nothing.
+func newAddOnOverlay() *addOnOverlay {
+	return &addOnOverlay{text: "resources: [config/addon]\npatches:\n"}
+}
+
+// newRenamedAddOnOverlay returns the example of config/README.md with other names for the
+// AddOnTemplate and the AddOnDeploymentConfig, and with components of config/addon.
+func newRenamedAddOnOverlay(t *testing.T, name string, components ...string) *addOnOverlay {
 	t.Helper()
-	base := filepath.Join(configFolder(t), "addon")
-	o := &addOnOverlay{text: "resources: [" + base + "]\n"}
-	for _, component := range components {
-		o.text += "components: [" + filepath.Join(base, component) + "]\n"
+	document, err := os.ReadFile(filepath.Join(configFolder(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	o.text += "patches:\n"
+	_, rest, found := strings.Cut(string(document), "```yaml\nresources: [config/addon]\n")
+	example, _, closed := strings.Cut(rest, "```\n")
+	if !found || !closed || !strings.Contains(example, "plimsoll-exporter-2") {
+		t.Fatal("config/README.md has no kustomization of the add-on that renames objects to plimsoll-exporter-2")
+	}
+	o := &addOnOverlay{text: "resources: [config/addon]\n"}
+	for _, component := range components {
+		o.text += "components: [config/addon/" + component + "]\n"
+	}
+	o.text += strings.ReplaceAll(example, "plimsoll-exporter-2", name)
 	return o
 }
 
 // set adds a JSON patch that sets a field of the objects of a kind.
 func (o *addOnOverlay) set(kind, path, value string) {
 	o.text += fmt.Sprintf("- target: {kind: %s}\n  patch: '- {op: add, path: %s, value: %s}'\n", kind, path, value)
-}
-
-// rename gives the AddOnTemplate and the AddOnDeploymentConfig new names, as config/README.md
-// says.
-func (o *addOnOverlay) rename(name string) {
-	const text = `- target: {kind: AddOnTemplate|AddOnDeploymentConfig, name: plimsoll-exporter}
-  options: {allowNameChange: true}
-  patch: '- {op: replace, path: /metadata/name, value: NAME}'
-- target: {kind: ClusterManagementAddOn}
-  patch: |
-    - {op: replace, path: /spec/supportedConfigs/0/defaultConfig/name, value: NAME}
-    - {op: replace, path: /spec/supportedConfigs/1/defaultConfig/name, value: NAME}
-`
-	o.text += strings.ReplaceAll(text, "NAME", name)
 }
 
 // setRegistry sets the registry and the interval of all clusters.
@@ -64,7 +65,7 @@ func (o *addOnOverlay) apply(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	// kustomize does not accept absolute paths.
-	text := strings.ReplaceAll(o.text, "["+configFolder(t), "["+relative+configFolder(t))
+	text := strings.ReplaceAll(o.text, "[config", "["+relative+configFolder(t))
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
