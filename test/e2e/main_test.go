@@ -76,7 +76,8 @@ func shortenPeriods(ctx context.Context) error {
 
 // checkAudit reads the hub's audit log of all tests. It fails if the operator made a
 // forbidden write, if a role or the guard refused a request of the operator, if a workload
-// moved to another cluster without an eviction, or if no test used a permission.
+// moved to another cluster without an eviction, or if all tests together used no permission
+// or wrote no workload.
 func checkAudit() error {
 	file, err := os.Open(lab.AuditLog())
 	if err != nil {
@@ -88,8 +89,8 @@ func checkAudit() error {
 		return err
 	}
 	writes, refused := auditLog.Writes[fleet.OperatorUser], auditLog.Refused[fleet.OperatorUser]
-	if writes == 0 {
-		return fmt.Errorf("the audit log %s contains no write of the operator", lab.AuditLog())
+	if writes == 0 && !selectsTests() {
+		return fmt.Errorf("the audit log %s contains no write of a workload by the operator", lab.AuditLog())
 	}
 	rules := audit.Rules{User: fleet.OperatorUser, IsGateCheck: isGateCheck, IsTrialCheck: isTrialCheck, IsMultiKueueCheck: isMultiKueueCheck}
 	violations := slices.Concat(auditLog.ForbiddenWrites(rules), auditLog.MovedWorkloads(), auditLog.Denied(fleet.OperatorUser))
