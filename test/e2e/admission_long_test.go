@@ -44,7 +44,7 @@ func TestWorkerWithoutQueueIsSkipped(t *testing.T) {
 func TestWorkerWithoutQuotaIsSkipped(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	queue{name: "poor", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
-	if err := lab.Worker("cluster2").Apply(ctx, fmt.Sprintf(queueYAML, "poor", 0, "Never", "")); err != nil {
+	if err := lab.Worker("cluster2").Apply(ctx, fleet.GPUQueue{Name: "poor"}.Manifest(0, "")); err != nil {
 		t.Fatal(err)
 	}
 	for cluster, quota := range map[string]float64{"cluster1": 256, "cluster2": 0, "cluster3": 256} {

@@ -206,13 +206,10 @@ func cleanUp(t *testing.T, undo func(context.Context) error) {
 // the patch undo.
 func patchGate(ctx context.Context, t *testing.T, spec, undo string) {
 	t.Helper()
-	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":`+spec+`}`)
-	t.Cleanup(func() {
-		cleanUp(t, func(ctx context.Context) error {
-			_, err := lab.Hub.Kubectl(ctx, "", "patch", "placementgate/gpu", "--type=merge", "-p", `{"spec":`+undo+`}`)
-			return err
-		})
-	})
+	if err := lab.PatchGate(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.PatchGate(ctx, undo) }) })
 }
 
 // holdQueue stops the ClusterQueue of the workers, so that they do not admit copies.

@@ -4,12 +4,9 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
@@ -17,31 +14,10 @@ import (
 // createSecret creates a Secret on a worker until the end of the test.
 func createSecret(ctx context.Context, t *testing.T, cluster, name string) {
 	t.Helper()
-	secret := func(ctx context.Context, args ...string) error {
-		out, err := lab.Worker(cluster).Kubectl(ctx, "", append(args, "-n", fleet.Namespace)...)
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-		return err
-	}
-	if err := secret(ctx, "create", "secret", "generic", name, "--from-literal=token=x"); err != nil {
+	if err := lab.CreateSecret(ctx, cluster, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cleanUp(t, func(ctx context.Context) error { return secret(ctx, "delete", "secret", name, "--ignore-not-found") })
-	})
-}
-
-// submitWithSecret creates a job on the hub whose pods read a Secret. The hub does not have it.
-func submitWithSecret(ctx context.Context, t *testing.T, j fleet.Job, secret string) {
-	t.Helper()
-	job := j.Object()
-	job.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
-		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}}
-	if err := lab.Hub.Client.Create(ctx, job); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteJob(t, j.Name) })
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.DeleteSecret(ctx, cluster, name) }) })
 }
 
 // A worker that lacks a Secret of the job is no candidate. The gate knows it from
@@ -55,12 +31,12 @@ func TestJobGoesWhereItsSecretIs(t *testing.T) {
 	patchGate(ctx, t, `{"prerequisites":[{"kind":"Namespace"},{"kind":"LocalQueue"},{"kind":"ServiceAccount"},{"kind":"ConfigMap"},{"kind":"Secret"},{"kind":"PersistentVolumeClaim"}]}`,
 		`{"prerequisites":null}`)
 
-	submitWithSecret(ctx, t, fleet.Job{Name: "with-secret", Model: fleet.H100, GPUs: 1}, "here")
+	submit(ctx, t, fleet.Job{Name: "with-secret", Model: fleet.H100, GPUs: 1, Secret: "here"})
 	if cluster := awaitRunning(ctx, t, "with-secret"); cluster != "cluster3" {
 		t.Errorf("the job runs on %s, which lacks its Secret", cluster)
 	}
 
-	submitWithSecret(ctx, t, fleet.Job{Name: "without-secret", Model: fleet.H100, GPUs: 1}, "absent")
+	submit(ctx, t, fleet.Job{Name: "without-secret", Model: fleet.H100, GPUs: 1, Secret: "absent"})
 	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
 		awaitWaiting(ctx, t, "without-secret", messageLacks(cluster, "Secret absent"))
 	}

@@ -23,12 +23,7 @@ func TestFinishedJobLeavesAProfile(t *testing.T) {
 			return err
 		})
 	})
-	job := fleet.Job{Name: "profiled", Model: fleet.H100, GPUs: 2, Duration: 10 * time.Second}.Object()
-	job.Spec.Template.Labels = map[string]string{v1alpha1.ProfileLabel: "profiled"}
-	if err := lab.Hub.Client.Create(ctx, job); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteJob(t, "profiled") })
+	submit(ctx, t, fleet.Job{Name: "profiled", Model: fleet.H100, GPUs: 2, Duration: 10 * time.Second, PodLabels: map[string]string{v1alpha1.ProfileLabel: "profiled"}})
 	p := v1alpha1.JobProfile{}
 	await(ctx, t, "the profile of the job", func(ctx context.Context) error {
 		text, err := lab.Hub.Kubectl(ctx, "", "get", "jobprofile", "profiled", "-n", fleet.Namespace, "-o", "json")

@@ -15,20 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-const reclaimPolicyYAML = `
-apiVersion: plimsoll.dev/v1alpha1
-kind: ReclaimPolicy
-metadata: {name: idle-gpus}
-spec:
-  sourceRef: {name: thanos}
-  clusterQueues: [reclaim]
-  mode: %s
-  idleSeconds: 10
-  minRunSeconds: 10
-  maxPerHour: 1
-  periodSeconds: 10
-`
-
 // A queue has quota for two jobs of 8 GPUs, and a third one waits. Both jobs that run agreed to be
 // reclaimed, and the GPUs of one are idle. Mode Shadow records that job and changes nothing. Mode
 // Enforce returns it to the queue, the waiting job runs, and then the idle job runs again.
@@ -38,15 +24,10 @@ func TestIdleJobReturnsToItsQueue(t *testing.T) {
 	queue{name: "reclaim", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	clusters := map[string]string{}
 	for _, name := range []string{"idle", "busy"} {
-		job := fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "reclaim"}.Object()
-		job.Spec.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
-		if err := lab.Hub.Client.Create(ctx, job); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { deleteJob(t, name) })
+		submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "reclaim", PodLabels: map[string]string{v1alpha1.ReclaimableLabel: "true"}})
 		clusters[name] = awaitRunning(ctx, t, name)
 	}
-	node, err := lab.Worker(clusters["idle"]).Kubectl(ctx, "", "get", "pods", "-n", fleet.Namespace, "-l", "job-name=idle", "-o", "jsonpath={.items[0].spec.nodeName}")
+	node, err := lab.NodeOf(ctx, "idle", clusters["idle"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +72,7 @@ func TestIdleJobReturnsToItsQueue(t *testing.T) {
 // applyReclaimPolicy sets the mode and waits until the policy has acted in it.
 func applyReclaimPolicy(ctx context.Context, t *testing.T, mode v1alpha1.ReclaimMode) v1alpha1.ReclaimPolicyStatus {
 	t.Helper()
-	if err := lab.Hub.Apply(ctx, fmt.Sprintf(reclaimPolicyYAML, mode)); err != nil {
+	if err := lab.Hub.Apply(ctx, fleet.ReclaimIdle(mode)); err != nil {
 		t.Fatal(err)
 	}
 	policy := v1alpha1.ReclaimPolicy{}

@@ -131,6 +131,8 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 		return fmt.Sprintf("%s: best is %s with room for %.0f%s", forAllPods, best.Cluster, best.Room.Value, promised)
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
 		return fmt.Sprintf("%s: best is %s with %.0f%s", forOnePod, best.Cluster, best.Largest.Value, promised)
+	case best.Largest.Known: // the gate's own fit query requires more than free devices, such as NVLink
+		return fmt.Sprintf("%s by the gate's query fit: best is %s with %.0f free on one node%s", forAllPods, best.Cluster, best.Largest.Value, promised)
 	}
 	return fmt.Sprintf("%s: best is %s with %.0f in total%s", forOnePod, best.Cluster, max(best.Net, 0), promised)
 }

@@ -22,6 +22,7 @@ func TestNoRoomMessageStatesPromisedDevices(t *testing.T) {
 		{"all nodes promised", job("a", 8, 1), cluster("c1", 2, 16, 8, 64), "no cluster has room for 1 pod of 8 " + h100 + ": best is c1 with room for 0"},
 		{"too few nodes, and all promised", job("a", 8, 4), cluster("c1", 2, 16, 8, 64), "no cluster has room for 4 pods of 8 " + h100 + ": best is c1 with room for 0"},
 		{"no node is large enough", job("a", 8, 2), cluster("c1", 0, 20, 6, 64), "no cluster has 8 free " + h100 + " on one node: best is c1 with 6"},
+		{"a node is large enough, but not by the query", job("a", 8, 1), cluster("c1", 0, 20, 8, 64), "no cluster has room for 1 pod of 8 " + h100 + " by the gate's query fit: best is c1 with 8 free on one node"},
 		{"best node unknown", job("a", 8, 1), withLargest(cluster("c1", 0, 20, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 4 in total"},
 		{"too little quota", remote(job("a", 8, 2)), withQuota(cluster("c1", 4, 32, 8, 64), 8), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1, whose queue has quota for 1"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,6 +34,10 @@ type Job struct {
 	Queue    string        // LocalQueue; default Queue
 	Priority string        // WorkloadPriorityClass; default none
 	Elastic  bool          // the number of pods may change while the job runs
+	// PodLabels are the labels of the pod template.
+	PodLabels map[string]string
+	// Secret is the name of a Secret that the pods read; default none.
+	Secret string
 }
 
 // Submit creates the job on the hub.
@@ -60,6 +65,10 @@ func (j Job) Object() *batchv1.Job {
 		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 	}
+	var env []corev1.EnvFromSource
+	if j.Secret != "" {
+		env = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: j.Secret}}}}
+	}
 	completions := ptr.To(int32(j.Pods))
 	jobAnnotations := map[string]string{}
 	if j.Elastic {
@@ -70,11 +79,11 @@ func (j Job) Object() *batchv1.Job {
 		Spec: batchv1.JobSpec{
 			Parallelism: ptr.To(int32(j.Pods)), Completions: completions, Suspend: ptr.To(true), BackoffLimit: ptr.To(int32(0)),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+				ObjectMeta: metav1.ObjectMeta{Labels: j.PodLabels, Annotations: annotations},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
 					NodeSelector:  map[string]string{"nvidia.com/gpu.product": j.Model.Label},
-					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1",
+					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1", EnvFrom: env,
 						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 				},
 			},
@@ -99,7 +108,8 @@ func (f *Fleet) Workload(ctx context.Context, job string) (*kueue.Workload, erro
 	return nil, nil
 }
 
-// gateCheck is the samples' AdmissionCheck that a PlacementGate decides.
+// gateCheck is the samples' AdmissionCheck that a PlacementGate decides. The names of the checks of
+// other gates begin with it.
 const gateCheck = "plimsoll"
 
 // JobView is the state of a job across the fleet.
@@ -129,7 +139,7 @@ func (f *Fleet) View(ctx context.Context, job string) (JobView, error) {
 		v.Evicted = meta.IsStatusConditionTrue(workload.Status.Conditions, kueue.WorkloadEvicted)
 		v.Finished = meta.IsStatusConditionTrue(workload.Status.Conditions, kueue.WorkloadFinished)
 		for _, check := range workload.Status.AdmissionChecks {
-			if check.Name == gateCheck {
+			if check.Name == gateCheck || v.CheckState == "" && strings.HasPrefix(string(check.Name), gateCheck) {
 				v.CheckState, v.CheckMessage = string(check.State), check.Message
 			}
 		}
@@ -164,6 +174,11 @@ func (c *Cluster) findCopy(ctx context.Context, job string, workload *kueue.Work
 	}
 	err = c.Client.Get(ctx, client.ObjectKeyFromObject(workload), &kueue.Workload{})
 	return err == nil, false, client.IgnoreNotFound(err)
+}
+
+// NodeOf returns the node of a job's first pod on a worker.
+func (f *Fleet) NodeOf(ctx context.Context, job, cluster string) (string, error) {
+	return f.Worker(cluster).Kubectl(ctx, "", "get", "pods", "-n", Namespace, "-l", "job-name="+job, "-o", "jsonpath={.items[0].spec.nodeName}")
 }
 
 // Await calls done every 200 ms until it returns nil. If ctx ends first, Await

@@ -34,6 +34,11 @@ var All = []Scenario{
 	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
 	{"preemption", "a job of high priority takes quota on the hub from one of low priority, which then waits", preemption},
 	{"operator-gone", "while the operator is gone, jobs run on and new ones wait; they start when it is back", operatorGone},
+	{"nvlink", "a job that needs NVLink goes only where a group of connected GPUs is large enough, or waits", nvlink},
+	{"quota", "the quota of a Cohort follows the GPUs of a node that are lost and come back", quota},
+	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
+	{"profile", "a job that finished leaves a profile, which kubectl plimsoll profile prints", profile},
+	{"idle", "a job with idle GPUs returns to its queue while another one waits for them", idle},
 }
 
 // Find returns the scenario of that name.
@@ -77,6 +82,21 @@ func (s *stage) restore(ctx context.Context) error {
 		errs = append(errs, s.undo[i](ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// deleteAtEnd deletes objects on the hub at the end.
+func (s *stage) deleteAtEnd(objects ...string) {
+	s.onEnd(func(ctx context.Context) error {
+		_, err := s.fleet.Hub.Kubectl(ctx, "", append([]string{"delete", "--ignore-not-found", "-n", fleet.Namespace}, objects...)...)
+		return err
+	})
+}
+
+// createQueue creates a queue with the samples' checks, which is deleted at the end.
+func (s *stage) createQueue(ctx context.Context, q fleet.GPUQueue) error {
+	q.Checks = []string{"plimsoll", "multikueue"}
+	s.onEnd(func(ctx context.Context) error { return s.fleet.DeleteQueue(ctx, q.Name) })
+	return s.fleet.CreateQueue(ctx, q)
 }
 
 // submit creates a job, which is deleted at the end.
@@ -163,8 +183,12 @@ func (s *stage) awaitTotal(ctx context.Context, cluster, what string, want func(
 // awaitFree waits until the metrics show this number of free devices on the clusters that the
 // regular expression matches.
 func (s *stage) awaitFree(ctx context.Context, clusters string, model fleet.GPUModel, want float64) error {
-	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{cluster=~%q,model=%q})`, clusters, model.Label)
-	return fleet.Await(ctx, fmt.Sprintf("%g free %s on %s", want, model.Label, clusters), func(ctx context.Context) error {
+	return s.awaitValue(ctx, fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{cluster=~%q,model=%q})`, clusters, model.Label), want)
+}
+
+// awaitValue waits until the expression has one series with this value.
+func (s *stage) awaitValue(ctx context.Context, expr string, want float64) error {
+	return fleet.Await(ctx, fmt.Sprintf("%s to be %g", expr, want), func(ctx context.Context) error {
 		samples, err := fleet.Query(ctx, s.fleet.Thanos, expr)
 		if err == nil && (len(samples) != 1 || samples[0].Value != want) {
 			err = fmt.Errorf("the metrics show %v", samples)

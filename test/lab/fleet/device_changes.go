@@ -1,0 +1,75 @@
+package fleet
+
+import "fmt"
+
+// SetDevice sets the state of one device of a node.
+func (f *Fleet) SetDevice(node string, index int, state DeviceState) error {
+	return f.updateDevices(node, func(s *simState) error {
+		if index < 0 || index >= len(s.Devices) {
+			return fmt.Errorf("node %s has devices 0 to %d, not %d", node, len(s.Devices)-1, index)
+		}
+		s.Devices[index].State = state
+		return nil
+	})
+}
+
+// SetBackground sets the utilization (0 to 1) of a node's devices that is not
+// caused by jobs.
+func (f *Fleet) SetBackground(node string, utilization float64) error {
+	if utilization < 0 || utilization > 1 {
+		return fmt.Errorf("utilization must be between 0 and 1, not %g", utilization)
+	}
+	return f.updateDevices(node, func(s *simState) error {
+		for i := range s.Devices {
+			s.Devices[i].Background = utilization
+		}
+		return nil
+	})
+}
+
+// SetIdle makes the devices of a node idle, also those that pods hold, or ends that.
+func (f *Fleet) SetIdle(node string, idle bool) error {
+	return f.updateDevices(node, func(s *simState) error {
+		for i := range s.Devices {
+			s.Devices[i].Processes = nil
+			if idle {
+				s.Devices[i].Processes = []simProcess{{PID: 1, MemoryMiB: 1024}}
+			}
+		}
+		return nil
+	})
+}
+
+// ConnectDevices makes the NVSwitches of a node connect only its first n devices, as after failures
+// of NVLinks.
+func (f *Fleet) ConnectDevices(node string, n int) error {
+	return f.updateDevices(node, func(s *simState) error {
+		for i := range s.Devices {
+			s.Devices[i].NVSwitch = i < n
+		}
+		return nil
+	})
+}
+
+func (f *Fleet) updateDevices(node string, change func(*simState) error) error {
+	s := f.node(node)
+	if s == nil {
+		return fmt.Errorf("the lab has no node %q", node)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := change(&s.state); err != nil {
+		return err
+	}
+	return s.write()
+}
+
+// SetLoad calls SetBackground for all nodes of a cluster.
+func (f *Fleet) SetLoad(cluster string, utilization float64) error {
+	for _, s := range f.simulatedNodes([]string{cluster}) {
+		if err := f.SetBackground(s.node, utilization); err != nil {
+			return err
+		}
+	}
+	return nil
+}
