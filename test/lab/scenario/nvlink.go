@@ -44,7 +44,7 @@ func nvlink(ctx context.Context, s *stage) (string, error) {
 	if err == nil && cluster != "cluster3" {
 		err = fmt.Errorf("linked-3 runs on %s, not on cluster3", cluster)
 	}
-	return "no job went to the 8 free GPUs in two groups; linked-3 started there when they were one group", err
+	return "no job went to 8 free GPUs of which only 4 were connected; linked-3 started there when all were", err
 }
 
 // createNVLinkQueue creates a queue with the sample gate for jobs that need NVLink.
