@@ -2,6 +2,7 @@ package score
 
 import (
 	"testing"
+	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -56,4 +57,17 @@ func TestAbsentAtTheEndOfAHold(t *testing.T) {
 	f.round(600, v(9))
 	f.round(900, missing(Failed, 1))
 	f.expect(0, "-100 Worst", "-100 Worst")
+}
+
+// TestValueEndsTheHoldOfAbsent: the cluster had no series, then an old value, and then the query fails.
+func TestValueEndsTheHoldOfAbsent(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Freshness: &v1alpha1.Freshness{Query: "age"}}, "c")
+	f.round(0, missing(Absent, 1))
+	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(7)}, Age: []time.Duration{100 * time.Second}}, f.last, at(30))
+	f.round(229, missing(Failed, 1))
+	f.expect(0, "7 Held")
+	f.round(230, missing(Failed, 1))
+	f.expect(0, "-100 Worst")
 }

@@ -17,6 +17,7 @@ func TestNameOf(t *testing.T) {
 		{"NVIDIA A100-SXM4-80GB", "fit-NVIDIA-A100-SXM4-80GB", true},
 		{"nvidia.com/mig-1g.10gb", "fit-nvidia-com-mig-1g-10gb", true},
 		{"--a__b--", "fit-a-b", true},
+		{"aA0zZ9", "fit-aA0zZ9", true},
 		{"Grafikkarte ä", "fit-Grafikkarte", true},
 		{"", "fit", false},
 		{"//", "fit", false},
@@ -35,7 +36,7 @@ func TestRestartKeepsTheNames(t *testing.T) {
 	spec.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model"}
 	seeds := []Seed{
 		{Cluster: "c1", Scores: map[string]SeedScore{"fit-a100": {Value: 30, SampleTime: t0}, "power": {Value: 50, SampleTime: t0}}},
-		{Cluster: "c2", Scores: map[string]SeedScore{"fit-h100": {Value: 70, SampleTime: t0}, "other": {Value: 1}}},
+		{Cluster: "c2", Scores: map[string]SeedScore{"fit-h100": {Value: 70, SampleTime: t0}, "fit-a100": {State: Omitted}, "other": {Value: 1}}},
 	}
 	r := FromSeeds(mustCompile(t, spec), seeds, t0)
 	if want := []string{"fit-a100", "fit-h100", "power", "total"}; !slices.Equal(r.Names, want) {

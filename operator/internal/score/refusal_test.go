@@ -73,7 +73,10 @@ func TestOutageOfMostClustersOnlyDelaysTheOthers(t *testing.T) {
 func TestRecoveryFromAnOutageOfAllClusters(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
 	f.round(0, v(1, 2, 3, 4))
-	f.round(30, missing(Failed, 4))
+	if r := f.round(30, missing(Failed, 4)); !r.Refused {
+		t.Error("a round without fresh clusters is not refused")
+	}
+	f.expect(0, "10 Held")
 	f.round(300, missing(Failed, 4))
 	f.expect(0, "-100 Worst")
 	one := missing(Absent, 4)
@@ -102,17 +105,17 @@ func TestNewClusterWaitsForTheEndOfARefusal(t *testing.T) {
 }
 
 func TestNextHoldEnd(t *testing.T) {
-	a, b := linear("a", "0", "10"), linear("b", "0", "10")
-	a.Missing.HoldSeconds = ptr(int32(100))
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}}, "c1", "c2")
-	if end, ok := f.round(0, v(1, 2), v(1, 2)).NextHoldEnd(); ok {
+	a, b, c := linear("a", "0", "10"), linear("b", "0", "10"), linear("c", "0", "10")
+	b.Missing.HoldSeconds, c.Missing.HoldSeconds = ptr(int32(100)), ptr(int32(200))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b, c}}, "c1", "c2")
+	if end, ok := f.round(0, v(1, 2), v(1, 2), v(1, 2)).NextHoldEnd(); ok {
 		t.Errorf("hold end %v without a hold", end)
 	}
 	for _, tc := range []struct {
 		at, end int
 		ok      bool
-	}{{30, 100, true}, {100, 300, true}, {300, 0, false}} {
-		end, ok := f.round(tc.at, missing(NaN, 2), missing(NaN, 2)).NextHoldEnd()
+	}{{30, 100, true}, {100, 200, true}, {200, 300, true}, {300, 0, false}} {
+		end, ok := f.round(tc.at, missing(NaN, 2), missing(NaN, 2), missing(NaN, 2)).NextHoldEnd()
 		if ok != tc.ok || ok && !end.Equal(at(tc.end)) {
 			t.Errorf("at %d s: hold end %v %v, want %d s", tc.at, end, ok, tc.end)
 		}

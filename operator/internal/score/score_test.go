@@ -2,6 +2,7 @@ package score
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestLinearMatchesUsageCollect(t *testing.T) {
 
 func TestTotalIsTheWeightedMeanInItsRange(t *testing.T) {
 	a, b := linear("a", "0", "10"), linear("b", "0", "10")
-	a.Weight, b.Weight, b.Range = ptr(int32(3)), ptr(int32(1)), v1alpha1.RangeFull
+	a.Weight, b.Range = ptr(int32(3)), v1alpha1.RangeFull // the weight of b is 1 by default
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(10), v(0))
 	f.expect(0, "100 Scored", "-100 Scored", "75 Scored")
@@ -276,6 +277,38 @@ func TestScoresFollowClustersByName(t *testing.T) {
 	f.expect(1, "30 Held")
 }
 
+// TestNameFromIsNoPartOfTheMean: nobody knows the names in advance, and clusters have different ones.
+func TestNameFromIsNoPartOfTheMean(t *testing.T) {
+	a, fit := linear("a", "0", "10"), linear("fit", "0", "10")
+	fit.NameFrom = &v1alpha1.NameFrom{Label: "model"}
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, fit}, Total: &v1alpha1.TotalSpec{Name: "all"}}, "c")
+	f.policy = f.policy.Expand(map[string][]string{"fit": {"fit-a100"}})
+	f.round(0, v(4), v(8))
+	f.expect(0, "40 Scored", "80 Scored", "40 Scored")
+	if want := []string{"a", "fit-a100", "all"}; !slices.Equal(f.last.Names, want) {
+		t.Errorf("names %v", f.last.Names)
+	}
+}
+
+// TestStepsInAnyOrder: a policy from a file may have them in descending order.
+func TestStepsInAnyOrder(t *testing.T) {
+	s := identity("a")
+	s.Normalize = v1alpha1.Normalize{Type: v1alpha1.NormalizeSteps, Steps: []v1alpha1.Step{{From: resource.MustParse("8"), Points: 100}, {From: resource.MustParse("1"), Points: 20}}}
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
+	f.round(0, v(2, 9))
+	f.expect(0, "20 Scored")
+	f.expect(1, "100 Scored")
+}
+
+func TestMaxAge(t *testing.T) {
+	for seconds, want := range map[int32]time.Duration{0: 2 * time.Minute, 45: 45 * time.Second} {
+		p := mustCompile(t, &v1alpha1.ScoringPolicySpec{Freshness: &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: seconds}})
+		if p.MaxAge != want {
+			t.Errorf("maxAgeSeconds %d is %s", seconds, p.MaxAge)
+		}
+	}
+}
+
 func TestFleetNormalization(t *testing.T) {
 	s := v1alpha1.ScoreSpec{Name: "a", Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeFleet, Fleet: &v1alpha1.Fleet{Method: v1alpha1.FleetMinMax}}}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b", "c")
@@ -288,8 +321,8 @@ func TestFleetNormalization(t *testing.T) {
 }
 
 func TestIdentityIsClamped(t *testing.T) {
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{identity("a")}}, "a", "b")
-	r := f.round(0, v(1e12, -5))
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{identity("a")}}, "a", "b", "c")
+	r := f.round(0, v(1e12, -5, 50))
 	f.expect(0, "100 Scored")
 	f.expect(1, "0 Scored")
 	if r.Clamped != 2 {
@@ -323,6 +356,9 @@ func TestUnmatchedVetoOmitsTheTotal(t *testing.T) {
 	f.expect(0, "50 Scored", "50 Scored", "50 Scored")
 	f.round(30, v(5), missing(Unmatched, 1))
 	f.expect(0, "50 Scored", "50 Held", "50 Held")
+	if f.last.Row(0)[1].HasMatched() {
+		t.Error("the new query has matched")
+	}
 	f.round(301, v(5), missing(Unmatched, 1))
 	f.expect(0, "50 Scored", "0 Omitted", "0 Omitted")
 	f.round(331, v(5), missing(Failed, 1))

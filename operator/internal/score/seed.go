@@ -64,11 +64,7 @@ func (r *rule) absentTime(s SeedScore) Instant {
 // before, so that the total stays -100 after a restart. Without a total of -100 there is
 // nothing to keep.
 func (p *Policy) excludes(seed Seed) bool {
-	if !p.HasTotal {
-		return false
-	}
-	total, ok := seed.Scores[p.Names[len(p.Names)-1]]
-	return ok && total.State != Omitted && total.Value == Lowest
+	return p.HasTotal && seed.Scores[p.Names[len(p.Names)-1]].Value == Lowest
 }
 
 // publishedNames returns the published names of the scores with nameFrom.

@@ -2,6 +2,7 @@ package score
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -67,6 +68,7 @@ func TestSeedStates(t *testing.T) {
 		{Vetoed, -100, v1alpha1.MissingOmit, "-100 Vetoed"},
 		{Worst, -100, v1alpha1.MissingWorst, "-100 Worst"},
 		{Fixed, 7, v1alpha1.MissingFixed, "7 Fixed"},
+		{Omitted, 0, v1alpha1.MissingWorst, "0 Omitted"},
 	} {
 		t.Run(fmt.Sprint(tc.state), func(t *testing.T) {
 			s := linear("a", "0", "10")
@@ -81,6 +83,32 @@ func TestSeedStates(t *testing.T) {
 			f.round(60, v(5))
 			f.expect(0, "50 Scored")
 		})
+	}
+}
+
+// TestSeedsRememberMatchedQueries: the queries of published scores have matched a cluster, and so has the
+// freshness query. If they match none after a restart, the clusters lost their metrics.
+func TestSeedsRememberMatchedQueries(t *testing.T) {
+	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("new", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "age"}}
+	r := FromSeeds(mustCompile(t, &spec), []Seed{{Cluster: "c", Scores: map[string]SeedScore{"a": {Value: 50, SampleTime: t0}}}}, t0)
+	if want := map[string]bool{"a": true, "age": true}; !maps.Equal(r.Matched, want) {
+		t.Errorf("matched %v, want %v", r.Matched, want)
+	}
+	if row := r.Row(0); !row[0].HasMatched() || row[1].HasMatched() {
+		t.Errorf("cells %+v", row)
+	}
+}
+
+// TestMatchedQueryOfAnOmittedScore: the query had a value, so that it is not a wrong one.
+func TestMatchedQueryOfAnOmittedScore(t *testing.T) {
+	s := linear("a", "0", "10")
+	s.Missing.Then = v1alpha1.MissingOmit
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
+	f.round(0, v(5))
+	f.round(300, missing(Failed, 1))
+	f.expect(0, "0 Omitted")
+	if !f.last.Row(0)[0].HasMatched() {
+		t.Error("the query has not matched")
 	}
 }
 

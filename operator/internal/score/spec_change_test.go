@@ -16,6 +16,35 @@ func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
 	f.expect(0, "90 Scored")
 }
 
+// TestRiseOfTheOldPolicyEnds: after a change of the policy, a better value waits for the whole rise time.
+func TestRiseOfTheOldPolicyEnds(t *testing.T) {
+	s := linear("a", "0", "100")
+	s.Damping.RiseSeconds = 60
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
+	f.round(0, v(10))
+	before := f.round(30, v(90))
+	f.last = f.last.SkipDamping()
+	if before.Row(0)[0].history.skipDamping {
+		t.Error("the result of the round has changed")
+	}
+	f.round(60, v(20))
+	f.round(90, v(80))
+	f.expect(0, "20 Scored")
+	f.round(150, v(80))
+	f.expect(0, "80 Scored")
+}
+
+// TestScoresFollowTheirNames: the policy replaces the first of two scores, and adds one in front. The
+// score that stays is held, and the new ones do not start from it.
+func TestScoresFollowTheirNames(t *testing.T) {
+	a, b, c := linear("a", "0", "10"), linear("b", "0", "10"), linear("c", "0", "10")
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}}, "c")
+	f.round(0, v(1), v(2))
+	f.policy = mustCompile(t, &v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{b, c}})
+	f.round(30, missing(NaN, 1), missing(NaN, 1))
+	f.expect(0, "20 Held", "-100 Worst")
+}
+
 // TestSkipDampingIgnoresTheDeadbandOnce: the first value after a change of the policy is
 // published, and so is its total. The deadband applies from then on.
 func TestSkipDampingIgnoresTheDeadbandOnce(t *testing.T) {

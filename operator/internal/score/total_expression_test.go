@@ -28,6 +28,7 @@ func TestTotalExpressionErrors(t *testing.T) {
 		{`scores.a > 5.0`, `total.expression: must be a number, but is bool`},
 		{`scores.a * 2`, `found no matching overload for '_*_' applied to '(double, int)'`},
 		{`scores.fit`, `scores.fit: the score fit has nameFrom: name one of its scores, as in scores[?"fit-a100"].orValue(0.0)`},
+		{`scores[?"a-x"].orValue(1.0)`, `the policy has no score a-x`},
 		{`scores["fit-a100"]`, `scores["fit-a100"]: not every cluster has this score: write scores[?"fit-a100"].orValue(0.0)`},
 	} {
 		spec := totalSpec(tc.expression)
@@ -50,6 +51,7 @@ func TestTotalExpressionValues(t *testing.T) {
 		{`max(scores[?"fit-a100"].orValue(0.0), scores[?"fit-h100"].orValue(0.0))`, 60},
 		{`"fit-h100" in scores ? 1.0 : 2.0`, 2},
 		{`scores.all(s, scores[s] > 20.0) ? 100.0 : 0.0`, 100},
+		{`"fit-a100" in scores ? 1 : 2`, 1},
 	} {
 		spec := totalSpec(tc.expression)
 		p, err := Compile(&spec)
@@ -70,6 +72,8 @@ func TestTotalExpressionFailures(t *testing.T) {
 		{`min(0.0 / 0.0, scores.a)`, "not a finite number"},
 		{`max([scores.a, 0.0 / 0.0])`, "not a finite number"},
 		{`min([])`, "min and max need a number"},
+		{`min(["low", "high"])`, "string is not a number"},
+		{`0.0 / 0.0`, "not a finite number"},
 		{`[scores.a][1]`, "index out of bounds"},
 		{`[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, a + b + c + d > 0)))) ? scores.a : 1.0`, "cost limit exceeded"},
 	} {
@@ -109,7 +113,34 @@ func TestTotalExpressionThatFails(t *testing.T) {
 	r := f.round(0, v(5, 0))
 	f.expect(0, "50 Scored", "2 Scored")
 	f.expect(1, "0 Scored", "0 Omitted")
+	if got := showTotal(f.round(30, v(0, 0))); got != "0 Omitted (Invalid), since 30 s" {
+		t.Error(got)
+	}
 	if r.TotalErr == nil || r.TotalErr.Error() != "total.expression fails for cluster c2: the result is not a finite number" {
 		t.Error(r.TotalErr)
 	}
+}
+
+// TestOptionalScoreThatIsMissing: a score that the expression reads with a default, or only tests,
+// does not make the total -100.
+func TestOptionalScoreThatIsMissing(t *testing.T) {
+	for _, expression := range []string{
+		`scores[?"b"].orValue(10.0)`, `scores.?b.orValue(10.0)`, `has(scores.b) ? scores.a : 10.0`, `"b" in scores ? scores.a : 10.0`,
+		`{"b": 10.0}.b`, `{"b": 10.0}["b"]`, `{"unknown": 10.0}["unknown"]`,
+	} {
+		f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}, Total: &v1alpha1.TotalSpec{Expression: expression}}, "c")
+		f.round(0, v(5), missing(NaN, 1))
+		if got := show(f.last, 0)[2]; got != "10 Scored" {
+			t.Errorf("%s: %s", expression, got)
+		}
+	}
+}
+
+// TestTotalExpressionReadsTheFixedValue: the fixed value of a missing score is the one in the expression.
+func TestTotalExpressionReadsTheFixedValue(t *testing.T) {
+	a := linear("a", "0", "10")
+	a.Missing = v1alpha1.Missing{Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(7))}
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a}, Total: &v1alpha1.TotalSpec{Expression: "scores.a * 2.0"}}, "c")
+	f.round(0, missing(NaN, 1))
+	f.expect(0, "7 Fixed", "14 Scored")
 }
