@@ -3,6 +3,7 @@ package round
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,18 +15,23 @@ import (
 // both marked as partial while stores are down.
 type fakeThanos struct {
 	partial bool
-	values  map[string]float64
-	series  map[string]float64
-	counts  int // counting queries so far
+	// partialCount means that stores are down only during counting queries.
+	partialCount bool
+	values       map[string]float64
+	series       map[string]float64
+	mu           sync.Mutex
+	counts       int // counting queries so far
 }
 
 func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
-	values := f.values
+	values, partial := f.values, f.partial
 	if strings.Contains(expr, "count by (cluster) (x)") {
-		values = f.series
+		values, partial = f.series, f.partial || f.partialCount
+		f.mu.Lock()
 		f.counts++
+		f.mu.Unlock()
 	}
-	response := query.Result{Partial: f.partial}
+	response := query.Result{Partial: partial}
 	for cluster, v := range values {
 		response.Samples = append(response.Samples, sample(cluster, v))
 	}
@@ -92,5 +98,32 @@ func TestContributionsCountSeriesEveryFiveMinutes(t *testing.T) {
 	}
 	if thanos.counts != 2 {
 		t.Errorf("counted %d times in ten minutes, want 2", thanos.counts)
+	}
+}
+
+// TestPartialCountIsNoReference: the response is complete, but a store is silent while its series are
+// counted. The next partial response may lack as many.
+func TestPartialCountIsNoReference(t *testing.T) {
+	thanos := &fakeThanos{values: map[string]float64{"c1": 50}, series: map[string]float64{"c1": 3}, partialCount: true}
+	req := newRequest(newSpec("x"), thanos, "c1")
+	req.Contributions = &Contributions{}
+	req.Previous = Run(context.Background(), req).Result
+	thanos.partial, thanos.values, req.Now = true, map[string]float64{"c1": 20}, now.Add(30*time.Second)
+	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Held {
+		t.Errorf("%d %s, want 50 Held", cell.Value, cell.State)
+	}
+}
+
+// TestContributionsOfSeveralQueries: each query has a reference of its own.
+func TestContributionsOfSeveralQueries(t *testing.T) {
+	thanos := &fakeThanos{values: map[string]float64{"c1": 50}, series: map[string]float64{"c1": 8}}
+	req := newRequest(newSpec("x", "2 * x"), thanos, "c1")
+	req.Contributions = &Contributions{}
+	req.Previous = Run(context.Background(), req).Result
+	thanos.partial, thanos.values, req.Now = true, map[string]float64{"c1": 70}, now.Add(30*time.Second)
+	for i, cell := range Run(context.Background(), req).Result.Row(0) {
+		if cell.Value != 70 || cell.State != score.Scored {
+			t.Errorf("query %d: %d %s, want 70 Scored", i, cell.Value, cell.State)
+		}
 	}
 }

@@ -39,6 +39,9 @@ func TestRunIsolatesFailedQueries(t *testing.T) {
 	if row[0].Outcome != score.Invalid || row[1].Value != 5 || row[2].Outcome != score.Failed {
 		t.Errorf("%+v", row)
 	}
+	if r.Sent != 2 || r.Scores[1].Name != "b" {
+		t.Errorf("sent %d, the second query is that of %s", r.Sent, r.Scores[1].Name)
+	}
 	if p := r.Scores[0].Problems; len(p) == 0 || p[0].Pos.Column != 5 {
 		t.Errorf("problems %v", p)
 	}
@@ -135,8 +138,17 @@ func TestRunAppliesFreshness(t *testing.T) {
 				source.responses["age"] = *tc.age
 			}
 			r := runRound(s, source)
-			if got := [2]score.Outcome{r.Result.Row(0)[0].Outcome, r.Result.Row(1)[0].Outcome}; got != [2]score.Outcome{tc.c1, tc.c2} {
-				t.Errorf("got %v, want %v %v", got, tc.c1, tc.c2)
+			for i, want := range []score.Outcome{tc.c1, tc.c2} {
+				cell := r.Result.Row(i)[0]
+				if cell.Outcome != want {
+					t.Errorf("outcome of c%d: %s, want %s", i+1, cell.Outcome, want)
+				}
+				if want == score.OK && cell.Value != int32(5+i) {
+					t.Errorf("score of c%d: %d", i+1, cell.Value)
+				}
+			}
+			if r.Freshness == nil || r.Freshness.Query != "age" {
+				t.Errorf("report %+v", r.Freshness)
 			}
 		})
 	}
