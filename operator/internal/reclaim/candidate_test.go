@@ -96,6 +96,7 @@ func TestWhoIsACandidate(t *testing.T) {
 		{"a pod has ended", []func(*kueue.Workload){func(wl *kueue.Workload) {
 			wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
 		}}, 8},
+		{"pods are ready", []func(*kueue.Workload){condition(kueue.WorkloadPodsReady, metav1.ConditionTrue, 0)}, 8},
 		{"devices of two resources", []func(*kueue.Workload){func(wl *kueue.Workload) {
 			other := wl.Spec.PodSets[0].DeepCopy()
 			other.Name, other.Template.Spec.Containers[0].Resources.Limits = "other", corev1.ResourceList{"amd.com/gpu": resource.MustParse("1")}
@@ -113,6 +114,16 @@ func TestWhoIsACandidate(t *testing.T) {
 				t.Errorf("protected: %s", c.Protection)
 			}
 		})
+	}
+}
+
+// The status and the events of a policy name the workload, and the priority orders the reclaims.
+func TestCandidateNamesItsWorkload(t *testing.T) {
+	for want, change := range map[int32]func(*kueue.Workload){0: func(*kueue.Workload) {}, 7: withPriority(7)} {
+		c, _ := NewCandidate(running(change), nil)
+		if c.Namespace != "team-a" || c.Name != "job-train" || c.UID != "uid" || c.Priority != want {
+			t.Errorf("got %+v, want priority %d", c, want)
+		}
 	}
 }
 
@@ -182,11 +193,28 @@ func TestDefaults(t *testing.T) {
 	if got := BoundsOf(&v1alpha1.ReclaimPolicySpec{}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	if f := FreshnessOf(&v1alpha1.ReclaimPolicySpec{}); f != (v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: 120}) {
+		t.Errorf("freshness %+v", f)
+	}
+	if got := IdleQueryOf(&v1alpha1.ReclaimPolicySpec{}); got != defaultIdleQuery {
+		t.Errorf("query %q", got)
+	}
 	spec := &v1alpha1.ReclaimPolicySpec{MinRunSeconds: new(int32(0)), IdleQuery: "idle", Freshness: &v1alpha1.Freshness{Query: "age"}}
 	if got := BoundsOf(spec); got.MinRun != 0 {
 		t.Errorf("minRunSeconds 0 is %s", got.MinRun)
 	}
 	if f := FreshnessOf(spec); IdleQueryOf(spec) != "idle" || f.Query != "age" || f.MaxAgeSeconds != 120 {
 		t.Errorf("queries %q, %+v", IdleQueryOf(spec), f)
+	}
+}
+
+func TestSpecBeforeDefaults(t *testing.T) {
+	spec := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: 60, MinRunSeconds: new(int32(90)), MaxPerHour: 9, Freshness: &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 30}}
+	want := Bounds{Mode: v1alpha1.ReclaimEnforce, Idle: time.Minute, MinRun: 90 * time.Second, MaxPerHour: 9}
+	if got := BoundsOf(spec); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if f := FreshnessOf(spec); f != *spec.Freshness {
+		t.Errorf("freshness %+v", f)
 	}
 }

@@ -38,6 +38,9 @@ func idleTimes(minutes ...int) func(*Candidate) {
 }
 
 func inGroup(group string) func(*Candidate) { return func(c *Candidate) { c.Group = group } }
+func inNamespace(namespace string) func(*Candidate) {
+	return func(c *Candidate) { c.Namespace = namespace }
+}
 func runsSince(ago time.Duration) func(*Candidate) {
 	return func(c *Candidate) { c.RunningSince = noon.Add(-ago) }
 }
@@ -73,6 +76,7 @@ func TestDecide(t *testing.T) {
 		{name: "a device of an earlier attempt does not count", candidates: []*Candidate{idleJob("a", idleTimes(60, 190))}},
 		{name: "the clocks differ a little", candidates: []*Candidate{idleJob("a", idleTimes(181, 181))}, want: []string{"a Selected"}},
 		{name: "unknown number of devices", candidates: []*Candidate{idleJob("a", func(c *Candidate) { c.Devices = 0 })}},
+		{name: "no devices", candidates: []*Candidate{idleJob("a", idleTimes(), func(c *Candidate) { c.Devices = 0 })}},
 		{name: "within minRunSeconds", candidates: []*Candidate{idleJob("a", runsSince(40*time.Minute), idleTimes(40, 40))},
 			bounds: func(b *Bounds) { b.MinRun = time.Hour }, want: []string{"a Starting: it has run for 40m0s of minRunSeconds"}},
 		{name: "after minRunSeconds", candidates: []*Candidate{idleJob("a", runsSince(time.Hour), idleTimes(40, 40))},
@@ -88,6 +92,8 @@ func TestDecide(t *testing.T) {
 			want: []string{"b Selected", "c Limited: team-a/b comes first", "a Limited: team-a/b comes first"}},
 		{name: "then the most device-seconds", candidates: []*Candidate{idleJob("a"), idleJob("b", idleTimes(90, 90))},
 			want: []string{"b Selected", "a Limited: team-a/b comes first"}},
+		{name: "then the namespace and the name", candidates: []*Candidate{idleJob("a", inNamespace("team-b")), idleJob("c"), idleJob("b")},
+			want: []string{"b Selected", "c Limited: team-a/b comes first", "a Limited: team-a/b comes first"}},
 		{name: "a protected one does not block others", candidates: []*Candidate{idleJob("a", protected), idleJob("b")},
 			want: []string{"a Protected: it is a slice of an elastic job", "b Selected"}},
 		{name: "maxPerHour", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ReclaimEnforce, 59, 40, 3, 1),
@@ -102,6 +108,9 @@ func TestDecide(t *testing.T) {
 			want:    []string{"a Recorded: mode Shadow recorded it already", "b Selected"}},
 		{name: "mode Shadow records the next run", bounds: func(b *Bounds) { b.Mode = v1alpha1.ReclaimShadow }, candidates: []*Candidate{idleJob("a")},
 			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-5 * time.Hour)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-6 * time.Hour))}},
+			want:    []string{"a Selected"}},
+		{name: "mode Enforce reclaims a run that mode Shadow recorded", candidates: []*Candidate{idleJob("a")},
+			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour))}},
 			want:    []string{"a Selected"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -223,8 +232,21 @@ func TestRecordKeepsWhatCounts(t *testing.T) {
 	if n := countRecent(history, v1alpha1.ReclaimEnforce, noon); n != 60 || len(history) != maxHistory {
 		t.Errorf("%d records of the last hour in mode Enforce, %d in all", n, len(history))
 	}
-	if last := history[len(history)-1]; last.Name != "a" || last.Devices != 2 || !last.Time.Time.Equal(noon) {
+	if last := history[len(history)-1]; last.Name != "a" {
 		t.Errorf("the last record is %+v", last)
+	}
+}
+
+// The status of a policy shows its records.
+func TestRecordAndCauseDescribeTheReclaim(t *testing.T) {
+	want := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon), Mode: v1alpha1.ReclaimShadow, Namespace: "team-a", Name: "a", UID: "uid-a",
+		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Cluster: "cluster1", Devices: 2, IdleSeconds: 3600}
+	decisions := Decide(Bounds{Mode: v1alpha1.ReclaimShadow, MaxPerHour: 1}, []*Candidate{idleJob("a")}, nil, noon)
+	if diff := cmp.Diff([]v1alpha1.ReclaimRecord{want}, Record(nil, decisions, v1alpha1.ReclaimShadow, noon)); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	if got := decisions[0].Cause(); got != "its 2 devices on cluster1 have been idle for 1h0m0s" {
+		t.Error(got)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestWhoWaits(t *testing.T) {
 		{"got quota just now", pending(withQuota(-59 * time.Second)), false},
 		{"lost quota just now", pending(condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, -59*time.Second)), false},
 		{"activated just now", pending(condition(kueue.WorkloadRequeued, metav1.ConditionTrue, -59*time.Second)), false},
-		{"admitted", running(), false},
+		{"admitted", pending(withQuota(-time.Hour), condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, -time.Hour)), false},
 		{"finished", pending(condition(kueue.WorkloadFinished, metav1.ConditionTrue, -time.Hour)), false},
 		{"inactive", pending(inactive), false},
 		{"being deleted", pending(func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: noon} }), false},
@@ -121,6 +121,9 @@ func TestWhoReturns(t *testing.T) {
 		{"a user activated it during the eviction", running(reclaimed(false), evictedFor("Deactivated", 0)), true},
 		{"active again", pending(reclaimed(false)), false},
 		{"runs again", running(reclaimed(false)), false},
+		{"a user activated it during the pause", pending(reclaimed(true)), false},
+		{"a user deactivated it later", pending(reclaimed(false), inactive), false},
+		{"finished during its eviction", running(reclaimed(true), inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, 0)), false},
 		{"deleted during the pause", pending(reclaimed(true), inactive, func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: noon} }), false},
 		{"yields", pending(inactive, annotation(v1alpha1.DispatchAnnotation, dispatch.Record{}.Yielded(noon, noon).Encode())), false},
 		{"preempted", running(evictedFor("Preempted", 0)), false},
@@ -128,6 +131,7 @@ func TestWhoReturns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			demand := Demand{}
 			demand.Add("cohort x", tc.wl, noon)
+			demand.Add("cohort z", pending(reclaimed(true), inactive), noon)
 			c, other := idleJob("a", inGroup("cohort x")), idleJob("b", inGroup("cohort y"))
 			demand.Apply(c)
 			if demand.Apply(other); (c.Returning == "team-a/job-train") != tc.want || other.Returning != "" {
