@@ -3,6 +3,7 @@
 package normalize
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -96,13 +97,7 @@ func Rank(values []float64, descending bool, r Range) {
 		if descending {
 			a, b = b, a
 		}
-		switch {
-		case values[a] > values[b]:
-			return -1
-		case values[a] < values[b]:
-			return 1
-		}
-		return 0
+		return cmp.Compare(values[b], values[a])
 	})
 	last, points := math.NaN(), r.High
 	for rank, i := range order {

@@ -75,6 +75,16 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+func TestFleetInTheFullRange(t *testing.T) {
+	for name, f := range map[string]func([]float64, bool, Range){"min max": MinMax, "rank": Rank} {
+		values := []float64{30, 20, 10}
+		f(values, false, Full)
+		if d := cmp.Diff([]float64{100, 0, -100}, values); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
 func TestFleet(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -91,6 +101,8 @@ func TestFleet(t *testing.T) {
 		{"rank", Rank, false, []float64{5, 900, 7}, []float64{0, 100, 50}},
 		{"rank descending", Rank, true, []float64{5, 900, 7}, []float64{100, 0, 50}},
 		{"rank with a tie", Rank, false, []float64{1, 2, 2}, []float64{0, 100, 100}},
+		{"rank of two values", Rank, false, []float64{3, 4}, []float64{0, 100}},
+		{"rank with a tie of the worst", Rank, false, []float64{1, 1, 2}, []float64{50, 50, 100}},
 		{"rank of one value", Rank, false, []float64{1}, []float64{100}},
 		{"rank of no values", Rank, false, []float64{}, []float64{}},
 	} {
