@@ -59,3 +59,16 @@ func TestNewCopy(t *testing.T) {
 		t.Error("names must differ by Workload and model")
 	}
 }
+
+func TestCopyOfAJobWithoutOptionalFields(t *testing.T) {
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "setup"}}, Containers: []corev1.Container{{Name: "main"}}}}}}
+	got := NewCopy(job, &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, &v1alpha1.TrialPolicy{}, l4)
+	variable := []corev1.EnvVar{{Name: "PLIMSOLL_TRIAL", Value: "NVIDIA-L4"}}
+	want := corev1.PodSpec{NodeSelector: l4.NodeSelector, InitContainers: []corev1.Container{{Name: "setup", Env: variable}}, Containers: []corev1.Container{{Name: "main", Env: variable}}}
+	if diff := cmp.Diff(want, got.Spec.Template.Spec); diff != "" {
+		t.Error(diff)
+	}
+	if seconds := *got.Spec.ActiveDeadlineSeconds; seconds != 300 {
+		t.Errorf("a copy runs for %d s by default", seconds)
+	}
+}

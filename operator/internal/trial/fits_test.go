@@ -37,6 +37,8 @@ func TestFits(t *testing.T) {
 		"one of two terms has the model": {affinity(in(label, "NVIDIA-H100"), in(label, "NVIDIA-L4")), true},
 		"affinity excludes the model":    {affinity(corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"NVIDIA-L4"}}), false},
 		"affinity to nodes without it":   {affinity(corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpDoesNotExist}), false},
+		"affinity to pods":               {corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}, true},
+		"preferred affinity":             {corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}}, true},
 		"affinity to any model":          {affinity(corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpExists}), true},
 	} {
 		if got := Fits(&tc.spec, l4); got != tc.want {
@@ -62,16 +64,22 @@ func TestSharedState(t *testing.T) {
 		spec corev1.PodSpec
 		want string
 	}{
-		"no volumes":                 {corev1.PodSpec{}, ""},
-		"claim":                      {pod(claim, writes), "copies would write to the volume data"},
-		"claim, read only":           {pod(claim, reads), ""},
-		"claim of the volume":        {pod(readOnlyClaim, writes), ""},
-		"claim as a block device":    {pod(claim, corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "data"}}}), "write to the volume data"},
-		"claim in the init only":     {initWrites, "write to the volume data"},
-		"folder of the node":         {pod(hostPath, writes), "write to the volume data"},
-		"share":                      {pod(nfs, writes), "write to the volume data"},
-		"folder of the pod":          {pod(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, writes), ""},
-		"claim of the pod":           {pod(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, writes), ""},
+		"no volumes":              {corev1.PodSpec{}, ""},
+		"claim":                   {pod(claim, writes), "copies would write to the volume data"},
+		"claim, read only":        {pod(claim, reads), ""},
+		"claim of the volume":     {pod(readOnlyClaim, writes), ""},
+		"claim as a block device": {pod(claim, corev1.Container{VolumeDevices: []corev1.VolumeDevice{{Name: "data"}}}), "write to the volume data"},
+		"claim in the init only":  {initWrites, "write to the volume data"},
+		"folder of the node":      {pod(hostPath, writes), "write to the volume data"},
+		"share":                   {pod(nfs, writes), "write to the volume data"},
+		"folder of the pod":       {pod(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, writes), ""},
+		"claim of the pod":        {pod(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, writes), ""},
+		"configuration":           {pod(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}, writes), ""},
+		"secret":                  {pod(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}, writes), ""},
+		"fields of the pod":       {pod(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}, writes), ""},
+		"token":                   {pod(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}, writes), ""},
+		"image":                   {pod(corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}, writes), ""},
+		"claim, read only, beside a volume that is written": {pod(claim, corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "data", ReadOnly: true}, {Name: "scratch"}}}), ""},
 		"ResourceClaim":              {corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("shared")}}}, "share the ResourceClaim shared"},
 		"template of ResourceClaims": {corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("own")}}}, ""},
 	} {

@@ -176,7 +176,7 @@ func (s State) proceed(running *v1alpha1.RunningTrial) Step {
 		switch end := c.End(s.Policy); {
 		case !exists && isNew:
 			absent = append(absent, model)
-		case !exists, !c.IsQueued && !isNew:
+		case !c.IsQueued && !isNew:
 			ended = append(ended, model)
 		case end.IsZero():
 		case s.Now.Sub(end) >= settleTime:

@@ -56,6 +56,21 @@ func TestNext(t *testing.T) {
 			s.Now, s.ReservedAt = at(12*time.Hour-30*time.Second), at(12*time.Hour-40*time.Second)
 			s.Policy.Status = v1alpha1.TrialPolicyStatus{Day: "2026-05-02", CopiesToday: 3}
 		}, Step{Message: "no trial: TrialPolicy gpu has created all copies of today"}},
+		{"the budget of today counts until midnight", newState(), func(s *State) {
+			s.Now, s.ReservedAt = at(12*time.Hour-30*time.Second), at(12*time.Hour-40*time.Second)
+			s.Policy.Status = v1alpha1.TrialPolicyStatus{Day: "2026-05-01", CopiesToday: 3}
+		}, Step{Message: "no trial: TrialPolicy gpu has created all copies of today"}},
+		{"by default, few devices", newState(), func(s *State) { s.Policy.Spec, s.Devices = v1alpha1.TrialPolicySpec{}, 7 }, Step{Message: "no trial: the job requests 7 devices, and trials begin at 8"}},
+		{"by default, the second trial", newState(), func(s *State) {
+			s.Policy.Spec, s.Policy.Status.Trials = v1alpha1.TrialPolicySpec{}, make([]v1alpha1.RunningTrial, 1)
+		}, Step{Action: Reserve, Models: []string{"l4", "h100"}, Message: "is tried on l4, h100"}},
+		{"by default, the third trial", newState(), func(s *State) {
+			s.Policy.Spec, s.Policy.Status.Trials = v1alpha1.TrialPolicySpec{}, make([]v1alpha1.RunningTrial, 2)
+		}, Step{Message: "no trial: TrialPolicy gpu tries 2 other jobs, which is its limit"}},
+		{"by default, the last copy of the day", newState(), func(s *State) {
+			s.Policy.Spec, s.Policy.Status = v1alpha1.TrialPolicySpec{}, v1alpha1.TrialPolicyStatus{Day: "2026-05-01", CopiesToday: 19}
+		}, Step{Action: Reserve, Models: []string{"l4"}, Message: "is tried on l4"}},
+		{"by default, late", newState(), func(s *State) { s.Policy.Spec, s.Now = v1alpha1.TrialPolicySpec{}, at(15*time.Minute) }, Step{Message: "no trial: the job has waited for 900 s"}},
 		{"tried before", newState(), func(s *State) { s.Policy.Status.Tried = []string{"other", "uid"} }, Step{Message: "no trial: the job was tried before"}},
 		{"trials are disabled", newState(), func(s *State) { s.IsDisabled = true }, Step{Message: "no trial: the operator runs without --trials"}},
 		{"late without a trial", newState(), func(s *State) { s.Now = at(10 * time.Minute) }, Step{Message: "no trial: the job has waited for 600 s"}},
@@ -78,6 +93,9 @@ func TestNext(t *testing.T) {
 		{"a copy runs longer than its deadline", running(), func(s *State) {
 			s.Now, s.Copies["l4"] = at(3*time.Minute+15*time.Second), Copy{IsQueued: true, Started: at(0)}
 		}, Step{Action: Measure, Models: []string{"l4"}}},
+		{"a copy may still end after its deadline", running(), func(s *State) {
+			s.Now, s.Copies["l4"] = at(3*time.Minute+14*time.Second), Copy{IsQueued: true, Started: at(0)}
+		}, Step{Action: Wait, Message: "is tried on", After: time.Second}},
 		{"a copy ended without a start", running(), func(s *State) {
 			s.Now, s.Copies["l4"] = at(2*time.Minute), Copy{IsQueued: true, Ended: at(time.Minute)}
 		}, Step{Action: Measure, Models: []string{"l4"}}},
@@ -127,11 +145,28 @@ func TestEveryJobPassesAtTheLimit(t *testing.T) {
 	}
 }
 
+// The controller reads whether a trial runs, and how long the job still waits.
+func TestRunningAndRemaining(t *testing.T) {
+	for _, tc := range []struct {
+		state     State
+		isRunning bool
+		remaining time.Duration
+	}{{State{}, false, 0}, {newState(), false, 599 * time.Second}, {running(), true, 599 * time.Second}} {
+		if tc.state.IsRunning() != tc.isRunning || tc.state.Remaining() != tc.remaining {
+			t.Errorf("running %t, remaining %s, want %t and %s", tc.state.IsRunning(), tc.state.Remaining(), tc.isRunning, tc.remaining)
+		}
+	}
+}
+
 func TestStatusCountsCopies(t *testing.T) {
 	var status v1alpha1.TrialPolicyStatus
 	Begin(&status, v1alpha1.RunningTrial{WorkloadUID: "a", Models: []string{"l4", "h100"}}, noon)
 	Begin(&status, v1alpha1.RunningTrial{WorkloadUID: "b", Models: []string{"l4"}}, noon)
+	if start := FindTrial(&status, "a").StartTime; !start.Time.Equal(noon) {
+		t.Errorf("started at %s", start)
+	}
 	EndCopies(&status, "a", []string{"l4", "b200"})
+	EndCopies(&status, "ended", []string{"l4"})
 	if status.CopiesToday != 3 || status.Day != "2026-05-01" {
 		t.Errorf("%d copies on %s", status.CopiesToday, status.Day)
 	}
@@ -142,8 +177,13 @@ func TestStatusCountsCopies(t *testing.T) {
 	if FindTrial(&status, "a") != nil || FindTrial(&status, "b") == nil || !slices.Equal(status.Tried, []string{"a"}) {
 		t.Errorf("status %+v", status)
 	}
+	status.Trials = append(status.Trials, v1alpha1.RunningTrial{WorkloadUID: "a"})
+	if End(&status, func(t v1alpha1.RunningTrial) bool { return t.WorkloadUID == "a" }); len(status.Tried) != 1 {
+		t.Errorf("tried %v", status.Tried)
+	}
 	Begin(&status, v1alpha1.RunningTrial{WorkloadUID: "c", Models: []string{"l4"}}, noon.Add(12*time.Hour))
-	if status.CopiesToday != 1 || status.Day != "2026-05-02" {
+	Begin(&status, v1alpha1.RunningTrial{WorkloadUID: "d", Models: []string{"l4"}}, noon.Add(12*time.Hour-time.Second)) // of another leader
+	if status.CopiesToday != 2 || status.Day != "2026-05-02" {
 		t.Errorf("%d copies on %s", status.CopiesToday, status.Day)
 	}
 }
