@@ -23,7 +23,7 @@ type expectedStart struct {
 	queues []string
 }
 
-// compare orders by the known start, then by the missing part, then by waste.
+// compare orders by the known start, then by waste, then by the missing part.
 func (s *expectedStart) compare(other *expectedStart) int {
 	switch {
 	case s.by.IsZero() != other.by.IsZero():
@@ -40,10 +40,10 @@ func (s *expectedStart) compare(other *expectedStart) int {
 // expectedStart returns nil if the cluster could not take the workload even if it were empty, if
 // the worker's queue could not, or if something other than room excludes it.
 func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *expectedStart {
-	if v.Rejection != RejectNoRoom || v.WithoutMetrics || c.Outside {
+	if v.Rejection != RejectNoRoom || c.Outside {
 		return nil
 	}
-	s := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}
+	s, isUnknown := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}, false
 	for i, p := range e.facts.PodSets {
 		empty := c.Shapes[i].EmptyFit
 		taken := float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
@@ -60,12 +60,17 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 		free := room.free
 		s.missing = max(s.missing, (float64(p.Pods)-free)/float64(p.Pods))
 		s.waste = max(s.waste, empty.Value*float64(p.DevicesPerPod))
+		if free >= float64(p.Pods) {
+			continue // these pods wait for no running workload
+		}
 		by := e.startsBy(p, free, empty.Value, view.Running(c.Name))
-		if i > 0 && (by.IsZero() || s.by.IsZero()) {
-			s.by = time.Time{}
-		} else if by.After(s.by) {
+		isUnknown = isUnknown || by.IsZero()
+		if by.After(s.by) {
 			s.by = by
 		}
+	}
+	if isUnknown {
+		s.by = time.Time{}
 	}
 	return s
 }
@@ -96,15 +101,12 @@ func (e *evaluation) startsBy(p shape.PodSet, free, empty float64, running []led
 	ends := slices.Clone(running)
 	ends = slices.DeleteFunc(ends, func(r ledger.Running) bool { return !ledger.ShareDevices(r.PodSets, []shape.PodSet{p}) })
 	slices.SortFunc(ends, func(a, b ledger.Running) int {
-		if a.EndsBy.IsZero() != b.EndsBy.IsZero() { // unknown ends last
+		if a.EndsBy.IsZero() != b.EndsBy.IsZero() { // unknown ends last: what waits for them has no known start
 			return -a.EndsBy.Compare(b.EndsBy)
 		}
 		return a.EndsBy.Compare(b.EndsBy)
 	})
 	for i, r := range ends {
-		if r.EndsBy.IsZero() {
-			return time.Time{}
-		}
 		for _, held := range r.PodSets {
 			switch {
 			case !ledger.MayShareDevices(held, p):

@@ -74,11 +74,11 @@ func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
 // the gate holds the cluster where the workload is expected to fit soonest.
 func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) *ledger.Hold {
 	rules := e.rules.Hold
-	if d.State != Pending || d.Reason != ReasonNoRoom && d.Reason != ReasonJoining || d.Incomplete || rules.Mode == v1alpha1.HoldOff || e.now.Sub(e.rules.Rank.Since) < rules.After {
+	if d.Reason != ReasonNoRoom && d.Reason != ReasonJoining || d.Incomplete || rules.Mode == v1alpha1.HoldOff || e.now.Sub(e.rules.Rank.Since) < rules.After {
 		return nil
 	}
 	h := ledger.Hold{Gate: rules.Gate, UID: e.facts.UID, Workload: e.facts.Key(), PodSets: e.facts.PodSets, Rank: e.rules.Rank,
-		Since: e.now, Shadow: rules.Mode == v1alpha1.HoldShadow}
+		Shadow: rules.Mode == v1alpha1.HoldShadow}
 	for _, other := range view.Holds() {
 		switch {
 		case other.UID == h.UID:

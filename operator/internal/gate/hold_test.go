@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +47,8 @@ func holdOf(uid string, priority int32, waited time.Duration, change func(*ledge
 
 func TestHoldBegins(t *testing.T) {
 	two := []Candidate{full("cluster1", 4), full("cluster2", 2)}
+	joining := cluster("cluster3", 8, 64, 8, 64)
+	joining.Outside = true
 	for _, tc := range []struct {
 		name       string
 		rules      Rules
@@ -62,10 +65,13 @@ func TestHoldBegins(t *testing.T) {
 		{"not where no node is large enough", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{full("cluster1", 0)}, Fleet{}, nil, ""},
 		{"not on a cluster with stale samples", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{sampledBefore(full("cluster1", 4), 121), full("cluster2", 8)}, Fleet{}, nil, "cluster2"},
 		{"not while a query fails", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{Problem: "fit: too heavy", FailingSince: t0}, nil, ""},
+		{"not while a condition of the fleet is not met", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, fleetWith(evaluated("power", 0)), nil, ""},
+		{"while a cluster with room joins", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), append(slices.Clone(two), joining), Fleet{}, nil, "cluster2"},
 		{"not if there is room", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{withEmptyFit(cluster("cluster1", 1, 8, 8, 64), 8), full("cluster2", 2)}, Fleet{}, nil, ""},
 		{"not beside a hold for a workload that ranks before", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Minute, nil), ""},
 		{"instead of a hold for a workload that ranks behind", holdRules(v1alpha1.HoldEnforce, 3, time.Hour), two, Fleet{}, holdOf("other", 2, time.Hour, nil), "cluster2"},
 		{"beside a hold of another gate", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Hour, func(h *ledger.Hold) { h.Gate = "batch" }), "cluster2"},
+		{"beside a hold for other devices", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Hour, func(h *ledger.Hold) { h.PodSets[0].Model = "NVIDIA-L4" }), "cluster2"},
 		{"on the same cluster as before", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("a", 1, time.Hour, nil), "cluster1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -77,6 +83,9 @@ func TestHoldBegins(t *testing.T) {
 			got := ""
 			if d.Hold != nil {
 				got = d.Hold.Cluster
+				if d.Hold.Workload != "team-a/a" || !d.Hold.Since.Equal(t0) {
+					t.Errorf("the hold is for %s since %s", d.Hold.Workload, d.Hold.Since)
+				}
 				if d.Hold.Shadow != (tc.rules.Hold.Mode == v1alpha1.HoldShadow) {
 					t.Errorf("shadow is %t", d.Hold.Shadow)
 				}
@@ -99,6 +108,7 @@ func TestHoldForQuotaBindsQueuesThatShareIt(t *testing.T) {
 		{"the same queue", 7, "cq", false},
 		{"another queue of the cohort", 7, "friend", false},
 		{"a queue with other quota", 7, "outsider", true},
+		{"a queue with other quota, and one node is free for the held workload", 1, "outsider", true},
 		{"a queue with other quota, and no node is free for the held workload", 0, "outsider", false},
 	} {
 		for kind, of := range map[string]func(shape.Facts) shape.Facts{"remote": remote, "preempting": preempting} {
@@ -128,6 +138,8 @@ func TestHoldForQuotaBindsQueuesThatShareIt(t *testing.T) {
 func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 	startsBy := func(in time.Duration) func(*ledger.Hold) { return func(h *ledger.Hold) { h.StartsBy = t0.Add(in) } }
 	behind := holdRules(v1alpha1.HoldEnforce, 1, time.Minute)
+	sent := behind
+	sent.Incumbents = []string{"cluster1"}
 	short := behind
 	short.RunsFor = 9 * time.Minute
 	l4 := func() shape.Facts {
@@ -146,6 +158,7 @@ func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 		{"higher priority", job("a", 1, 1), holdRules(v1alpha1.HoldEnforce, 3, time.Minute), nil, true},
 		{"aged", job("a", 1, 1), holdRules(v1alpha1.HoldEnforce, 1, 5*time.Hour), nil, true},
 		{"the held workload itself", job("big", 8, 1), behind, nil, true},
+		{"sent to the cluster already", job("a", 1, 1), sent, nil, true},
 		{"other devices", l4(), behind, nil, true},
 		{"shadow", job("a", 1, 1), behind, func(h *ledger.Hold) { h.Shadow = true }, true},
 		{"on another cluster", job("a", 1, 1), behind, func(h *ledger.Hold) { h.Cluster = "cluster2" }, true},
@@ -200,6 +213,7 @@ func TestHoldMoves(t *testing.T) {
 		want      string
 		wantSince time.Duration
 	}{
+		{"from the first cluster to the next", time.Hour, "cluster1", time.Hour, 0, "cluster2", 0},
 		{"to the next cluster", time.Hour, "cluster2", time.Hour, 0, "cluster3", 0},
 		{"from the last cluster to the first", time.Hour, "cluster3", time.Hour, 0, "cluster1", 0},
 		{"not before the time", time.Hour, "cluster2", time.Hour - time.Second, 0, "cluster2", time.Hour - time.Second},
@@ -216,12 +230,16 @@ func TestHoldMoves(t *testing.T) {
 			l.PutRunning(r)
 			rules := holdRules(v1alpha1.HoldEnforce, 1, 200*time.Hour)
 			rules.Hold.MoveAfter = tc.moveAfter
-			d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 2), full("cluster2", 4), full("cluster3", 4)}, Fleet{}, l.View(), rules, 1, t0)
-			if d.Hold == nil {
-				t.Fatalf("no hold (%s)", d.Message)
-			}
-			if d.Hold.Cluster != tc.want || !d.Hold.Since.Equal(t0.Add(-tc.wantSince)) {
-				t.Errorf("holds %s since %s, want %s since %s", d.Hold.Cluster, t0.Sub(d.Hold.Since), tc.want, tc.wantSince)
+			candidates := []Candidate{full("cluster1", 2), full("cluster2", 4), full("cluster3", 4)}
+			for range 2 {
+				slices.Reverse(candidates)
+				d := Decide(job("a", 8, 1), candidates, Fleet{}, l.View(), rules, 1, t0)
+				if d.Hold == nil {
+					t.Fatalf("no hold (%s)", d.Message)
+				}
+				if d.Hold.Cluster != tc.want || !d.Hold.Since.Equal(t0.Add(-tc.wantSince)) {
+					t.Errorf("%s decided first: holds %s since %s, want %s since %s", candidates[0].Name, d.Hold.Cluster, t0.Sub(d.Hold.Since), tc.want, tc.wantSince)
+				}
 			}
 		})
 	}
