@@ -37,6 +37,18 @@ func TestPreemptionNeedsQuotaOrVictims(t *testing.T) {
 		{name: "quota for one pod and one victim", facts: job("a", 8, 2), quota: Known(8), running: running("cq", 1, 8)},
 		{name: "quota for one of two pods", facts: job("a", 8, 2), quota: Known(8), want: forTwoPods},
 		{name: "quota for all pods", facts: job("a", 8, 2), quota: Known(16)},
+		{name: "quota for all devices but one", facts: job("a", 8, 1), quota: Known(7), want: forOnePod},
+		{name: "nothing to preempt for a pod with one device", facts: job("a", 1, 1), quota: Known(0),
+			want: "no cluster has room for 1 pod of 1 " + h100 + ": best is cluster1, whose queue has quota for 0, preemption included"},
+		{name: "a lower priority for a pod with one device", facts: job("a", 1, 1), quota: Known(0), running: running("cq", 1, 1)},
+		{name: "quota for all pods, and nodes for a part", facts: job("a", 8, 9), quota: Known(72),
+			want: "no cluster has room for 9 pods of 8 " + h100 + ": best is cluster1 with room for 7"},
+		{name: "quota for as many pods as nodes", facts: job("a", 8, 9), quota: Known(56), want: "no cluster has room for 9 pods of 8 " + h100 + ": best is cluster1 with room for 7"},
+		{name: "quota for one pod more than nodes", facts: job("a", 8, 9), quota: Known(64), want: "no cluster has room for 9 pods of 8 " + h100 + ": best is cluster1 with room for 7"},
+		{name: "one borrower for two pods", facts: job("a", 8, 2), quota: Known(0), running: running("friend", 5, 8), want: forTwoPods,
+			change: func(c *Candidate, _ *Rules) {
+				c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 8)
+			}},
 		{name: "unknown quota", facts: job("a", 8, 1)},
 		{name: "a borrower", facts: job("a", 8, 1), quota: Known(0), running: running("friend", 5, 8), change: lends},
 		{name: "a borrower of a queue without nominal quota", facts: job("a", 8, 1), quota: Known(0), running: running("friend", 5, 8), want: forOnePod},

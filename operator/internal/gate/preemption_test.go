@@ -74,6 +74,7 @@ func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {
 		{"quota for the pod", 0, Known(8), 1, Pending},
 		{"quota without end", 0, Known(math.Inf(1)), 1, Pending},
 		{"quota exceeded", 0, Known(-8), 1, Ready},
+		{"quota exceeded by all that the victims return", 0, Known(-16), 1, Pending},
 		{"unknown quota", 0, Number{}, 1, Pending},
 		{"unknown quota and a free node", 1, Number{}, 1, Ready},
 		{"quota and a free node", 1, Known(8), 1, Ready},
@@ -195,7 +196,7 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	r := rules()
 	r.Rank.Priority, r.Reclaim = 2, Reclaim{Queues: []string{"lender"}, AnyPriority: true}
 	decide := func(uid string) Decision {
-		c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)
+		c := withQuota(cluster("cluster1", 1, 8, 8, 64), 0)
 		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), borrowed("lender", 16)
 		return Decide(preempting(job(uid, 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
 	}

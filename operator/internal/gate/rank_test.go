@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,14 +78,43 @@ func TestFullClustersKeepTheirTier(t *testing.T) {
 }
 
 func TestDrawFollowsCapacity(t *testing.T) {
-	candidates := []Candidate{cluster("big", 100, 800, 8, 900), cluster("mid", 100, 800, 8, 90), cluster("small", 100, 800, 8, 10)}
+	candidates := []Candidate{cluster("cluster1", 100, 800, 8, 10), cluster("cluster2", 100, 800, 8, 90), cluster("cluster3", 100, 800, 8, 900)}
 	drawn := map[string]int{}
 	for i := range 1000 {
 		d := Decide(job(fmt.Sprint("uid-", i), 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
 		drawn[d.Order[0]]++
 	}
-	if drawn["big"] < 850 || drawn["small"] > 40 {
-		t.Errorf("with equal headroom and capacities of 900, 90 and 10 devices, drew %v", drawn)
+	if drawn["cluster3"] < 850 || drawn["cluster2"] < 50 || drawn["cluster1"] > 40 || drawn["cluster1"] == 0 {
+		t.Errorf("with equal headroom and capacities of 10, 90 and 900 devices, drew %v", drawn)
+	}
+}
+
+// Only the first of the best tier is drawn. All others follow by free devices, then by name, in whatever
+// order the Placement decides them.
+func TestClustersBehindTheFirstFollowByFreeDevices(t *testing.T) {
+	candidates := []Candidate{
+		withScore(cluster("cluster1", 2, 16, 8, 64), 100),
+		withScore(cluster("cluster2", 3, 24, 8, 64), 100),
+		withScore(cluster("cluster3", 4, 32, 8, 64), 100),
+		withScore(cluster("cluster4", 3, 24, 8, 64), 100),
+		withScore(cluster("cluster5", 2, 16, 8, 64), 50),
+		withScore(cluster("cluster6", 3, 24, 8, 64), 50),
+		withScore(cluster("cluster7", 4, 32, 8, 64), 50),
+		withScore(cluster("cluster8", 3, 24, 8, 64), 50),
+	}
+	firsts := map[string]bool{}
+	for attempt := range 40 {
+		slices.Reverse(candidates)
+		order := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, scoreRules(nil), attempt, t0).Order
+		firsts[order[0]] = true
+		best := slices.DeleteFunc([]string{"cluster3", "cluster2", "cluster4", "cluster1"}, func(c string) bool { return c == order[0] })
+		want := slices.Concat(order[:1], best, []string{"cluster7", "cluster6", "cluster8", "cluster5"})
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Fatalf("attempt %d: order (-want +got):\n%s", attempt, diff)
+		}
+	}
+	if firsts["cluster1"] || !firsts["cluster2"] || !firsts["cluster3"] || !firsts["cluster4"] {
+		t.Errorf("first were %v, want each but cluster1, which has least devices", firsts)
 	}
 }
 

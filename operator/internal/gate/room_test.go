@@ -16,6 +16,13 @@ func TestDecideQuota(t *testing.T) {
 	const quotaFailing = "no cluster is eligible; cluster1 has no result for the quota of its queue; quota: too heavy"
 	failing := func(seconds int) Fleet { return Fleet{Problem: "quota: too heavy", FailingSince: before(seconds)} }
 	room := func() Candidate { return cluster("cluster1", 4, 32, 8, 64) }
+	anyModel := func() shape.Facts {
+		f := job("a", 8, 1)
+		f.PodSets[0].Model = ""
+		return f
+	}
+	uncounted := rules()
+	uncounted.PreemptsUncounted = true
 	runDecideCases(t, []decideCase{
 		{name: "unknown", facts: remote(job("a", 8, 1)), candidates: []Candidate{room()},
 			state: Ready, reason: ReasonPlaceable, message: quotaUnknown, order: []string{"cluster1"}},
@@ -35,6 +42,10 @@ func TestDecideQuota(t *testing.T) {
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 0, preemption included"},
 		{name: "less room than quota", facts: remote(job("a", 8, 1)), candidates: []Candidate{withQuota(room(), 400)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods", order: []string{"cluster1"}},
+		{name: "as much quota as room", facts: remote(job("a", 8, 5)), candidates: []Candidate{withQuota(room(), 32)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 5 pods of 8 " + h100 + ": best is cluster1 with room for 4"},
+		{name: "any device model", facts: anyModel(), candidates: []Candidate{cluster("cluster1", 0, 12, 6, 64)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free nvidia.com/gpu on one node: best is cluster1 with 6"},
 		{name: "quota for a part of the pods", facts: remote(partial4()), candidates: []Candidate{withQuota(room(), 23)},
 			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 2 such pods; its queue has quota for 2 of 4 pods", order: []string{"cluster1"}},
 		{name: "quota for a part of the pods, less room", facts: remote(partial4()), candidates: []Candidate{withQuota(cluster("cluster1", 1, 8, 8, 64), 23)},
@@ -80,6 +91,55 @@ func TestPodSetsReduceEachOthersRoom(t *testing.T) {
 			c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(tc.smallPods)})
 			if d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.State != tc.state || d.Message != tc.message {
 				t.Errorf("got %s %q\nwant %s %q", d.State, d.Message, tc.state, tc.message)
+			}
+		})
+	}
+}
+
+// The quota of the worker's queue has to suffice for all pod sets together.
+func TestPodSetsReduceEachOthersQuota(t *testing.T) {
+	f := remote(job("a", 8, 1))
+	f.PodSets = append(f.PodSets, f.PodSets[0])
+	f.PodSets[1].Name, f.PodSets[1].DevicesPerPod = "small", 4
+	for quota, want := range map[float64]string{
+		12: "cluster1 has room for 1 such pod",
+		11: "no cluster has room for 1 pod of 4 " + h100 + ": best is cluster1, whose queue has quota for 0",
+	} {
+		c := withQuota(cluster("cluster1", 3, 24, 8, 64), quota)
+		c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(6), Quota: Known(quota)})
+		if d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.Message != want {
+			t.Errorf("quota for %.0f devices: got %s %q\nwant %q", quota, d.State, d.Message, want)
+		}
+	}
+}
+
+// An explanation shows the free devices that rank a cluster: headroom, limited by quota that the
+// workload can't preempt for, without those of queued and promised workloads.
+func TestFreeDevicesInTheRanking(t *testing.T) {
+	headroom := ShapeMetrics{Fit: Known(4), Headroom: Known(40)}
+	with := func(change func(*ShapeMetrics)) ShapeMetrics {
+		m := headroom
+		change(&m)
+		return m
+	}
+	for _, tc := range []struct {
+		name    string
+		facts   shape.Facts
+		metrics ShapeMetrics
+		want    float64
+	}{
+		{"headroom", remote(job("a", 8, 1)), headroom, 40},
+		{"unknown headroom: devices of pods that fit", remote(job("a", 8, 1)), ShapeMetrics{Fit: Known(4)}, 32},
+		{"less quota", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(24) }), 24},
+		{"more quota", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(64) }), 40},
+		{"exceeded quota", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(-8) }), 0},
+		{"less quota for a queue that preempts", preempting(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(24) }), 40},
+		{"queued on the cluster", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Queued = Known(16) }), 24},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := Candidate{Name: "cluster1", SampledAt: before(5), Shapes: []ShapeMetrics{tc.metrics}}
+			if _, clusters := Explain(tc.facts, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); clusters[0].Net != tc.want {
+				t.Errorf("got %v, want %v", clusters[0].Net, tc.want)
 			}
 		})
 	}
