@@ -17,7 +17,7 @@ func newClient(t *testing.T, cfg Config) *Client {
 	if cfg.ClusterLabel == "" {
 		cfg.ClusterLabel = "cluster"
 	}
-	cfg.Timeout = max(cfg.Timeout, 30*time.Second)
+	cfg.Timeout = max(cfg.Timeout, 5*time.Second)
 	cfg.MaxConcurrency = max(cfg.MaxConcurrency, 2)
 	cfg.QueriesPerSecond = 1000
 	if cfg.MaxResponseBytes == 0 {

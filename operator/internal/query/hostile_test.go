@@ -305,7 +305,9 @@ func TestForeignText(t *testing.T) {
 	}
 	body := `{"status":"success","warnings":[` + strings.Repeat(`"\u001b[31mred\u202e\u0000s3cret-token\n",`, 100000) + `"last"],"data":{"resultType":"vector","result":[
 		{"metric":{"cluster":"a\u001b[2J","\u0007":"\u009b"},"value":[1,"1"]}]}}`
-	c := newClient(t, hostileConfig(serve(t, reply(200, body))))
+	cfg := hostileConfig(serve(t, reply(200, body)))
+	cfg.Timeout = time.Minute
+	c := newClient(t, cfg)
 	result, err := c.Query(context.Background(), "up", at)
 	if err != nil || len(result.Warnings) != maxAnnotations+1 || result.Warnings[maxAnnotations] != "and 99991 more" {
 		t.Fatalf("%d warnings, %v", len(result.Warnings), err)

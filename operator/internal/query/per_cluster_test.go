@@ -55,7 +55,7 @@ func TestJoinedResultsHaveALimit(t *testing.T) {
 	body := vector(strings.TrimSuffix(strings.Repeat(`{"metric":{},"value":[0,"0"]},`, series), ","))
 	names := clusterNames("c", 12)
 	c := newClient(t, Config{
-		URLTemplate: serve(t, reply(200, body)) + "/{cluster}", MaxSeries: series, MaxResponseBytes: 4 << 20,
+		URLTemplate: serve(t, reply(200, body)) + "/{cluster}", MaxSeries: series, MaxResponseBytes: 4 << 20, Timeout: time.Minute,
 		Clusters: func(context.Context) ([]string, error) { return names, nil },
 	})
 	got, err := c.Query(context.Background(), "up", at)
