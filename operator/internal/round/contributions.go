@@ -104,9 +104,13 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 		}
 		return response, nil
 	}
-	series, _, err := countSeries(ctx, req, expr)
-	if err != nil {
+	series, complete, err := countSeries(ctx, req, expr)
+	switch {
+	case err != nil:
 		response.Warnings = append(response.Warnings, err.Error())
+	case complete:
+		// The store responds again. Its series were counted, but are not in the values.
+		series = nil
 	}
 	label := req.Clusters.Label()
 	return keepSamples(response, func(s query.Sample) bool {

@@ -17,10 +17,12 @@ type fakeThanos struct {
 	partial bool
 	// partialCount means that stores are down only during counting queries.
 	partialCount bool
-	values       map[string]float64
-	series       map[string]float64
-	mu           sync.Mutex
-	counts       int // counting queries so far
+	// countsAll means that the stores are back when the series are counted.
+	countsAll bool
+	values    map[string]float64
+	series    map[string]float64
+	mu        sync.Mutex
+	counts    int // counting queries so far
 }
 
 func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
@@ -30,6 +32,9 @@ func (f *fakeThanos) Query(_ context.Context, expr string, _ time.Time) (query.R
 		f.mu.Lock()
 		f.counts++
 		f.mu.Unlock()
+	}
+	if strings.Contains(expr, "count by (cluster) (x)") && f.countsAll {
+		partial = false
 	}
 	response := query.Result{Partial: partial}
 	for cluster, v := range values {
@@ -66,6 +71,20 @@ func TestContributionsKeepOnlyCompleteClustersOfPartialResponses(t *testing.T) {
 	}
 	if w := r.Scores[0].Warnings; len(w) != 1 || !strings.Contains(w[0], "2 of 3 series") {
 		t.Errorf("warnings %v", w)
+	}
+}
+
+// TestSeriesOfAStoreThatIsBackDoNotCompleteAResponse: the store responds again between the partial
+// response and the counting query.
+func TestSeriesOfAStoreThatIsBackDoNotCompleteAResponse(t *testing.T) {
+	thanos := &fakeThanos{values: map[string]float64{"c1": 50}, series: map[string]float64{"c1": 8}}
+	req := newRequest(newSpec("x"), thanos, "c1")
+	req.Contributions = &Contributions{}
+	req.Previous = Run(context.Background(), req).Result
+	thanos.partial, thanos.countsAll, thanos.values = true, true, map[string]float64{"c1": 5}
+	req.Now = now.Add(30 * time.Second)
+	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Held {
+		t.Errorf("%d %s, want 50 Held", cell.Value, cell.State)
 	}
 }
 
