@@ -33,8 +33,9 @@ type sharedResult struct {
 	err      error
 }
 
-// querier returns a client for the queries of a policy. It replaces the queries that the
-// policy had before.
+// querier returns a client for the queries of a policy. It shares the results of exprs, which
+// replace those of the policy before. Other queries are sent even if other policies share them:
+// the result of a query with nameFrom needs labels that shared results lack.
 func (s *sharedQueries) querier(policy, source string, exprs []string, client query.Querier) query.Querier {
 	keys := make([]queryKey, 0, len(exprs))
 	for _, expr := range exprs {
@@ -46,7 +47,10 @@ func (s *sharedQueries) querier(policy, source string, exprs []string, client qu
 	defer s.mu.Unlock()
 	s.replace(policy, keys)
 	return query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
-		return s.query(ctx, client, queryKey{source, expr}, at)
+		if key := (queryKey{source, expr}); slices.Contains(keys, key) {
+			return s.query(ctx, client, key, at)
+		}
+		return client.Query(ctx, expr, at)
 	})
 }
 

@@ -71,6 +71,24 @@ func TestAQueryOfSeveralPoliciesIsSentOnce(t *testing.T) {
 	}
 }
 
+// TestAQueryThatAPolicyDoesNotShareIsSent: two policies share a query, and a third one has it with
+// nameFrom.
+func TestAQueryThatAPolicyDoesNotShareIsSent(t *testing.T) {
+	source := &countingSource{sent: map[string]int{}}
+	var shared sharedQueries
+	first := shared.querier("a", "thanos", []string{"free"}, source)
+	second := shared.querier("b", "thanos", []string{"free"}, source)
+	named := shared.querier("c", "thanos", nil, source)
+	for _, q := range []query.Querier{first, named, second} {
+		if _, err := q.Query(t.Context(), "free", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if source.sent["free"] != 2 {
+		t.Errorf("%d queries, want one for the policies that share it and one for the other", source.sent["free"])
+	}
+}
+
 func TestAFailedQueryIsSharedAndACanceledOneIsNot(t *testing.T) {
 	source := &countingSource{sent: map[string]int{}, err: &query.Error{Reason: query.ReasonUnavailable}, release: make(chan struct{})}
 	var shared sharedQueries
