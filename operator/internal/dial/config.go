@@ -75,11 +75,11 @@ func IsPerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
 func SourceInfo(src *v1alpha1.MetricsSource) query.SourceInfo {
 	mapping := src.Spec.ClusterMapping
 	info := query.SourceInfo{
-		Name: src.Name, ClusterLabel: clusterLabel(&src.Spec), Match: string(cmp.Or(mapping.Match, v1alpha1.MatchName)), Key: mapping.Key,
+		Name: src.Name, Server: src.Spec.URL, ClusterLabel: clusterLabel(&src.Spec), Match: string(cmp.Or(mapping.Match, v1alpha1.MatchName)), Key: mapping.Key,
 		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: queryTimeout(&src.Spec),
 	}
 	if IsPerCluster(&src.Spec) {
-		info.Match, info.Key = string(v1alpha1.MatchName), ""
+		info.Server, info.Match, info.Key = src.Spec.Topology.URLTemplate, string(v1alpha1.MatchName), ""
 	}
 	return info
 }

@@ -15,6 +15,8 @@ var ErrNoSource = errors.New("not found")
 // SourceInfo describes how to interpret the results of a source.
 type SourceInfo struct {
 	Name string
+	// Server is the URL of the source, or its template if each cluster has its own endpoint.
+	Server string
 	// ClusterLabel is the label that identifies the cluster of a series.
 	ClusterLabel string
 	// Match says which property of a ManagedCluster the label holds: Name, Label or

@@ -123,6 +123,11 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 		if state.generation != policy.Generation {
 			last = last.SkipDamping()
 		}
+		if isOtherServer(state.last.in.source, in.source) {
+			changed := *last
+			changed.Matched = nil
+			last, in.contributions = &changed, &round.Contributions{}
+		}
 		return last, nil
 	}
 	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name)
@@ -138,6 +143,12 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 		last = last.SkipDamping()
 	}
 	return last, nil
+}
+
+// isOtherServer reports whether a policy reads another server than in its last round. What a query
+// matched at the last server, and the number of series there, say nothing about this one.
+func isOtherServer(last, current query.SourceInfo) bool {
+	return last.Name != "" && (last.Name != current.Name || last.Server != current.Server)
 }
 
 // isReported reports whether the status has a round with the query.
