@@ -60,7 +60,7 @@ test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test
 
 test-unit: ## Run unit tests with the race detector
 	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/...
-	$(GO) test ./operator/internal/query ./test/look/...
+	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants
 
 .PHONY: test-gpu
 test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compare with nvidia-smi
@@ -71,7 +71,7 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 
 .PHONY: mutants
 mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
-	promtool=$$($(LAB) path promtool) && $(GO) run ./test/mutants -promtool "$$promtool" $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
+	$(GO) run ./test/mutants $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
 test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
 	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...

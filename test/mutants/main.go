@@ -1,8 +1,8 @@
 // Command mutants changes the rules of rules/ in one place at a time and checks that a unit
-// test of rules/tests fails. It prints each change that no test notices (a survivor), and then ends
-// with exit code 1.
+// test of rules/tests fails. It prints each change that no test notices: with the reason if no test
+// can (equivalent), otherwise as a survivor. With a survivor it ends with exit code 1.
 //
-//	go run ./test/mutants -promtool PATH [-file REGEXP] [-run REGEXP] [-tests REGEXP] [-list]
+//	go run ./test/mutants [-file REGEXP] [-run REGEXP] [-tests REGEXP] [-list]
 package main
 
 import (
@@ -12,18 +12,17 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 )
 
 // options select rules and tests.
 type options struct {
-	promtool          string
 	file, rule, tests *regexp.Regexp
 	list              bool
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.promtool, "promtool", "promtool", "path of promtool")
 	flag.BoolVar(&o.list, "list", false, "list the mutants and do not test them")
 	pattern := func(name, help string) *regexp.Regexp {
 		value := &regexp.Regexp{}
@@ -36,57 +35,47 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survivors, err := o.check(ctx)
+	found, err := o.check(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	if survivors > 0 {
+	for _, text := range slices.Concat(found.equivalent, found.survivors) {
+		fmt.Println(text)
+	}
+	fmt.Printf("%d mutants, %d equivalent, %d survivors\n", found.total, len(found.equivalent), len(found.survivors))
+	if len(found.survivors) > 0 && !o.list {
 		os.Exit(1)
 	}
 }
 
-// check returns the number of mutants that no test notices.
-func (o options) check(ctx context.Context) (int, error) {
+// check returns the mutants that no test notices, or with -list all mutants.
+func (o options) check(ctx context.Context) (report, error) {
+	var found report
 	rules, err := readRules("rules")
 	if err != nil {
-		return 0, err
+		return found, err
 	}
 	cases, err := readCases("rules", o.tests, rules)
 	if err != nil {
-		return 0, err
+		return found, err
 	}
-	dir, err := os.MkdirTemp("", "mutants")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	var selected []int
-	for i, r := range rules {
-		if o.file.MatchString(r.file) && o.rule.MatchString(r.name()) {
-			selected = append(selected, i)
+	r := runner{mutants: map[int][]mutant{}}
+	for i, one := range rules {
+		if o.file.MatchString(one.file) && o.rule.MatchString(one.name()) {
+			r.mutants[i] = mutantsOf(one)
+			found.total += len(r.mutants[i])
 		}
 	}
-	r := runner{promtool: o.promtool, dir: dir, rules: rules, cases: cases}
 	if !o.list {
-		if err := r.prepare(ctx, selected); err != nil {
-			return 0, err
+		if err := r.run(ctx, cases); err != nil {
+			return found, err
 		}
 	}
-	total, survivors := 0, 0
-	for _, i := range selected {
-		mutants := mutantsOf(rules[i])
-		total += len(mutants)
-		if !o.list {
-			if mutants, err = r.survivors(ctx, i, mutants); err != nil {
-				return survivors, err
-			}
-			survivors += len(mutants)
-		}
-		for _, m := range mutants {
-			fmt.Printf("%s: %s: %s\n", rules[i].file, rules[i].name(), m.change)
+	for i, one := range rules {
+		for _, m := range r.mutants[i] {
+			found.add(one, m)
 		}
 	}
-	fmt.Printf("%d mutants, %d survivors\n", total, survivors)
-	return survivors, nil
+	return found, nil
 }

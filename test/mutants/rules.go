@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,9 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rule is a rule of a rule file with the group that it belongs to.
+// rule is a rule of a rule file with the group that it belongs to. index is its place among all
+// rules.
 type rule struct {
 	file, group string
+	index       int
 	content     ruleContent
 }
 
@@ -59,30 +62,33 @@ func readRules(dir string) ([]rule, error) {
 		}
 		for _, g := range content.Groups {
 			for _, r := range g.Rules {
-				rules = append(rules, rule{filepath.Base(path), g.Name, r})
+				rules = append(rules, rule{filepath.Base(path), g.Name, len(rules), r})
 			}
 		}
 	}
 	return rules, nil
 }
 
-// writeRules writes the rules to a rule file, in the groups that they belong to.
-func writeRules(path string, rules []rule) error {
-	var groups []ruleGroup
-	for _, r := range rules {
-		if len(groups) == 0 || groups[len(groups)-1].Name != r.group {
-			groups = append(groups, ruleGroup{Name: r.group})
-		}
-		last := &groups[len(groups)-1]
-		last.Rules = append(last.Rules, r.content)
-	}
-	text, err := yaml.Marshal(map[string]any{"groups": groups})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
-}
-
 func parse(expr string) (parser.Expr, error) {
 	return parser.NewParser(parser.Options{}).ParseExpr(expr)
+}
+
+// selectors returns the selectors of the rule's expression.
+func (r rule) selectors() []*parser.VectorSelector {
+	expr, err := parse(r.content.Expr)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", r.name(), err)) // promtool check rules has accepted the rule.
+	}
+	return selectors(expr)
+}
+
+func selectors(expr parser.Expr) []*parser.VectorSelector {
+	var found []*parser.VectorSelector
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		if s, ok := n.(*parser.VectorSelector); ok {
+			found = append(found, s)
+		}
+		return nil
+	})
+	return found
 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// equivalent selects mutants of a rule that no test can notice, because they have the same
+// results for every input that exists.
+type equivalent struct {
+	rule   string
+	change *regexp.Regexp
+	reason string
+}
+
+var equivalents = []equivalent{
+	{"PlimsollDeviceCriticalXID", regexp.MustCompile(`^increase -> rate `), aboveZero},
+	{"PlimsollDeviceUnknownXID", regexp.MustCompile(`^increase -> rate `), aboveZero},
+	{"PlimsollDeviceRowsRemapped", regexp.MustCompile(`^increase -> rate `), aboveZero},
+	{"node:plimsoll_unusable:info", regexp.MustCompile(`^max -> sum in .*kube_node_status_condition`),
+		"A condition is 0 or 1, so the sum is 0 if and only if the maximum is."},
+	{"node:kube_unrequested:placeable", regexp.MustCompile(`^matcher resource=~.* dropped`),
+		"The subtraction keeps the resources of both operands. The matcher of each only saves work."},
+	{"cluster_topology:plimsoll_tpu_chips:count", regexp.MustCompile(`^max -> (min|sum) in max by \(cluster, topology\)`),
+		"x, y and z follow from the topology, so each topology has one series."},
+}
+
+const aboveZero = "Both are above 0 for the same input, and the message does not state the value."
+
+// report is what a run found. Mutants are "FILE: RULE: CHANGE".
+type report struct {
+	total                 int
+	equivalent, survivors []string
+}
+
+// add adds a mutant that no test noticed.
+func (r *report) add(original rule, m mutant) {
+	text := fmt.Sprintf("%s: %s: %s", original.file, original.name(), m.change)
+	for _, e := range equivalents {
+		if e.rule == original.name() && e.change.MatchString(m.change) {
+			r.equivalent = append(r.equivalent, text+": "+e.reason)
+			return
+		}
+	}
+	r.survivors = append(r.survivors, text)
+}
