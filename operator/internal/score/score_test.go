@@ -277,7 +277,7 @@ func TestScoresFollowClustersByName(t *testing.T) {
 	f.expect(1, "30 Held")
 }
 
-// TestNameFromIsNoPartOfTheMean: nobody knows the names in advance, and clusters have different ones.
+// TestNameFromIsNoPartOfTheMean: the names are not known in advance, and clusters have different ones.
 func TestNameFromIsNoPartOfTheMean(t *testing.T) {
 	a, fit := linear("a", "0", "10"), linear("fit", "0", "10")
 	fit.NameFrom = &v1alpha1.NameFrom{Label: "model"}
