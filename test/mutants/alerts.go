@@ -86,7 +86,7 @@ func (s *simulation) series(index, step int) (promql.Vector, error) {
 		if a.isFiring {
 			state = "firing"
 		}
-		metric := labels.NewBuilder(a.last.Metric).Set(labels.MetricName, "ALERTS").Set("alertstate", state).Labels()
+		metric := labels.NewBuilder(a.last.Metric).Set(model.MetricNameLabel, "ALERTS").Set("alertstate", state).Labels()
 		samples = append(samples, promql.Sample{Metric: metric, F: 1})
 	}
 	return samples, err

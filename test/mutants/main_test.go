@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The tests notice each change but those of alert Unseen, that the counter counts once, and
-// that Slow waits two minutes instead of three.
+// The tests notice each change of node:busy:max and Busy, and no change of Unseen. Of Slow they notice
+// that it waits for longer than three minutes.
 var fixture = map[string]string{
 	"rules/alerts.yaml": `
 groups:

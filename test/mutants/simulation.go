@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 )
@@ -84,14 +85,14 @@ func (r rule) label(vector promql.Vector) error {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for i := range vector {
 		b.Reset(vector[i].Metric)
-		b.Del(labels.MetricName)
+		b.Del(model.MetricNameLabel)
 		for name, value := range r.content.Labels {
 			b.Set(name, value)
 		}
 		if r.content.Alert != "" {
 			b.Set(labels.AlertName, r.content.Alert)
 		} else {
-			b.Set(labels.MetricName, r.content.Record)
+			b.Set(model.MetricNameLabel, r.content.Record)
 		}
 		vector[i].Metric = b.Labels()
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
@@ -48,7 +49,7 @@ func (r reader) Select(_ context.Context, _ bool, hints *storage.SelectHints, ma
 	}
 	for i := range r.rules {
 		name := r.rules[i].seriesName()
-		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
+		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == model.MetricNameLabel && !m.Matches(name) }) {
 			continue
 		}
 		if err := r.addResults(&found, i, hints, matchers); err != nil {
