@@ -77,7 +77,7 @@ func addOnConfigurations(t *testing.T, built resmap.ResMap) []string {
 		if err := yaml.Unmarshal([]byte(r.MustYaml()), addOn); err != nil {
 			t.Fatal(err)
 		}
-		for _, config := range addOn.Spec.SupportedConfigs {
+		for _, config := range addOn.Spec.SupportedConfigs { //nolint:staticcheck // config/addon has this field
 			all = append(all, kinds[config.Resource]+"/"+config.DefaultConfig.Name)
 		}
 	}

@@ -21,8 +21,6 @@ func TestDecideQuota(t *testing.T) {
 		f.PodSets[0].Model = ""
 		return f
 	}
-	uncounted := rules()
-	uncounted.PreemptsUncounted = true
 	runDecideCases(t, []decideCase{
 		{name: "unknown", facts: remote(job("a", 8, 1)), candidates: []Candidate{room()},
 			state: Ready, reason: ReasonPlaceable, message: quotaUnknown, order: []string{"cluster1"}},

@@ -114,7 +114,7 @@ func TestSeveralCollisions(t *testing.T) {
 // those of a query that names scores. Other policies don't use its result.
 func TestNameFromReadsAllSeries(t *testing.T) {
 	const series = 12
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var list []string
 		for i := range series {
 			list = append(list, fmt.Sprintf(`{"metric":{"cluster":"c1","model":"M%d"},"value":[1700000000,"%d"]}`, i, i))
