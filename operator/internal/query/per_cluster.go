@@ -49,12 +49,9 @@ func (c *Client) clusters(ctx context.Context) ([]string, error) {
 func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (Result, error) {
 	var (
 		mu     sync.Mutex
-		joined Result
-		size   int
+		joined joinedResult
 		start  = time.Now()
 	)
-	// The responses after the joined size has reached its limit count as failed. Which clusters
-	// these are depends on the order of the responses.
 	failed, err := c.forEachCluster(ctx, func(ctx context.Context, e *endpoint) error {
 		result, err := c.queryEndpoint(ctx, e, expr, at)
 		if err == nil && result.Partial {
@@ -63,19 +60,36 @@ func (c *Client) queryClusters(ctx context.Context, expr string, at time.Time) (
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if size += result.decodedBytes(); size > maxDecodedBytes {
-			return decodedTooLarge("the decoded results of all endpoints exceed")
+		if tooLarge := joined.add(&result); tooLarge != nil {
+			return tooLarge
 		}
-		joined.Samples = append(joined.Samples, result.Samples...)
-		joined.Warnings = append(joined.Warnings, result.Warnings...)
-		joined.Infos = append(joined.Infos, result.Infos...)
 		return err
 	})
 	if err != nil {
 		return Result{}, err
 	}
 	joined.Failed, joined.Duration = failed, time.Since(start)
-	return joined, nil
+	return joined.Result, nil
+}
+
+// joinedResult is the result of several endpoints.
+type joinedResult struct {
+	Result
+	bytes int
+}
+
+// add joins a response, unless all together would exceed the limit. Smaller ones still fit then, so
+// the clusters that fail depend on the order of the responses.
+func (j *joinedResult) add(r *Result) error {
+	n := r.decodedBytes()
+	if j.bytes+n > maxDecodedBytes {
+		return decodedTooLarge("the decoded results of all endpoints exceed")
+	}
+	j.bytes += n
+	j.Samples = append(j.Samples, r.Samples...)
+	j.Warnings = append(j.Warnings, r.Warnings...)
+	j.Infos = append(j.Infos, r.Infos...)
+	return nil
 }
 
 // rangeClusters runs a range query against the endpoint of every cluster and joins the

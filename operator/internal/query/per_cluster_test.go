@@ -69,6 +69,28 @@ func TestJoinedResultsHaveALimit(t *testing.T) {
 	}
 }
 
+// A response that is too large beside the others fails, and smaller ones after it do not.
+func TestALargeResponseFailsAlone(t *testing.T) {
+	large, small := &Result{Samples: make([]Sample, 300_000)}, &Result{Samples: make([]Sample, 1)}
+	var joined joinedResult
+	for _, step := range []struct {
+		name   string
+		result *Result
+		want   Reason
+	}{{"large", large, ""}, {"second large", large, ReasonTooLarge}, {"small", small, ""}} {
+		err := joined.add(step.result)
+		if err == nil && step.want == "" {
+			continue
+		}
+		if err == nil || ReasonOf(err) != step.want {
+			t.Errorf("%s: %v, want %q", step.name, err, step.want)
+		}
+	}
+	if got := len(joined.Samples); got != 300_001 {
+		t.Errorf("%d series, want those of the first large and of the small response", got)
+	}
+}
+
 // fleetOf returns a client for n clusters. Endpoints of clusters whose name begins with
 // "hung" never respond. The others respond at once with their one series.
 func fleetOf(t *testing.T, names []string) (c *Client, requests func() map[string]int) {
