@@ -79,13 +79,17 @@ func TestAQueryThatAPolicyDoesNotShareIsSent(t *testing.T) {
 	first := shared.querier("a", "thanos", []string{"free"}, source)
 	second := shared.querier("b", "thanos", []string{"free"}, source)
 	named := shared.querier("c", "thanos", nil, source)
-	for _, q := range []query.Querier{first, named, second} {
-		if _, err := q.Query(t.Context(), "free", now); err != nil {
+	for _, step := range []struct {
+		name string
+		from query.Querier
+		sent int
+	}{{"the first policy", first, 1}, {"the policy with nameFrom", named, 2}, {"the second policy", second, 2}} {
+		if _, err := step.from.Query(t.Context(), "free", now); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if source.sent["free"] != 2 {
-		t.Errorf("%d queries, want one for the policies that share it and one for the other", source.sent["free"])
+		if source.sent["free"] != step.sent {
+			t.Errorf("after %s: %d queries sent, want %d", step.name, source.sent["free"], step.sent)
+		}
 	}
 }
 
