@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -73,13 +77,27 @@ func awaitPlatform(ctx context.Context, t *testing.T, worker, platform string) {
 	await(ctx, t, fmt.Sprintf("%s to have the exporter of platform %q", worker, platform), func(ctx context.Context) error {
 		set := &appsv1.DaemonSet{}
 		if err := lab.Worker(worker).Client.Get(ctx, client.ObjectKey{Namespace: addOn, Name: addOn}, set); err != nil {
-			return err
+			return errors.Join(err, notApplied(ctx, worker))
 		}
 		if got := platformOf(set); got != platform || set.Status.ObservedGeneration != set.Generation || set.Status.NumberReady == 0 || set.Status.UpdatedNumberScheduled != set.Status.NumberReady {
 			return fmt.Errorf("platform %q, status %+v", got, set.Status)
 		}
 		return nil
 	})
+}
+
+// notApplied returns what OCM's work agent on the worker could not apply, and why.
+func notApplied(ctx context.Context, worker string) error {
+	works := &workv1.ManifestWorkList{}
+	err := lab.Hub.Client.List(ctx, works, client.InNamespace(worker))
+	for _, work := range works.Items {
+		for _, m := range work.Status.ResourceStatus.Manifests {
+			if c := meta.FindStatusCondition(m.Conditions, workv1.ManifestApplied); c != nil && c.Status != metav1.ConditionTrue {
+				err = errors.Join(err, fmt.Errorf("%s %s: %s", m.ResourceMeta.Kind, m.ResourceMeta.Name, c.Message))
+			}
+		}
+	}
+	return err
 }
 
 // platformOf returns the platform of the template that has the DaemonSet: "" is the GPU

@@ -150,6 +150,7 @@ func (c *Cluster) apiserver(dir string, port int) (program, error) {
 			"--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
 			"--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount",
 			"--enable-priority-and-fairness=false", "--profiling=false", "--watch-cache=true",
+			"--allow-privileged=true", // as in every distribution: drivers and exporters need it
 		},
 		ready: httpReady(c.server+"/readyz", httpClient),
 	}, err
