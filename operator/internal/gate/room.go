@@ -15,6 +15,9 @@ import (
 func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Verdict {
 	for i, p := range e.facts.PodSets {
 		if broken, ok := e.cannotTest(c, i); ok {
+			if broken.Rejection == RejectNoFit {
+				v.Capacity = c.Shapes[i].Capacity.Value
+			}
 			return v.reject(broken)
 		}
 		r := e.room(c, i, view)
@@ -50,6 +53,8 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
 	p := e.facts.PodSets[i]
 	switch {
+	case i < len(c.Shapes) && !c.Shapes[i].Fit.Known && e.rules.OwnFit && c.Shapes[i].Capacity.Value > 0:
+		return BrokenRule{RejectNoFit, deviceName(p)}, true
 	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
 		return BrokenRule{RejectNoModel, deviceName(p)}, true
 	case c.Shapes[i].QueueMissing:
