@@ -99,7 +99,7 @@ func newFaultyFleet() *Fleet {
 		d.shares, d.sharedBy, d.job = 4, provider, &job{"team", "Deployment", provider, inference}
 	}
 	f := &Fleet{end: time.Unix(1_700_000_000, 0), labeled: true, clusters: []*cluster{
-		gpus, split, removed, full, gone, shared, tpu, clusterOf("spare", h100, 1, 1), clusterOf("silent", h100, 2, 1), clusterOf("dark", h100, 1, 1), clusterOf("blind", h100, 1, 1)}}
+		gpus, split, removed, full, gone, shared, tpu, clusterOf("spare", h100, 1, 1), clusterOf("silent", h100, 2, 1), clusterOf("dark", h100, 1, 1), clusterOf("stateless", h100, 1, 1)}}
 	changes := map[string][]func(time.Time, labels.Labels, float64) (float64, bool){}
 	add := func(f *Fleet, from, until time.Duration, c change) {
 		changes[c.metric] = append(changes[c.metric], func(at time.Time, series labels.Labels, v float64) (float64, bool) {
