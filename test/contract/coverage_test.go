@@ -1,7 +1,7 @@
 package contract
 
 import (
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,41 +14,78 @@ import (
 	"plimsoll.dev/plimsoll/test/look/scripted"
 )
 
-// unshownMetrics are the exporter's own metrics that no rule and no panel reads, with the
-// reason.
+// unshownMetrics are Plimsoll's own metrics that no rule and no panel reads, with the reason.
 var unshownMetrics = map[string]string{
 	"plimsoll_exporter_call_denied": "a fact about the installation, which doctor and the log explain",
 }
 
 // A metric that no rule and no panel reads costs memory for nothing.
-func TestEveryExporterMetricIsInARuleOrPanel(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "exporter", "METRICS.md"))
-	if err != nil {
-		t.Fatal(err)
+func TestEveryMetricIsInARuleOrPanel(t *testing.T) {
+	exporter, operator := exporterMetrics(t), declaredOperatorMetrics(t)
+	if len(exporter) < 30 || len(operator) < 30 {
+		t.Errorf("METRICS.md has %d metrics of Plimsoll, and the operator's source %d", len(exporter), len(operator))
 	}
-	var read strings.Builder
+	for name := range operatorMetrics {
+		if !operator[metricBase(name)] {
+			t.Errorf("the operator does not declare %s", metricBase(name))
+		}
+	}
+	read := readMetrics(t)
+	for name := range exporter.with(operator) {
+		if reason := unshownMetrics[name]; read[name] == (reason != "") {
+			t.Errorf("%s is in a rule or panel: %t, the reason not to show it is %q", name, read[name], reason)
+		}
+	}
+	for name := range unshownMetrics {
+		if !exporter[name] && !operator[name] {
+			t.Errorf("%s does not exist", name)
+		}
+	}
+}
+
+// exporterMetrics returns the metrics of METRICS.md that are Plimsoll's own.
+func exporterMetrics(t *testing.T) labelSet {
+	t.Helper()
+	own := labelSet{}
+	for name := range parseMetricsMD(readFile(t, filepath.Join(root, "exporter", "METRICS.md"))) {
+		own[name] = strings.HasPrefix(name, "plimsoll_")
+	}
+	maps.DeleteFunc(own, func(_ string, isOwn bool) bool { return !isOwn })
+	return own
+}
+
+// declaredOperatorMetrics returns the metrics whose names are strings in the operator's source.
+func declaredOperatorMetrics(t *testing.T) labelSet {
+	t.Helper()
+	declared := labelSet{}
+	name := regexp.MustCompile(`"(plimsoll_[a-z_]+)"`)
+	for _, file := range operatorSources(t) {
+		for _, found := range name.FindAllStringSubmatch(readFile(t, file), -1) {
+			declared[found[1]] = true
+		}
+	}
+	return declared
+}
+
+// readMetrics returns the metrics that rules and panels read. Those of a histogram have its name.
+func readMetrics(t *testing.T) labelSet {
+	t.Helper()
+	read := labelSet{}
+	name := regexp.MustCompile(`\bplimsoll_[a-z_]+`)
+	add := func(expr string) {
+		for _, found := range name.FindAllString(expr, -1) {
+			read[found], read[metricBase(found)] = true, true
+		}
+	}
 	for _, g := range readRules(t, append(recordingFiles, alertFiles...)...).Groups {
 		for _, r := range g.Rules {
-			read.WriteString(r.Expr + "\n")
+			add(r.Expr)
 		}
 	}
 	for _, e := range dashboardExpressions(t) {
-		read.WriteString(e.expr + "\n")
+		add(e.expr)
 	}
-	n := 0
-	for name := range parseMetricsMD(string(content)) {
-		if !strings.HasPrefix(name, "plimsoll_") {
-			continue
-		}
-		n++
-		isRead := regexp.MustCompile(`\b` + name + `\b`).MatchString(read.String())
-		if reason := unshownMetrics[name]; isRead == (reason != "") {
-			t.Errorf("%s is in a rule or panel: %t, the reason not to show it is %q", name, isRead, reason)
-		}
-	}
-	if n < 30 {
-		t.Errorf("METRICS.md has %d metrics of Plimsoll", n)
-	}
+	return read
 }
 
 // The scripted fleet of test/look exports only what the real components export.

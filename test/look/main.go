@@ -1,5 +1,5 @@
 // Command look draws the dashboards with Grafana's own components in a headless Chromium,
-// and fails if a panel is empty, shows no number, has a cut header or too many series.
+// and fails if a panel is empty, shows no number, cuts a header or a name in a legend, or has too many series.
 //
 // By default it shows a scripted fleet with faults. With --url it shows any Prometheus.
 package main

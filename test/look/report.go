@@ -10,7 +10,7 @@ import (
 )
 
 // deviceID matches identifiers whose first characters differ between devices.
-var deviceID = regexp.MustCompile(`^(GPU|TPU)-[0-9a-f]{8}-`)
+var deviceID = regexp.MustCompile(`^(GPU|TPU)-[0-9a-f]{8}[- ]`)
 
 // maxSeries is how many series a graph may have.
 const maxSeries = 10
@@ -32,6 +32,7 @@ type panel struct {
 		Values  int `json:"values"`
 		Numbers int `json:"numbers"`
 	} `json:"fields"`
+	CutNames   []string `json:"cutNames"`
 	CutTitles  []string `json:"cutTitles"`
 	CutHeaders []string `json:"cutHeaders"`
 	CutCells   []string `json:"cutCells"`
@@ -95,6 +96,11 @@ func (r report) problems(board string, oneCluster bool) []string {
 		}
 		for _, text := range slices.Concat(p.CutTitles, p.CutHeaders) {
 			report("cuts the header %q", text)
+		}
+		for _, text := range p.CutNames {
+			if !deviceID.MatchString(text) {
+				report("cuts the name %q in the legend", text)
+			}
 		}
 		for _, text := range p.CutCells {
 			if !deviceID.MatchString(text) {

@@ -8,7 +8,7 @@ import (
 
 func TestReportFindsProblems(t *testing.T) {
 	const good = `{"panels": [
-		{"title": "Free", "type": "timeseries", "rows": 9, "fields": [{"name": "east", "values": 9, "numbers": 9}]},
+		{"title": "Free", "type": "timeseries", "rows": 9, "fields": [{"name": "east", "values": 9, "numbers": 9}], "cutNames": ["GPU-93925f05 gpu-1"]},
 		{"title": "Nodes", "type": "table", "rows": 2, "fields": [], "cutCells": ["GPU-93925f05-83e6-daa2-ef0a-be292628b599"]}]}`
 	for _, tc := range []struct{ name, old, replacement, want string }{
 		{"nothing wrong", `"Free"`, `"Free"`, ""},
@@ -18,8 +18,9 @@ func TestReportFindsProblems(t *testing.T) {
 		{"only NaN", `"numbers": 9`, `"numbers": 0`, `"Free" has no number for "east"`},
 		{"many series", `[{"name"`, `[` + strings.Repeat(`{"name": "x", "numbers": 1},`, 10) + `{"name"`, `"Free" has 11 series`},
 		{"a cut title", `"rows": 9`, `"cutTitles": ["Free"]`, `"Free" cuts the header "Free"`},
+		{"a cut name", `["GPU-93925f05 gpu-1"]`, `["east-gpu-1"]`, `"Free" cuts the name "east-gpu-1" in the legend`},
 		{"a cut header", `"rows": 2`, `"rows": 2, "cutHeaders": ["Cluster"]`, `"Nodes" cuts the header "Cluster"`},
-		{"a cut model", `["GPU-`, `["NVIDIA-H100-80GB-HBM3", "GPU-`, `"Nodes" cuts the cell "NVIDIA-H100-80GB-HBM3"`},
+		{"a cut model", `"cutCells": ["GPU-`, `"cutCells": ["NVIDIA-H100-80GB-HBM3", "GPU-`, `"Nodes" cuts the cell "NVIDIA-H100-80GB-HBM3"`},
 		{"no panels", good, `{}`, "no panels"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -31,13 +31,31 @@ const aboveZero = "Both are above 0 for the same input, and the message does not
 type report struct {
 	total                 int
 	equivalent, survivors []string
+	// used are the indexes of the equivalents that selected a mutant.
+	used map[int]bool
+}
+
+// unused returns the equivalents that selected no mutant: their rule has changed, or a test
+// notices the mutant.
+func (r *report) unused() []string {
+	var texts []string
+	for i, e := range equivalents {
+		if !r.used[i] {
+			texts = append(texts, fmt.Sprintf("%s: %s: no mutant is equivalent, remove it from equivalents.go", e.rule, e.change))
+		}
+	}
+	return texts
 }
 
 // add adds a mutant that no test noticed.
 func (r *report) add(original rule, m mutant) {
 	text := fmt.Sprintf("%s: %s: %s", original.file, original.name(), m.change)
-	for _, e := range equivalents {
+	for i, e := range equivalents {
 		if e.rule == original.name() && e.change.MatchString(m.change) {
+			if r.used == nil {
+				r.used = map[int]bool{}
+			}
+			r.used[i] = true
 			r.equivalent = append(r.equivalent, text+": "+e.reason)
 			return
 		}

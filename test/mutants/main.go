@@ -1,6 +1,7 @@
 // Command mutants changes the rules of rules/ in one place at a time and checks that a unit
 // test of rules/tests fails. It prints each change that no test notices: with the reason if no test
-// can (equivalent), otherwise as a survivor. With a survivor it ends with exit code 1.
+// can (equivalent), otherwise as a survivor. With a survivor it ends with exit code 1, and after a
+// run of all mutants and tests also with an entry of equivalents.go that selects no mutant.
 //
 //	go run ./test/mutants [-file REGEXP] [-run REGEXP] [-tests REGEXP] [-list]
 package main
@@ -40,13 +41,22 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	for _, text := range slices.Concat(found.equivalent, found.survivors) {
+	var unused []string
+	if o.isFull() {
+		unused = found.unused()
+	}
+	for _, text := range slices.Concat(found.equivalent, found.survivors, unused) {
 		fmt.Println(text)
 	}
 	fmt.Printf("%d mutants, %d equivalent, %d survivors\n", found.total, len(found.equivalent), len(found.survivors))
-	if len(found.survivors) > 0 && !o.list {
+	if len(found.survivors)+len(unused) > 0 && !o.list {
 		os.Exit(1)
 	}
+}
+
+// isFull reports whether the run tests all mutants with all tests.
+func (o options) isFull() bool {
+	return !o.list && o.file.String()+o.rule.String()+o.tests.String() == ""
 }
 
 // check returns the mutants that no test notices, or with -list all mutants.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +114,30 @@ func TestReportSeparatesEquivalents(t *testing.T) {
 	found.add(known, mutant{change: "max -> min in max by (cluster, node) (kube_node_status_condition)"})
 	if len(found.equivalent) != 1 || len(found.survivors) != 1 {
 		t.Errorf("%d equivalent and %d survivors, want one of each", len(found.equivalent), len(found.survivors))
+	}
+	unused := found.unused()
+	if len(unused) != len(equivalents)-1 || slices.ContainsFunc(unused, func(text string) bool { return strings.HasPrefix(text, known.name()) }) {
+		t.Errorf("one of %d entries is used, and these are unused: %q", len(equivalents), unused)
+	}
+}
+
+// Only a run of all mutants and tests shows that an entry of equivalents.go is unused.
+func TestIsFull(t *testing.T) {
+	all, some := regexp.MustCompile(""), regexp.MustCompile("x")
+	for _, tc := range []struct {
+		name string
+		o    options
+		want bool
+	}{
+		{"all", options{file: all, rule: all, tests: all}, true},
+		{"list", options{file: all, rule: all, tests: all, list: true}, false},
+		{"files", options{file: some, rule: all, tests: all}, false},
+		{"rules", options{file: all, rule: some, tests: all}, false},
+		{"tests", options{file: all, rule: all, tests: some}, false},
+	} {
+		if got := tc.o.isFull(); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
 	}
 }
 

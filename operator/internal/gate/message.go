@@ -114,6 +114,9 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	}
 	forOnePod := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, deviceName(p))
 	forAllPods := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
+	if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Rejection == RejectNoFit }); best == nil && i >= 0 {
+		return fmt.Sprintf("no cluster has room: the gate's query fit has no series for %s, although %s has %.0f", verdicts[i].Detail, verdicts[i].Cluster, verdicts[i].Capacity)
+	}
 	if best == nil {
 		return forOnePod + ": none has any"
 	}

@@ -33,6 +33,9 @@ const (
 	RejectStale Rejection = "StaleSamples"
 	// RejectNoModel applies if the cluster reports no devices of the requested model.
 	RejectNoModel Rejection = "NoSuchDevices"
+	// RejectNoFit applies if the cluster has devices of the requested model, but the gate's own query
+	// fit has no series for it.
+	RejectNoFit Rejection = "NoFitSeries"
 	// RejectNoQueue applies if the worker has no ClusterQueue of the same name with quota for
 	// the resource.
 	RejectNoQueue Rejection = "NoQuota"
@@ -103,6 +106,7 @@ var rejections = []rejectionRow{
 
 	// evaluateRoom detects the rest, after all rules.
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
+	{rejection: RejectNoFit, reason: ReasonNoRoom, message: noFitMessage, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
 	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
@@ -179,6 +183,10 @@ func eligibleMessage(v Verdict) string {
 		text += ", " + unknownPrerequisites(v.UnknownPrerequisites)
 	}
 	return text
+}
+
+func noFitMessage(v Verdict) string {
+	return fmt.Sprintf("has %.0f %s, and no series of the gate's query fit", v.Capacity, v.Detail)
 }
 
 func roomMessage(v Verdict) string {

@@ -95,6 +95,7 @@ func TestRejectionMessages(t *testing.T) {
 		{"unknown", Verdict{Rejection: RejectUnknown}, "reports no samples"},
 		{"stale", Verdict{Rejection: RejectStale, Detail: "2m0s", Age: 215}, "has samples 3m35s old"},
 		{"no model", Verdict{Rejection: RejectNoModel, Detail: h100}, "has no free " + h100},
+		{"no series", Verdict{Rejection: RejectNoFit, Detail: h100, Capacity: 64}, "has 64 " + h100 + ", and no series of the gate's query fit"},
 		{"no queue", Verdict{Rejection: RejectNoQueue, Detail: "nvidia.com/gpu in ClusterQueue cq"}, "has no quota for nvidia.com/gpu in ClusterQueue cq"},
 		{"no room", Verdict{Rejection: RejectNoRoom, Room: Known(1)}, "has room for 1 such pod"},
 		{"no room, devices promised", Verdict{Rejection: RejectNoRoom, Room: Known(0), Promised: 8}, "has room for 0 such pods, with 8 devices promised"},
@@ -112,7 +113,7 @@ func TestRejectionMessages(t *testing.T) {
 
 func TestMayHoldCopy(t *testing.T) {
 	for rejection, want := range map[Rejection]bool{
-		RejectNone: true, RejectNoRoom: true, RejectNoModel: true,
+		RejectNone: true, RejectNoRoom: true, RejectNoModel: true, RejectNoFit: true,
 		RejectUnusable: false, RejectNoQueue: false, RejectStale: false, RejectCondition: false, RejectQuotaFailing: false, "Other": false,
 	} {
 		t.Run(string(rejection), func(t *testing.T) {

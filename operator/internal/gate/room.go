@@ -15,7 +15,7 @@ import (
 func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Verdict {
 	for i, p := range e.facts.PodSets {
 		if broken, ok := e.cannotTest(c, i); ok {
-			return v.reject(broken)
+			return v.withCapacity(c, i).reject(broken)
 		}
 		r := e.room(c, i, view)
 		preemptible := r.lower + r.borrowed
@@ -50,12 +50,22 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
 	p := e.facts.PodSets[i]
 	switch {
+	case i < len(c.Shapes) && !c.Shapes[i].Fit.Known && e.rules.OwnFit && c.Shapes[i].Capacity.Value > 0:
+		return BrokenRule{RejectNoFit, deviceName(p)}, true
 	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
 		return BrokenRule{RejectNoModel, deviceName(p)}, true
 	case c.Shapes[i].QueueMissing:
 		return BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue}, true
 	}
 	return BrokenRule{}, false
+}
+
+// withCapacity adds the number of devices for the i-th pod set, if it is known.
+func (v Verdict) withCapacity(c *Candidate, i int) Verdict {
+	if i < len(c.Shapes) {
+		v.Capacity = c.Shapes[i].Capacity.Value
+	}
+	return v
 }
 
 // podRoom is the room for one pod set on one cluster, in pods.

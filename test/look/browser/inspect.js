@@ -19,6 +19,11 @@ function cut(cells, table) {
   }).map((cell) => cell.textContent.trim());
 }
 
+// shortened returns the names in the legend that end with an ellipsis.
+function shortened(element) {
+  return [...element.querySelectorAll('table *')].filter((e) => !e.children.length && e.textContent.trim() && e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent.trim());
+}
+
 // inspect returns a list with one object for each panel.
 export function inspect() {
   return [...drawn.values()].map(({ panel, data, errors }) => {
@@ -28,6 +33,7 @@ export function inspect() {
     })));
     return {
       title: panel.title, type: panel.type, errors, fields, rows: data[0]?.length ?? 0,
+      cutNames: panel.type === 'timeseries' ? shortened(element) : [],
       cutTitles: cut(element.querySelectorAll('h2'), element),
       cutHeaders: cut(element.querySelectorAll('[role=columnheader]'), element),
       cutCells: cut(element.querySelectorAll('[role=gridcell]'), element),

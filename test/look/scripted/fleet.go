@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"math"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 )
 
 // Models of the fleet, as the exporter names them.
@@ -81,6 +83,11 @@ type Fleet struct {
 	clusters []*cluster
 	// labeled adds the label cluster, as Thanos and remote write do.
 	labeled bool
+	// alter, if not nil, changes the samples of the script. It returns false for those that do not
+	// exist.
+	alter func(at time.Time, series labels.Labels, v float64) (float64, bool)
+	// extra, if not nil, emits more series.
+	extra func(*emitter)
 }
 
 // NewFleet returns the script of twelve clusters, whose history ends at the given time.

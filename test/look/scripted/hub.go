@@ -43,7 +43,7 @@ func (f *Fleet) exportKueue(e *emitter, name, resource string, quota float64) {
 
 // exportHub emits what the operator exports, and what Prometheus exports about rules.
 func (f *Fleet) exportHub(e *emitter) {
-	e.target("plimsoll-operator", "plimsoll-operator-0:8443")
+	e.target("plimsoll-operator", "10.1.0.9:8443")
 	e.add("plimsoll_build_info", 1, "component", "operator", "version", "1.4.0", "revision", "unknown")
 	e.add("leader_election_master_status", 1, "name", "plimsoll-operator")
 	e.add("plimsoll_dispatching", 1)
@@ -62,6 +62,7 @@ func (f *Fleet) exportHub(e *emitter) {
 	}
 	e.add("plimsoll_query_failures_total", failures, "source", "thanos", "reason", "timeout")
 	e.add("plimsoll_query_retries_total", 2*failures, "source", "thanos", "reason", "timeout")
+	e.add("plimsoll_query_annotations_total", math.Floor(0.01*f.sinceStart(e.at)), "source", "thanos", "kind", "info")
 	f.exportGates(e)
 	f.exportReclaimAndProfiles(e)
 	e.target("kube-state-metrics", "hub-kube-state-metrics:8080")
@@ -92,6 +93,7 @@ func (f *Fleet) exportPolicy(e *emitter, policy string, scores []string) {
 		rate := map[string]float64{"score": 0.1, "validity": 0.3}[result]
 		e.add("plimsoll_score_writes_total", math.Floor(rate*f.sinceStart(e.at)), "policy", policy, "result", result)
 	}
+	e.add("plimsoll_score_clamped_total", math.Floor(0.02*f.sinceStart(e.at)), "policy", policy)
 	e.add("plimsoll_score_query_duration_seconds", 0.05, "policy", policy, "score", "(freshness)")
 	for _, score := range scores {
 		e.add("plimsoll_score_query_duration_seconds", 0.02+0.04*wave(e.at, score, 30*time.Minute), "policy", policy, "score", score)
@@ -158,7 +160,7 @@ func (f *Fleet) exportGates(e *emitter) {
 }
 
 // exportReclaimAndProfiles emits the metrics of a policy that reclaims, of one in Shadow
-// mode, and of job profiles.
+// mode, of job profiles and of trials.
 func (f *Fleet) exportReclaimAndProfiles(e *emitter) {
 	for policy, mode := range map[string]string{"notebooks": "enforce", "training": "shadow"} {
 		reclaimed := map[string]float64{"enforce": 0, "shadow": 0}
@@ -170,6 +172,9 @@ func (f *Fleet) exportReclaimAndProfiles(e *emitter) {
 	}
 	for result, rate := range map[string]float64{"added": 0.004, "no_samples": 0.0004, "query_failed": 0, "unknown_run": 0} {
 		e.add("plimsoll_profile_runs_total", math.Floor(rate*f.sinceStart(e.at)), "result", result)
+	}
+	for result, rate := range map[string]float64{"measured": 0.002, "unmeasured": 0, "timed_out": 0.0005, "stopped": 0.0002} {
+		e.add("plimsoll_trials_total", math.Floor(rate*f.sinceStart(e.at)), "policy", "research", "result", result)
 	}
 	for quantity, mean := range map[string]float64{"duration": 0.3, "memory_peak": 0.06, "utilization": 0.1} {
 		f.histogram(e, "plimsoll_profile_error_ratio", 0.003, mean, []float64{0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10}, "quantity", quantity)

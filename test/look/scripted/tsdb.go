@@ -65,12 +65,12 @@ func (p *Prometheus) End() time.Time { return p.end }
 func (p *Prometheus) record(ctx context.Context, f *Fleet, rules []*rule) error {
 	start := f.end.Add(-history)
 	for at := f.end.Add(-days); at.Before(start); at = at.Add(4 * time.Minute) {
-		if err := p.scrape(ctx, at, f.exportDemand); err != nil {
+		if err := p.scrape(ctx, f, at, f.exportDemand); err != nil {
 			return err
 		}
 	}
 	for at := start; !at.After(f.end); at = at.Add(ScrapeInterval) {
-		if err := p.scrape(ctx, at, f.export); err != nil {
+		if err := p.scrape(ctx, f, at, f.export); err != nil {
 			return err
 		}
 		for _, r := range rules {
@@ -85,8 +85,8 @@ func (p *Prometheus) record(ctx context.Context, f *Fleet, rules []*rule) error 
 	return nil
 }
 
-func (p *Prometheus) scrape(ctx context.Context, at time.Time, export func(*emitter)) error {
-	e := &emitter{at: at, app: p.db.AppenderV2(ctx)}
+func (p *Prometheus) scrape(ctx context.Context, f *Fleet, at time.Time, export func(*emitter)) error {
+	e := &emitter{at: at, app: p.db.AppenderV2(ctx), alter: f.alter}
 	export(e)
 	if e.err != nil {
 		return errors.Join(e.err, e.app.Rollback())
@@ -111,6 +111,9 @@ func (f *Fleet) export(e *emitter) {
 		f.exportKueue(e, "hub", gpuResource, 120)
 	}
 	f.exportHub(e)
+	if f.extra != nil {
+		f.extra(e)
+	}
 }
 
 // exportCluster emits the series of a cluster.
@@ -148,6 +151,8 @@ type emitter struct {
 	cluster       string
 	job, instance string
 	err           error
+	// alter is that of the fleet.
+	alter func(at time.Time, series labels.Labels, v float64) (float64, bool)
 	// seen, if not nil, gets every sample.
 	seen func(labels.Labels, float64)
 }
@@ -171,6 +176,12 @@ func (e *emitter) add(name string, v float64, kv ...string) {
 		b.Set("cluster", e.cluster)
 	}
 	series := b.Labels()
+	if e.alter != nil {
+		var exists bool
+		if v, exists = e.alter(e.at, series, v); !exists {
+			return
+		}
+	}
 	if e.seen != nil {
 		e.seen(series, v)
 	}
