@@ -254,7 +254,7 @@ func TestRemoveTakesOnlyTheRecordsOfTheRound(t *testing.T) {
 	decisions := []Decision{{Candidate: idleJob("a"), State: v1alpha1.IdleSelected}, {Candidate: idleJob("b"), State: v1alpha1.IdleSelected}}
 	history := Record(nil, decisions, v1alpha1.ReclaimEnforce, noon.Add(-time.Minute))
 	history = Record(history, decisions, v1alpha1.ReclaimEnforce, noon)
-	got := Remove(history, decisions[:1], noon)
+	got := Remove(history, []string{decisions[0].UID}, noon)
 	if len(got) != 3 || got[2].Name != "b" {
 		t.Errorf("got %+v", got)
 	}

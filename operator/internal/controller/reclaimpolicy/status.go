@@ -27,8 +27,9 @@ const (
 	reasonEnforcing    = "Enforcing"
 )
 
-// fillStatus sets the numbers and the idle workloads of the round.
-func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, decisions []reclaim.Decision) {
+// fillStatus sets the numbers, the idle workloads and the moves of the round.
+func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, out outcome) {
+	decisions := out.idle
 	status.Reclaimable, status.Idle, status.IdleDevices, status.IdleWorkloads = int32(len(queues.candidates)), int32(len(decisions)), 0, nil //nolint:gosec // a hub has fewer workloads
 	for i := range decisions {
 		d := &decisions[i]
@@ -38,6 +39,17 @@ func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, decisions 
 				Namespace: d.Namespace, Name: d.Name, ClusterQueue: d.Queue, Cluster: d.Owner.Cluster, Devices: d.Devices,
 				IdleSeconds: int64(d.IdleFor.Seconds()), State: d.State, Reason: d.Reason,
 			})
+		}
+	}
+	status.Moves = nil
+	for i := range out.moves {
+		d := &out.moves[i]
+		move := v1alpha1.Move{For: d.Hold.Workload, Cluster: d.Hold.Cluster, State: d.State, Reason: condition.Truncate(d.Reason, maxMessage)}
+		if c := d.Candidate; c != nil {
+			move.Workload, move.To, move.Devices = c.Namespace+"/"+c.Name, d.To, c.Devices
+		}
+		if i < reclaim.MaxListed {
+			status.Moves = append(status.Moves, move)
 		}
 	}
 }
