@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/rebalance"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 )
 
@@ -120,7 +121,18 @@ func decideReady(policy *v1alpha1.ReclaimPolicy, queues *queues, valid, fresh co
 	case len(queues.missing) > 0:
 		return condition.False(v1alpha1.ReasonQueueNotFound, fmt.Sprintf("ClusterQueues that do not exist: %s; the others are considered", strings.Join(queues.missing, ", ")))
 	case policy.Spec.Mode != v1alpha1.ReclaimEnforce:
-		return condition.True(v1alpha1.ReasonShadow, "idle workloads are recorded, and none is changed; set spec.mode to Enforce to return them to their queues")
+		return condition.True(v1alpha1.ReasonShadow, "idle workloads are recorded, and none is changed; set spec.mode to Enforce to return them to their queues"+movesNote(policy))
 	}
-	return condition.True(reasonEnforcing, "idle workloads return to their queues")
+	return condition.True(reasonEnforcing, "idle workloads return to their queues"+movesNote(policy))
+}
+
+// movesNote states what a policy with rebalance does.
+func movesNote(policy *v1alpha1.ReclaimPolicy) string {
+	switch mode, isOn := rebalance.ModeOf(&policy.Spec); {
+	case !isOn:
+		return ""
+	case mode == v1alpha1.ReclaimEnforce:
+		return "; workloads move to other clusters"
+	}
+	return "; moves to other clusters are recorded"
 }
