@@ -20,7 +20,7 @@ type reclaimRow struct {
 	Devices  int64  `json:"devices"`
 	// IdleSeconds is for how long all devices had been idle.
 	IdleSeconds int64 `json:"idleSeconds"`
-	// State is that of the last round, or Reclaimed or WouldReclaim for the past.
+	// State is that of the last round, or for the past Reclaimed, WouldReclaim, Moved or WouldMove.
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	// Time of a row of the past.
@@ -61,7 +61,12 @@ func reclaimRows(p *v1alpha1.ReclaimPolicy) []reclaimRow {
 		r := &p.Status.History[i]
 		row := reclaimRow{Policy: p.Name, Mode: string(r.Mode), Workload: r.Namespace + "/" + r.Name, Cluster: r.Cluster,
 			Devices: r.Devices, IdleSeconds: r.IdleSeconds, State: "Reclaimed", Time: &r.Time.Time}
-		if r.Mode == v1alpha1.ReclaimShadow {
+		switch isShadow := r.Mode == v1alpha1.ReclaimShadow; {
+		case r.Move != nil && isShadow:
+			row.State = "WouldMove"
+		case r.Move != nil:
+			row.State = "Moved"
+		case isShadow:
 			row.State = "WouldReclaim"
 		}
 		rows = append(rows, row)

@@ -17,6 +17,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -121,7 +122,8 @@ func startController(t *testing.T, gates reclaimpolicy.Gates) (client.Client, *q
 	cfg, err := env.Start()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = env.Stop() })
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	sources := &query.Sources{}
 	g.Expect(reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Gates: gates, Nominate: true})).To(gomega.Succeed())
