@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -63,9 +64,9 @@ func reclaimRows(p *v1alpha1.ReclaimPolicy) []reclaimRow {
 			Devices: r.Devices, IdleSeconds: r.IdleSeconds, State: "Reclaimed", Time: &r.Time.Time}
 		switch isShadow := r.Mode == v1alpha1.ReclaimShadow; {
 		case r.Move != nil && isShadow:
-			row.State = "WouldMove"
+			row.State, row.Reason = "WouldMove", "to "+r.Move.To+" for "+r.Move.For
 		case r.Move != nil:
-			row.State = "Moved"
+			row.State, row.Reason = "Moved", "to "+r.Move.To+" for "+r.Move.For
 		case isShadow:
 			row.State = "WouldReclaim"
 		}
@@ -82,7 +83,7 @@ func writeReclaims(w io.Writer, rows []reclaimRow, now time.Time) {
 	for _, r := range rows {
 		reason := r.Reason
 		if r.Time != nil {
-			reason = format.Age(now, *r.Time) + " ago"
+			reason = strings.TrimSpace(format.Age(now, *r.Time) + " ago " + r.Reason)
 		}
 		format.Row(w, r.Policy, r.Mode, r.Workload, r.Cluster, fmt.Sprint(r.Devices), (time.Duration(r.IdleSeconds) * time.Second).String(), r.State, reason)
 	}

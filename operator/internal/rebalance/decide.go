@@ -20,9 +20,9 @@ const settle = 15 * time.Second
 type Bounds struct {
 	Mode   v1alpha1.ReclaimMode
 	MinRun time.Duration
-	// Left is how many workloads the policy may still return within the hour.
-	Left    int
-	History []v1alpha1.ReclaimRecord
+	// Remaining is how many workloads the policy may still return within the hour.
+	Remaining int
+	History   []v1alpha1.ReclaimRecord
 	// Busy maps each group of ClusterQueues to the workload that the round returns because its
 	// devices are idle.
 	Busy map[string]string
@@ -122,7 +122,7 @@ func (b *Bounds) limit(c *reclaim.Candidate, first string, now time.Time) (state
 		return v1alpha1.MoveLimited, first + " comes first"
 	case b.moving(now) != "":
 		return v1alpha1.MoveLimited, b.moving(now) + " was moved and does not run again yet"
-	case b.Left <= 0:
+	case b.Remaining <= 0:
 		return v1alpha1.MoveLimited, "maxPerHour is reached"
 	}
 	return v1alpha1.MoveSelected, ""

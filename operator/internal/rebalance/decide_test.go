@@ -128,12 +128,12 @@ func TestDecide(t *testing.T) {
 		{"another source", ofBig(func(in *gate.Inputs) { in.Source = "east" }), none, "", "another MetricsSource"},
 		{"responses about big lack clusters", ofBig(func(in *gate.Inputs) { in.Fleet.Incomplete = true }), none, "", "not complete"},
 		{"Shadow hold", ofBig(func(in *gate.Inputs) { in.Rules.Hold.Mode = v1alpha1.HoldShadow }), none, "", "nothing would keep the room"},
-		{"maxPerHour is reached", func(w *world) { w.left = 0 }, limited, "small", "maxPerHour"},
+		{"maxPerHour is reached", func(w *world) { w.remaining = 0 }, limited, "small", "maxPerHour"},
 		{"another one of the Cohort returns", candidate(func(c *reclaim.Candidate) { c.Returning = "team-b/x" }), limited, "small", "the return of team-b/x"},
 		{"another move is not complete", func(w *world) {
 			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 9*time.Minute)}, map[string]bool{"x": true}
 		}, limited, "small", "team-a/x was moved and does not run again yet"},
-		{"another move waits in vain", func(w *world) {
+		{"another move waits for too long", func(w *world) {
 			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 10*time.Minute)}, map[string]bool{"x": true}
 		}, selected, "small", ""},
 		{"a move for big is not measured", func(w *world) {
@@ -176,11 +176,11 @@ func TestOneMoveInARound(t *testing.T) {
 	first, second := w.waiting(), w.waiting()
 	first.Hold.UID, first.Hold.Rank.Priority = "first", 20
 	m := []Movable{{Candidate: w.candidate(w.jobs[0]), Inputs: w.inputs(w.jobs[0])}}
-	got := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Left: 4}, []*Waiting{second, first}, map[string][]Movable{"first": m, "big": m}, noon)
+	got := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4}, []*Waiting{second, first}, map[string][]Movable{"first": m, "big": m}, noon)
 	if len(got) != 2 || got[0].Hold.UID != "first" || got[0].State != v1alpha1.MoveSelected || got[1].State != v1alpha1.MoveLimited || got[1].Reason != "team-a/small comes first" {
 		t.Errorf("got %+v", got)
 	}
-	idle := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Left: 4, Busy: map[string]string{"research": "team-a/idle"}}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
+	idle := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4, Busy: map[string]string{"research": "team-a/idle"}}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
 	if idle[0].State != v1alpha1.MoveLimited || idle[0].Reason != "team-a/idle, whose devices are idle, comes first" {
 		t.Errorf("got %+v", idle)
 	}
@@ -218,7 +218,7 @@ func TestMovesOnlyIfBothFit(t *testing.T) {
 		}
 		v := w.jobs[i]
 		switch {
-		case w.left <= 0:
+		case w.remaining <= 0:
 			t.Fatalf("moves beyond the bound: %+v", w)
 		case v.priority >= w.big.priority:
 			t.Fatalf("%s has no lower priority: %+v", v.name, w)
@@ -239,7 +239,7 @@ func TestMovesOnlyIfBothFit(t *testing.T) {
 
 func randomWorld(rng *rand.Rand) *world {
 	w := stuck()
-	w.nodes, w.jobs, w.left = nil, nil, rng.IntN(4)
+	w.nodes, w.jobs, w.remaining = nil, nil, rng.IntN(4)
 	for _, cluster := range []string{"c1", "c2", "c3"} {
 		w.quota[cluster] = float64(rng.IntN(24))
 		for n := range 1 + rng.IntN(3) {

@@ -13,16 +13,16 @@ type Devices struct {
 	// Free is the number of devices that are free for placement, by resource. A node without a
 	// value is not known.
 	Free map[string]map[Node]int64
-	// Held is the number of devices that the pods of an owner hold on healthy nodes which accept
+	// Allocated is the number of devices that the pods of an owner hold on healthy nodes which accept
 	// pods.
-	Held map[reclaim.Owner]map[Node]int64
+	Allocated map[reclaim.Owner]map[Node]int64
 }
 
 // areAllKnown reports whether exactly the devices that the workload holds are measured, each on a node
 // whose free devices are known.
 func (d *Devices) areAllKnown(c *reclaim.Candidate) bool {
 	var n int64
-	for node, held := range d.Held[c.Owner] {
+	for node, held := range d.Allocated[c.Owner] {
 		if _, ok := d.Free[c.Resource][node]; !ok {
 			return false
 		}
@@ -35,7 +35,7 @@ func (d *Devices) areAllKnown(c *reclaim.Candidate) bool {
 // many more these are than now. As the gate's default fit query, it is the sum over nodes of
 // floor(free devices / devices per pod).
 func (d *Devices) podsWithout(c *reclaim.Candidate, p shape.PodSet) (pods, more int64) {
-	held := d.Held[c.Owner]
+	held := d.Allocated[c.Owner]
 	for node, free := range d.Free[p.Resource] {
 		if node.Cluster != c.Owner.Cluster || p.Model != "" && p.Model != node.Model {
 			continue

@@ -29,8 +29,8 @@ type world struct {
 	history []v1alpha1.ReclaimRecord
 	mode    v1alpha1.ReclaimMode
 	// unplaced are moved workloads that do not run again.
-	unplaced map[string]bool
-	left     int
+	unplaced  map[string]bool
+	remaining int
 }
 
 type node struct {
@@ -61,7 +61,7 @@ func stuck() *world {
 	return &world{
 		nodes: []node{{"c1", "n1", 8}, {"c2", "n2", 4}}, jobs: []job{small("small", "n1", 2)},
 		big:   job{name: "big", priority: 10, pods: 1, devices: 8, since: noon.Add(-10 * time.Minute)},
-		quota: map[string]float64{"c1": 100, "c2": 100}, view: ledger.New(15*time.Second, 10*time.Minute), mode: v1alpha1.ReclaimEnforce, left: 4,
+		quota: map[string]float64{"c1": 100, "c2": 100}, view: ledger.New(15*time.Second, 10*time.Minute), mode: v1alpha1.ReclaimEnforce, remaining: 4,
 	}
 }
 
@@ -109,7 +109,7 @@ func (w *world) candidate(j job) *reclaim.Candidate {
 }
 
 func (w *world) devices() *Devices {
-	d := &Devices{Free: map[string]map[Node]int64{gpu: {}}, Held: map[reclaim.Owner]map[Node]int64{}}
+	d := &Devices{Free: map[string]map[Node]int64{gpu: {}}, Allocated: map[reclaim.Owner]map[Node]int64{}}
 	for _, n := range w.nodes {
 		d.Free[gpu][Node{n.cluster, n.name, h100}] = w.free(n, "")
 	}
@@ -118,7 +118,7 @@ func (w *world) devices() *Devices {
 		for _, on := range j.on {
 			held[Node{w.clusterOf(on), on, h100}] += j.devices
 		}
-		d.Held[w.candidate(j).Owner] = held
+		d.Allocated[w.candidate(j).Owner] = held
 	}
 	return d
 }
@@ -179,7 +179,7 @@ func (w *world) round() Decision {
 		return Decision{}
 	}
 	big.Check("thanos", noon)
-	bounds := Bounds{Mode: w.mode, MinRun: 30 * time.Minute, Left: w.left, History: w.history, Unplaced: w.unplaced}
+	bounds := Bounds{Mode: w.mode, MinRun: 30 * time.Minute, Remaining: w.remaining, History: w.history, Unplaced: w.unplaced}
 	var candidates []*reclaim.Candidate
 	for _, j := range w.jobs {
 		candidates = append(candidates, w.candidate(j))

@@ -15,10 +15,10 @@ func FreeQuery(label string) string {
 	return fmt.Sprintf(`sum by (%s, node, resource, model) (node_resource_model:plimsoll_free_devices:placeable)`, label)
 }
 
-// HeldQuery returns the query for the number of devices that the pods of each owner hold on each node.
+// AllocatedQuery returns the query for the number of devices that the pods of each owner hold on each node.
 // When the pods are gone, these devices are free only on a node that accepts pods, and a node with
 // unhealthy devices may lose one of them.
-func HeldQuery(label string) string {
+func AllocatedQuery(label string) string {
 	return fmt.Sprintf(`count by (%[1]s, node, model, namespace, owner_kind, owner_name) (device:plimsoll_allocation:info)`+
 		` and on (%[1]s, node) (node:plimsoll_placeable:bool == 1)`+
 		` and on (%[1]s, node) node:plimsoll_sample_timestamp_seconds:trusted`+

@@ -72,7 +72,7 @@ func Decide(bounds Bounds, candidates []*Candidate, history []v1alpha1.ReclaimRe
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.waste(), a.waste()),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	left, first := Left(bounds.MaxPerHour, history, bounds.Mode, now), map[string]*Decision{}
+	left, first := Remaining(bounds.MaxPerHour, history, bounds.Mode, now), map[string]*Decision{}
 	for i := range idle {
 		d := &idle[i]
 		d.State, d.Reason = decideOne(bounds, d, history, first[d.Group], left, now)
@@ -106,8 +106,8 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 	return v1alpha1.IdleSelected, ""
 }
 
-// Left returns how many workloads a policy may still return in a mode, whatever the reason.
-func Left(maxPerHour int, history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
+// Remaining returns how many workloads a policy may still return in a mode, whatever the reason.
+func Remaining(maxPerHour int, history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
 	return maxPerHour - countRecent(history, mode, now)
 }
 

@@ -1,8 +1,8 @@
 // Package reclaimpolicy reconciles ReclaimPolicies. Each reconciliation is one round: it lists the
 // workloads that agreed to be reclaimed, queries for how long their devices have been idle,
 // decides, records the decision in the status, and returns the selected workloads to their queues.
-// With rebalance, it also asks the gates which of them would make room for a workload that a cluster is
-// held for, and fit elsewhere.
+// With rebalance, it also decides by the inputs of the gates which of them would make room for a
+// workload that a cluster is held for, and fit elsewhere.
 package reclaimpolicy
 
 import (
@@ -44,7 +44,7 @@ const (
 type Options struct {
 	// Sources is the registry of query clients.
 	Sources *query.Sources
-	// Gates are asked where workloads fit, for policies with rebalance.
+	// Gates state where workloads fit, for policies with rebalance.
 	Gates Gates
 	// Nominate: the operator is Kueue's external dispatcher. Without it, the eviction of a running
 	// MultiKueue workload may never complete.

@@ -99,11 +99,11 @@ func (r *Reconciler) readMovable(ctx context.Context, waiting []*rebalance.Waiti
 func boundsOfMoves(policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, all []kueue.Workload, idle []reclaim.Decision, now time.Time) rebalance.Bounds {
 	own := reclaim.BoundsOf(&policy.Spec)
 	b := rebalance.Bounds{Mode: mode, MinRun: own.MinRun, History: policy.Status.History, Busy: map[string]string{}, Unplaced: map[string]bool{},
-		Left: reclaim.Left(own.MaxPerHour, policy.Status.History, mode, now)}
+		Remaining: reclaim.Remaining(own.MaxPerHour, policy.Status.History, mode, now)}
 	for i := range idle {
 		if d := &idle[i]; d.State == v1alpha1.IdleSelected && own.Mode == mode {
 			b.Busy[d.Group] = d.Namespace + "/" + d.Name
-			b.Left--
+			b.Remaining--
 		}
 	}
 	for i := range all {
@@ -119,7 +119,7 @@ func boundsOfMoves(policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, al
 // measureDevices returns the devices by node. If it has no complete response, that is the problem of each
 // waiting workload.
 func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.ReclaimPolicy, waiting []*rebalance.Waiting, measured *measurement, now time.Time) *rebalance.Devices {
-	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Held: map[reclaim.Owner]map[rebalance.Node]int64{}}
+	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Allocated: map[reclaim.Owner]map[rebalance.Node]int64{}}
 	if !slices.ContainsFunc(waiting, func(w *rebalance.Waiting) bool { return w.Problem == "" }) {
 		return devices
 	}
@@ -130,7 +130,7 @@ func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.Reclai
 	free, isComplete := m.query(ctx, measured.querier, "free devices", rebalance.FreeQuery(mapping.Label()), now)
 	var held []query.Sample
 	if isComplete {
-		held, isComplete = m.query(ctx, measured.querier, "held devices", rebalance.HeldQuery(mapping.Label()), now)
+		held, isComplete = m.query(ctx, measured.querier, "held devices", rebalance.AllocatedQuery(mapping.Label()), now)
 	}
 	if !isComplete {
 		for _, w := range waiting {
@@ -148,7 +148,7 @@ func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.Reclai
 	for _, s := range held {
 		if cluster, ok := mapping.Cluster(s.Label(mapping.Label())); ok {
 			owner := reclaim.Owner{Cluster: cluster, Namespace: s.Label(reclaim.LabelNamespace), Kind: s.Label(reclaim.LabelOwnerKind), Name: s.Label(reclaim.LabelOwnerName)}
-			addCount(devices.Held, owner, nodeOf(cluster, s), s)
+			addCount(devices.Allocated, owner, nodeOf(cluster, s), s)
 		}
 	}
 	return devices

@@ -27,8 +27,8 @@ import (
 type gates struct {
 	now    func() time.Time
 	ledger *ledger.Ledger
-	// asked are the workloads whose inputs were read.
-	asked []string
+	// read are the workloads whose inputs were read.
+	read []string
 	// problem of the gate of small.
 	problem string
 }
@@ -43,7 +43,7 @@ func newGates(now func() time.Time) *gates {
 func (g *gates) Holds() []ledger.Hold { return g.ledger.View().Holds() }
 
 func (g *gates) Inputs(_ context.Context, key client.ObjectKey) (*gate.Inputs, string, error) {
-	g.asked = append(g.asked, key.Name)
+	g.read = append(g.read, key.Name)
 	if g.problem != "" && key.Name == "job-small" {
 		return nil, g.problem, nil
 	}
@@ -180,8 +180,8 @@ func TestNothingMoves(t *testing.T) {
 			if active, _ := h.isActive("small"); !active {
 				t.Error("small moved")
 			}
-			if tc.reason == "" && (len(g.asked) > 0 || slices.ContainsFunc(h.queries, func(q string) bool { return strings.Contains(q, "plimsoll_allocation") })) {
-				t.Errorf("asked %q, queries %q", g.asked, h.queries)
+			if tc.reason == "" && (len(g.read) > 0 || slices.ContainsFunc(h.queries, func(q string) bool { return strings.Contains(q, "plimsoll_allocation") })) {
+				t.Errorf("inputs read of %q, queries %q", g.read, h.queries)
 			}
 		})
 	}
