@@ -11,6 +11,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -66,9 +67,16 @@ func TestDecide(t *testing.T) {
 		}, selected, "lower", ""},
 		{"the last started first", func(w *world) {
 			w.nodes[0].size, w.big.devices = 12, 8
-			w.jobs = []job{small("older", "n1", 3), small("newer", "n1", 3)}
+			w.jobs = []job{small("a-older", "n1", 3), small("b-newer", "n1", 3)}
 			w.jobs[0].since = noon.Add(-2 * time.Hour)
-		}, selected, "newer", ""},
+		}, selected, "b-newer", ""},
+		{"one device in the way", func(w *world) { w.jobs[0].devices = 1 }, selected, "small", ""},
+		{"the nodes have less room than the gate sees", func(w *world) {
+			w.nodes[1].size, w.big.pods = 8, 2
+			ofBig(func(in *gate.Inputs) {
+				in.Candidates[0].Shapes[0].Fit, in.Candidates[0].Shapes[0].EmptyFit = gate.Known(1), gate.Known(2)
+			})(w)
+		}, none, "", "without any"},
 		{"the first that fits elsewhere", func(w *world) {
 			w.nodes[0].size, w.big.devices = 14, 8
 			w.jobs = []job{small("large", "n1", 5), small("small", "n1", 4)}
@@ -116,6 +124,9 @@ func TestDecide(t *testing.T) {
 		{"elsewhere small would preempt", ofSmall(func(in *gate.Inputs) {
 			in.Facts.Preempts, in.Rules.PreemptsLowerPriority = true, true
 			in.Candidates[1].Shapes[0].Quota = gate.Known(0)
+			l := ledger.New(15*time.Second, 10*time.Minute)
+			l.PutRunning(ledger.Running{UID: "victim", Cluster: "c2", ClusterQueue: "research", PodSets: in.Facts.PodSets, Since: noon.Add(-time.Hour)})
+			in.View = l.View()
 		}), none, "", "fits on no other"},
 		{"elsewhere is promised to others", func(w *world) {
 			w.view.Debit(ledger.Entry{UID: "x", Cluster: "c2", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 4, Pods: 1}}, DebitedAt: noon})
@@ -148,8 +159,11 @@ func TestDecide(t *testing.T) {
 		{"recorded before it waited", func(w *world) {
 			w.mode, w.history = v1alpha1.ReclaimShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimShadow, 11*time.Minute)}
 		}, selected, "small", ""},
+		{"moved in mode Enforce, now Shadow", func(w *world) {
+			w.mode, w.history = v1alpha1.ReclaimShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 9*time.Minute)}
+		}, selected, "small", ""},
 		{"recorded in mode Shadow, now Enforce", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("small", "big", v1alpha1.ReclaimShadow, time.Minute)}
+			w.history = []v1alpha1.ReclaimRecord{record("small", "big", v1alpha1.ReclaimShadow, 10*time.Second)}
 		}, selected, "small", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -165,6 +179,42 @@ func TestDecide(t *testing.T) {
 			}
 			if d.State == selected && d.To != "c2" {
 				t.Errorf("to %s", d.To)
+			}
+		})
+	}
+}
+
+// The gate decides as if the workload had just begun to wait and could not stay.
+func TestDestination(t *testing.T) {
+	held := func(cluster string) ledger.View {
+		l := ledger.New(15*time.Second, 10*time.Minute)
+		h := ledger.Hold{Gate: "other", UID: "x", Workload: "team-b/x", Cluster: cluster, PodSets: []shape.PodSet{{Resource: gpu, DevicesPerPod: 1, Pods: 1}},
+			Rank: order.Rank{Priority: 20, Since: noon.Add(-10 * time.Minute)}}
+		l.Commit(l.View(), "x", nil, nil, &h)
+		return l.View()
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*gate.Inputs)
+		want   string
+	}{
+		{"not where it runs", func(in *gate.Inputs) { in.Candidates[0].Shapes[0].Headroom.Value = 1000 }, "c2"},
+		{"only room where it runs", func(in *gate.Inputs) { in.Candidates[1].Shapes[0].Fit.Value = 0 }, ""},
+		{"held for one that ranks behind as long as this one runs", func(in *gate.Inputs) {
+			in.View, in.Rules.Rank.Since = held("c2"), noon.Add(-5*time.Hour)
+		}, ""},
+		{"sent there before", func(in *gate.Inputs) { in.View, in.Rules.Incumbents = held("c2"), []string{"c2"} }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := stuck()
+			in := w.inputs(w.jobs[0])
+			tc.change(in)
+			m := Movable{Candidate: w.candidate(w.jobs[0]), Inputs: in}
+			if got := m.Destination(noon); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if in.Candidates[0].Unusable != "" {
+				t.Error("the inputs were changed")
 			}
 		})
 	}

@@ -35,17 +35,17 @@ func (d *Devices) areAllKnown(c *reclaim.Candidate) bool {
 // many more these are than now. As the gate's default fit query, it is the sum over nodes of
 // floor(free devices / devices per pod).
 func (d *Devices) podsWithout(c *reclaim.Candidate, p shape.PodSet) (pods, more int64) {
-	held := d.Allocated[c.Owner]
+	returned := d.Allocated[c.Owner]
+	if c.Resource != p.Resource {
+		returned = nil
+	}
 	for node, free := range d.Free[p.Resource] {
 		if node.Cluster != c.Owner.Cluster || p.Model != "" && p.Model != node.Model {
 			continue
 		}
-		before, after := free/p.DevicesPerPod, free/p.DevicesPerPod
-		if c.Resource == p.Resource {
-			after = (free + held[node]) / p.DevicesPerPod
-		}
+		after := (free + returned[node]) / p.DevicesPerPod
 		pods += after
-		more += after - before
+		more += after - free/p.DevicesPerPod
 	}
 	return pods, more
 }
