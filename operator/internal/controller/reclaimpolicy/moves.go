@@ -109,7 +109,8 @@ func boundsOfMoves(policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, al
 	for i := range all {
 		wl := &all[i]
 		isMoved := slices.ContainsFunc(policy.Status.History, func(record v1alpha1.ReclaimRecord) bool { return record.Move != nil && record.UID == string(wl.UID) })
-		if isMoved && !kueuestate.IsFinished(wl) && !(kueuestate.IsAdmitted(wl) && kueuestate.IsActive(wl)) {
+		runsAgain := kueuestate.IsAdmitted(wl) && kueuestate.IsActive(wl)
+		if isMoved && !runsAgain && !kueuestate.IsFinished(wl) {
 			b.Unplaced[string(wl.UID)] = true
 		}
 	}
