@@ -53,6 +53,7 @@ var table = []row{
 	{pkg: "operator/internal/score", may: []string{"operator/api/v1alpha1", "operator/internal/normalize"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/capacity", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/reclaim", may: []string{"operator/api/v1alpha1", "operator/internal/dispatch", "operator/internal/kueuestate", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
+	{pkg: "operator/internal/rebalance", may: []string{"operator/api/v1alpha1", "operator/internal/gate", "operator/internal/ledger", "operator/internal/reclaim", "operator/internal/shape", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/profile", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/trial", may: []string{"operator/api/v1alpha1", "operator/internal/timing"}, deny: clients, forbid: requests},
 	{pkg: "operator/internal/shape", may: []string{"operator/api/v1alpha1"}, deny: clients, forbid: requests},
@@ -101,7 +102,7 @@ var table = []row{
 		"operator/internal/dispatch", "operator/internal/fairqueue", "operator/internal/gate", "operator/internal/hubstate", "operator/internal/jobusage", "operator/internal/kueuestate",
 		"operator/internal/ledger", "operator/internal/logging", "operator/internal/membership", "operator/internal/order", "operator/internal/profile", "operator/internal/promql", "operator/internal/publish",
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
-		"operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/trial", "operator/internal/waitqueue",
+		"operator/internal/rebalance", "operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/trial", "operator/internal/waitqueue",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
@@ -150,7 +151,7 @@ func violations(p listedPackage) []string {
 
 // timeless are packages that get the time as an argument.
 var timeless = []string{
-	"promql", "normalize", "score", "capacity", "profile", "reclaim", "gate", "format", "explain", "clustermap", "hubstate", "round",
+	"promql", "normalize", "score", "capacity", "profile", "reclaim", "rebalance", "gate", "format", "explain", "clustermap", "hubstate", "round",
 	"ledger", "shape", "dispatch", "membership", "kueuestate", "timing", "registry", "order", "trial", "jobusage",
 }
 

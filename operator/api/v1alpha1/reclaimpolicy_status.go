@@ -37,6 +37,12 @@ type ReclaimPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	IdleWorkloads []IdleWorkload `json:"idleWorkloads,omitempty"`
+	// Clusters that gates hold for waiting workloads and where workloads run that may be moved, and
+	// what the last round decided about each, at most 50. Empty without spec.rebalance.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	Moves []Move `json:"moves,omitempty"`
 	// Reclaimed workloads, the latest last, at most 100. In mode Shadow, the workloads that would
 	// have been reclaimed, once per admission. Those of the last hour in the present mode count for
 	// maxPerHour.
@@ -107,6 +113,63 @@ type ReclaimRecord struct {
 	Cluster string `json:"cluster"`
 	// Devices that the workload held.
 	Devices int64 `json:"devices"`
-	// Time in seconds for which all of them had been idle.
+	// Time in seconds for which all of them had been idle. 0 for a workload that was moved.
 	IdleSeconds int64 `json:"idleSeconds"`
+	// Move that was the reason. Unset for an idle workload.
+	// +optional
+	Move *MoveRecord `json:"move,omitempty"`
+}
+
+// MoveRecord states why a workload was, or would have been, moved.
+type MoveRecord struct {
+	// Waiting workload that the move made room for, as namespace/name.
+	For string `json:"for"`
+	// UID of the waiting workload.
+	ForUID string `json:"forUID"`
+	// Cluster on which the moved workload fitted.
+	To string `json:"to"`
+	// Time by which the pods of the moved workload have ended.
+	PodsEndBy metav1.Time `json:"podsEndBy"`
+}
+
+// MoveState states what a round decided about a waiting workload for which a cluster is held.
+// +kubebuilder:validation:Enum=Selected;Recorded;Settling;Limited;None
+type MoveState string
+
+const (
+	// MoveSelected is a move that the round makes, or would make in mode Shadow.
+	MoveSelected MoveState = "Selected"
+	// MoveRecorded is a waiting workload for which mode Shadow recorded a move in an earlier round.
+	MoveRecorded MoveState = "Recorded"
+	// MoveSettling is a waiting workload for which a workload was moved, and samples do not show
+	// the effect yet.
+	MoveSettling MoveState = "Settling"
+	// MoveLimited is a move that a later round may make: another workload of the ClusterQueue or
+	// Cohort comes first or still returns, maxPerHour is reached, or the write failed.
+	MoveLimited MoveState = "Limited"
+	// MoveNone is a waiting workload for which no single workload can be moved.
+	MoveNone MoveState = "None"
+)
+
+// Move is a waiting workload for which a gate holds a cluster, and the workload that would make room
+// for it there.
+type Move struct {
+	// Waiting workload, as namespace/name.
+	For string `json:"for"`
+	// Cluster that is held for it.
+	Cluster string `json:"cluster"`
+	// Workload on the cluster that is or would be moved, as namespace/name. Empty if there is none.
+	// +optional
+	Workload string `json:"workload,omitempty"`
+	// Cluster on which that workload fits.
+	// +optional
+	To string `json:"to,omitempty"`
+	// Devices that it holds.
+	// +optional
+	Devices int64 `json:"devices,omitempty"`
+	// Decision of the round.
+	State MoveState `json:"state"`
+	// Reason of the decision.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }

@@ -19,7 +19,7 @@ const (
 // value is "true".
 const ReclaimableLabel = "plimsoll.dev/reclaimable"
 
-// ReclaimPolicySpec describes which idle workloads return to their queues.
+// ReclaimPolicySpec describes which workloads return to their queues.
 type ReclaimPolicySpec struct {
 	// MetricsSource that the policy queries. Required.
 	SourceRef LocalReference `json:"sourceRef"`
@@ -88,10 +88,26 @@ type ReclaimPolicySpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+	// Rebalance returns a busy workload to its queue, too, if a gate holds its cluster for a
+	// waiting workload of a higher priority that then has room there, and if it fits on another
+	// cluster itself. It must have agreed as an idle one does. minRunSeconds and maxPerHour apply.
+	// By default, only idle workloads return.
+	// +optional
+	Rebalance *Rebalance `json:"rebalance,omitempty"`
+}
+
+// Rebalance states whether a ReclaimPolicy moves workloads to other clusters, so that waiting ones
+// can start.
+type Rebalance struct {
+	// Shadow records in the status which workloads would be moved. Enforce moves them. It does not
+	// depend on the mode of the policy, which is that for idle workloads. Default Shadow.
+	// +kubebuilder:default=Shadow
+	// +optional
+	Mode ReclaimMode `json:"mode,omitempty"`
 }
 
 // ReclaimPolicy returns workloads that agreed to it, and whose devices are idle, to their
-// queues, so that waiting workloads can start.
+// queues, so that waiting workloads can start. With rebalance, it also moves busy ones.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=rpol,categories=plimsoll

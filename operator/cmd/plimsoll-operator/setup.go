@@ -161,9 +161,6 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 	if err := capacitypolicy.Setup(mgr, capacitypolicy.Options{Sources: sources}); err != nil {
 		return err
 	}
-	if err := reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Nominate: nominate, Registerer: metrics.Registry}); err != nil {
-		return err
-	}
 	if err := jobprofile.Setup(mgr, jobprofile.Options{Sources: sources, Registerer: metrics.Registry}); err != nil {
 		return err
 	}
@@ -174,6 +171,10 @@ func setupGate(mgr ctrl.Manager, o *options, sources *query.Sources) error {
 		Registry: gates, Ledger: reservations, Sources: sources,
 		Nominate: nominate, NominateAs: workload.NominateAs(o.nominateAs), Registerer: metrics.Registry,
 	})
+	if err != nil {
+		return err
+	}
+	err = reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Gates: r, Nominate: nominate, Registerer: metrics.Registry})
 	if err != nil {
 		return err
 	}

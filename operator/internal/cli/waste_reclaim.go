@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -20,7 +21,7 @@ type reclaimRow struct {
 	Devices  int64  `json:"devices"`
 	// IdleSeconds is for how long all devices had been idle.
 	IdleSeconds int64 `json:"idleSeconds"`
-	// State is that of the last round, or Reclaimed or WouldReclaim for the past.
+	// State is that of the last round, or for the past Reclaimed, WouldReclaim, Moved or WouldMove.
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	// Time of a row of the past.
@@ -61,7 +62,12 @@ func reclaimRows(p *v1alpha1.ReclaimPolicy) []reclaimRow {
 		r := &p.Status.History[i]
 		row := reclaimRow{Policy: p.Name, Mode: string(r.Mode), Workload: r.Namespace + "/" + r.Name, Cluster: r.Cluster,
 			Devices: r.Devices, IdleSeconds: r.IdleSeconds, State: "Reclaimed", Time: &r.Time.Time}
-		if r.Mode == v1alpha1.ReclaimShadow {
+		switch isShadow := r.Mode == v1alpha1.ReclaimShadow; {
+		case r.Move != nil && isShadow:
+			row.State, row.Reason = "WouldMove", "to "+r.Move.To+" for "+r.Move.For
+		case r.Move != nil:
+			row.State, row.Reason = "Moved", "to "+r.Move.To+" for "+r.Move.For
+		case isShadow:
 			row.State = "WouldReclaim"
 		}
 		rows = append(rows, row)
@@ -77,7 +83,7 @@ func writeReclaims(w io.Writer, rows []reclaimRow, now time.Time) {
 	for _, r := range rows {
 		reason := r.Reason
 		if r.Time != nil {
-			reason = format.Age(now, *r.Time) + " ago"
+			reason = strings.TrimSpace(format.Age(now, *r.Time) + " ago " + r.Reason)
 		}
 		format.Row(w, r.Policy, r.Mode, r.Workload, r.Cluster, fmt.Sprint(r.Devices), (time.Duration(r.IdleSeconds) * time.Second).String(), r.State, reason)
 	}

@@ -74,8 +74,12 @@ type Reclaim struct {
 	At     time.Time `json:"at"`
 	// PauseUntil is the earliest end of the pause that follows.
 	PauseUntil time.Time `json:"pauseUntil"`
-	// Cause is the idleness of the devices, for users.
+	// Cause of the return, for users.
 	Cause string `json:"cause"`
+	// From is the cluster that a moved workload left, and For the waiting workload, as
+	// namespace/name, that it left the cluster for. Empty if its devices were idle.
+	From string `json:"from,omitempty"`
+	For  string `json:"for,omitempty"`
 }
 
 // Decode returns the record in a workload's annotations. Without the annotation it returns
@@ -103,7 +107,9 @@ func Decode(annotations map[string]string) (Record, error) {
 		}
 	}
 	if r.Reclaimed != nil {
-		r.Reclaimed.Policy, r.Reclaimed.Cause = printable(r.Reclaimed.Policy), printable(r.Reclaimed.Cause)
+		for _, text := range []*string{&r.Reclaimed.Policy, &r.Reclaimed.Cause, &r.Reclaimed.From, &r.Reclaimed.For} {
+			*text = printable(*text)
+		}
 	}
 	return r, nil
 }
@@ -259,6 +265,27 @@ func (r Record) Reclaim(policy, cause string, gracePeriod time.Duration, now tim
 	r.Reclaimed = &Reclaim{Policy: policy, At: at, PauseUntil: until, Cause: cause}
 	r.Reason, r.SleepsUntil = ReasonReclaimed, until
 	return r
+}
+
+// Move records, after Reclaim, that the workload left a cluster for a waiting workload.
+func (r Record) Move(from, forWorkload string) Record {
+	moved := *r.Reclaimed
+	moved.From, moved.For = from, forWorkload
+	r.Reclaimed = &moved
+	return r
+}
+
+// LeftCluster returns the cluster that the workload left for a waiting one, and that one. The workload
+// does not return there for timing.MoveAvoidance. Users may write the record, so that a time in the
+// future does not count. Empty means none.
+func (r Record) LeftCluster(now time.Time) (cluster, forWorkload string) {
+	if r.Reclaimed == nil || r.Reclaimed.From == "" {
+		return "", ""
+	}
+	if since := now.Sub(r.Reclaimed.At); since < -timing.MaxClockSkew || since >= timing.MoveAvoidance {
+		return "", ""
+	}
+	return r.Reclaimed.From, r.Reclaimed.For
 }
 
 // IsReclaimed reports whether the workload is deactivated because a policy reclaimed it.

@@ -310,3 +310,39 @@ func TestDecodeDropsControlCharacters(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A moved workload keeps away from the cluster that it left for a while, through the pause and the next
+// nomination.
+func TestLeftCluster(t *testing.T) {
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	moved := Record{}.Reclaim("spot", "big waits", 0, at).Move("c1", "team-a/big")
+	for _, tc := range []struct {
+		name   string
+		record Record
+		after  time.Duration
+		want   string
+	}{
+		{"deactivated", moved, time.Second, "c1"},
+		{"active again", moved.Woken(), 20 * time.Second, "c1"},
+		{"nominated elsewhere", moved.Woken().Begin([]string{"c2"}, at, "", at), 9 * time.Minute, "c1"},
+		{"later", moved.Woken(), 10 * time.Minute, ""},
+		{"clock skew", moved, -time.Second, "c1"},
+		{"forged time in the future", moved, -time.Hour, ""},
+		{"idle", Record{}.Reclaim("spot", "idle", 0, at), time.Second, ""},
+		{"never reclaimed", Record{}, time.Second, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			decoded, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: tc.record.Encode()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cluster, forWorkload := decoded.LeftCluster(at.Add(tc.after))
+			if cluster != tc.want || (cluster != "") != (forWorkload == "team-a/big") {
+				t.Errorf("left %q for %q, want %q", cluster, forWorkload, tc.want)
+			}
+		})
+	}
+	if idle := (Record{}).Reclaim("spot", "idle", 0, at); moved.Reclaimed.From == "" || idle.Reclaimed.From != "" {
+		t.Errorf("a move changes another record: %+v", idle.Reclaimed)
+	}
+}

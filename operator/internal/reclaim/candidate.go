@@ -29,8 +29,13 @@ type Candidate struct {
 	OthersWait bool
 	// Returning is a workload of the group whose reclaim is not complete. Empty means none.
 	Returning string
-	Owner     Owner
-	Priority  int32
+	// QuotaWantedBy is a workload of the group that waits for quota of this resource, and would take
+	// that of the candidate. Empty means none.
+	QuotaWantedBy string
+	// ReclaimedAt is when a policy last returned the workload to its queue. Zero means never.
+	ReclaimedAt time.Time
+	Owner       Owner
+	Priority    int32
 	// Resource and number of the devices that the workload holds, and since when it has run.
 	Resource     string
 	Devices      int64
@@ -65,6 +70,9 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 	}
 	if ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); ready != nil && ready.LastTransitionTime.After(c.RunningSince) {
 		c.RunningSince = ready.LastTransitionTime.Time
+	}
+	if record, err := dispatch.Decode(wl.Annotations); err == nil && record.Reclaimed != nil {
+		c.ReclaimedAt = record.Reclaimed.At
 	}
 	if job := kueuestate.JobOf(wl); job != nil {
 		c.Owner = Owner{Namespace: wl.Namespace, Kind: job.Kind, Name: job.Name}

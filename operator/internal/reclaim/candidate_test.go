@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 )
 
 // running is a workload of Job train with the label and 2 pods of 4 GPUs, admitted at noon.
@@ -216,5 +217,18 @@ func TestSpecBeforeDefaults(t *testing.T) {
 	}
 	if f := FreshnessOf(spec); f != *spec.Freshness {
 		t.Errorf("freshness %+v", f)
+	}
+}
+
+// A candidate shows when any policy last returned it to its queue.
+func TestCandidateShowsItsLastReturn(t *testing.T) {
+	at := noon.Add(-time.Hour)
+	record := dispatch.Record{}.Reclaim("other", "idle", 0, at).Woken()
+	c, _ := NewCandidate(running(annotation(v1alpha1.DispatchAnnotation, record.Encode())), nil)
+	if !c.ReclaimedAt.Equal(at) || c.Protection != "" {
+		t.Errorf("got %+v", c)
+	}
+	if c, _ := NewCandidate(running(), nil); !c.ReclaimedAt.IsZero() {
+		t.Errorf("got %+v", c)
 	}
 }

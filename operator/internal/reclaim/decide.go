@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// window is the time that maxPerHour limits. Recorded times are rounded down to seconds.
-	window = time.Hour + time.Second
+	// Window is the time that maxPerHour limits. Recorded times are rounded down to seconds.
+	Window = time.Hour + time.Second
 	// maxHistory is the number of records that the status can hold. It is above the highest
 	// maxPerHour.
 	maxHistory = 100
@@ -72,7 +72,7 @@ func Decide(bounds Bounds, candidates []*Candidate, history []v1alpha1.ReclaimRe
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.waste(), a.waste()),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	left, first := bounds.MaxPerHour-countRecent(history, bounds.Mode, now), map[string]*Decision{}
+	left, first := Remaining(bounds.MaxPerHour, history, bounds.Mode, now), map[string]*Decision{}
 	for i := range idle {
 		d := &idle[i]
 		d.State, d.Reason = decideOne(bounds, d, history, first[d.Group], left, now)
@@ -106,54 +106,71 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 	return v1alpha1.IdleSelected, ""
 }
 
+// Remaining returns how many workloads a policy may still return in a mode, whatever the reason.
+func Remaining(maxPerHour int, history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
+	return maxPerHour - countRecent(history, mode, now)
+}
+
+// ReturnedRecently reports whether a policy returned a workload within the hour, or would have in mode
+// Shadow.
+func ReturnedRecently(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, uid string, now time.Time) bool {
+	return slices.ContainsFunc(history, func(r v1alpha1.ReclaimRecord) bool {
+		return r.UID == uid && r.Mode == mode && now.Sub(r.Time.Time) < Window
+	})
+}
+
 // countRecent counts the records of a mode within the window. A record from the future, as after
 // a change of the clock, counts too.
 func countRecent(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
 	n := 0
 	for i := range history {
-		if history[i].Mode == mode && now.Sub(history[i].Time.Time) < window {
+		if history[i].Mode == mode && now.Sub(history[i].Time.Time) < Window {
 			n++
 		}
 	}
 	return n
 }
 
-// isRecorded reports whether mode Shadow recorded the present run of a workload.
+// isRecorded reports whether mode Shadow recorded the present run of a workload as idle.
 func isRecorded(history []v1alpha1.ReclaimRecord, c *Candidate) bool {
 	return slices.ContainsFunc(history, func(r v1alpha1.ReclaimRecord) bool {
-		return r.Mode == v1alpha1.ReclaimShadow && r.UID == c.UID && r.RunningSince.Time.Equal(c.RunningSince.Truncate(time.Second))
+		return r.Mode == v1alpha1.ReclaimShadow && r.Move == nil && r.UID == c.UID && r.RunningSince.Time.Equal(c.RunningSince.Truncate(time.Second))
 	})
 }
 
-// Record returns the history with the selected workloads. The oldest records are dropped, but none
-// that counts for maxPerHour.
+// Record returns the history with the selected workloads.
 func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.ReclaimMode, now time.Time) []v1alpha1.ReclaimRecord {
 	history = slices.Clone(history)
 	for i := range decisions {
-		d := &decisions[i]
-		if d.State != v1alpha1.IdleSelected {
-			continue
+		if d := &decisions[i]; d.State == v1alpha1.IdleSelected {
+			history = Append(history, v1alpha1.ReclaimRecord{
+				Time: metav1.NewTime(now).Rfc3339Copy(), Mode: mode, Namespace: d.Namespace, Name: d.Name, UID: d.UID,
+				RunningSince: metav1.NewTime(d.RunningSince).Rfc3339Copy(), Cluster: d.Owner.Cluster, Devices: d.Devices, IdleSeconds: int64(d.IdleFor.Seconds()),
+			}, now)
 		}
-		history = append(history, v1alpha1.ReclaimRecord{
-			Time: metav1.NewTime(now).Rfc3339Copy(), Mode: mode, Namespace: d.Namespace, Name: d.Name, UID: d.UID,
-			RunningSince: metav1.NewTime(d.RunningSince).Rfc3339Copy(), Cluster: d.Owner.Cluster, Devices: d.Devices, IdleSeconds: int64(d.IdleFor.Seconds()),
-		})
 	}
+	return history
+}
+
+// Append returns the history with a record. The oldest records are dropped, but none that counts for
+// maxPerHour.
+func Append(history []v1alpha1.ReclaimRecord, record v1alpha1.ReclaimRecord, now time.Time) []v1alpha1.ReclaimRecord {
+	history = append(slices.Clone(history), record)
 	for len(history) > maxHistory {
 		// maxPerHour is at most 60, so one of the records is old or of mode Shadow.
 		drop := slices.IndexFunc(history, func(r v1alpha1.ReclaimRecord) bool {
-			return r.Mode == v1alpha1.ReclaimShadow || now.Sub(r.Time.Time) >= window
+			return r.Mode == v1alpha1.ReclaimShadow || now.Sub(r.Time.Time) >= Window
 		})
 		history = slices.Delete(history, max(0, drop), max(0, drop)+1)
 	}
 	return history
 }
 
-// Remove returns the history without the records of this round for workloads that could not be
-// reclaimed.
-func Remove(history []v1alpha1.ReclaimRecord, decisions []Decision, now time.Time) []v1alpha1.ReclaimRecord {
+// Remove returns the history without the records of this round for workloads, given by UID, that could
+// not be reclaimed.
+func Remove(history []v1alpha1.ReclaimRecord, uids []string, now time.Time) []v1alpha1.ReclaimRecord {
 	at := metav1.NewTime(now).Rfc3339Copy()
 	return slices.DeleteFunc(slices.Clone(history), func(r v1alpha1.ReclaimRecord) bool {
-		return r.Time.Equal(&at) && slices.ContainsFunc(decisions, func(d Decision) bool { return d.UID == r.UID })
+		return r.Time.Equal(&at) && slices.Contains(uids, r.UID)
 	})
 }

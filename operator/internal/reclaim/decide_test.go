@@ -254,8 +254,27 @@ func TestRemoveTakesOnlyTheRecordsOfTheRound(t *testing.T) {
 	decisions := []Decision{{Candidate: idleJob("a"), State: v1alpha1.IdleSelected}, {Candidate: idleJob("b"), State: v1alpha1.IdleSelected}}
 	history := Record(nil, decisions, v1alpha1.ReclaimEnforce, noon.Add(-time.Minute))
 	history = Record(history, decisions, v1alpha1.ReclaimEnforce, noon)
-	got := Remove(history, decisions[:1], noon)
+	got := Remove(history, []string{decisions[0].UID}, noon)
 	if len(got) != 3 || got[2].Name != "b" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// Moves count for maxPerHour. A move that mode Shadow recorded is no record of an idle workload.
+func TestMovesInTheHistory(t *testing.T) {
+	moved := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a",
+		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Move: &v1alpha1.MoveRecord{ForUID: "big"}}
+	bounds := Bounds{Mode: v1alpha1.ReclaimShadow, Idle: time.Minute, MaxPerHour: 2}
+	if d := Decide(bounds, []*Candidate{idleJob("a")}, []v1alpha1.ReclaimRecord{moved}, noon); d[0].State != v1alpha1.IdleSelected {
+		t.Errorf("a move counts as a record of an idle workload: %+v", d[0])
+	}
+	bounds.MaxPerHour = 1
+	if d := Decide(bounds, []*Candidate{idleJob("a")}, []v1alpha1.ReclaimRecord{moved}, noon); d[0].State != v1alpha1.IdleLimited {
+		t.Errorf("a move does not count for maxPerHour: %+v", d[0])
+	}
+	history := []v1alpha1.ReclaimRecord{moved}
+	if !ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-a", noon) || ReturnedRecently(history, v1alpha1.ReclaimEnforce, "uid-a", noon) ||
+		ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-b", noon) || ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-a", noon.Add(time.Hour)) {
+		t.Error("the wrong workloads returned recently")
 	}
 }

@@ -20,6 +20,8 @@ type Demand struct {
 	waiting map[demandKey]int32
 	// returning is a workload of the group whose reclaim is not complete.
 	returning map[string]string
+	// queued is a workload that waits for quota of a resource.
+	queued map[demandKey]string
 }
 
 type demandKey struct{ group, resource string }
@@ -34,6 +36,9 @@ func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
 		d.returning[group] = wl.Namespace + "/" + wl.Name
 	}
 	since, ok := waitsSince(wl)
+	if ok && !kueuestate.HoldsQuota(wl) {
+		d.addQueued(group, wl)
+	}
 	if !ok || now.Sub(since) < d.MinWait || err == nil && waitsAfterReclaim(wl, &record) {
 		return
 	}
@@ -49,10 +54,20 @@ func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
 	}
 }
 
+func (d *Demand) addQueued(group string, wl *kueue.Workload) {
+	if d.queued == nil {
+		d.queued = map[demandKey]string{}
+	}
+	for _, resource := range shape.ExtendedResources(wl) {
+		d.queued[demandKey{group, resource}] = wl.Namespace + "/" + wl.Name
+	}
+}
+
 // Apply sets what the demand means for a candidate.
 func (d *Demand) Apply(c *Candidate) {
 	priority, ok := d.waiting[demandKey{c.Group, c.Resource}]
 	c.OthersWait, c.Returning = ok && priority >= c.Priority, d.returning[c.Group]
+	c.QuotaWantedBy = d.queued[demandKey{c.Group, c.Resource}]
 }
 
 // waitsSince returns since when a workload waits for quota, or with quota for its checks. It returns
@@ -80,6 +95,12 @@ func isReturning(wl *kueue.Workload, record *dispatch.Record) bool {
 		return false
 	}
 	return record.IsReclaimed() && !kueuestate.IsActive(wl) || kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
+}
+
+// WaitsAfterReclaim reports whether a workload waits because it was reclaimed.
+func WaitsAfterReclaim(wl *kueue.Workload) bool {
+	record, err := dispatch.Decode(wl.Annotations)
+	return err == nil && waitsAfterReclaim(wl, &record)
 }
 
 // waitsAfterReclaim reports whether a workload waits because it was reclaimed. It must not count as

@@ -140,3 +140,32 @@ func TestWhoReturns(t *testing.T) {
 		})
 	}
 }
+
+// A workload that waits for quota would take that of a candidate which moves. One that has quota, or
+// does not wait, would not.
+func TestWhoWantsQuota(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*kueue.Workload)
+		group  string
+		want   bool
+	}{
+		{"waits for quota", func(*kueue.Workload) {}, "research", true},
+		{"since a moment", created(-time.Second), "research", true},
+		{"of a lower priority", withPriority(-1), "research", true},
+		{"was reclaimed", reclaimed(false), "research", true},
+		{"waits with quota", withQuota(-time.Hour), "research", false},
+		{"inactive", inactive, "research", false},
+		{"another Cohort", func(*kueue.Workload) {}, "other", false},
+		{"another resource", limits(map[string]string{"amd.com/gpu": "1"}), "research", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := &Demand{MinWait: time.Minute}
+			d.Add(tc.group, pending(tc.change), noon)
+			c := &Candidate{Group: "research", Resource: "nvidia.com/gpu"}
+			if d.Apply(c); (c.QuotaWantedBy != "") != tc.want {
+				t.Errorf("wanted by %q", c.QuotaWantedBy)
+			}
+		})
+	}
+}

@@ -43,6 +43,9 @@ type Limits struct {
 	PermittedClusters string
 	// JobCluster has the other components of the workload's job.
 	JobCluster string
+	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
+	// again yet.
+	LeftCluster string
 	// NodeLabels are the values that the workload requires of the labels with which the gate pins
 	// pods to a cluster, quoted.
 	NodeLabels string

@@ -89,3 +89,20 @@ func (f *Fleet) DeleteSecret(ctx context.Context, cluster, name string) error {
 	_, err := f.Worker(cluster).Kubectl(ctx, "", "delete", "secret", name, "--ignore-not-found", "-n", Namespace)
 	return err
 }
+
+const rebalanceYAML = `
+apiVersion: plimsoll.dev/v1alpha1
+kind: ReclaimPolicy
+metadata: {name: rebalance}
+spec:
+  sourceRef: {name: thanos}
+  clusterQueues: [rebalance]
+  rebalance: {mode: %s}
+  minRunSeconds: 10
+  maxPerHour: 1
+  periodSeconds: 10
+`
+
+// Rebalance returns a ReclaimPolicy that moves jobs of the queue "rebalance". It reacts within
+// seconds.
+func Rebalance(mode plimsoll.ReclaimMode) string { return fmt.Sprintf(rebalanceYAML, mode) }

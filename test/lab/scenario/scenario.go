@@ -39,6 +39,7 @@ var All = []Scenario{
 	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
 	{"profile", "a job that finished leaves a profile, which kubectl plimsoll profile prints", profile},
 	{"idle", "a job with idle GPUs returns to its queue while another one waits for them", idle},
+	{"rebalance", "a small job moves to another cluster, so that a large one gets the whole node", rebalance},
 }
 
 // Find returns the scenario of that name.

@@ -1,6 +1,8 @@
 // Package reclaimpolicy reconciles ReclaimPolicies. Each reconciliation is one round: it lists the
 // workloads that agreed to be reclaimed, queries for how long their devices have been idle,
 // decides, records the decision in the status, and returns the selected workloads to their queues.
+// With rebalance, it also decides by the inputs of the gates which of them would make room for a
+// workload that a cluster is held for, and fit elsewhere.
 package reclaimpolicy
 
 import (
@@ -26,6 +28,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/rebalance"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -41,6 +44,8 @@ const (
 type Options struct {
 	// Sources is the registry of query clients.
 	Sources *query.Sources
+	// Gates state where workloads fit, for policies with rebalance.
+	Gates Gates
 	// Nominate: the operator is Kueue's external dispatcher. Without it, the eviction of a running
 	// MultiKueue workload may never complete.
 	Nominate bool
@@ -55,6 +60,7 @@ type Reconciler struct {
 	client    client.Client
 	recorder  events.EventRecorder
 	sources   *query.Sources
+	gates     Gates
 	nominates bool
 	metrics   *metrics
 	now       func() time.Time
@@ -74,7 +80,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-reclaim"), sources: opts.Sources,
+	r := &Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-reclaim"), sources: opts.Sources, gates: opts.Gates,
 		nominates: opts.Nominate, metrics: newMetrics(opts.Registerer), now: opts.Now}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("reclaimpolicy").
@@ -114,7 +120,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	bounds := reclaim.BoundsOf(&policy.Spec)
 	decisions := reclaim.Decide(bounds, queues.candidates, policy.Status.History, now)
-	err = r.finish(ctx, policy, queues, measured, decisions, now)
+	moves, err := r.decideMoves(ctx, policy, queues, measured, decisions, now)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("decide the moves of ReclaimPolicy %s: %w", policy.Name, err)
+	}
+	err = r.finish(ctx, policy, queues, measured, outcome{idle: decisions, moves: moves}, now)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the policy changed since it was read
 	}
@@ -129,45 +139,62 @@ func periodOf(policy *v1alpha1.ReclaimPolicy) time.Duration {
 	return time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second
 }
 
+// outcome is what a round decides.
+type outcome struct {
+	idle  []reclaim.Decision
+	moves []rebalance.Decision
+}
+
 // finish records the round in the status, and then returns the selected workloads to their
 // queues. The record comes first: a crash in between counts a workload that was not reclaimed,
 // and never reclaims one that is not counted. The write fails if the policy was changed or deleted
 // during the round.
-func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, decisions []reclaim.Decision, now time.Time) error {
+func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, out outcome, now time.Time) error {
 	before, mode := policy.DeepCopy(), reclaim.BoundsOf(&policy.Spec).Mode
+	moveMode, moves := rebalance.ModeOf(&policy.Spec)
 	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
-	policy.Status.History = reclaim.Record(policy.Status.History, decisions, mode, now)
-	fillStatus(&policy.Status, queues, decisions)
+	policy.Status.History = reclaim.Record(policy.Status.History, out.idle, mode, now)
+	policy.Status.History = rebalance.Record(policy.Status.History, out.moves, moveMode, now)
+	fillStatus(&policy.Status, queues, out)
 	if err := r.writeStatus(ctx, before, policy, queues, measured); err != nil {
 		return err
 	}
 	r.metrics.setIdleDevices(policy.Name, policy.Status.IdleDevices)
-	var failed []reclaim.Decision
-	for i := range decisions {
-		d := &decisions[i]
-		switch {
-		case d.State != v1alpha1.IdleSelected:
-		case mode != v1alpha1.ReclaimEnforce:
-			r.reportShadow(ctx, policy, d)
-		default:
-			var refused *notReclaimed
-			if err := r.requeue(ctx, policy, queues.workloads[d.UID], d, now); errors.As(err, &refused) {
-				d.State, d.Reason = v1alpha1.IdleLimited, refused.reason
-				failed = append(failed, *d)
-			}
+	if moves {
+		r.metrics.initMoves(policy.Name)
+	}
+	var failed []string
+	for i := range out.idle {
+		d := &out.idle[i]
+		if d.State != v1alpha1.IdleSelected {
+			continue
+		}
+		if err := r.carryOut(ctx, policy, queues, mode, idleReturn(d), now); err != nil {
+			d.State, d.Reason = v1alpha1.IdleLimited, err.reason
+			failed = append(failed, d.UID)
 		}
 	}
-	return r.removeFailed(ctx, policy, queues, decisions, failed, now)
+	for i := range out.moves {
+		d := &out.moves[i]
+		if d.State != v1alpha1.MoveSelected {
+			continue
+		}
+		if err := r.carryOut(ctx, policy, queues, moveMode, moveReturn(d), now); err != nil {
+			d.State, d.Reason = v1alpha1.MoveLimited, err.reason
+			failed = append(failed, d.Candidate.UID)
+		}
+	}
+	return r.removeFailed(ctx, policy, queues, out, failed, now)
 }
 
 // removeFailed removes the records of workloads that were not written, and updates their states. They
 // no longer count for maxPerHour. A workload that may have been written keeps its record.
-func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, decisions, failed []reclaim.Decision, now time.Time) error {
+func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, out outcome, failed []string, now time.Time) error {
 	if len(failed) == 0 {
 		return nil
 	}
 	before := policy.DeepCopy()
 	policy.Status.History = reclaim.Remove(policy.Status.History, failed, now)
-	fillStatus(&policy.Status, queues, decisions)
+	fillStatus(&policy.Status, queues, out)
 	return r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

@@ -45,6 +45,8 @@ type hub struct {
 	// failing is the error of every query; nil = none. partial makes responses partial.
 	failing error
 	partial bool
+	// devicesPartial makes the response about free devices partial.
+	devicesPartial bool
 	// queries are the expressions that were sent.
 	queries []string
 }
@@ -144,6 +146,12 @@ func (h *hub) query(_ context.Context, expr string, _ time.Time) (query.Result, 
 	}
 	result := query.Result{Partial: h.partial}
 	switch {
+	case strings.Contains(expr, "plimsoll_free_devices"):
+		result.Partial = result.Partial || h.devicesPartial
+		result.Samples = []query.Sample{{Labels: map[string]string{"site": "c1", "node": "n1", "model": "H100", "resource": "nvidia.com/gpu"}, Value: 6}}
+	case strings.Contains(expr, "plimsoll_allocation"):
+		result.Samples = []query.Sample{{Value: 2, Labels: map[string]string{
+			"site": "c1", "node": "n1", "model": "H100", "namespace": "team-a", "owner_kind": "Job", "owner_name": "small"}}}
 	case strings.Contains(expr, "sample_timestamp"):
 		if !math.IsNaN(h.age) {
 			result.Samples = []query.Sample{{Labels: map[string]string{"site": "c1"}, Value: h.age}}

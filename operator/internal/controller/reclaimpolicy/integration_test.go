@@ -17,6 +17,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,7 +32,7 @@ import (
 // A real API server accepts what the controller writes: the status in mode Shadow, and the
 // deactivation in mode Enforce. The defaults of the CRD apply.
 func TestReclaimOnAnAPIServer(t *testing.T) {
-	hub, sources := startController(t)
+	hub, sources := startController(t, nil)
 	g := gomega.NewWithT(t)
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, query.QuerierFunc(func(_ context.Context, expr string, _ time.Time) (query.Result, error) {
 		if strings.Contains(expr, "sample_timestamp") {
@@ -40,6 +41,7 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 		return query.Result{Samples: []query.Sample{{Value: 3000, Labels: map[string]string{"cluster": "c1", "namespace": "default", "owner_kind": "Job", "owner_name": "train", "node": "n1", "uuid": "GPU-1"}}}}, nil
 	}))
 	createFleet(t, hub)
+	g.Expect(hub.Create(t.Context(), workload("waits"))).To(gomega.Succeed())
 	wl := createRunning(t, hub)
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus"}, Spec: v1alpha1.ReclaimPolicySpec{
 		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10}}
@@ -68,7 +70,7 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 	g.Eventually(history, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveLen(2))
 }
 
-// createFleet creates the cluster c1 and the ClusterQueue research, for which a workload waits.
+// createFleet creates the cluster c1 and the ClusterQueue research.
 func createFleet(t *testing.T, hub client.Client) {
 	t.Helper()
 	g, now := gomega.NewWithT(t), metav1.Now()
@@ -80,7 +82,6 @@ func createFleet(t *testing.T, hub client.Client) {
 	g.Expect(hub.Create(t.Context(), queue)).To(gomega.Succeed())
 	local := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "research"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "research"}}
 	g.Expect(hub.Create(t.Context(), local)).To(gomega.Succeed())
-	g.Expect(hub.Create(t.Context(), workload("waits"))).To(gomega.Succeed())
 }
 
 // createRunning creates a Workload that has run on c1 with one GPU for an hour.
@@ -108,7 +109,7 @@ func workload(job string) *kueue.Workload {
 }
 
 // startController starts an API server and the controller. It returns a client and the sources.
-func startController(t *testing.T) (client.Client, *query.Sources) {
+func startController(t *testing.T, gates reclaimpolicy.Gates) (client.Client, *query.Sources) {
 	t.Helper()
 	g := gomega.NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -121,10 +122,11 @@ func startController(t *testing.T) (client.Client, *query.Sources) {
 	cfg, err := env.Start()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = env.Stop() })
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	sources := &query.Sources{}
-	g.Expect(reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Nominate: true})).To(gomega.Succeed())
+	g.Expect(reclaimpolicy.Setup(mgr, reclaimpolicy.Options{Sources: sources, Gates: gates, Nominate: true})).To(gomega.Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	go func() { _ = mgr.Start(ctx) }()

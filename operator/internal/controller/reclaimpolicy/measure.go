@@ -24,6 +24,9 @@ type measurement struct {
 	invalid []string
 	// stale are clusters without fresh metrics.
 	stale []string
+	// querier and mapping serve the queries of moves; nil if nothing was measured.
+	querier query.Querier
+	mapping *clustermap.Mapping
 }
 
 // measure sets the idle times of the candidates' devices. Candidates on clusters without fresh
@@ -57,6 +60,7 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 		return nil, err
 	}
 	mapping := clustermap.New(members, info).Select(slices.Sorted(maps.Keys(clusters)))
+	m.querier, m.mapping = querier, mapping
 	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), periodOf(policy))
 	defer cancel()
 	ages, ok := m.query(ctx, querier, "freshness.query", ageExpr, now)

@@ -12,6 +12,7 @@ var modeLabels = map[v1alpha1.ReclaimMode]string{v1alpha1.ReclaimShadow: "shadow
 type metrics struct {
 	workloads   *prometheus.CounterVec
 	idleDevices *prometheus.GaugeVec
+	moves       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -22,15 +23,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		idleDevices: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_reclaim_idle_devices", Help: "Devices of reclaimable workloads that have been idle for the time of the ReclaimPolicy, in its last round.",
 		}, []string{"policy"}),
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_reclaim_moves_total", Help: "Workloads that a ReclaimPolicy with rebalance returned to their queues (mode=enforce) or would have returned (mode=shadow), because a waiting workload has room without them and they fit on another cluster.",
+		}, []string{"policy", "mode"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.workloads, m.idleDevices)
+		reg.MustRegister(m.workloads, m.idleDevices, m.moves)
 	}
 	return m
 }
 
-func (m *metrics) count(policy string, mode v1alpha1.ReclaimMode) {
-	m.workloads.WithLabelValues(policy, modeLabels[mode]).Inc()
+func (m *metrics) count(policy string, mode v1alpha1.ReclaimMode, isMove bool) {
+	counter := m.workloads
+	if isMove {
+		counter = m.moves
+	}
+	counter.WithLabelValues(policy, modeLabels[mode]).Inc()
+}
+
+// initMoves exports the counters of moves as 0. A policy without rebalance has none.
+func (m *metrics) initMoves(policy string) {
+	for _, mode := range modeLabels {
+		m.moves.WithLabelValues(policy, mode)
+	}
 }
 
 // setIdleDevices also exports the counters of the policy as 0.
@@ -45,4 +60,5 @@ func (m *metrics) setIdleDevices(policy string, devices int64) {
 func (m *metrics) forget(policy string) {
 	m.idleDevices.DeleteLabelValues(policy)
 	m.workloads.DeletePartialMatch(prometheus.Labels{"policy": policy})
+	m.moves.DeletePartialMatch(prometheus.Labels{"policy": policy})
 }

@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/rebalance"
 	"plimsoll.dev/plimsoll/operator/internal/reclaim"
 )
 
@@ -27,8 +28,9 @@ const (
 	reasonEnforcing    = "Enforcing"
 )
 
-// fillStatus sets the numbers and the idle workloads of the round.
-func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, decisions []reclaim.Decision) {
+// fillStatus sets the numbers, the idle workloads and the moves of the round.
+func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, out outcome) {
+	decisions := out.idle
 	status.Reclaimable, status.Idle, status.IdleDevices, status.IdleWorkloads = int32(len(queues.candidates)), int32(len(decisions)), 0, nil //nolint:gosec // a hub has fewer workloads
 	for i := range decisions {
 		d := &decisions[i]
@@ -38,6 +40,17 @@ func fillStatus(status *v1alpha1.ReclaimPolicyStatus, queues *queues, decisions 
 				Namespace: d.Namespace, Name: d.Name, ClusterQueue: d.Queue, Cluster: d.Owner.Cluster, Devices: d.Devices,
 				IdleSeconds: int64(d.IdleFor.Seconds()), State: d.State, Reason: d.Reason,
 			})
+		}
+	}
+	status.Moves = nil
+	for i := range out.moves {
+		d := &out.moves[i]
+		move := v1alpha1.Move{For: d.Hold.Workload, Cluster: d.Hold.Cluster, State: d.State, Reason: condition.Truncate(d.Reason, maxMessage)}
+		if c := d.Candidate; c != nil {
+			move.Workload, move.To, move.Devices = c.Namespace+"/"+c.Name, d.To, c.Devices
+		}
+		if i < reclaim.MaxListed {
+			status.Moves = append(status.Moves, move)
 		}
 	}
 }
@@ -108,7 +121,18 @@ func decideReady(policy *v1alpha1.ReclaimPolicy, queues *queues, valid, fresh co
 	case len(queues.missing) > 0:
 		return condition.False(v1alpha1.ReasonQueueNotFound, fmt.Sprintf("ClusterQueues that do not exist: %s; the others are considered", strings.Join(queues.missing, ", ")))
 	case policy.Spec.Mode != v1alpha1.ReclaimEnforce:
-		return condition.True(v1alpha1.ReasonShadow, "idle workloads are recorded, and none is changed; set spec.mode to Enforce to return them to their queues")
+		return condition.True(v1alpha1.ReasonShadow, "idle workloads are recorded, and none is changed; set spec.mode to Enforce to return them to their queues"+movesNote(policy))
 	}
-	return condition.True(reasonEnforcing, "idle workloads return to their queues")
+	return condition.True(reasonEnforcing, "idle workloads return to their queues"+movesNote(policy))
+}
+
+// movesNote states what a policy with rebalance does.
+func movesNote(policy *v1alpha1.ReclaimPolicy) string {
+	switch mode, isOn := rebalance.ModeOf(&policy.Spec); {
+	case !isOn:
+		return ""
+	case mode == v1alpha1.ReclaimEnforce:
+		return "; workloads move to other clusters"
+	}
+	return "; moves to other clusters are recorded"
 }

@@ -15,6 +15,7 @@ import (
 // or the rank determine it.
 func (o *observation) limits() waitqueue.Limits {
 	l := waitqueue.Limits{MultiKueueConfig: o.workers.config, JobCluster: o.component.cluster, RunsFor: roundUp(o.runsFor())}
+	l.LeftCluster, _ = o.record.LeftCluster(o.now)
 	if permitted, isRestricted := kueuestate.PermittedClusters(o.wl); isRestricted && o.multiKueue != "" {
 		l.PermittedClusters = fmt.Sprintf("%q", permitted)
 	}

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
@@ -141,6 +142,8 @@ func lineVariants() []lineVariant {
 		{"cluster1 permitted", permit("cluster1"), false},
 		{"cluster2 permitted", permit("cluster2"), false},
 		{"no cluster permitted", permit(""), false},
+		{"left cluster1", moved("cluster1"), false},
+		{"left cluster2", moved("cluster2"), false},
 		{"job on cluster1", componentOf("a"), false},
 		{"job on cluster2", componentOf("b"), false},
 		{"other MultiKueueConfig", func(wl *kueue.Workload) {
@@ -168,6 +171,14 @@ func lineVariants() []lineVariant {
 		{"aged", age, false},
 		{"runs for 10 minutes", runsFor(600), false},
 		{"runs for an hour", runsFor(3600), false},
+	}
+}
+
+// moved is a workload that left a cluster for another one a minute ago.
+func moved(from string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, noon.Add(-time.Minute)).Woken().Move(from, "team-a/big")
+		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 	}
 }
 

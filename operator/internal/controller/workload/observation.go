@@ -152,6 +152,7 @@ func (o *observation) decides() bool {
 // configuration and the pods' own node selectors rule clusters out.
 func (o *observation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
 	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
+	left, leftFor := o.record.LeftCluster(o.now)
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
 		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes,
@@ -173,6 +174,9 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 		}
 		if candidate.Unusable == "" && o.component.cluster != "" && c.Name != o.component.cluster {
 			candidate.Unusable = "does not run the job's other components, which are on " + o.component.cluster
+		}
+		if candidate.Unusable == "" && c.Name == left {
+			candidate.Unusable = "was left for " + leftFor
 		}
 		list = append(list, candidate)
 	}

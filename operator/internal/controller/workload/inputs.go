@@ -1,0 +1,43 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+)
+
+// Inputs returns what a decision of the gate about a workload rests on at this moment, for a workload
+// that waits or runs. problem states why the gate decides nothing; empty = none.
+func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate.Inputs, problem string, err error) {
+	if err := r.rebuildOnce(ctx); err != nil {
+		return nil, "", fmt.Errorf("rebuild the ledger: %w", err)
+	}
+	o, err := r.observe(ctx, key)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case o.wl == nil:
+		return nil, "it does not exist", nil
+	case !kueuestate.HoldsQuota(o.wl):
+		return nil, "it holds no quota", nil
+	case len(o.checks) != 1:
+		return nil, "it does not have one check of a gate", nil
+	case !o.gateKnown:
+		return nil, "PlacementGate " + o.gateName + " is not known", nil
+	case o.gate.Problem != "":
+		return nil, "PlacementGate " + o.gateName + " is not ready: " + o.gate.Problem, nil
+	}
+	facts := o.jobFacts()
+	results, fleet := r.cache.Results(ctx, o.gate, facts)
+	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: r.viewFor(o), Rules: o.rules(),
+		Attempt: o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl), Source: o.gate.Spec.SourceRef.Name, OwnFit: o.gate.Spec.Queries.Fit != ""}, "", nil
+}
+
+// Holds returns the clusters that gates hold for waiting workloads.
+func (r *Reconciler) Holds() []ledger.Hold { return r.ledger.View().Holds() }
