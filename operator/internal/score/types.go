@@ -1,6 +1,7 @@
 package score
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -81,9 +82,10 @@ type Samples struct {
 
 // Cell is one score of one cluster.
 type Cell struct {
-	// Raw is the last usable value. It is NaN for the total.
+	// Raw is the last usable value. It is NaN for the total, and if it is from before a restart.
 	Raw float64
-	// Points are the normalized and damped value.
+	// Points are the normalized and damped value. They are NaN for a vetoed total, and for a veto
+	// from before a restart.
 	Points float64
 	// Value is the published score. It is 0 if State is Omitted.
 	Value   int32
@@ -97,6 +99,13 @@ type Cell struct {
 	HeldUntil Instant
 
 	history history
+}
+
+// KnownPoints returns Points. ok is false if nothing is known about them.
+func (c *Cell) KnownPoints() (points float64, ok bool) {
+	// A total has no sample time if one of its parts has none, as missing.absent accepts.
+	hasValue := !c.SampleTime.IsZero() || c.State == Scored || c.State == Held
+	return c.Points, hasValue && !math.IsNaN(c.Points)
 }
 
 // HasMatched reports whether the query of the score had matched a cluster when it last
