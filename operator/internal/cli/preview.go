@@ -27,7 +27,7 @@ type previewRow struct {
 	Cluster string   `json:"cluster"`
 	Score   string   `json:"score"`
 	Value   *int32   `json:"value,omitempty"`
-	Points  float64  `json:"points"`
+	Points  *float64 `json:"points,omitempty"`
 	Raw     *float64 `json:"raw,omitempty"`
 	State   string   `json:"state"`
 	Outcome string   `json:"outcome"`
@@ -125,9 +125,12 @@ func previewRows(r *score.Result) []previewRow {
 	rows := []previewRow{}
 	for i, cluster := range r.Clusters {
 		for s, cell := range r.Row(i) {
-			row := previewRow{Cluster: cluster, Score: r.Names[s], Points: cell.Points, State: cell.State.String(), Outcome: cell.Outcome.String()}
+			row := previewRow{Cluster: cluster, Score: r.Names[s], State: cell.State.String(), Outcome: cell.Outcome.String()}
 			if cell.State != score.Omitted {
 				row.Value = &cell.Value
+			}
+			if points, ok := cell.KnownPoints(); ok {
+				row.Points = &points
 			}
 			if cell.Outcome == score.OK && !math.IsNaN(cell.Raw) {
 				row.Raw = &cell.Raw
@@ -146,8 +149,8 @@ func writePreview(w io.Writer, rows []previewRow, wide bool) {
 	format.Row(w, columns...)
 	for _, r := range rows {
 		points, raw := "-", "-"
-		if r.Outcome == score.OK.String() {
-			points = formatDecimal(roundTenth(r.Points))
+		if r.Points != nil {
+			points = formatDecimal(roundTenth(*r.Points))
 		}
 		if r.Raw != nil {
 			raw = formatRaw(*r.Raw)

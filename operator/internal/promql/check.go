@@ -32,9 +32,11 @@ func (p Problem) String() string { return p.Pos.String() + ": " + p.Message }
 // Expr is a parsed expression.
 type Expr = parser.Expr
 
-// Options are those of the parser. They include what Prometheus enables by a flag: the server
-// decides whether it has it.
-var Options = parser.Options{EnableExperimentalFunctions: true, EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true}
+// Options are those of the parser. They include what Prometheus enables by a flag, and what only
+// recent versions have, such as [5m * 2]: the server decides whether it has it.
+var Options = parser.Options{
+	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true,
+}
 
 var exprParser = parser.NewParser(Options)
 
@@ -42,6 +44,9 @@ var exprParser = parser.NewParser(Options)
 func Parse(expr string) (Expr, []Problem) {
 	e, err := exprParser.ParseExpr(expr)
 	if err == nil {
+		if problems := resolveDurations(expr, e); problems != nil {
+			return nil, problems
+		}
 		return e, nil
 	}
 	var errs parser.ParseErrors

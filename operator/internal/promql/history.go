@@ -20,24 +20,32 @@ func Selectors(expr string) []string {
 	return slices.Compact(selectors)
 }
 
-// Pinned returns the selectors and subqueries with @ start() or @ end(). In an instant
-// query, both are the evaluation time. In a range query over history, they are not.
+// Pinned returns the selectors and subqueries with @ start(), @ end(), step() or range(). In an
+// instant query, the first two are the evaluation time, and the others 0. In a range query over
+// history, they are not.
 func Pinned(expr string) []Problem {
 	var problems []Problem
-	report := func(n parser.Node, at parser.ItemType) {
+	report := func(n parser.Node, what string) {
+		problems = append(problems, Problem{
+			Pos: position(expr, int(n.PositionRange().Start)), Message: what + " have another meaning in a range query: remove them",
+		})
+	}
+	check := func(n parser.Node, at parser.ItemType, durations ...*parser.DurationExpr) {
 		if at != 0 {
-			problems = append(problems, Problem{
-				Pos:     position(expr, int(n.PositionRange().Start)),
-				Message: "@ start() and @ end() have another meaning in a range query: remove them",
-			})
+			report(n, "@ start() and @ end()")
+		}
+		if slices.ContainsFunc(durations, readsQueryRange) {
+			report(n, "step() and range()")
 		}
 	}
 	inspect(expr, func(node parser.Node) {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			report(n, n.StartOrEnd)
+			check(n, n.StartOrEnd, n.OriginalOffsetExpr)
+		case *parser.MatrixSelector:
+			check(n, 0, n.RangeExpr)
 		case *parser.SubqueryExpr:
-			report(n, n.StartOrEnd)
+			check(n, n.StartOrEnd, n.RangeExpr, n.StepExpr, n.OriginalOffsetExpr)
 		}
 	})
 	return problems

@@ -94,6 +94,8 @@ func TestCheckNumber(t *testing.T) {
 		{name: "time with a value", expr: `count_over_time(max by (cluster) (ready == 1)[1h:])`},
 		{name: "count of equal values", expr: `count by (cluster) (ready == 0)`},
 		{name: "experimental function", expr: `sum by (cluster) (mad_over_time(a[5m]))`},
+		{name: "duration expression", expr: `sum by (cluster) (rate(a_total[5m * 2]))`},
+		{name: "negative offset by a duration expression", expr: `sum by (cluster) (a offset -(5m * 2))`, want: []string{"1:19 evaluation-time: reads the future"}},
 		{name: "experimental range", expr: `sum by (cluster) (rate(a_total[5m] anchored))`},
 		{name: "experimental aggregation", expr: `limitk(2, sum by (cluster) (a))`, want: []string{"1:1 filter: only some clusters have a result, because limitk chooses among the clusters"}},
 		{name: "labels of info metrics", expr: `sum by (cluster) (info(rate(sum by (job) (a)[5m:])))`},

@@ -3,6 +3,7 @@ package score
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -100,6 +101,7 @@ func AssumeMatched(p *Policy) *Result {
 // seed restores a cell from its published score. Only a score that comes from a sample can
 // be held. The points behind a veto are unknown, so the next value applies undamped.
 func (c *Cell) seed(s SeedScore, now Instant) {
+	c.Raw = math.NaN()
 	c.Value, c.State, c.Since, c.history.hasPublished = s.Value, s.State, At(s.MissingSince), true
 	switch s.State {
 	case Scored, Held, Vetoed:
@@ -112,4 +114,7 @@ func (c *Cell) seed(s SeedScore, now Instant) {
 	c.history.seen, c.Points = c.SampleTime, float64(s.Value)
 	c.history.hasPoints, c.history.skipDamping = true, s.State == Vetoed
 	c.history.updated, c.history.mean = c.SampleTime, c.Points
+	if s.State == Vetoed {
+		c.Points = math.NaN()
+	}
 }

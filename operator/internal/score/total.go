@@ -29,10 +29,11 @@ type totalParts struct {
 // An error means that the expression failed for this cluster.
 func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 	total := &row[len(row)-1]
-	total.Outcome, total.SampleTime, total.HeldUntil = OK, now, 0
+	total.Outcome, total.SampleTime, total.HeldUntil, total.Raw = OK, now, 0, math.NaN()
 	parts := p.addParts(total, row[:len(row)-1])
 	switch {
 	case parts.anyVetoed:
+		total.Points = math.NaN()
 		p.publishTotal(total, parts, now)
 	case parts.anyWorst:
 		total.endTotal(v1alpha1.MissingWorst, now)
@@ -45,7 +46,6 @@ func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 		total.endTotal(v1alpha1.MissingOmit, now)
 	default:
 		total.Points, _ = p.totalRange.Clamp(normalize.Round(parts.sum / p.totalWeight))
-		total.Raw = math.NaN()
 		p.publishTotal(total, parts, now)
 	}
 	return err
@@ -71,7 +71,6 @@ func (p *Policy) evaluateTotal(total *Cell, row []Cell, parts totalParts, now In
 		return err
 	}
 	total.Points, _ = p.totalRange.Clamp(normalize.Round(value))
-	total.Raw = math.NaN()
 	p.publishTotal(total, parts, now)
 	return nil
 }

@@ -1,6 +1,7 @@
 package score
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -81,9 +82,10 @@ type Samples struct {
 
 // Cell is one score of one cluster.
 type Cell struct {
-	// Raw is the last usable value. It is NaN for the total.
+	// Raw is the last usable value. It is NaN for the total, and if it is from before a restart.
 	Raw float64
-	// Points are the normalized and damped value.
+	// Points are the normalized and damped value. They are NaN for a vetoed total, and for a veto
+	// from before a restart.
 	Points float64
 	// Value is the published score. It is 0 if State is Omitted.
 	Value   int32
@@ -97,6 +99,13 @@ type Cell struct {
 	HeldUntil Instant
 
 	history history
+}
+
+// KnownPoints returns Points. ok is false if nothing is known about them.
+func (c *Cell) KnownPoints() (points float64, ok bool) {
+	// A total has no sample time if one of its parts has none, as missing.absent accepts.
+	hasValue := !c.SampleTime.IsZero() || c.State == Scored || c.State == Held
+	return c.Points, hasValue && !math.IsNaN(c.Points)
 }
 
 // HasMatched reports whether the query of the score had matched a cluster when it last
@@ -182,6 +191,26 @@ func (r *Result) SkipDamping() *Result {
 	return &changed
 }
 
+// Without returns a copy of the result that does not have the named clusters.
+func (r *Result) Without(clusters []string) *Result {
+	if len(clusters) == 0 {
+		return r
+	}
+	dropped := make(map[string]bool, len(clusters))
+	for _, name := range clusters {
+		dropped[name] = true
+	}
+	kept := *r
+	kept.Clusters, kept.Cells, kept.lastFresh = nil, nil, nil
+	for i, name := range r.Clusters {
+		if !dropped[name] {
+			kept.Clusters, kept.lastFresh = append(kept.Clusters, name), append(kept.lastFresh, r.lastFresh[i])
+			kept.Cells = append(kept.Cells, r.Row(i)...)
+		}
+	}
+	return &kept
+}
+
 // Row returns the cells of the i-th cluster.
 func (r *Result) Row(i int) []Cell {
 	n := len(r.Names)
@@ -196,6 +225,9 @@ type Seed struct {
 	Scores map[string]SeedScore
 	// Series are the numbers of series behind complete responses, by the key of the query.
 	Series map[string]int64
+	// Written and SeriesWritten are the times of the last writes of Scores and of Series. They are
+	// zero if they are unknown.
+	Written, SeriesWritten time.Time
 }
 
 // SeedScore is the state of one published score.

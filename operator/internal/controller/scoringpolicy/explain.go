@@ -61,7 +61,7 @@ type ClusterExplanation struct {
 type ScoreExplanation struct {
 	Name string `json:"name"`
 	// Raw is the last usable value, and Points that value after normalization and
-	// damping.
+	// damping. They are absent if they are unknown.
 	Raw    *float64 `json:"raw,omitempty"`
 	Points *float64 `json:"points,omitempty"`
 	// Value is the published score.
@@ -183,11 +183,11 @@ func explainScores(r *score.Result, i int) []ScoreExplanation {
 			Name: r.Names[j], State: cell.State.String(), Outcome: cell.Outcome.String(),
 			Since: timeOrNil(cell.Since), SampleTime: timeOrNil(cell.SampleTime), HeldUntil: timeOrNil(cell.HeldUntil),
 		}
-		if !cell.SampleTime.IsZero() {
-			s.Points = &cell.Points
-			if !math.IsNaN(cell.Raw) {
-				s.Raw = &cell.Raw
-			}
+		if points, ok := cell.KnownPoints(); ok {
+			s.Points = &points
+		}
+		if !cell.SampleTime.IsZero() && !math.IsNaN(cell.Raw) {
+			s.Raw = &cell.Raw
 		}
 		if cell.State != score.Omitted {
 			s.Value = &cell.Value
