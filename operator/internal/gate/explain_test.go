@@ -24,7 +24,7 @@ func TestExplainListsEveryBrokenRule(t *testing.T) {
 	l.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
 
 	d, got := Explain(job("a", 8, 1), []Candidate{excluded, eligible}, Fleet{}, l.View(), r, 1, t0)
-	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" {
+	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" || d.Verdicts != nil {
 		t.Errorf("decision: %+v", d)
 	}
 	t.Run("excluded cluster", func(t *testing.T) {
@@ -51,6 +51,29 @@ func TestExplainListsEveryBrokenRule(t *testing.T) {
 			t.Errorf("explanation: %+v", got[1])
 		}
 	})
+}
+
+// Old samples say nothing about room.
+func TestExplainEvaluatesRoomOfFreshSamples(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		sampled time.Time
+		want    string
+		fit     Number
+	}{
+		{"as old as permitted", before(120), "has room for 0 such pods", Known(0)},
+		{"too old", before(121), "has samples 2m1s old", Number{}},
+		{"unknown", time.Time{}, "reports no samples", Number{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := cluster("cluster1", 0, 0, 0, 64)
+			c.SampledAt = tc.sampled
+			_, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+			if got[0].Why != tc.want || got[0].Fit != tc.fit {
+				t.Errorf("%q with fit %v, want %q with %v", got[0].Why, got[0].Fit, tc.want, tc.fit)
+			}
+		})
+	}
 }
 
 func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {

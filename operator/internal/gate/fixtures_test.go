@@ -122,8 +122,9 @@ func evaluatedAt(condition string, value float64, at time.Time) ConditionResult 
 	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: at}
 }
 
-func partial(condition string) ConditionResult {
-	return ConditionResult{Name: condition, EvaluatedAt: t0, Partial: true}
+// partial returns a result that has been partial for some seconds.
+func partial(condition string, seconds int) ConditionResult {
+	return ConditionResult{Name: condition, EvaluatedAt: before(seconds), Partial: true}
 }
 
 func fleetWith(conditions ...ConditionResult) Fleet { return Fleet{Conditions: conditions} }

@@ -165,6 +165,8 @@ func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 		{"ends before the held workload can start", job("a", 1, 1), short, startsBy(10 * time.Minute), true},
 		{"may end after that", job("a", 1, 1), short, startsBy(10*time.Minute - time.Second), false},
 		{"of unknown duration", job("a", 1, 1), behind, startsBy(10 * time.Hour), false},
+		{"of known duration, the start is unknown", job("a", 1, 1), short, nil, false},
+		{"the held workload waits for quota of another queue", remote(job("a", 1, 1)), behind, func(h *ledger.Hold) { h.Queues = []string{"other"} }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Decide(tc.facts, []Candidate{cluster("cluster1", 8, 64, 8, 64)}, Fleet{}, holdOf("big", 2, time.Hour, tc.change).View(), tc.rules, 1, t0)

@@ -42,9 +42,10 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	return order
 }
 
-// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not.
+// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not. Kueue
+// preempts only for quota.
 func needsPreemption(verdicts []Verdict, cluster string) int {
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && (v.Preempts || v.LacksQuota) }) {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && v.LacksQuota }) {
 		return 1
 	}
 	return 0
@@ -86,7 +87,7 @@ func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 		}
 	}
 	slices.SortFunc(scored, func(a, b *Verdict) int {
-		return cmp.Or(cmp.Compare(b.Score.Value, a.Score.Value), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Compare(b.Score.Value, a.Score.Value)
 	})
 	var tiers [][]*Verdict
 	for len(scored) > 0 {

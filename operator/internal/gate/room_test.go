@@ -111,6 +111,18 @@ func TestPodSetsReduceEachOthersQuota(t *testing.T) {
 	}
 }
 
+// Kueue may admit a part of the pods of one pod set, whichever it is.
+func TestPartialAdmissionOfTheSecondPodSet(t *testing.T) {
+	f := remote(job("a", 8, 1))
+	f.PodSets = append(f.PodSets, shape.PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 4, Pods: 4, MinPods: 1})
+	c := withQuota(cluster("cluster1", 3, 24, 8, 64), 12)
+	c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(6), Quota: Known(12)})
+	d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+	if want := "cluster1 has room for 1 such pod; its queue has quota for 1 of 4 pods"; d.Message != want {
+		t.Errorf("got %s %q\nwant %q", d.State, d.Message, want)
+	}
+}
+
 // An explanation shows the free devices that rank a cluster: headroom, limited by quota that the
 // workload can't preempt for, without those of queued and promised workloads.
 func TestFreeDevicesInTheRanking(t *testing.T) {
