@@ -180,6 +180,14 @@ func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 	}
 }
 
+// A full cluster that is held as well lacks room in the first place.
+func TestFullClusterIsNotHeld(t *testing.T) {
+	d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 4)}, Fleet{}, holdOf("big", 2, time.Hour, nil).View(), holdRules(v1alpha1.HoldEnforce, 1, time.Minute), 1, t0)
+	if d.Reason != ReasonNoRoom || !d.NoRoomAnywhere {
+		t.Errorf("%s %q, want %s", d.Reason, d.Message, ReasonNoRoom)
+	}
+}
+
 // A workload that a cluster is held for keeps its quota.
 func TestHeldWorkloadDoesNotYield(t *testing.T) {
 	for mode, want := range map[v1alpha1.HoldMode]State{v1alpha1.HoldEnforce: Pending, v1alpha1.HoldShadow: Retry} {

@@ -42,9 +42,11 @@ func TestNoRoomMessageStatesPromisedDevices(t *testing.T) {
 }
 
 func TestNoRoomMessageWithoutSuchDevices(t *testing.T) {
-	d := Decide(job("a", 8, 1), []Candidate{{Name: "cluster1", SampledAt: t0, Shapes: make([]ShapeMetrics, 1)}}, Fleet{}, ledger.View{}, rules(), 1, t0)
-	if want := "no cluster has 8 free " + h100 + " on one node: none has any"; d.Message != want {
-		t.Errorf("got  %q\nwant %q", d.Message, want)
+	for _, shapes := range [][]ShapeMetrics{nil, make([]ShapeMetrics, 1)} {
+		d := Decide(job("a", 8, 1), []Candidate{{Name: "cluster1", SampledAt: t0, Shapes: shapes}}, Fleet{}, ledger.View{}, rules(), 1, t0)
+		if want := "no cluster has 8 free " + h100 + " on one node: none has any"; d.Message != want {
+			t.Errorf("got  %q\nwant %q", d.Message, want)
+		}
 	}
 }
 

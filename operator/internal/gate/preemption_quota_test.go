@@ -76,6 +76,8 @@ func TestPreemptionNeedsQuotaOrVictims(t *testing.T) {
 				t.Errorf("%s %q, want Ready", d.State, d.Message)
 			case tc.want != "" && (d.State != Pending || d.Reason != ReasonNoRoom || d.Message != tc.want || !d.NoRoomAnywhere):
 				t.Errorf("%s %s %q, no room anywhere: %t, want %q", d.State, d.Reason, d.Message, d.NoRoomAnywhere, tc.want)
+			case tc.want != "" && (d.Verdicts[0].Preempts || d.Verdicts[0].Reclaims):
+				t.Errorf("%+v preempts without making room", d.Verdicts[0])
 			}
 		})
 	}

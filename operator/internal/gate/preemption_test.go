@@ -192,6 +192,33 @@ func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {
 	}
 }
 
+// One device more would hide the node that a job with one device takes.
+func TestSpareDevicesAreCountedExactly(t *testing.T) {
+	one := ledger.New(0, 0)
+	one.Debit(ledger.Entry{UID: "w", Cluster: "cluster1", PodSets: job("w", 1, 1).PodSets, DebitedAt: t0})
+	for _, tc := range []struct {
+		name       string
+		view       ledger.View
+		free       float64
+		spareKnown bool
+		want       State
+	}{
+		{"no spare device", one.View(), 32, true, Pending},
+		{"one spare device", one.View(), 33, true, Ready},
+		{"unknown spare devices", one.View(), 33, false, Pending},
+		{"fewer free devices than on idle nodes, by a later sample", ledger.View{}, 31, true, Ready},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rules()
+			r.SpareKnown = tc.spareKnown
+			d := Decide(job("a", 8, 4), []Candidate{cluster("cluster1", 4, tc.free, 8, 64)}, Fleet{}, tc.view, r, 1, t0)
+			if d.State != tc.want {
+				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+			}
+		})
+	}
+}
+
 // Two workloads arrive between two samples. The first one uses up the nominal quota with which
 // its queue may reclaim.
 func TestReclaimSubtractsTheLedger(t *testing.T) {

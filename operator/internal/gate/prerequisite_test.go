@@ -71,12 +71,8 @@ func TestDecidePrerequisites(t *testing.T) {
 	})
 }
 
-// A cluster without the object is never nominated in addition, and holds no devices for the
-// workload.
+// A cluster without the object holds no devices for the workload.
 func TestMissingPrerequisiteIsNotALackOfRoom(t *testing.T) {
-	if RejectPrerequisite.MayHoldCopy() || RejectPrerequisite.IsRoomUnknown() || RejectPrerequisite.countsForTier() {
-		t.Error("a cluster without the object may get the workload")
-	}
 	r := rules()
 	r.Hold = HoldRules{Mode: v1alpha1.HoldEnforce, After: time.Second, Aging: time.Hour}
 	r.Rank.Since = before(600)

@@ -74,7 +74,7 @@ func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 }
 
 // tiersByScore splits the clusters by score, best tier first. Clusters with an unknown score form
-// the last tier.
+// the last tier, which may be empty.
 func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 	scored := make([]*Verdict, 0, len(verdicts))
 	var unscored []*Verdict
@@ -98,10 +98,7 @@ func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 		tiers = append(tiers, scored[:end:end])
 		scored = scored[end:]
 	}
-	if len(unscored) > 0 {
-		tiers = append(tiers, unscored)
-	}
-	return tiers
+	return append(tiers, unscored)
 }
 
 // betterOfTwo draws two clusters by capacity and returns the one with more net devices. The
