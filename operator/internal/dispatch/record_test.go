@@ -151,8 +151,55 @@ func TestPatchHasTheRecordAndTheActivity(t *testing.T) {
 	}
 }
 
+// Only time with quota and without room counts, before and after a yield.
+func TestUnplacedFor(t *testing.T) {
+	noRoom := Record{}.CountUnplaced(true, after(0), after(10))
+	yielded := noRoom.Yielded(after(0), after(70))
+	for _, tc := range []struct {
+		name            string
+		r               Record
+		quotaSince, now int
+		want            time.Duration
+	}{
+		{"no cluster was without room", Record{}, 0, 70, 0},
+		{"there is room", noRoom.CountUnplaced(false, after(0), after(70)), 0, 100, time.Minute},
+		{"there was room all the time", Record{}.CountUnplaced(false, after(0), after(10)), 0, 70, 0},
+		{"no room", noRoom, 0, 70, time.Minute},
+		{"no room, counted again", noRoom.CountUnplaced(true, after(0), after(40)), 0, 70, time.Minute},
+		{"new quota", noRoom, 40, 70, 30 * time.Second},
+		{"the clock of another replica is ahead", noRoom, 0, 5, 0},
+		{"after a yield", yielded, 0, 100, time.Minute},
+		{"no room after a yield", yielded.CountUnplaced(true, after(200), after(200)), 200, 230, 90 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.r.UnplacedFor(after(tc.quotaSince), after(tc.now)); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+	if again := yielded.Yielded(after(200), after(300)); !yielded.WaitsSince.Equal(after(0)) || !again.WaitsSince.Equal(after(0)) || again.Yields != 2 {
+		t.Errorf("%+v: the wait begins with the first quota", again)
+	}
+}
+
+func TestRequeuedPauses(t *testing.T) {
+	want := Record{Attempt: 1, Reason: "NotAdmitted", SleepsUntil: after(15)}
+	if diff := cmp.Diff(want, Record{Attempt: 1, Repair: true}.Requeued("NotAdmitted", after(0))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEmptyRecordIsOfNoQuota(t *testing.T) {
+	if (Record{}).IsCurrent(time.Time{}) {
+		t.Error("a record without an attempt is current")
+	}
+	if (Record{Reclaimed: &Reclaim{}}).IsReclaimed() {
+		t.Error("an active workload is reclaimed")
+	}
+}
+
 func TestYieldPauseDoublesUpToItsMaximum(t *testing.T) {
-	for yields, want := range map[int]time.Duration{1: 5 * time.Minute, 2: 10 * time.Minute, 9: 30 * time.Minute} {
+	for yields, want := range map[int]time.Duration{1: 5 * time.Minute, 2: 10 * time.Minute, 9: 30 * time.Minute, 1000: 30 * time.Minute} {
 		if got := YieldPause(yields); got != want {
 			t.Errorf("after %d yields: got %s, want %s", yields, got, want)
 		}

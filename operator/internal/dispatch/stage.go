@@ -54,7 +54,7 @@ func (r Record) Stage(pace Pace, now time.Time) (Stage, time.Duration) {
 	case sinceCopy >= 2*after:
 		return StageHeal, 4*after - sinceCopy
 	case sinceCopy >= after:
-		if sinceWidened := now.Sub(r.WidenedAt) - pace.Lag; !r.WidenedAt.IsZero() && sinceWidened < after {
+		if sinceWidened := now.Sub(r.WidenedAt) - pace.Lag; sinceWidened < after { // without WidenedAt, it is longer
 			return StageWait, min(after-sinceWidened, 2*after-sinceCopy)
 		}
 		return StageWiden, 2*after - sinceCopy

@@ -25,6 +25,7 @@ func TestStage(t *testing.T) {
 		{"just before widening", nominated, 29, StageWait, time.Second},
 		{"widening is due", nominated, 30, StageWiden, 30 * time.Second},
 		{"widened", widened, 40, StageWait, 20 * time.Second},
+		{"widened for another reason, and widening is due", Record{NominatedAt: t0, WidenedAt: after(10)}, 40, StageWiden, 20 * time.Second},
 		{"healing is due", widened, 60, StageHeal, 60 * time.Second},
 		{"all clusters are due", widened, 120, StageAll, 60 * time.Second},
 	} {
@@ -37,7 +38,7 @@ func TestStage(t *testing.T) {
 }
 
 func TestWidenedList(t *testing.T) {
-	byOne := int32(1)
+	byOne, byNine := int32(1), int32(9)
 	var many []string
 	for i := range 25 {
 		many = append(many, fmt.Sprint("c", i))
@@ -57,6 +58,7 @@ func TestWidenedList(t *testing.T) {
 		{"wait", StageWait, []string{"d"}, []string{"a"}, []string{"b"}, usable, nil, nil, []string{"a"}},
 		{"widen to all clusters with room", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, nil, []string{"a", "b", "c"}},
 		{"widen by one cluster", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, &byOne, []string{"a", "b"}},
+		{"widen by more clusters than have room", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, &byNine, []string{"a", "b", "c"}},
 		{"widen without room elsewhere", StageWiden, []string{"d"}, []string{"a"}, []string{"a"}, usable, nil, nil, []string{"a"}},
 		{"heal nominates earlier clusters without room, if usable", StageHeal, []string{"d", "deleted"}, []string{"a"}, nil, usable, nil, nil, []string{"a", "d"}},
 		{"heal does not nominate an earlier cluster that is ruled out", StageHeal, []string{"b", "d"}, []string{"a"}, nil, usable, nil, nil, []string{"a", "d"}},

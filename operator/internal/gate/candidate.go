@@ -16,13 +16,14 @@ func Known(v float64) Number { return Number{Value: v, Known: true} }
 
 // compare orders numbers by value. An unknown one comes before all others.
 func (n Number) compare(other Number) int {
-	switch {
-	case n.Known != other.Known && n.Known:
+	return cmp.Or(cmp.Compare(knownRank(n), knownRank(other)), cmp.Compare(n.Value, other.Value))
+}
+
+func knownRank(n Number) int {
+	if n.Known {
 		return 1
-	case n.Known != other.Known:
-		return -1
 	}
-	return cmp.Compare(n.Value, other.Value)
+	return 0
 }
 
 // ShapeMetrics are the query results of one cluster for one pod set.

@@ -60,6 +60,12 @@ func TestDecideWithoutUsableMetrics(t *testing.T) {
 			state: Pending, reason: ReasonNoMetrics, message: "no cluster is eligible; cluster1 reports no samples; fit: connection refused"},
 		{name: "source down for longer than unknownAfter, open", candidates: []Candidate{unknown}, fleet: failing(301), rules: openRules(),
 			state: Ready, reason: ReasonPlaceable, message: chosen, order: []string{"cluster1"}},
+		{name: "samples as old as unknownAfter, open", candidates: []Candidate{sampledBefore(cluster("cluster1", 4, 32, 8, 64), 300)}, rules: openRules(),
+			state: Pending, reason: ReasonStale, message: "no cluster is eligible; cluster1 has samples older than 2m0s"},
+		{name: "only an unusable cluster has metrics, open", candidates: []Candidate{unknown, withUnusable(cluster("cluster2", 4, 32, 8, 64), "is deleted")}, rules: openRules(),
+			state: Ready, reason: ReasonPlaceable, message: chosen, order: []string{"cluster1"}},
+		{name: "unmeasured requests, open", facts: withUnmeasured(job("a", 8, 1), "rdma/hca"), candidates: []Candidate{unknown}, rules: openRules(),
+			state: Ready, reason: ReasonPlaceable, message: chosen, order: []string{"cluster1"}},
 		{name: "one cluster has metrics, open", candidates: []Candidate{old, cluster("cluster2", 0, 12, 6, 64)}, rules: openRules(),
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has samples older than 2m0s"},
 	})

@@ -25,16 +25,15 @@ type expectedStart struct {
 
 // compare orders by the known start, then by waste, then by the missing part.
 func (s *expectedStart) compare(other *expectedStart) int {
-	switch {
-	case s.by.IsZero() != other.by.IsZero():
-		if s.by.IsZero() {
-			return 1
-		}
-		return -1
-	case !s.by.Equal(other.by):
-		return s.by.Compare(other.by)
+	return cmp.Or(compareKnownFirst(s.by, other.by), cmp.Compare(s.waste, other.waste), cmp.Compare(s.missing, other.missing), cmp.Compare(s.cluster, other.cluster))
+}
+
+// compareKnownFirst orders times. Unknown ones, which are zero, come last.
+func compareKnownFirst(a, b time.Time) int {
+	if a.IsZero() != b.IsZero() {
+		return b.Compare(a)
 	}
-	return cmp.Or(cmp.Compare(s.waste, other.waste), cmp.Compare(s.missing, other.missing), cmp.Compare(s.cluster, other.cluster))
+	return a.Compare(b)
 }
 
 // expectedStart returns nil if the cluster could not take the workload even if it were empty, if
@@ -100,12 +99,8 @@ func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
 func (e *evaluation) startsBy(p shape.PodSet, free, empty float64, running []ledger.Running) time.Time {
 	ends := slices.Clone(running)
 	ends = slices.DeleteFunc(ends, func(r ledger.Running) bool { return !ledger.ShareDevices(r.PodSets, []shape.PodSet{p}) })
-	slices.SortFunc(ends, func(a, b ledger.Running) int {
-		if a.EndsBy.IsZero() != b.EndsBy.IsZero() { // unknown ends last: what waits for them has no known start
-			return -a.EndsBy.Compare(b.EndsBy)
-		}
-		return a.EndsBy.Compare(b.EndsBy)
-	})
+	// A pod that waits for a workload with an unknown end has no known start.
+	slices.SortFunc(ends, func(a, b ledger.Running) int { return compareKnownFirst(a.EndsBy, b.EndsBy) })
 	for i, r := range ends {
 		for _, held := range r.PodSets {
 			switch {

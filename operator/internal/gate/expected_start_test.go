@@ -165,6 +165,36 @@ func TestHoldKnowsTheLatestStartOfAllPodSets(t *testing.T) {
 	}
 }
 
+// Of clusters with unknown starts, the gate holds the one where least devices stand idle and, of equal
+// ones, where the least part of a pod set lacks room.
+func TestHoldForSeveralPodSetsCostsLeast(t *testing.T) {
+	type room struct{ empty, free float64 }
+	for _, tc := range []struct {
+		name    string
+		workers [2][2]room // for one pod of 8 and four pods of 1
+	}{
+		{"devices, not pods, stand idle", [2][2]room{{{4, 0}, {16, 4}}, {{2, 0}, {20, 4}}}},
+		{"a part of the pods, not a number, lacks room", [2][2]room{{{4, 0}, {32, 4}}, {{4, 1}, {32, 2}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := job("a", 8, 1)
+			f.PodSets = append(f.PodSets, shape.PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: "NVIDIA-L4", DevicesPerPod: 1, Pods: 4})
+			var candidates []Candidate
+			for i, w := range tc.workers {
+				c := Candidate{Name: []string{"cluster1", "cluster2"}[i], SampledAt: before(5)}
+				for _, r := range w {
+					c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(r.free), EmptyFit: Known(r.empty)})
+				}
+				candidates = append(candidates, c)
+			}
+			d := Decide(f, candidates, Fleet{}, ledger.View{}, holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
+			if d.Hold == nil || d.Hold.Cluster != "cluster2" {
+				t.Errorf("hold %+v, want cluster2 (%s)", d.Hold, d.Message)
+			}
+		})
+	}
+}
+
 // A cluster is held for a workload of several pod sets only if all of them fit there together when it is
 // empty, and into the quota of the worker's queue.
 func TestHoldNeedsAnEmptyClusterForAllPodSets(t *testing.T) {

@@ -74,7 +74,7 @@ func Explain(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.Vie
 }
 
 // explain evaluates room whenever the samples are fresh, even if another rule excludes the
-// cluster.
+// cluster. An unknown sample time is zero, and so never fresh.
 func (e *evaluation) explain(c *Candidate, v Verdict, view ledger.View) ClusterExplanation {
 	x := ClusterExplanation{
 		Verdict:    v,
@@ -85,7 +85,7 @@ func (e *evaluation) explain(c *Candidate, v Verdict, view ledger.View) ClusterE
 	}
 	if len(e.facts.PodSets) > 0 {
 		x.Credited = view.Credited(c.Name, c.SampledAt, e.facts.PodSets[0])
-		if !c.SampledAt.IsZero() && e.now.Sub(c.SampledAt) <= e.rules.MaxSampleAge {
+		if e.now.Sub(c.SampledAt) <= e.rules.MaxSampleAge {
 			x.Verdict = e.evaluateRoom(v.reject(BrokenRule{}), c, view)
 			if x.Rejection != RejectNone {
 				x.Broken = append(x.Broken, BrokenRule{x.Rejection, x.Detail})

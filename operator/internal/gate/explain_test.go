@@ -24,7 +24,7 @@ func TestExplainListsEveryBrokenRule(t *testing.T) {
 	l.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
 
 	d, got := Explain(job("a", 8, 1), []Candidate{excluded, eligible}, Fleet{}, l.View(), r, 1, t0)
-	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" {
+	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" || d.Verdicts != nil {
 		t.Errorf("decision: %+v", d)
 	}
 	t.Run("excluded cluster", func(t *testing.T) {
@@ -53,6 +53,30 @@ func TestExplainListsEveryBrokenRule(t *testing.T) {
 	})
 }
 
+// Old samples say nothing about room.
+func TestExplainEvaluatesRoomOfFreshSamples(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		sampled time.Time
+		want    string
+		fit     Number
+		age     float64
+	}{
+		{"as old as permitted", before(120), "has room for 0 such pods", Known(0), 120},
+		{"too old", before(121), "has samples 2m1s old", Number{}, 121},
+		{"unknown", time.Time{}, "reports no samples", Number{}, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := cluster("cluster1", 0, 0, 0, 64)
+			c.SampledAt = tc.sampled
+			_, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+			if got[0].Why != tc.want || got[0].Fit != tc.fit || got[0].Age != tc.age {
+				t.Errorf("%q with fit %v and age %v, want %q with %v and %v", got[0].Why, got[0].Fit, got[0].Age, tc.want, tc.fit, tc.age)
+			}
+		})
+	}
+}
+
 func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {
 	candidates := []Candidate{{Name: "cluster1", Conditions: []ConditionResult{{Name: "power"}}}}
 	t.Run("condition without result", func(t *testing.T) {
@@ -62,9 +86,7 @@ func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {
 		}
 	})
 	t.Run("no usable metrics", func(t *testing.T) {
-		r := openRules()
-		r.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
-		d, got := Explain(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, r, 1, t0)
+		d, got := Explain(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, openly(requiredScore()), 1, t0)
 		if d.State != Ready || got[0].Broken != nil || !got[0].WithoutMetrics {
 			t.Errorf("got %+v %+v", d, got[0])
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -97,8 +98,9 @@ func rules() Rules {
 	return Rules{Placement: "plimsoll-system/gpu", TierPoints: 20, MaxSampleAge: 120 * time.Second, UnknownAfter: 300 * time.Second, OnStale: v1alpha1.StaleClosed}
 }
 
-func openRules() Rules {
-	r := rules()
+func openRules() Rules { return openly(rules()) }
+
+func openly(r Rules) Rules {
 	r.OnStale = v1alpha1.StaleOpen
 	return r
 }
@@ -113,6 +115,13 @@ func scoreRules(minimum *int32) Rules {
 	return r
 }
 
+// requiredScore are rules that require the score fleet/total with the default minimum.
+func requiredScore() Rules {
+	r := rules()
+	r.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
+	return r
+}
+
 // evaluated returns the result of a condition at t0. NaN means an empty result.
 func evaluated(condition string, value float64) ConditionResult {
 	return evaluatedAt(condition, value, t0)
@@ -122,8 +131,9 @@ func evaluatedAt(condition string, value float64, at time.Time) ConditionResult 
 	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: at}
 }
 
-func partial(condition string) ConditionResult {
-	return ConditionResult{Name: condition, EvaluatedAt: t0, Partial: true}
+// partial returns a result that has been partial for some seconds.
+func partial(condition string, seconds int) ConditionResult {
+	return ConditionResult{Name: condition, EvaluatedAt: before(seconds), Partial: true}
 }
 
 func fleetWith(conditions ...ConditionResult) Fleet { return Fleet{Conditions: conditions} }
@@ -165,6 +175,7 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 // snapshot returns a workload with quota and Pending checks of a gate and of MultiKueue.
 func snapshot() Snapshot {
 	wl := &kueue.Workload{}
+	wl.Spec.Active = ptr.To(true) // Kueue's default
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
 	setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "reserved")
 	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "multikueue", State: kueue.CheckStatePending}}

@@ -60,8 +60,8 @@ func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
 	case e.rules.Rank.Before(h.Rank, e.rules.Hold.Aging, e.now):
 		return false
 	}
-	endsBefore := !h.StartsBy.IsZero() && e.rules.RunsFor > 0 && !e.now.Add(timing.StartupAllowance+e.rules.RunsFor).After(h.StartsBy)
-	return !endsBefore
+	// An unknown start is zero, and so before every end.
+	return e.rules.RunsFor == 0 || e.now.Add(timing.StartupAllowance+e.rules.RunsFor).After(h.StartsBy)
 }
 
 // hold returns the hold for a workload that fits nowhere, or nil:
@@ -113,14 +113,9 @@ func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) 
 // nextByName returns the start on the first cluster after the named one in the order of names, which
 // begins again at its end. starts must not be empty.
 func nextByName(starts []*expectedStart, cluster string) *expectedStart {
-	return slices.MinFunc(starts, func(a, b *expectedStart) int {
-		aWraps, bWraps := a.cluster <= cluster, b.cluster <= cluster
-		if aWraps != bWraps {
-			if aWraps {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Compare(a.cluster, b.cluster)
-	})
+	rest := slices.DeleteFunc(slices.Clone(starts), func(s *expectedStart) bool { return s.cluster <= cluster })
+	if len(rest) == 0 {
+		rest = starts
+	}
+	return slices.MinFunc(rest, func(a, b *expectedStart) int { return cmp.Compare(a.cluster, b.cluster) })
 }

@@ -165,6 +165,8 @@ func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 		{"ends before the held workload can start", job("a", 1, 1), short, startsBy(10 * time.Minute), true},
 		{"may end after that", job("a", 1, 1), short, startsBy(10*time.Minute - time.Second), false},
 		{"of unknown duration", job("a", 1, 1), behind, startsBy(10 * time.Hour), false},
+		{"of known duration, the start is unknown", job("a", 1, 1), short, nil, false},
+		{"the held workload waits for quota of another queue", remote(job("a", 1, 1)), behind, func(h *ledger.Hold) { h.Queues = []string{"other"} }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Decide(tc.facts, []Candidate{cluster("cluster1", 8, 64, 8, 64)}, Fleet{}, holdOf("big", 2, time.Hour, tc.change).View(), tc.rules, 1, t0)
@@ -175,6 +177,14 @@ func TestHoldBindsWorkloadsThatRankBehind(t *testing.T) {
 				t.Errorf("%s %q, want %s %q", d.Reason, d.Message, ReasonHeld, want)
 			}
 		})
+	}
+}
+
+// A full cluster that is held as well lacks room in the first place.
+func TestFullClusterIsNotHeld(t *testing.T) {
+	d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 4)}, Fleet{}, holdOf("big", 2, time.Hour, nil).View(), holdRules(v1alpha1.HoldEnforce, 1, time.Minute), 1, t0)
+	if d.Reason != ReasonNoRoom || !d.NoRoomAnywhere {
+		t.Errorf("%s %q, want %s", d.Reason, d.Message, ReasonNoRoom)
 	}
 }
 

@@ -108,9 +108,7 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	best := nearest(verdicts)
 	p := f.PodSets[0]
 	if best != nil {
-		if i := slices.IndexFunc(f.PodSets, func(p shape.PodSet) bool { return p.Name == best.Detail }); i >= 0 {
-			p = f.PodSets[i]
-		}
+		p = f.PodSets[slices.IndexFunc(f.PodSets, func(p shape.PodSet) bool { return p.Name == best.Detail })]
 	}
 	forOnePod := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, deviceName(p))
 	forAllPods := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
@@ -153,7 +151,7 @@ func nearest(verdicts []Verdict) *Verdict {
 		if best == nil || cmp.Or(
 			cmp.Compare(v.Room.Value, best.Room.Value),
 			cmp.Compare(v.Fit.Value, best.Fit.Value),
-			knownRank(v.Quota)-knownRank(best.Quota),
+			cmp.Compare(knownRank(v.Quota), knownRank(best.Quota)),
 			cmp.Compare(v.Largest.Value, best.Largest.Value),
 			cmp.Compare(v.Net, best.Net),
 		) > 0 {
@@ -161,13 +159,6 @@ func nearest(verdicts []Verdict) *Verdict {
 		}
 	}
 	return best
-}
-
-func knownRank(n Number) int {
-	if n.Known {
-		return 1
-	}
-	return 0
 }
 
 // excludedClusters lists the first clusters that something other than room excludes.

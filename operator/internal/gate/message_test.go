@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +28,8 @@ func TestNoRoomMessageStatesPromisedDevices(t *testing.T) {
 		{"no node is large enough", job("a", 8, 2), cluster("c1", 0, 20, 6, 64), "no cluster has 8 free " + h100 + " on one node: best is c1 with 6"},
 		{"a node is large enough, but not by the query", job("a", 8, 1), cluster("c1", 0, 20, 8, 64), "no cluster has room for 1 pod of 8 " + h100 + " by the gate's query fit: best is c1 with 8 free on one node"},
 		{"best node unknown", job("a", 8, 1), withLargest(cluster("c1", 0, 20, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 4 in total"},
+		{"one node, and that is promised", job("a", 8, 2), cluster("c1", 1, 8, 8, 64), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 0"},
+		{"best node unknown, and more promised than free", job("a", 8, 1), withLargest(cluster("c1", 0, 12, 0, 64), Number{}), "no cluster has 8 free " + h100 + " on one node: best is c1 with 0 in total"},
 		{"too little quota", remote(job("a", 8, 2)), withQuota(cluster("c1", 4, 32, 8, 64), 8), "no cluster has room for 2 pods of 8 " + h100 + ": best is c1, whose queue has quota for 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -37,9 +42,11 @@ func TestNoRoomMessageStatesPromisedDevices(t *testing.T) {
 }
 
 func TestNoRoomMessageWithoutSuchDevices(t *testing.T) {
-	d := Decide(job("a", 8, 1), []Candidate{{Name: "cluster1", SampledAt: t0, Shapes: make([]ShapeMetrics, 1)}}, Fleet{}, ledger.View{}, rules(), 1, t0)
-	if want := "no cluster has 8 free " + h100 + " on one node: none has any"; d.Message != want {
-		t.Errorf("got  %q\nwant %q", d.Message, want)
+	for _, shapes := range [][]ShapeMetrics{nil, make([]ShapeMetrics, 1)} {
+		d := Decide(job("a", 8, 1), []Candidate{{Name: "cluster1", SampledAt: t0, Shapes: shapes}}, Fleet{}, ledger.View{}, rules(), 1, t0)
+		if want := "no cluster has 8 free " + h100 + " on one node: none has any"; d.Message != want {
+			t.Errorf("got  %q\nwant %q", d.Message, want)
+		}
 	}
 }
 
@@ -72,13 +79,63 @@ func TestNoRoomMessageWithoutSeriesOfFit(t *testing.T) {
 	}
 }
 
-// If quota is all that is missing, the best node's devices are irrelevant.
-func TestNearestPrefersClusterThatLacksOnlyQuota(t *testing.T) {
-	noNode, noQuota := withQuota(cluster("c1", 0, 20, 0, 64), 64), withQuota(cluster("c2", 4, 32, 0, 64), 0)
-	candidates := []Candidate{withLargest(noNode, Number{}), withLargest(noQuota, Number{})}
-	d := Decide(remote(job("a", 8, 1)), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
-	if want := "no cluster has room for 1 pod of 8 " + h100 + ": best is c2, whose queue has quota for 0"; d.Message != want {
-		t.Errorf("got  %q\nwant %q", d.Message, want)
+// Of the full clusters, the message names the one that comes nearest, in whatever order the Placement
+// decides them.
+func TestNoRoomMessageNamesTheNearestCluster(t *testing.T) {
+	unknownNode := func(c Candidate) Candidate { return withLargest(c, Number{}) }
+	l := holdOf("big", 2, time.Hour, func(h *ledger.Hold) { h.Cluster = "held" })
+	l.Debit(ledger.Entry{UID: "other", Cluster: "promised", PodSets: job("other", 8, 2).PodSets, DebitedAt: t0})
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		want       string
+	}{
+		{"room for more pods", []Candidate{cluster("c1", 1, 32, 8, 64), cluster("c2", 2, 16, 8, 64)}, " room for 4 pods of 8 " + h100 + ": best is c2 with room for 2"},
+		{"large enough nodes, which are promised", []Candidate{cluster("promised", 1, 8, 8, 64), cluster("c2", 0, 60, 6, 64)},
+			" room for 4 pods of 8 " + h100 + ": best is promised with room for 0 (16 devices there promised to other workloads)"},
+		{"only quota is missing", []Candidate{withQuota(unknownNode(cluster("c1", 0, 20, 0, 64)), 64), withQuota(unknownNode(cluster("c2", 4, 32, 0, 64)), 0)},
+			" room for 4 pods of 8 " + h100 + ": best is c2, whose queue has quota for 0"},
+		{"the largest node", []Candidate{cluster("c1", 0, 20, 4, 64), cluster("c2", 0, 12, 6, 64)}, " 8 free " + h100 + " on one node: best is c2 with 6"},
+		{"unknown nodes: more devices", []Candidate{unknownNode(cluster("c1", 0, 20, 0, 64)), unknownNode(cluster("c2", 0, 12, 0, 64))}, " 8 free " + h100 + " on one node: best is c1 with 20 in total"},
+		{"not a held cluster", []Candidate{cluster("held", 9, 72, 8, 72), cluster("c2", 1, 8, 8, 64)}, " room for 4 pods of 8 " + h100 + ": best is c2 with room for 1; held is held for team-a/big"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for range 2 {
+				slices.Reverse(tc.candidates)
+				d := Decide(remote(job("a", 8, 4)), tc.candidates, Fleet{}, l.View(), holdRules(v1alpha1.HoldOff, 1, 0), 1, t0)
+				if want := "no cluster has" + tc.want; d.Message != want {
+					t.Errorf("got  %q\nwant %q", d.Message, want)
+				}
+			}
+		})
+	}
+}
+
+func TestMessageNamesTheFirstExcludedClusters(t *testing.T) {
+	for n, want := range map[int]string{5: "c4 is deleted, c5 is deleted", 7: "c4 is deleted, c5 is deleted, 2 more"} {
+		var candidates []Candidate
+		for i := range n {
+			candidates = append(candidates, withUnusable(cluster(fmt.Sprint("c", i+1), 1, 8, 8, 64), "is deleted"))
+		}
+		d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
+		if want := "no cluster is eligible; c1 is deleted, c2 is deleted, c3 is deleted, " + want; d.Message != want {
+			t.Errorf("got  %q\nwant %q", d.Message, want)
+		}
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	exact := strings.Repeat("x", MaxMessage)
+	for _, tc := range []struct{ name, text, want string }{
+		{"as long as permitted", exact, exact},
+		{"too long", exact + "x", exact[3:] + "..."},
+		{"within a character", exact[4:] + "üxxx", exact[4:] + "..."},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Truncate(tc.text); got != tc.want {
+				t.Errorf("got %d bytes, want %d: %q", len(got), len(tc.want), got)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,11 @@ func TestClustersOutsideTheConfiguration(t *testing.T) {
 			if d.State != tc.state || d.Reason != tc.reason || d.Join != tc.join {
 				t.Errorf("%s %s %q joins %q, want %s %s and %q", d.State, d.Reason, d.Message, d.Join, tc.state, tc.reason, tc.join)
 			}
+			for i, v := range d.Verdicts {
+				if tc.candidates[i].Outside && v.Rejection == RejectNone {
+					t.Errorf("%s is eligible, although the configuration does not contain it", v.Cluster)
+				}
+			}
 			if tc.reason == ReasonJoining && (d.Message != joining || d.NoRoomAnywhere) {
 				t.Errorf("message %q, no room anywhere %t", d.Message, d.NoRoomAnywhere)
 			}

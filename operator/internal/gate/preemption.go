@@ -93,7 +93,7 @@ func (e *evaluation) reclaimable(cluster, queue string, p shape.PodSet, borrowed
 	}
 	victims := slices.SortedFunc(e.victims(cluster, view, func(r *ledger.Running) bool {
 		isPermitted := e.rules.Reclaim.AnyPriority || r.Priority < e.rules.Rank.Priority
-		return isPermitted && r.ClusterQueue == queue && ledger.SharedDevices(r.PodSets, p) > 0
+		return isPermitted && r.ClusterQueue == queue
 	}), func(a, b *ledger.Running) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Since.Compare(a.Since), cmp.Compare(a.UID, b.UID))
 	})

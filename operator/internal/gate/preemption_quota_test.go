@@ -33,6 +33,7 @@ func TestPreemptionNeedsQuotaOrVictims(t *testing.T) {
 		{name: "a lower priority with too few devices", facts: job("a", 8, 1), quota: Known(0), running: running("cq", 1, 4), want: forOnePod},
 		{name: "too few devices beside unreserved quota", facts: job("a", 8, 1), quota: Known(4), running: running("cq", 1, 4)},
 		{name: "a lower priority of a queue that has reserved more than its quota", facts: job("a", 8, 1), quota: Known(-8), running: running("cq", 1, 8), want: forOnePod},
+		{name: "the queue has reserved more than its quota and its victims", facts: job("a", 8, 1), quota: Known(-16), running: running("cq", 1, 8), want: forOnePod},
 		{name: "one victim for two pods", facts: job("a", 8, 2), quota: Known(0), running: running("cq", 1, 8), want: forTwoPods},
 		{name: "quota for one pod and one victim", facts: job("a", 8, 2), quota: Known(8), running: running("cq", 1, 8)},
 		{name: "quota for one of two pods", facts: job("a", 8, 2), quota: Known(8), want: forTwoPods},
@@ -75,6 +76,8 @@ func TestPreemptionNeedsQuotaOrVictims(t *testing.T) {
 				t.Errorf("%s %q, want Ready", d.State, d.Message)
 			case tc.want != "" && (d.State != Pending || d.Reason != ReasonNoRoom || d.Message != tc.want || !d.NoRoomAnywhere):
 				t.Errorf("%s %s %q, no room anywhere: %t, want %q", d.State, d.Reason, d.Message, d.NoRoomAnywhere, tc.want)
+			case tc.want != "" && (d.Verdicts[0].Preempts || d.Verdicts[0].Reclaims):
+				t.Errorf("%+v preempts without making room", d.Verdicts[0])
 			}
 		})
 	}

@@ -23,6 +23,8 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 		}
 		return l
 	}
+	itself := ledger.New(0, 0)
+	itself.PutRunning(ledger.Running{UID: "a", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("a", 8, 1).PodSets})
 	claimed := victims("cq", 1, 8, 1)
 	claimed.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
 	for _, tc := range []struct {
@@ -40,6 +42,7 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 		{"the same priority", victims("cq", 2, 8, 1), 2, true, 0, Pending, ""},
 		{"another ClusterQueue", victims("other", 1, 8, 1), 2, true, 0, Pending, ""},
 		{"a queue that does not preempt", victims("cq", 1, 8, 1), 2, false, 0, Pending, ""},
+		{"the workload itself, with the priority that it had before", itself, 2, true, 0, Pending, ""},
 		{"already claimed by another workload", claimed, 2, true, 0, Pending, ""},
 		{"free devices beside them", victims("cq", 1, 8, 1), 2, true, 1, Ready, "cluster1 has room for 2 such pods"},
 	} {
@@ -78,6 +81,7 @@ func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {
 		{"unknown quota", 0, Number{}, 1, Pending},
 		{"unknown quota and a free node", 1, Number{}, 1, Ready},
 		{"quota and a free node", 1, Known(8), 1, Ready},
+		{"quota for two pods, and a node for the only one", 1, Known(16), 1, Ready},
 		{"quota for one of two pods, and no node for it", 0, Known(8), 2, Pending},
 		{"quota for one of two pods, and a node for it", 1, Known(8), 2, Ready},
 	} {
@@ -188,6 +192,33 @@ func TestSmallEntriesDoNotHideIdleNodes(t *testing.T) {
 	}
 }
 
+// One device more would hide the node that a job with one device takes.
+func TestSpareDevicesAreCountedExactly(t *testing.T) {
+	one := ledger.New(0, 0)
+	one.Debit(ledger.Entry{UID: "w", Cluster: "cluster1", PodSets: job("w", 1, 1).PodSets, DebitedAt: t0})
+	for _, tc := range []struct {
+		name       string
+		view       ledger.View
+		free       float64
+		spareKnown bool
+		want       State
+	}{
+		{"no spare device", one.View(), 32, true, Pending},
+		{"one spare device", one.View(), 33, true, Ready},
+		{"unknown spare devices", one.View(), 33, false, Pending},
+		{"fewer free devices than on idle nodes, by a later sample", ledger.View{}, 31, true, Ready},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rules()
+			r.SpareKnown = tc.spareKnown
+			d := Decide(job("a", 8, 4), []Candidate{cluster("cluster1", 4, tc.free, 8, 64)}, Fleet{}, tc.view, r, 1, t0)
+			if d.State != tc.want {
+				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+			}
+		})
+	}
+}
+
 // Two workloads arrive between two samples. The first one uses up the nominal quota with which
 // its queue may reclaim.
 func TestReclaimSubtractsTheLedger(t *testing.T) {
@@ -272,6 +303,26 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
 			}
 		})
+	}
+}
+
+// Of borrowers with one priority and admission time, the first by UID is preempted first.
+func TestReclaimOrdersEqualBorrowersByUID(t *testing.T) {
+	for _, tc := range []struct {
+		first, second int64 // devices
+		want          State
+	}{{8, 4, Ready}, {4, 8, Pending}} {
+		l := ledger.New(0, 0)
+		for uid, devices := range map[string]int64{"p": tc.first, "q": tc.second} {
+			l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "friend", PodSets: job(uid, devices, 1).PodSets})
+		}
+		r := rules()
+		r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
+		c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)
+		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), borrowed("friend", 4)
+		if d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0); d.State != tc.want {
+			t.Errorf("%d devices before %d: %s %q, want %s", tc.first, tc.second, d.State, d.Message, tc.want)
+		}
 	}
 }
 

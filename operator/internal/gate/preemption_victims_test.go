@@ -90,10 +90,12 @@ func TestPreemptionTakesNoMoreThanTheWorkloadNeeds(t *testing.T) {
 	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", ClusterQueue: "friend", Priority: 5, PodSets: job("q", 8, 1).PodSets})
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
-	c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)
-	c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 8)
-	d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
-	if want := "cluster1 has room for 1 such pod after preemption of lower priorities"; d.Message != want {
-		t.Errorf("%s %q, want %q", d.State, d.Message, want)
+	for _, quota := range []float64{0, -8} {
+		c := withQuota(cluster("cluster1", 0, 0, 0, 64), quota)
+		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(16), borrowed("friend", 8)
+		d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+		if want := "cluster1 has room for 1 such pod after preemption of lower priorities"; d.Message != want {
+			t.Errorf("quota for %.0f devices: %s %q, want %q", quota, d.State, d.Message, want)
+		}
 	}
 }

@@ -59,9 +59,10 @@ type PrerequisiteResult struct {
 	EvaluatedAt time.Time
 }
 
-// isUsable reports whether the absence of an object from the result means that it does not exist.
+// isUsable reports whether the absence of an object from the result means that it does not exist. If
+// no query succeeded yet, EvaluatedAt is zero, and so too old.
 func (p PrerequisiteResult) isUsable(e *evaluation) bool {
-	return p.Reported && !p.EvaluatedAt.IsZero() && e.now.Sub(p.EvaluatedAt) <= e.rules.MaxSampleAge
+	return p.Reported && e.now.Sub(p.EvaluatedAt) <= e.rules.MaxSampleAge
 }
 
 // hasPrerequisites is the rule that every object that the workload refers to exists on the
@@ -109,10 +110,7 @@ func listReferences(refs []shape.Reference) string {
 	return strings.Join(names, ", ")
 }
 
-// unknownPrerequisites states which objects a cluster may lack; empty = none.
+// unknownPrerequisites states which objects a cluster may lack.
 func unknownPrerequisites(refs []shape.Reference) string {
-	if len(refs) == 0 {
-		return ""
-	}
 	return "it is unknown whether it has " + listReferences(refs)
 }

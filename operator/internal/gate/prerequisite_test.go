@@ -71,12 +71,8 @@ func TestDecidePrerequisites(t *testing.T) {
 	})
 }
 
-// A cluster without the object is never nominated in addition, and holds no devices for the
-// workload.
+// A cluster without the object holds no devices for the workload.
 func TestMissingPrerequisiteIsNotALackOfRoom(t *testing.T) {
-	if RejectPrerequisite.MayHoldCopy() || RejectPrerequisite.IsRoomUnknown() || RejectPrerequisite.countsForTier() {
-		t.Error("a cluster without the object may get the workload")
-	}
 	r := rules()
 	r.Hold = HoldRules{Mode: v1alpha1.HoldEnforce, After: time.Second, Aging: time.Hour}
 	r.Rank.Since = before(600)
@@ -106,6 +102,7 @@ func TestExplainPrerequisites(t *testing.T) {
 func TestPrerequisiteQueries(t *testing.T) {
 	spec := &v1alpha1.PlacementGateSpec{Prerequisites: []v1alpha1.GatePrerequisite{
 		{Kind: v1alpha1.PrerequisiteNamespace}, {Kind: v1alpha1.PrerequisiteLocalQueue}, {Kind: v1alpha1.PrerequisiteSecret},
+		{Kind: v1alpha1.PrerequisiteConfigMap, Query: "group by (site, name) (code)"},
 		{Kind: v1alpha1.PrerequisitePriorityClass, Query: "group by (site, name) (priority_classes)"},
 	}}
 	got := map[string]string{}
@@ -121,6 +118,8 @@ func TestPrerequisiteQueries(t *testing.T) {
 		"prerequisites/LocalQueue/reported":    "count by (site) (group by (site, name) (kueue_local_queue_status{namespace=\"$namespace\",exported_namespace=\"\"})\n) ",
 		"prerequisites/Secret":                 `group by (site, secret) (kube_secret_info{namespace="$namespace",exported_namespace=""}) secret`,
 		"prerequisites/Secret/reported":        "count by (site) (group by (site, secret) (kube_secret_info{namespace=\"$namespace\",exported_namespace=\"\"})\n) ",
+		"prerequisites/ConfigMap":              `group by (site, name) (code) name`,
+		"prerequisites/ConfigMap/reported":     "count by (site) (group by (site, name) (code)\n) ",
 		"prerequisites/PriorityClass":          `group by (site, name) (priority_classes) name`,
 		"prerequisites/PriorityClass/reported": "count by (site) (group by (site, name) (priority_classes)\n) ",
 	}

@@ -42,9 +42,10 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	return order
 }
 
-// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not.
+// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not. Kueue
+// preempts only for quota.
 func needsPreemption(verdicts []Verdict, cluster string) int {
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && (v.Preempts || v.LacksQuota) }) {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && v.LacksQuota }) {
 		return 1
 	}
 	return 0
@@ -73,7 +74,7 @@ func tiersOf(verdicts []Verdict, points float64) [][]*Verdict {
 }
 
 // tiersByScore splits the clusters by score, best tier first. Clusters with an unknown score form
-// the last tier.
+// the last tier, which may be empty.
 func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 	scored := make([]*Verdict, 0, len(verdicts))
 	var unscored []*Verdict
@@ -86,7 +87,7 @@ func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 		}
 	}
 	slices.SortFunc(scored, func(a, b *Verdict) int {
-		return cmp.Or(cmp.Compare(b.Score.Value, a.Score.Value), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Compare(b.Score.Value, a.Score.Value)
 	})
 	var tiers [][]*Verdict
 	for len(scored) > 0 {
@@ -97,10 +98,7 @@ func tiersByScore(verdicts []*Verdict, points float64) [][]*Verdict {
 		tiers = append(tiers, scored[:end:end])
 		scored = scored[end:]
 	}
-	if len(unscored) > 0 {
-		tiers = append(tiers, unscored)
-	}
-	return tiers
+	return append(tiers, unscored)
 }
 
 // betterOfTwo draws two clusters by capacity and returns the one with more net devices. The

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
@@ -27,9 +28,41 @@ func TestDecideScores(t *testing.T) {
 			state:      Ready, reason: ReasonPlaceable, message: "cluster1 has room for 1 such pod", order: []string{"cluster1", "cluster2"}},
 		{name: "below the minimum", rules: scoreRules(&minimum), candidates: []Candidate{withScore(cluster("cluster1", 9, 72, 8, 512), 29)},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster is eligible; cluster1 has a score fleet/total below the minimum"},
+		{name: "the minimum", rules: scoreRules(&minimum), candidates: []Candidate{withScore(cluster("cluster1", 9, 72, 8, 512), 30)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 9 such pods", order: []string{"cluster1"}},
+		{name: "the default minimum", rules: requiredScore(), candidates: []Candidate{withScore(cluster("cluster1", 9, 72, 8, 512), -99), withScore(cluster("cluster2", 9, 72, 8, 512), -100)},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 9 such pods", order: []string{"cluster1"}},
+		{name: "required score missing, open and without metrics", rules: openly(scoreRules(&minimum)), candidates: []Candidate{{Name: "cluster1"}},
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 is chosen without metrics: no cluster has usable metrics and onStale is Open", order: []string{"cluster1"}},
 		{name: "required score missing", rules: scoreRules(&minimum), candidates: []Candidate{cluster("cluster1", 9, 72, 8, 512)},
 			state: Pending, reason: ReasonRuledOut, message: "no cluster is eligible; cluster1 has no valid score fleet/total"},
 	})
+}
+
+func TestPreferred(t *testing.T) {
+	scores := map[string]Score{"fleet/total": {Value: 10}, "fleet/power": {Value: 40}}
+	prefer := func(names ...string) []v1alpha1.GatePolicy {
+		policies := []v1alpha1.GatePolicy{{Policy: "fleet", Score: "required", Use: v1alpha1.UseRequire}}
+		for _, name := range names {
+			policies = append(policies, v1alpha1.GatePolicy{Policy: "fleet", Score: name, Use: v1alpha1.UsePrefer})
+		}
+		return policies
+	}
+	for _, tc := range []struct {
+		name     string
+		policies []v1alpha1.GatePolicy
+		want     Number
+	}{
+		{"none is preferred", prefer(), Known(0)},
+		{"the mean", prefer("total", "power"), Known(25)},
+		{"one is missing", prefer("total", "cost"), Number{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Preferred(scores, tc.policies, t0); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
 }
 
 // The gate's preference comes before scores and headroom. Room, incumbents and preemption count as
@@ -86,6 +119,29 @@ func TestDrawFollowsCapacity(t *testing.T) {
 	}
 	if drawn["cluster3"] < 850 || drawn["cluster2"] < 50 || drawn["cluster1"] > 40 || drawn["cluster1"] == 0 {
 		t.Errorf("with equal headroom and capacities of 10, 90 and 900 devices, drew %v", drawn)
+	}
+}
+
+// A cluster of unknown capacity counts as one device.
+func TestDrawWithoutCapacities(t *testing.T) {
+	candidates := []Candidate{cluster("cluster1", 100, 800, 8, 0), cluster("cluster2", 100, 800, 8, 0), cluster("cluster3", 100, 800, 8, 0)}
+	drawn := map[string]int{}
+	for i := range 100 {
+		drawn[Decide(job(fmt.Sprint("uid-", i), 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0).Order[0]]++
+	}
+	if len(drawn) < 3 {
+		t.Errorf("drew %v, want each cluster", drawn)
+	}
+}
+
+// The draw is of two different clusters, so that the better one of a tier of two always comes first.
+func TestBetterOfTwoClustersComesFirst(t *testing.T) {
+	candidates := []Candidate{cluster("cluster1", 8, 64, 8, 64), cluster("cluster2", 9, 72, 8, 64)}
+	for attempt := range 40 {
+		d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules(), attempt, t0)
+		if diff := cmp.Diff([]string{"cluster2", "cluster1"}, d.Order); diff != "" {
+			t.Fatalf("attempt %d: order (-want +got):\n%s", attempt, diff)
+		}
 	}
 }
 

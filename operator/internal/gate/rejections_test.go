@@ -99,6 +99,7 @@ func TestRejectionMessages(t *testing.T) {
 		{"no queue", Verdict{Rejection: RejectNoQueue, Detail: "nvidia.com/gpu in ClusterQueue cq"}, "has no quota for nvidia.com/gpu in ClusterQueue cq"},
 		{"no room", Verdict{Rejection: RejectNoRoom, Room: Known(1)}, "has room for 1 such pod"},
 		{"no room, devices promised", Verdict{Rejection: RejectNoRoom, Room: Known(0), Promised: 8}, "has room for 0 such pods, with 8 devices promised"},
+		{"no room, one device promised", Verdict{Rejection: RejectNoRoom, Room: Known(0), Promised: 1}, "has room for 0 such pods, with 1 device promised"},
 		{"no room, too little quota", Verdict{Rejection: RejectNoRoom, Quota: Known(2), Promised: 1}, "has quota for 2 such pods, with 1 device promised"},
 		{"quota failing", Verdict{Rejection: RejectQuotaFailing}, "has no result for the quota of its queue"},
 		{"rejection of another version", Verdict{Rejection: "Other"}, "Other"},
@@ -111,14 +112,34 @@ func TestRejectionMessages(t *testing.T) {
 	}
 }
 
-func TestMayHoldCopy(t *testing.T) {
-	for rejection, want := range map[Rejection]bool{
-		RejectNone: true, RejectNoRoom: true, RejectNoModel: true, RejectNoFit: true,
-		RejectUnusable: false, RejectNoQueue: false, RejectStale: false, RejectCondition: false, RejectQuotaFailing: false, "Other": false,
+// Where a workload may be sent in addition, and which clusters keep their tier.
+func TestMeaningOfRejections(t *testing.T) {
+	for _, tc := range []struct {
+		rejection                               Rejection
+		mayHoldCopy, roomUnknown, countsForTier bool
+	}{
+		{RejectNone, true, false, true},
+		{RejectNoRoom, true, false, true},
+		{RejectHeld, true, false, true},
+		{RejectNoModel, true, false, false},
+		{RejectNoFit, true, false, false},
+		{RejectUnknown, false, true, false},
+		{RejectStale, false, true, false},
+		{RejectQuotaFailing, false, true, false},
+		{RejectUnusable, false, false, false},
+		{RejectScore, false, false, false},
+		{RejectNoScore, false, false, false},
+		{RejectCondition, false, false, false},
+		{RejectConditionFailing, false, false, false},
+		{RejectPrerequisite, false, false, false},
+		{RejectNoQueue, false, false, false},
+		{RejectOutside, false, false, false},
+		{"Other", false, false, false},
 	} {
-		t.Run(string(rejection), func(t *testing.T) {
-			if got := rejection.MayHoldCopy(); got != want {
-				t.Errorf("got %t, want %t", got, want)
+		t.Run(string(tc.rejection), func(t *testing.T) {
+			r := tc.rejection
+			if r.MayHoldCopy() != tc.mayHoldCopy || r.IsRoomUnknown() != tc.roomUnknown || r.countsForTier() != tc.countsForTier {
+				t.Errorf("may hold a copy: %t, room unknown: %t, counts for the tier: %t", r.MayHoldCopy(), r.IsRoomUnknown(), r.countsForTier())
 			}
 		})
 	}
@@ -137,6 +158,7 @@ func TestPendingReason(t *testing.T) {
 		{"condition failing", Fleet{}, []Rejection{RejectStale, RejectConditionFailing}, ReasonNoMetrics},
 		{"quota failing", Fleet{}, []Rejection{RejectQuotaFailing}, ReasonNoMetrics},
 		{"stale while the source fails", failing, []Rejection{RejectStale}, ReasonNoMetrics},
+		{"unknown while the source fails", failing, []Rejection{RejectUnknown}, ReasonNoMetrics},
 		{"score while the source fails", failing, []Rejection{RejectScore}, ReasonNoMetrics},
 		{"no score while the source fails", failing, []Rejection{RejectNoScore}, ReasonNoMetrics},
 		{"unusable while the source fails", failing, []Rejection{RejectUnusable}, ReasonRuledOut},

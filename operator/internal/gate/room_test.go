@@ -16,6 +16,8 @@ func TestDecideQuota(t *testing.T) {
 	const quotaFailing = "no cluster is eligible; cluster1 has no result for the quota of its queue; quota: too heavy"
 	failing := func(seconds int) Fleet { return Fleet{Problem: "quota: too heavy", FailingSince: before(seconds)} }
 	room := func() Candidate { return cluster("cluster1", 4, 32, 8, 64) }
+	uncounted := rules()
+	uncounted.PreemptsUncounted = true
 	anyModel := func() shape.Facts {
 		f := job("a", 8, 1)
 		f.PodSets[0].Model = ""
@@ -34,6 +36,13 @@ func TestDecideQuota(t *testing.T) {
 			rules: openRules(), fleet: failing(301), state: Ready, reason: ReasonPlaceable, message: quotaUnknown, order: []string{"cluster1"}},
 		{name: "query fails for a queue that preempts", facts: preempting(job("a", 8, 1)), candidates: []Candidate{withFailingQuota(room())}, fleet: failing(0),
 			state: Pending, reason: ReasonNoMetrics, message: quotaFailing},
+		{name: "unknown, and workloads that the gate does not count may be preempted", facts: preempting(job("a", 8, 1)), candidates: []Candidate{room()}, rules: uncounted,
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods", order: []string{"cluster1"}},
+		{name: "query fails, and workloads that the gate does not count may be preempted", facts: preempting(job("a", 8, 1)),
+			candidates: []Candidate{withFailingQuota(room())}, fleet: failing(0), rules: uncounted,
+			state: Ready, reason: ReasonPlaceable, message: "cluster1 has room for 4 such pods", order: []string{"cluster1"}},
+		{name: "quota exceeded", facts: remote(job("a", 8, 1)), candidates: []Candidate{withQuota(room(), -8)},
+			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 1 pod of 8 " + h100 + ": best is cluster1, whose queue has quota for 0"},
 		{name: "less quota than room", facts: remote(job("a", 8, 2)), candidates: []Candidate{withQuota(room(), 15), cluster("cluster2", 0, 0, 0, 64)},
 			state: Pending, reason: ReasonNoRoom, message: "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1"},
 		{name: "no quota for a queue that preempts, and no workload to preempt", facts: preempting(job("a", 8, 2)), candidates: []Candidate{withQuota(room(), 0)},
@@ -83,15 +92,26 @@ func TestPodSetsReduceEachOthersRoom(t *testing.T) {
 		{"three nodes of eight hold 2×8 and 2×4", 6, Ready, "cluster1 has room for 3 such pods"},
 		{"one small pod fits beside the large ones", 5, Pending, missing + "1"},
 		{"no small pod fits beside the large ones", 4, Pending, missing + "0"},
+		{"less room than the large ones take", 3, Pending, missing + "0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := cluster("cluster1", 3, 24, 8, 64)
 			c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(tc.smallPods)})
 			if d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.State != tc.state || d.Message != tc.message {
 				t.Errorf("got %s %q\nwant %s %q", d.State, d.Message, tc.state, tc.message)
+			} else if d.Verdicts[0].Fit.Value < 0 {
+				t.Errorf("%v pods fit", d.Verdicts[0].Fit.Value)
 			}
 		})
 	}
+	t.Run("neither has room: the message is about the large ones", func(t *testing.T) {
+		c := cluster("cluster1", 1, 24, 8, 64)
+		c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(0)})
+		d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+		if want := "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1 with room for 1"; d.Message != want {
+			t.Errorf("got %q, want %q", d.Message, want)
+		}
+	})
 }
 
 // The quota of the worker's queue has to suffice for all pod sets together.
@@ -108,6 +128,18 @@ func TestPodSetsReduceEachOthersQuota(t *testing.T) {
 		if d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.Message != want {
 			t.Errorf("quota for %.0f devices: got %s %q\nwant %q", quota, d.State, d.Message, want)
 		}
+	}
+}
+
+// Kueue may admit a part of the pods of one pod set, whichever it is.
+func TestPartialAdmissionOfTheSecondPodSet(t *testing.T) {
+	f := remote(job("a", 8, 1))
+	f.PodSets = append(f.PodSets, shape.PodSet{Name: "small", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 4, Pods: 4, MinPods: 1})
+	c := withQuota(cluster("cluster1", 3, 24, 8, 64), 12)
+	c.Shapes = append(c.Shapes, ShapeMetrics{Fit: Known(6), Quota: Known(12)})
+	d := Decide(f, []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+	if want := "cluster1 has room for 1 such pod; its queue has quota for 1 of 4 pods"; d.Message != want {
+		t.Errorf("got %s %q\nwant %q", d.State, d.Message, want)
 	}
 }
 

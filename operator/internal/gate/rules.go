@@ -105,9 +105,9 @@ type evaluation struct {
 func newEvaluation(f shape.Facts, candidates []Candidate, fleet Fleet, rules Rules, now time.Time) *evaluation {
 	e := &evaluation{facts: f, rules: rules.failClosedWhileRecent(fleet, now), now: now}
 	e.ignoreMissing = e.rules.OnStale == v1alpha1.StaleOpen
-	for i := range candidates {
+	for i := range candidates { // an unknown sample time is zero, and so older than UnknownAfter
 		c := &candidates[i]
-		if c.Unusable == "" && !c.SampledAt.IsZero() && now.Sub(c.SampledAt) <= rules.UnknownAfter {
+		if c.Unusable == "" && now.Sub(c.SampledAt) <= rules.UnknownAfter {
 			e.ignoreMissing = false
 		}
 	}

@@ -16,7 +16,7 @@ func TestScoresOfStateAgeAndFreshness(t *testing.T) {
 		return &metav1.Time{Time: t0.Add(time.Duration(seconds) * time.Second)}
 	}
 	object := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Namespace: "cluster1", ManagedFields: []metav1.ManagedFieldsEntry{
-		{Manager: "before", Subresource: "status", Time: at(-60)}, {Manager: "now", Subresource: "status", Time: at(-12)}, {Manager: "labels", Time: at(-1)},
+		{Manager: "now", Subresource: "status", Time: at(-12)}, {Manager: "before", Subresource: "status", Time: at(-60)}, {Manager: "labels", Time: at(-1)}, {Manager: "unknown", Subresource: "status"},
 	}}}
 	object.Status.ValidUntil = at(30)
 	object.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "power", Value: 10}, {Name: "total", Value: 80}}

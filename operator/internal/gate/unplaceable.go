@@ -61,5 +61,5 @@ func isYieldDue(spec v1alpha1.WhenUnplaceable, record dispatch.Record, quotaSinc
 	if now.Sub(quotaSince) < timing.Seconds(spec.YieldAfterSeconds, timing.DefaultYieldAfter) {
 		return false
 	}
-	return record.Yields == 0 || now.Sub(record.LastYield) >= dispatch.YieldPause(record.Yields)
+	return now.Sub(record.LastYield) >= dispatch.YieldPause(record.Yields) // before the first yield, LastYield is zero
 }

@@ -19,6 +19,13 @@ func TestWaitsFor(t *testing.T) {
 		kueuestate.FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
 		s.Decision = &Decision{State: Ready}
 	}
+	builtinSince := func(seconds int) func(*Snapshot) {
+		return func(s *Snapshot) {
+			ready(s)
+			s.BuiltinDispatcher = true
+			kueuestate.FindCheck(s.Workload, "plimsoll").LastTransitionTime = metav1.NewTime(before(seconds))
+		}
+	}
 	withoutMultiKueue := func(s *Snapshot) {
 		s.MultiKueue, s.Workload.Status.AdmissionChecks = "", s.Workload.Status.AdmissionChecks[:1]
 	}
@@ -49,6 +56,10 @@ func TestWaitsFor(t *testing.T) {
 			s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil
 			setCondition(s.Workload, kueue.WorkloadQuotaReserved, "False", "3 more needed")
 		}, "quota in its ClusterQueue: 3 more needed"},
+		{"without quota, for a reason that Kueue does not state", func(s *Snapshot) {
+			s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil
+			setCondition(s.Workload, kueue.WorkloadQuotaReserved, "False", "")
+		}, "quota in its ClusterQueue"},
 		{"evicted", func(s *Snapshot) { setCondition(s.Workload, kueue.WorkloadEvicted, "True", "") }, "eviction to complete"},
 		{"nominated by the gate", func(s *Snapshot) {
 			ready(s)
@@ -68,6 +79,13 @@ func TestWaitsFor(t *testing.T) {
 			*kueuestate.FindCheck(s.Workload, "plimsoll") = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateRejected, Message: "gave up"}
 			s.Decision = noRoom
 		}, "admission check plimsoll: gave up"},
+		{"retried", func(s *Snapshot) {
+			*kueuestate.FindCheck(s.Workload, "plimsoll") = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateRetry, Message: "yields"}
+			s.Decision = noRoom
+		}, "admission check plimsoll: yields"},
+		{"room, and the check is still Pending", func(s *Snapshot) { s.Decision = &Decision{State: Ready} }, "nomination by the operator"},
+		{"Ready, and the decision is unknown", func(s *Snapshot) { ready(s); s.Decision = nil }, "nomination by the operator"},
+		{"Ready, and the gate is missing now", func(s *Snapshot) { ready(s); s.Decision, s.Fault = nil, "PlacementGate gpu, which does not exist" }, "PlacementGate gpu, which does not exist"},
 		{"check of another controller", func(s *Snapshot) {
 			ready(s)
 			s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending, Message: "no funds"})
@@ -78,11 +96,8 @@ func TestWaitsFor(t *testing.T) {
 			ready(s)
 			s.BuiltinDispatcher, s.Decision = true, noRoom
 		}, "Kueue's built-in dispatcher to nominate clusters"},
-		{"built-in dispatcher that is disabled", func(s *Snapshot) {
-			ready(s)
-			s.BuiltinDispatcher = true
-			kueuestate.FindCheck(s.Workload, "plimsoll").LastTransitionTime = metav1.NewTime(before(60))
-		}, "Kueue's built-in dispatcher to nominate clusters for 1m0s: multiKueue.dispatcherName in Kueue's configuration must name a built-in dispatcher"},
+		{"built-in dispatcher within its time", builtinSince(29), "Kueue's built-in dispatcher to nominate clusters"},
+		{"built-in dispatcher that is disabled", builtinSince(30), "Kueue's built-in dispatcher to nominate clusters for 30s: multiKueue.dispatcherName in Kueue's configuration must name a built-in dispatcher"},
 		{"built-in dispatcher without a connected cluster", func(s *Snapshot) { ready(s); s.BuiltinDispatcher, s.Connected = true, nil },
 			"a cluster of MultiKueueConfig gpu that Kueue is connected to"},
 		{"pinned component", func(s *Snapshot) {

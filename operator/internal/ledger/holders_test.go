@@ -108,6 +108,23 @@ func TestAwaitedHolders(t *testing.T) {
 	}
 }
 
+// The order of the owners does not change the query for them.
+func TestAwaitedHoldersAreSorted(t *testing.T) {
+	want := []Owner{{"team-a", "Job", "a"}, {"team-a", "Job", "b"}, {"team-a", "RayJob", "a"}, {"team-b", "Job", "a"}}
+	l := New(time.Minute, 10*time.Minute)
+	for _, owner := range want {
+		e := entry(owner.Namespace+owner.Kind+owner.Name, "cluster1")
+		e.Owners = []Owner{owner}
+		l.Debit(e)
+		l.MarkAdmitted(e.UID, "cluster1", t0, true)
+	}
+	for range 10 {
+		if diff := cmp.Diff(want, l.AwaitedHolders()); diff != "" {
+			t.Fatalf("awaited (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // A pod may wait for a free node long after the admission. A sample from before it started shows its
 // devices as free, however old the admission is.
 func TestPodsThatStartAfterTheSampleStayReserved(t *testing.T) {

@@ -34,7 +34,8 @@ func TestEntriesAreDropped(t *testing.T) {
 			l.MarkAdmitted("a", "cluster2", after(10), false)
 			l.Expire(sampled(16), after(20))
 		}, map[string]int64{}},
-		{"the TTL drops everything", func(l *Ledger) { l.Expire(nil, after(660)) }, map[string]int64{}},
+		{"within the TTL all stay", func(l *Ledger) { l.Expire(nil, after(600)) }, map[string]int64{"cluster1": 8, "cluster2": 8}},
+		{"the TTL drops everything", func(l *Ledger) { l.Expire(nil, after(601)) }, map[string]int64{}},
 		{"release drops everything", func(l *Ledger) { l.Release("a") }, map[string]int64{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

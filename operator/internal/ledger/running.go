@@ -28,7 +28,7 @@ type Running struct {
 func (l *Ledger) PutRunning(r Running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old, ok := l.running[r.UID]; ok && reflect.DeepEqual(old, r) {
+	if reflect.DeepEqual(l.running[r.UID], r) {
 		return
 	}
 	l.running[r.UID], l.runningByCluster = r, nil

@@ -60,6 +60,30 @@ func TestSlotsTakenByShares(t *testing.T) {
 	}
 }
 
+func TestSharesReturned(t *testing.T) {
+	percent := func(devices, pods, memory int64) shape.PodSet {
+		p := podSet(devices, pods)
+		p.Share = &shape.Share{MemoryPercent: memory}
+		return p
+	}
+	for _, tc := range []struct {
+		name    string
+		held, p shape.PodSet
+		want    int64
+	}{
+		{"equal shares", percent(1, 3, 50), percent(1, 1, 50), 3},
+		{"smaller shares", percent(1, 3, 40), percent(1, 1, 50), 0},
+		{"pods with several shares", percent(1, 5, 50), percent(2, 1, 50), 2},
+		{"whole devices", podSet(8, 2), percent(1, 1, 100), 16},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := SharesReturned(tc.held, tc.p); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 // device is what is free of a device: MiB and percents.
 type device struct{ memory, cores, shares int64 }
 

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,5 +75,49 @@ func TestVarsOfLabels(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+// Pod sets of one shape share their queries. Whatever makes a difference to a query keeps them apart.
+func TestWithMergesPodSetsOfOneShape(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*PodSet)
+		want   []int64 // pods of each set
+	}{
+		{"one shape", func(*PodSet) {}, []int64{5}},
+		{"another name", func(p *PodSet) { p.Name = "worker" }, []int64{5}},
+		{"resource", func(p *PodSet) { p.Resource = "amd.com/gpu" }, []int64{2, 3}},
+		{"model", func(p *PodSet) { p.Model = "NVIDIA-L4" }, []int64{2, 3}},
+		{"flavor", func(p *PodSet) { p.Flavor = "spot" }, []int64{2, 3}},
+		{"more devices come first", func(p *PodSet) { p.DevicesPerPod = 9 }, []int64{3, 2}},
+		{"fewer devices", func(p *PodSet) { p.DevicesPerPod = 1 }, []int64{2, 3}},
+		{"share", func(p *PodSet) { p.Share = &Share{MemoryPercent: 50} }, []int64{2, 3}},
+		{"topology", func(p *PodSet) { p.RequiredTopology = "rack" }, []int64{2, 3}},
+		{"labels of the flavor", func(p *PodSet) { p.FlavorLabels = map[string]string{"zone": "a"} }, []int64{2, 3}},
+		{"node selector", func(p *PodSet) { p.NodeSelector = map[string]string{"zone": "a"} }, []int64{2, 3}},
+		{"a partial admission", func(p *PodSet) { p.MinPods = 1 }, []int64{2, 3}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, other := job("a", 8, 2), job("b", 8, 3)
+			tc.change(&other.PodSets[0])
+			other.Unmeasured = []string{"rdma/hca"}
+			all := f.With(other)
+			var got []int64
+			for _, p := range all.PodSets {
+				got = append(got, p.Pods)
+			}
+			if !slices.Equal(got, tc.want) || f.PodSets[0].Pods != 2 {
+				t.Errorf("pods %v, want %v", got, tc.want)
+			}
+			if twice := f.With(other, other).Unmeasured; !slices.Equal(twice, other.Unmeasured) {
+				t.Errorf("unmeasured %q", twice)
+			}
+		})
+	}
+	f, partial := job("a", 8, 2), job("b", 8, 3)
+	f.PodSets[0].MinPods = 1
+	if got := len(f.With(partial).PodSets); got != 2 {
+		t.Errorf("%d pod sets, want 2: the first admits a part", got)
 	}
 }

@@ -117,3 +117,53 @@ func TestShareText(t *testing.T) {
 		}
 	}
 }
+
+// A pod that leaves a device makes room for one pod with a share that is no larger in anything.
+func TestSlotsReturned(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		s, returned Share
+		want        int64
+	}{
+		{"equal bytes", Share{Memory: 10}, Share{Memory: 10}, 1},
+		{"more bytes", Share{Memory: 10}, Share{Memory: 30}, 1},
+		{"fewer bytes", Share{Memory: 10}, Share{Memory: 9}, 0},
+		{"equal percentages", Share{MemoryPercent: 50}, Share{MemoryPercent: 50}, 1},
+		{"a lower percentage", Share{MemoryPercent: 50}, Share{MemoryPercent: 49}, 0},
+		{"bytes and a percentage", Share{Memory: 10}, Share{MemoryPercent: 100}, 0},
+		{"a percentage and bytes", Share{MemoryPercent: 1}, Share{Memory: 10}, 0},
+		{"equal cores", Share{Memory: 10, CorePercent: 30}, Share{Memory: 10, CorePercent: 30}, 1},
+		{"fewer cores", Share{Memory: 10, CorePercent: 30}, Share{Memory: 10, CorePercent: 29}, 0},
+		{"cores and a replica", Share{MemoryPercent: 10}, Share{MemoryPercent: 90, CorePercent: 90}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.s.SlotsReturned(tc.returned); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// How many pods with a share a pod with another one displaces on a device.
+func TestSlotsTaken(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		s, taken Share
+		want     int64
+		unknown  bool
+	}{
+		{"bytes", Share{Memory: 10}, Share{Memory: 21}, 3, false},
+		{"cores", Share{Memory: 10, CorePercent: 20}, Share{Memory: 10, CorePercent: 50}, 3, false},
+		{"percentages", Share{MemoryPercent: 20}, Share{MemoryPercent: 50}, 3, false},
+		{"no more than the device has places", Share{MemoryPercent: 40}, Share{MemoryPercent: 100}, 2, false},
+		{"a replica at least", Share{Memory: 40}, Share{Memory: 1}, 1, false},
+		{"a percentage and bytes: all places of the device", Share{MemoryPercent: 40, CorePercent: 20}, Share{Memory: 1}, 2, false},
+		{"bytes and a percentage: unknown", Share{Memory: 1}, Share{MemoryPercent: 1}, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got, ok := tc.s.SlotsTaken(tc.taken); got != tc.want || ok == tc.unknown {
+				t.Errorf("got %d, known: %t, want %d", got, ok, tc.want)
+			}
+		})
+	}
+}
