@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,11 @@ const (
 	Queue     = "gpu"
 )
 
-// Job is a GPU job in the namespace of the samples.
+// Job is a job with devices in the namespace of the samples.
 type Job struct {
 	Name     string
-	Model    GPUModel
-	GPUs     int           // per pod
+	Model    GPUModel      // default: any model of GPU
+	GPUs     int           // or TPU chips, per pod
 	Pods     int           // default 1
 	Duration time.Duration // run time of each pod; default 1 hour
 	Queue    string        // LocalQueue; default Queue
@@ -38,6 +39,12 @@ type Job struct {
 	PodLabels map[string]string
 	// Secret is the name of a Secret that the pods read; default none.
 	Secret string
+	// Resource by which the pods request the devices; default that of whole devices of the model.
+	Resource corev1.ResourceName
+	// TPUTopology is the topology of the slice that the job needs, such as 2x4; default none.
+	TPUTopology string
+	// RequiredTopology is the node label in one domain of which all pods must start; default none.
+	RequiredTopology string
 }
 
 // Submit creates the job on the hub.
@@ -62,8 +69,18 @@ func (j Job) Object() *batchv1.Job {
 		annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = j.Duration.String()
 	}
 	requests := corev1.ResourceList{
-		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		cmp.Or(j.Resource, j.Model.resource()): *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
+		corev1.ResourceCPU:                     resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+	}
+	if j.RequiredTopology != "" {
+		annotations[kueue.PodSetRequiredTopologyAnnotation] = j.RequiredTopology
+	}
+	nodes := map[string]string{}
+	if j.Model.Label != "" {
+		nodes[j.Model.labelKey()] = j.Model.Label
+	}
+	if j.TPUTopology != "" {
+		nodes[TPUTopologyLabel] = j.TPUTopology
 	}
 	var env []corev1.EnvFromSource
 	if j.Secret != "" {
@@ -82,7 +99,7 @@ func (j Job) Object() *batchv1.Job {
 				ObjectMeta: metav1.ObjectMeta{Labels: j.PodLabels, Annotations: annotations},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
-					NodeSelector:  map[string]string{"nvidia.com/gpu.product": j.Model.Label},
+					NodeSelector:  nodes,
 					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1", EnvFrom: env,
 						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 				},
@@ -236,7 +253,11 @@ func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) erro
 	if err != nil {
 		return err
 	}
-	requests := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	simulated := f.node(node)
+	if simulated == nil {
+		return fmt.Errorf("the lab has no node %q", node)
+	}
+	requests := corev1.ResourceList{simulated.resource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
 	pod := occupant(node)
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
 		Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}

@@ -99,6 +99,18 @@ func (s *stage) createQueue(ctx context.Context, q fleet.GPUQueue) error {
 	return s.fleet.CreateQueue(ctx, q)
 }
 
+// createGatedQueue creates a queue with a sample gate, which is deleted at the end.
+func (s *stage) createGatedQueue(ctx context.Context, q fleet.GatedQueue) error {
+	s.onEnd(func(ctx context.Context) error { return s.fleet.DeleteGatedQueue(ctx, q) })
+	return s.fleet.CreateGatedQueue(ctx, q)
+}
+
+// addNode adds a node to a worker, which is removed at the end.
+func (s *stage) addNode(ctx context.Context, cluster string, n fleet.Node) error {
+	s.onEnd(func(ctx context.Context) error { return s.fleet.RemoveNode(ctx, cluster, n.Name) })
+	return s.fleet.AddNode(ctx, cluster, n)
+}
+
 // submit creates a job, which is deleted at the end.
 func (s *stage) submit(ctx context.Context, j fleet.Job) error {
 	if err := s.fleet.Submit(ctx, j); err != nil {
