@@ -246,6 +246,16 @@ func (f *Fleet) SetUnschedulable(ctx context.Context, cluster, node string, unsc
 	return worker.Patch(ctx, n, client.MergeFrom(before))
 }
 
+// LabelNode sets a label of a worker's node, or removes it if value is empty.
+func (f *Fleet) LabelNode(ctx context.Context, cluster, node, key, value string) error {
+	label := key + "=" + value
+	if value == "" {
+		label = key + "-"
+	}
+	_, err := f.Worker(cluster).Kubectl(ctx, "", "label", "--overwrite", "node", node, label)
+	return err
+}
+
 // Occupy uses devices of a worker's node with a pod outside of Kueue's queues.
 // Vacate deletes the pod.
 func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) error {

@@ -53,9 +53,16 @@ type Node struct {
 	// Replicas is the number of pods that share each GPU by time-slicing. The node then offers
 	// SharedGPUResource. 0: a pod holds whole GPUs.
 	Replicas int
+	// Utilization (0 to 1) of each device, whatever pods hold it. Default: that of the pods.
+	Utilization []float64
 	// Topology of the TPU slice that the node belongs to, such as 2x4, and the node pool, which
 	// is the slice.
 	Topology, NodePool string
+}
+
+// SharedNode returns a node of H100 GPUs with this utilization (0 to 1), each of which 4 pods share.
+func SharedNode(name string, utilization ...float64) Node {
+	return Node{Name: name, Model: H100, GPUs: len(utilization), Replicas: 4, Utilization: utilization}
 }
 
 // GPUModel is a model of GPU or TPU.

@@ -112,6 +112,9 @@ func (f *Fleet) newSimulatedNode(cluster string, n Node) (*simulatedNode, error)
 		device := simDevice{
 			UUID:  fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
 			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK, NVSwitch: n.Model.NVSwitch, Topology: n.Topology}
+		if n.Utilization != nil {
+			device.setUtilization(n.Utilization[i])
+		}
 		s.state.Devices = append(s.state.Devices, device)
 		s.units = append(s.units, n.units(device.UUID, i)...)
 	}

@@ -1,0 +1,77 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// Three clusters have a node with 4 shared GPUs. Two of them are used at 50% on average, the third at
+// 20%. By its profile, the job uses 60% of a device: only the idle devices of cluster1 stay at 70%
+// with it. A mean of the cluster would send it to cluster3.
+func TestPackedJobGoesWhereDevicesHaveHeadroom(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	for _, shared := range []struct {
+		cluster string
+		node    fleet.Node
+		pods    int // that others run, one on each device
+		mean    float64
+		devices float64 // with headroom for a job of 30%
+	}{
+		{"cluster1", fleet.SharedNode("cluster1-shared", 1, 1, 0, 0), 2, 50, 2},
+		{"cluster2", fleet.SharedNode("cluster2-shared", 0.5, 0.5, 0.5, 0.5), 4, 50, 0},
+		{"cluster3", fleet.SharedNode("cluster3-shared", 0.2, 0.2, 0.2, 0.2), 4, 20, 4},
+	} {
+		addNode(ctx, t, shared.cluster, shared.node)
+		occupy(ctx, t, shared.cluster, shared.node.Name, shared.pods)
+		awaitValue(ctx, t, fleet.MeanUtilization(shared.node.Name), shared.mean)
+		awaitValue(ctx, t, fleet.DevicesWithHeadroom(shared.node.Name), shared.devices)
+	}
+	createGatedQueue(ctx, t, fleet.PackingQueue)
+	createProfile(ctx, t, "heavy", 60)
+	for i := range 2 {
+		j := packedJob(fmt.Sprintf("heavy-%d", i+1))
+		j.PodLabels = map[string]string{v1alpha1.ProfileLabel: "heavy"}
+		submit(ctx, t, j)
+		if cluster := awaitRunning(ctx, t, j.Name); cluster != "cluster1" {
+			t.Errorf("%s runs on %s, want cluster1, which has idle devices", j.Name, cluster)
+		}
+	}
+	// The pods of others and the two jobs hold one replica of each device.
+	awaitValue(ctx, t, `sum(device_dimension:plimsoll_free_share:placeable{node="cluster1-shared",dimension="shares"} == 3)`, 4*3)
+
+	submit(ctx, t, packedJob("unknown"))
+	if cluster := awaitRunning(ctx, t, "unknown"); cluster == "cluster2" {
+		t.Error("the job without a profile runs on cluster2, where every device is used at 50%")
+	}
+}
+
+// packedJob returns a job with a replica of a time-sliced GPU.
+func packedJob(name string) fleet.Job {
+	return fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Resource: fleet.SharedGPUResource, Queue: fleet.PackingQueue.Name}
+}
+
+// addNode adds a node to a worker until the end of the test.
+func addNode(ctx context.Context, t *testing.T, cluster string, n fleet.Node) {
+	t.Helper()
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.RemoveNode(ctx, cluster, n.Name) }) })
+	if err := lab.AddNode(ctx, cluster, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createProfile creates the profile of a job that uses this utilization of H100 GPUs, in percent,
+// until the end of the test.
+func createProfile(ctx context.Context, t *testing.T, name string, percent int64) {
+	t.Helper()
+	t.Cleanup(func() { deleteObjects(t, "-n="+fleet.Namespace, "jobprofile/"+name) })
+	if err := lab.CreateProfile(ctx, name, fleet.H100, percent); err != nil {
+		t.Fatal(err)
+	}
+}
