@@ -1,6 +1,10 @@
 package fleet
 
-import "context"
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // GatedQueue is a queue for jobs that a gate of config/samples/gates decides.
 type GatedQueue struct {
@@ -23,6 +27,9 @@ var (
 	// PackingQueue is for jobs on replicas of time-sliced GPUs.
 	PackingQueue = GatedQueue{sample: "packing.yaml", gate: "gpu-packing",
 		GPUQueue: GPUQueue{Name: "packing", Hub: 256, Worker: 256, Resource: SharedGPUResource}}
+	// SharesQueue is for jobs on parts of GPUs that HAMi shares.
+	SharesQueue = GatedQueue{sample: "shares.yaml", gate: "gpu-shares",
+		GPUQueue: GPUQueue{Name: "shares", Hub: 256, Worker: 256, Unlimited: []corev1.ResourceName{HAMiMemory, HAMiCores}}}
 	// TopologyQueue is for jobs whose pods must start in one block.
 	TopologyQueue = GatedQueue{sample: "topology.yaml", gate: "gpu-topology",
 		GPUQueue: GPUQueue{Name: "topology", Hub: 256, Worker: 256, Flavors: []string{"h100-blocks"}},

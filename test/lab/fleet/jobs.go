@@ -41,6 +41,8 @@ type Job struct {
 	Secret string
 	// Resource by which the pods request the devices; default that of whole devices of the model.
 	Resource corev1.ResourceName
+	// Share is the memory of each GPU, in MiB, that the job requests from HAMi; default none.
+	Share int64
 	// TPUTopology is the topology of the slice that the job needs, such as 2x4; default none.
 	TPUTopology string
 	// RequiredTopology is the node label in one domain of which all pods must start; default none.
@@ -71,6 +73,9 @@ func (j Job) Object() *batchv1.Job {
 	requests := corev1.ResourceList{
 		cmp.Or(j.Resource, j.Model.resource()): *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU:                     resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+	}
+	if j.Share > 0 {
+		requests[HAMiMemory] = *resource.NewQuantity(j.Share, resource.DecimalSI)
 	}
 	if j.RequiredTopology != "" {
 		annotations[kueue.PodSetRequiredTopologyAnnotation] = j.RequiredTopology
@@ -268,10 +273,26 @@ func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) erro
 		return fmt.Errorf("the lab has no node %q", node)
 	}
 	requests := corev1.ResourceList{simulated.resource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
-	pod := occupant(node)
-	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
-		Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}
-	return worker.Create(ctx, pod)
+	return worker.Create(ctx, occupant(node, "", requests))
+}
+
+// OccupyShare uses memory of one GPU that HAMi shares, in MiB, with a pod outside of Kueue's queues.
+// VacateShare deletes the pod.
+func (f *Fleet) OccupyShare(ctx context.Context, cluster, node, name string, mib int64) error {
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	return worker.Create(ctx, occupant(node, name, corev1.ResourceList{GPUResource: resource.MustParse("1"), HAMiMemory: *resource.NewQuantity(mib, resource.DecimalSI)}))
+}
+
+// VacateShare deletes the pod that OccupyShare created, if there is one.
+func (f *Fleet) VacateShare(ctx context.Context, cluster, node, name string) error {
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node, name, nil), client.GracePeriodSeconds(0)))
 }
 
 // Vacate deletes the pod that Occupy created on the node, if there is one.
@@ -280,9 +301,12 @@ func (f *Fleet) Vacate(ctx context.Context, cluster, node string) error {
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node), client.GracePeriodSeconds(0)))
+	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node, "", nil), client.GracePeriodSeconds(0)))
 }
 
-func occupant(node string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace}}
+// occupant returns a pod on the node. suffix distinguishes several.
+func occupant(node, suffix string, requests corev1.ResourceList) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.TrimSuffix("occupant-"+node+"-"+suffix, "-"), Namespace: Namespace},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
+			Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}}
 }

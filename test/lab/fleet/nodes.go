@@ -25,6 +25,8 @@ const (
 	GPUResource       = "nvidia.com/gpu"
 	SharedGPUResource = "nvidia.com/gpu.shared" // replicas of time-sliced GPUs
 	TPUResource       = "google.com/tpu"
+	HAMiMemory        = "nvidia.com/gpumem"   // MiB of each GPU
+	HAMiCores         = "nvidia.com/gpucores" // percent of each GPU
 )
 
 // Labels of nodes that state a topology.
@@ -143,6 +145,10 @@ func (c *Cluster) createNode(ctx context.Context, n Node) error {
 		corev1.ResourceCPU: resource.MustParse("128"), corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods: resource.MustParse("110"), n.resource(): *resource.NewQuantity(int64(n.GPUs*max(n.Replicas, 1)), resource.DecimalSI),
 	}
+	if n.HAMi { // kube-scheduler adds up what HAMi's scheduler tests for each device
+		capacity[HAMiMemory] = *resource.NewQuantity(int64(n.GPUs*n.Model.MemoryMiB), resource.DecimalSI)
+		capacity[HAMiCores] = *resource.NewQuantity(int64(n.GPUs*100), resource.DecimalSI)
+	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels()},
 		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
@@ -171,7 +177,7 @@ func (n Node) labels() map[string]string {
 	default:
 		labels["nvidia.com/gpu.count"] = strconv.Itoa(n.GPUs)
 	}
-	if n.Replicas > 0 {
+	if n.Replicas > 0 && !n.HAMi {
 		labels["nvidia.com/gpu.replicas"], labels["nvidia.com/gpu.sharing-strategy"] = strconv.Itoa(n.Replicas), "time-slicing"
 	}
 	return labels

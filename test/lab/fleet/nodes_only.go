@@ -63,7 +63,8 @@ func (f *Fleet) serveNodeStates(lifetime context.Context, w Worker) (addr string
 	for _, n := range w.Nodes {
 		fmt.Fprintf(&b, "kube_node_status_condition{node=%q,condition=\"Ready\",status=\"true\"} 1\n", n.Name)
 		fmt.Fprintf(&b, "kube_node_spec_unschedulable{node=%q} 0\n", n.Name)
-		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=\"nvidia_com_gpu\"} %d\n", n.Name, n.GPUs)
+		resource := strings.NewReplacer(".", "_", "/", "_").Replace(string(n.resource()))
+		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=%q} %d\n", n.Name, resource, n.GPUs*max(n.Replicas, 1))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -53,6 +53,8 @@ type Node struct {
 	// Replicas is the number of pods that share each GPU by time-slicing. The node then offers
 	// SharedGPUResource. 0: a pod holds whole GPUs.
 	Replicas int
+	// HAMi makes HAMi share the GPUs instead: a pod requests GPUResource, memory and cores.
+	HAMi bool
 	// Utilization (0 to 1) of each device, whatever pods hold it. Default: that of the pods.
 	Utilization []float64
 	// Topology of the TPU slice that the node belongs to, such as 2x4, and the node pool, which
@@ -63,6 +65,11 @@ type Node struct {
 // SharedNode returns a node of H100 GPUs with this utilization (0 to 1), each of which 4 pods share.
 func SharedNode(name string, utilization ...float64) Node {
 	return Node{Name: name, Model: H100, GPUs: len(utilization), Replicas: 4, Utilization: utilization}
+}
+
+// HAMiNode returns a node of H100 GPUs, each of which HAMi divides among up to 10 pods.
+func HAMiNode(name string, gpus int) Node {
+	return Node{Name: name, Model: H100, GPUs: gpus, Replicas: 10, HAMi: true}
 }
 
 // GPUModel is a model of GPU or TPU.
@@ -103,7 +110,7 @@ func (m GPUModel) resource() corev1.ResourceName {
 
 // resource returns the resource of the node's devices.
 func (n Node) resource() corev1.ResourceName {
-	if n.Replicas > 0 {
+	if n.Replicas > 0 && !n.HAMi {
 		return SharedGPUResource
 	}
 	return n.Model.resource()

@@ -161,10 +161,13 @@ func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
 }
 
 func (f *Fleet) startExporter(ctx context.Context, s *simulatedNode) error {
+	args := []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
+		"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node}
+	if s.hami { // the sizes of shares are in annotations
+		args = append(args, "--kubernetes-pod-owners", "--kubeconfig="+f.Worker(s.cluster).Kubeconfig)
+	}
 	return f.procs.Run(ctx, program{
-		name: s.exporter(), path: f.bin.Path("plimsoll-exporter"),
-		args: []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
-			"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node},
+		name: s.exporter(), path: f.bin.Path("plimsoll-exporter"), args: args,
 		ready: httpReady("http://"+s.exporterAddr+"/health", httpPlain),
 	})
 }

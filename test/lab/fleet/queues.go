@@ -18,6 +18,8 @@ type GPUQueue struct {
 	Flavors     []string // each has the quota; default that of H100
 	// Resource that the quota counts; default GPUResource.
 	Resource corev1.ResourceName
+	// Unlimited are further resources that jobs may request.
+	Unlimited []corev1.ResourceName
 }
 
 const queueYAML = `
@@ -28,7 +30,7 @@ spec:
   namespaceSelector: {}
   preemption: {withinClusterQueue: %[3]s}
   resourceGroups:
-  - coveredResources: [%[5]s, cpu, memory]
+  - coveredResources: [%[5]s]
     flavors: [%[2]s]
 %[4]s---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -37,7 +39,7 @@ metadata: {name: %[1]s, namespace: team-a}
 spec: {clusterQueue: %[1]s}
 `
 
-const flavorYAML = `{name: %s, resources: [{name: %s, nominalQuota: %d}, {name: cpu, nominalQuota: 10k}, {name: memory, nominalQuota: 100Ti}]}`
+const flavorYAML = `{name: %s, resources: [{name: %s, nominalQuota: %d}, {name: cpu, nominalQuota: 10k}, {name: memory, nominalQuota: 100Ti}%s]}`
 
 // Manifest returns the objects of the queue with this quota. spec has further lines of the
 // ClusterQueue's spec.
@@ -48,15 +50,20 @@ func (q GPUQueue) Manifest(gpus int, spec string) string {
 	if q.Resource == "" {
 		q.Resource = GPUResource
 	}
+	resources, unlimited := []string{string(q.Resource), "cpu", "memory"}, ""
+	for _, name := range q.Unlimited {
+		resources = append(resources, string(name))
+		unlimited += fmt.Sprintf(", {name: %s, nominalQuota: 1G}", name)
+	}
 	var flavors []string
 	for _, name := range q.Flavors {
-		flavors = append(flavors, fmt.Sprintf(flavorYAML, name, q.Resource, gpus))
+		flavors = append(flavors, fmt.Sprintf(flavorYAML, name, q.Resource, gpus, unlimited))
 	}
 	preemption := "Never"
 	if q.Preempt {
 		preemption = "LowerPriority"
 	}
-	return fmt.Sprintf(queueYAML, q.Name, strings.Join(flavors, ", "), preemption, spec, q.Resource)
+	return fmt.Sprintf(queueYAML, q.Name, strings.Join(flavors, ", "), preemption, spec, strings.Join(resources, ", "))
 }
 
 // CreateQueue creates the queue and waits until it is active on the hub.

@@ -70,6 +70,7 @@ type simulatedNode struct {
 	server        *grpc.Server // nil before serve
 	resource      corev1.ResourceName
 	units         []unit
+	hami          bool
 
 	mu    sync.Mutex
 	state simState
@@ -82,6 +83,7 @@ type devicePod struct {
 	namespace, name string
 	containers      []string          // in the pod's order
 	devices         map[string][]unit // by container
+	share           hamiShare         // of each device
 }
 
 // unit is what the device plugin allocates: a whole device, or a replica of it.
@@ -102,7 +104,7 @@ func (f *Fleet) newSimulatedNode(cluster string, n Node) (*simulatedNode, error)
 		cluster: cluster, node: n.Name, exporterAddr: fmt.Sprintf("127.0.0.1:%d", port),
 		socket: filepath.Join(f.opts.Dir, "sockets", n.Name+".sock"),
 		file:   filepath.Join(f.opts.Dir, "devices", n.Name+".json"),
-		state:  simState{Seed: f.opts.Seed}, pods: map[types.UID]*devicePod{}, resource: n.resource(),
+		state:  simState{Seed: f.opts.Seed}, pods: map[types.UID]*devicePod{}, resource: n.resource(), hami: n.HAMi,
 	}
 	if len(s.socket) > maxSocketPath {
 		return nil, fmt.Errorf("the path of a socket has %d bytes, but a Unix socket may have at most %d: use a folder with a shorter path (--dir)", len(s.socket), maxSocketPath)
@@ -124,7 +126,7 @@ func (f *Fleet) newSimulatedNode(cluster string, n Node) (*simulatedNode, error)
 	return s, s.write()
 }
 
-// units returns the units of a device, with the ids of NVIDIA's or Google's device plugin.
+// units returns the units of a device, with the ids of NVIDIA's, HAMi's or Google's device plugin.
 func (n Node) units(uuid string, index int) []unit {
 	switch {
 	case n.Model.TPU:
@@ -132,9 +134,13 @@ func (n Node) units(uuid string, index int) []unit {
 	case n.Replicas == 0:
 		return []unit{{uuid, index}}
 	}
+	format := "%s::%d"
+	if n.HAMi {
+		format = "%s-%d"
+	}
 	units := make([]unit, n.Replicas)
 	for i := range units {
-		units[i] = unit{fmt.Sprintf("%s::%d", uuid, i), index}
+		units[i] = unit{fmt.Sprintf(format, uuid, i), index}
 	}
 	return units
 }
@@ -206,12 +212,13 @@ func (s *simulatedNode) observe(pod *corev1.Pod, deleted bool) {
 // free device, or a replica of the device with the fewest taken ones.
 func (s *simulatedNode) allocate(pod *corev1.Pod) *devicePod {
 	taken := s.taken()
-	p := &devicePod{namespace: pod.Namespace, name: pod.Name, devices: map[string][]unit{}}
+	p := &devicePod{namespace: pod.Namespace, name: pod.Name, devices: map[string][]unit{}, share: hamiShareOf(pod)}
+	full := s.fullDevices(p.share)
 	for _, container := range pod.Spec.Containers {
 		p.containers = append(p.containers, container.Name)
 		wanted := container.Resources.Limits[s.resource]
 		for range wanted.Value() {
-			if u, ok := s.freeUnit(taken); ok {
+			if u, ok := s.freeUnit(taken, full); ok {
 				taken[u] = true
 				p.devices[container.Name] = append(p.devices[container.Name], u)
 			}
@@ -233,15 +240,15 @@ func (s *simulatedNode) taken() map[unit]bool {
 	return taken
 }
 
-// freeUnit returns the first free unit of the device with the fewest taken ones. ok is false if
-// all are taken.
-func (s *simulatedNode) freeUnit(taken map[unit]bool) (best unit, ok bool) {
+// freeUnit returns the first free unit of the device with the fewest taken ones that is not full. ok
+// is false if there is none.
+func (s *simulatedNode) freeUnit(taken map[unit]bool, full []bool) (best unit, ok bool) {
 	held := make([]int, len(s.state.Devices))
 	for u := range taken {
 		held[u.device]++
 	}
 	for _, u := range s.units {
-		if !taken[u] && (!ok || held[u.device] < held[best.device]) {
+		if !taken[u] && !full[u.device] && (!ok || held[u.device] < held[best.device]) {
 			best, ok = u, true
 		}
 	}

@@ -38,6 +38,7 @@ var All = []Scenario{
 	{"quota", "the quota of a Cohort follows the GPUs of a node that are lost and come back", quota},
 	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
 	{"profile", "a job that finished leaves a profile, which kubectl plimsoll profile prints", profile},
+	{"shares", "a job for a part of a GPU goes only where one GPU has the memory, or waits", shares},
 	{"packing", "a job on shared GPUs goes where devices have headroom, not where the mean of a cluster is low", packing},
 	{"topology", "a job whose pods need one block goes only where a block has room for all of them, or waits", topology},
 	{"tpu-slice", "a job on TPUs goes only where all chips of a slice are free, or waits", tpuSlice},
