@@ -56,11 +56,16 @@ func (s *simulatedNode) hamiAssignment(uid types.UID) string {
 		return ""
 	}
 	var b strings.Builder
+	assigned := false
 	for _, name := range p.containers {
 		for _, u := range p.devices[name] {
+			assigned = true
 			fmt.Fprintf(&b, "%s,NVIDIA,%d,%d:", s.state.Devices[u.device].UUID, p.share.memoryMiB, p.share.cores)
 		}
 		b.WriteString(";")
+	}
+	if !assigned {
+		return ""
 	}
 	return b.String()
 }

@@ -276,18 +276,22 @@ func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) erro
 	return worker.Create(ctx, occupant(node, "", requests))
 }
 
-// OccupyShare uses memory of one GPU that HAMi shares, in MiB, with a pod outside of Kueue's queues.
-// VacateShare deletes the pod.
-func (f *Fleet) OccupyShare(ctx context.Context, cluster, node, name string, mib int64) error {
+// OccupyAs requests resources of a worker's node with one of several pods outside of Kueue's queues.
+// VacateAs deletes the pod.
+func (f *Fleet) OccupyAs(ctx context.Context, cluster, node, name string, requests map[corev1.ResourceName]int64) error {
 	worker, err := f.workerClient(cluster)
 	if err != nil {
 		return err
 	}
-	return worker.Create(ctx, occupant(node, name, corev1.ResourceList{GPUResource: resource.MustParse("1"), HAMiMemory: *resource.NewQuantity(mib, resource.DecimalSI)}))
+	list := corev1.ResourceList{}
+	for resourceName, n := range requests {
+		list[resourceName] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+	return worker.Create(ctx, occupant(node, name, list))
 }
 
-// VacateShare deletes the pod that OccupyShare created, if there is one.
-func (f *Fleet) VacateShare(ctx context.Context, cluster, node, name string) error {
+// VacateAs deletes the pod that OccupyAs created, if there is one.
+func (f *Fleet) VacateAs(ctx context.Context, cluster, node, name string) error {
 	worker, err := f.workerClient(cluster)
 	if err != nil {
 		return err

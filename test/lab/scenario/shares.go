@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
@@ -19,8 +21,8 @@ func shares(ctx context.Context, s *stage) (string, error) {
 			return "", err
 		}
 		for name, mib := range shared.used {
-			s.onEnd(func(ctx context.Context) error { return s.fleet.VacateShare(ctx, shared.cluster, shared.node, name) })
-			if err := s.fleet.OccupyShare(ctx, shared.cluster, shared.node, name, mib); err != nil {
+			s.onEnd(func(ctx context.Context) error { return s.fleet.VacateAs(ctx, shared.cluster, shared.node, name) })
+			if err := s.fleet.OccupyAs(ctx, shared.cluster, shared.node, name, map[corev1.ResourceName]int64{fleet.GPUResource: 1, fleet.HAMiMemory: mib}); err != nil {
 				return "", err
 			}
 		}
@@ -50,7 +52,7 @@ func shares(ctx context.Context, s *stage) (string, error) {
 	if err := s.awaitWaiting(ctx, "share-2", "no cluster has room for 1 pod"); err != nil {
 		return "", err
 	}
-	if err := s.fleet.VacateShare(ctx, "cluster1", "cluster1-hami", "a"); err != nil {
+	if err := s.fleet.VacateAs(ctx, "cluster1", "cluster1-hami", "a"); err != nil {
 		return "", err
 	}
 	s.log("a pod with 60,000 MiB ends on cluster1")
