@@ -26,9 +26,9 @@ func TestPackedJobGoesWhereDevicesHaveHeadroom(t *testing.T) {
 		mean    float64
 		devices float64 // with headroom for a job of 30%
 	}{
-		{"cluster1", fleet.SharedNode("cluster1-shared", 1, 1, 0, 0), 2, 50, 2},
-		{"cluster2", fleet.SharedNode("cluster2-shared", 0.5, 0.5, 0.5, 0.5), 4, 50, 0},
-		{"cluster3", fleet.SharedNode("cluster3-shared", 0.2, 0.2, 0.2, 0.2), 4, 20, 4},
+		{"cluster1", fleet.SharedNode("cluster1-packing", 1, 1, 0, 0), 2, 50, 2},
+		{"cluster2", fleet.SharedNode("cluster2-packing", 0.5, 0.5, 0.5, 0.5), 4, 50, 0},
+		{"cluster3", fleet.SharedNode("cluster3-packing", 0.2, 0.2, 0.2, 0.2), 4, 20, 4},
 	} {
 		addNode(ctx, t, shared.cluster, shared.node)
 		occupy(ctx, t, shared.cluster, shared.node.Name, shared.pods)
@@ -46,7 +46,7 @@ func TestPackedJobGoesWhereDevicesHaveHeadroom(t *testing.T) {
 		}
 	}
 	// The pods of others and the two jobs hold one replica of each device.
-	awaitValue(ctx, t, `sum(device_dimension:plimsoll_free_share:placeable{node="cluster1-shared",dimension="shares"} == 3)`, 4*3)
+	awaitValue(ctx, t, `sum(device_dimension:plimsoll_free_share:placeable{node="cluster1-packing",dimension="shares"} == 3)`, 4*3)
 
 	submit(ctx, t, packedJob("unknown"))
 	if cluster := awaitRunning(ctx, t, "unknown"); cluster == "cluster2" {
@@ -63,8 +63,8 @@ func TestInterferenceLowersTheScore(t *testing.T) {
 		node    fleet.Node
 		exposed float64
 	}{
-		{"cluster1", fleet.SharedNode("cluster1-shared", 0.9, 0.1), 1},
-		{"cluster2", fleet.SharedNode("cluster2-shared", 0.1, 0.1), 0},
+		{"cluster1", fleet.SharedNode("cluster1-busy", 0.9, 0.1), 1},
+		{"cluster2", fleet.SharedNode("cluster2-busy", 0.1, 0.1), 0},
 	} {
 		name := shared.node.Name
 		addNode(ctx, t, shared.cluster, shared.node)

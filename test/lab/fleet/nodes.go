@@ -67,7 +67,8 @@ func (c *Cluster) addNode(ctx context.Context, n Node) (*simulatedNode, error) {
 	return node, nil
 }
 
-// AddNode adds a node with an exporter to a worker of a running fleet. RemoveNode removes it.
+// AddNode adds a node with an exporter to a worker of a running fleet. RemoveNode removes it. The
+// name must be new: means over 10 minutes still contain the devices of a node that was removed.
 func (f *Fleet) AddNode(ctx context.Context, cluster string, n Node) error {
 	c := f.Worker(cluster)
 	if c == nil {
@@ -149,16 +150,14 @@ func (c *Cluster) createNode(ctx context.Context, n Node) error {
 		capacity[HAMiMemory] = *resource.NewQuantity(int64(n.GPUs*n.Model.MemoryMiB), resource.DecimalSI)
 		capacity[HAMiCores] = *resource.NewQuantity(int64(n.GPUs*100), resource.DecimalSI)
 	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels()},
-		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
-	}
-	want := node.DeepCopy().Status
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels()}}
 	if err := c.Client.Create(ctx, node); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	node.Status = want
-	if err := c.Client.Status().Update(ctx, node); err != nil {
+	created := node.DeepCopy()
+	node.Status.Capacity, node.Status.Allocatable = capacity, capacity
+	// A patch, because kwok may have changed the status of the node already.
+	if err := c.Client.Status().Patch(ctx, node, client.MergeFrom(created)); err != nil {
 		return fmt.Errorf("status of node %s: %w", n.Name, err)
 	}
 	return nil
