@@ -22,10 +22,7 @@ func TestJobGoesWhereItsNVLinkGroupIs(t *testing.T) {
 	connectDevices(ctx, t, "cluster3", "cluster3-gpu0", 4)
 	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 14)
 	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 8)
-	t.Cleanup(func() { cleanUp(t, lab.DeleteNVLinkQueue) })
-	if err := lab.CreateNVLinkQueue(ctx); err != nil {
-		t.Fatal(err)
-	}
+	createGatedQueue(ctx, t, fleet.NVLinkQueue)
 
 	submit(ctx, t, fleet.Job{Name: "linked-four", Model: fleet.H100, GPUs: 4, Queue: "nvlink"})
 	awaitRunning(ctx, t, "linked-four")

@@ -13,7 +13,7 @@ import (
 func TestScenarios(t *testing.T) {
 	for _, s := range scenario.All {
 		t.Run(s.Name, func(t *testing.T) {
-			outcome, err := s.Run(testContext(t, 5*time.Minute), lab, t.Logf)
+			outcome, err := s.Run(testContext(t, 10*time.Minute), lab, t.Logf)
 			if err != nil {
 				t.Fatal(err)
 			}

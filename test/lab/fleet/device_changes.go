@@ -27,13 +27,31 @@ func (f *Fleet) SetBackground(node string, utilization float64) error {
 	})
 }
 
+// SetUtilization sets the utilization (0 to 1) of each device of a node, whatever pods hold it.
+func (f *Fleet) SetUtilization(node string, utilization ...float64) error {
+	return f.updateDevices(node, func(s *simState) error {
+		if len(utilization) != len(s.Devices) {
+			return fmt.Errorf("node %s has %d devices, not %d", node, len(s.Devices), len(utilization))
+		}
+		for i, busy := range utilization {
+			s.Devices[i].setUtilization(busy)
+		}
+		return nil
+	})
+}
+
+// setUtilization makes one process determine the utilization of the device.
+func (d *simDevice) setUtilization(busy float64) {
+	d.Processes = []simProcess{{PID: 1, MemoryMiB: 1024, Busy: busy}}
+}
+
 // SetIdle makes the devices of a node idle, also those that pods hold, or ends that.
 func (f *Fleet) SetIdle(node string, idle bool) error {
 	return f.updateDevices(node, func(s *simState) error {
 		for i := range s.Devices {
 			s.Devices[i].Processes = nil
 			if idle {
-				s.Devices[i].Processes = []simProcess{{PID: 1, MemoryMiB: 1024}}
+				s.Devices[i].setUtilization(0)
 			}
 		}
 		return nil

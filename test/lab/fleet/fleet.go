@@ -277,6 +277,9 @@ func (f *Fleet) Stop() {
 	f.cancel()
 	f.procs.onChange(nil)
 	err := f.procs.endAll()
+	for _, s := range f.simulatedNodes(nil) {
+		s.stop()
+	}
 	f.servers.Wait()
 	state := os.Remove(filepath.Join(f.opts.Dir, stateFile))
 	if errors.Is(state, os.ErrNotExist) { // Up failed before it wrote the file

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,11 @@ const (
 	Queue     = "gpu"
 )
 
-// Job is a GPU job in the namespace of the samples.
+// Job is a job with devices in the namespace of the samples.
 type Job struct {
 	Name     string
-	Model    GPUModel
-	GPUs     int           // per pod
+	Model    GPUModel      // default: any model of GPU
+	GPUs     int           // or TPU chips, per pod
 	Pods     int           // default 1
 	Duration time.Duration // run time of each pod; default 1 hour
 	Queue    string        // LocalQueue; default Queue
@@ -38,6 +39,14 @@ type Job struct {
 	PodLabels map[string]string
 	// Secret is the name of a Secret that the pods read; default none.
 	Secret string
+	// Resource by which the pods request the devices; default that of whole devices of the model.
+	Resource corev1.ResourceName
+	// Share is the memory of each GPU, in MiB, that the job requests from HAMi; default none.
+	Share int64
+	// TPUTopology is the topology of the slice that the job needs, such as 2x4; default none.
+	TPUTopology string
+	// RequiredTopology is the node label in one domain of which all pods must start; default none.
+	RequiredTopology string
 }
 
 // Submit creates the job on the hub.
@@ -62,8 +71,21 @@ func (j Job) Object() *batchv1.Job {
 		annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = j.Duration.String()
 	}
 	requests := corev1.ResourceList{
-		GPUResource:        *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		cmp.Or(j.Resource, j.Model.resource()): *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
+		corev1.ResourceCPU:                     resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+	}
+	if j.Share > 0 {
+		requests[HAMiMemory] = *resource.NewQuantity(j.Share, resource.DecimalSI)
+	}
+	if j.RequiredTopology != "" {
+		annotations[kueue.PodSetRequiredTopologyAnnotation] = j.RequiredTopology
+	}
+	nodes := map[string]string{}
+	if j.Model.Label != "" {
+		nodes[j.Model.labelKey()] = j.Model.Label
+	}
+	if j.TPUTopology != "" {
+		nodes[TPUTopologyLabel] = j.TPUTopology
 	}
 	var env []corev1.EnvFromSource
 	if j.Secret != "" {
@@ -82,7 +104,7 @@ func (j Job) Object() *batchv1.Job {
 				ObjectMeta: metav1.ObjectMeta{Labels: j.PodLabels, Annotations: annotations},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
-					NodeSelector:  map[string]string{"nvidia.com/gpu.product": j.Model.Label},
+					NodeSelector:  nodes,
 					Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1", EnvFrom: env,
 						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 				},
@@ -229,6 +251,16 @@ func (f *Fleet) SetUnschedulable(ctx context.Context, cluster, node string, unsc
 	return worker.Patch(ctx, n, client.MergeFrom(before))
 }
 
+// LabelNode sets a label of a worker's node, or removes it if value is empty.
+func (f *Fleet) LabelNode(ctx context.Context, cluster, node, key, value string) error {
+	label := key + "=" + value
+	if value == "" {
+		label = key + "-"
+	}
+	_, err := f.Worker(cluster).Kubectl(ctx, "", "label", "--overwrite", "node", node, label)
+	return err
+}
+
 // Occupy uses devices of a worker's node with a pod outside of Kueue's queues.
 // Vacate deletes the pod.
 func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) error {
@@ -236,11 +268,35 @@ func (f *Fleet) Occupy(ctx context.Context, cluster, node string, gpus int) erro
 	if err != nil {
 		return err
 	}
-	requests := corev1.ResourceList{GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
-	pod := occupant(node)
-	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
-		Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}
-	return worker.Create(ctx, pod)
+	simulated := f.node(node)
+	if simulated == nil {
+		return fmt.Errorf("the lab has no node %q", node)
+	}
+	requests := corev1.ResourceList{simulated.resource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	return worker.Create(ctx, occupant(node, "", requests))
+}
+
+// OccupyAs requests resources of a worker's node with one of several pods outside of Kueue's queues.
+// VacateAs deletes the pod.
+func (f *Fleet) OccupyAs(ctx context.Context, cluster, node, name string, requests map[corev1.ResourceName]int64) error {
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	list := corev1.ResourceList{}
+	for resourceName, n := range requests {
+		list[resourceName] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+	return worker.Create(ctx, occupant(node, name, list))
+}
+
+// VacateAs deletes the pod that OccupyAs created, if there is one.
+func (f *Fleet) VacateAs(ctx context.Context, cluster, node, name string) error {
+	worker, err := f.workerClient(cluster)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node, name, nil), client.GracePeriodSeconds(0)))
 }
 
 // Vacate deletes the pod that Occupy created on the node, if there is one.
@@ -249,9 +305,12 @@ func (f *Fleet) Vacate(ctx context.Context, cluster, node string) error {
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node), client.GracePeriodSeconds(0)))
+	return client.IgnoreNotFound(worker.Delete(ctx, occupant(node, "", nil), client.GracePeriodSeconds(0)))
 }
 
-func occupant(node string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "occupant-" + node, Namespace: Namespace}}
+// occupant returns a pod on the node. suffix distinguishes several.
+func occupant(node, suffix string, requests corev1.ResourceList) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.TrimSuffix("occupant-"+node+"-"+suffix, "-"), Namespace: Namespace},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.example/other:1",
+			Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}}}
 }

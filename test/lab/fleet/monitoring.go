@@ -42,6 +42,12 @@ func (t *targets) list(cluster string) []scrapeTarget {
 	return slices.Clone(t.byCluster[cluster])
 }
 
+func (t *targets) remove(cluster, addr string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byCluster[cluster] = slices.DeleteFunc(t.byCluster[cluster], func(target scrapeTarget) bool { return target.addr == addr })
+}
+
 // scraperRBAC allows the lab's Prometheus to read metrics endpoints that authorize
 // their readers.
 const scraperRBAC = `
@@ -67,7 +73,8 @@ func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
 	return c.fleet.procs.Run(ctx, program{
 		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
-			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs,namespaces,serviceaccounts,configmaps,secrets,persistentvolumeclaims"},
+			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs,namespaces,serviceaccounts,configmaps,secrets,persistentvolumeclaims",
+			"--metric-labels-allowlist=nodes=[" + BlockLabel + "," + TPUTopologyLabel + "," + nodePoolLabel + "]"},
 		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }
@@ -86,14 +93,13 @@ func (c *Cluster) startPrometheus(ctx context.Context) error {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return err
 	}
-	config := filepath.Join(work, "prometheus.yaml")
-	if err := os.WriteFile(config, []byte(c.prometheusConfig()), 0o600); err != nil {
+	if err := c.writePrometheusConfig(); err != nil {
 		return err
 	}
 	c.Prometheus = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	if err := c.fleet.procs.Run(ctx, program{
 		name: name, path: c.fleet.bin.Path("prometheus"),
-		args: []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(work, "data"),
+		args: []string{"--config.file=" + c.prometheusFile(), "--storage.tsdb.path=" + filepath.Join(work, "data"),
 			fmt.Sprintf("--web.listen-address=127.0.0.1:%d", ports[0]), "--storage.tsdb.retention.time=6h", "--web.enable-lifecycle"},
 		ready: httpReady(c.Prometheus+"/-/ready", httpPlain),
 	}); err != nil {
@@ -112,6 +118,15 @@ func (c *Cluster) startPrometheus(ctx context.Context) error {
 	})
 }
 
+// prometheusFile is the configuration of the cluster's Prometheus.
+func (c *Cluster) prometheusFile() string {
+	return filepath.Join(c.fleet.opts.Dir, "work", c.Name+"-prometheus", "prometheus.yaml")
+}
+
+func (c *Cluster) writePrometheusConfig() error {
+	return os.WriteFile(c.prometheusFile(), []byte(c.prometheusConfig()), 0o600)
+}
+
 // rulesFile is the file of LoadRules.
 func (c *Cluster) rulesFile() string {
 	return filepath.Join(c.fleet.opts.Dir, "work", c.Name+"-prometheus", "rules.yaml")
@@ -122,18 +137,26 @@ func (c *Cluster) LoadRules(ctx context.Context, rules []byte) error {
 	if err := os.WriteFile(c.rulesFile(), rules, 0o600); err != nil {
 		return err
 	}
+	return c.reloadPrometheus(ctx)
+}
+
+// reloadPrometheus makes the cluster's Prometheus read the current targets and its rules.
+func (c *Cluster) reloadPrometheus(ctx context.Context) error {
+	if err := c.writePrometheusConfig(); err != nil {
+		return err
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Prometheus+"/-/reload", nil)
 	if err != nil {
 		return err
 	}
 	response, err := httpPlain.Do(request)
 	if err != nil {
-		return fmt.Errorf("reload the rules of %s: %w", c.Name, err)
+		return fmt.Errorf("reload the configuration of Prometheus on %s: %w", c.Name, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		text, err := io.ReadAll(response.Body)
-		return errors.Join(fmt.Errorf("reload the rules of %s: %s: %s", c.Name, response.Status, text), err)
+		return errors.Join(fmt.Errorf("reload the configuration of Prometheus on %s: %s: %s", c.Name, response.Status, text), err)
 	}
 	return nil
 }

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/test/lab/components"
 )
@@ -18,29 +20,90 @@ import (
 //go:embed manifests/kwok-stages.yaml
 var kwokStages []byte
 
-// GPUResource is the name of the extended resource of the lab's GPUs.
-const GPUResource = "nvidia.com/gpu"
+// Extended resources of the lab's devices.
+const (
+	GPUResource       = "nvidia.com/gpu"
+	SharedGPUResource = "nvidia.com/gpu.shared" // replicas of time-sliced GPUs
+	TPUResource       = "google.com/tpu"
+	HAMiMemory        = "nvidia.com/gpumem"   // MiB of each GPU
+	HAMiCores         = "nvidia.com/gpucores" // percent of each GPU
+)
+
+// Labels of nodes that state a topology.
+const (
+	TPUTopologyLabel = "cloud.google.com/gke-tpu-topology"
+	BlockLabel       = "cloud.google.com/gce-topology-block"
+	nodePoolLabel    = "cloud.google.com/gke-nodepool"
+)
 
 // startNodes creates the worker's GPU nodes, serves a PodResources socket for each
 // and runs kwok, which keeps the nodes ready.
 func (c *Cluster) startNodes(ctx, lifetime context.Context, w Worker) error {
 	for _, n := range w.Nodes {
-		if err := c.createNode(ctx, n); err != nil {
+		if _, err := c.addNode(ctx, n); err != nil {
 			return err
 		}
-		node, err := c.fleet.newSimulatedNode(w.Name, n)
-		if err != nil {
-			return err
-		}
-		if err := node.serve(lifetime, &c.fleet.servers); err != nil {
-			return err
-		}
-		c.fleet.targets.add(c.Name, scrapeTarget{job: "plimsoll-exporter", addr: node.exporterAddr, scheme: "http"})
 	}
 	if err := c.startKwok(ctx); err != nil {
 		return err
 	}
 	return c.watchPods(lifetime)
+}
+
+// addNode creates a node, serves its PodResources socket and adds its exporter to the scrape
+// targets. The exporter does not run yet.
+func (c *Cluster) addNode(ctx context.Context, n Node) (*simulatedNode, error) {
+	node, err := c.fleet.newSimulatedNode(c.Name, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.createNode(ctx, n); err != nil {
+		return nil, err
+	}
+	if err := node.serve(&c.fleet.servers); err != nil {
+		return nil, err
+	}
+	c.fleet.targets.add(c.Name, scrapeTarget{job: "plimsoll-exporter", addr: node.exporterAddr, scheme: "http"})
+	return node, nil
+}
+
+// AddNode adds a node with an exporter to a worker of a running fleet. RemoveNode removes it. The
+// name must be new: means over 10 minutes still contain the devices of a node that was removed.
+func (f *Fleet) AddNode(ctx context.Context, cluster string, n Node) error {
+	c := f.Worker(cluster)
+	if c == nil {
+		return fmt.Errorf("the lab has no worker %q", cluster)
+	}
+	node, err := c.addNode(ctx, n)
+	if err != nil {
+		return err
+	}
+	if err := f.startExporter(ctx, node); err != nil {
+		return err
+	}
+	return c.reloadPrometheus(ctx)
+}
+
+// RemoveNode removes a node that AddNode added, or a part of it if AddNode failed.
+func (f *Fleet) RemoveNode(ctx context.Context, cluster, name string) error {
+	c, node := f.Worker(cluster), f.node(name)
+	if c == nil || node == nil {
+		return nil
+	}
+	f.targets.remove(cluster, node.exporterAddr)
+	if err := c.reloadPrometheus(ctx); err != nil {
+		return err
+	}
+	if _, running := f.procs.Pids()[node.exporter()]; running {
+		if err := f.procs.End(node.exporter(), syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	node.stop()
+	f.mu.Lock()
+	delete(f.nodes, name)
+	f.mu.Unlock()
+	return client.IgnoreNotFound(c.Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 func (c *Cluster) startKwok(ctx context.Context) error {
@@ -81,22 +144,40 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 func (c *Cluster) createNode(ctx context.Context, n Node) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("128"), corev1.ResourceMemory: resource.MustParse("1Ti"),
-		corev1.ResourcePods: resource.MustParse("110"), GPUResource: *resource.NewQuantity(int64(n.GPUs), resource.DecimalSI),
+		corev1.ResourcePods: resource.MustParse("110"), n.resource(): *resource.NewQuantity(int64(n.GPUs*max(n.Replicas, 1)), resource.DecimalSI),
 	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{
-			"type": "kwok", corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-			"nvidia.com/gpu.product": n.Model.Label, "nvidia.com/gpu.count": strconv.Itoa(n.GPUs),
-		}},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	if n.HAMi { // kube-scheduler adds up what HAMi's scheduler tests for each device
+		capacity[HAMiMemory] = *resource.NewQuantity(int64(n.GPUs*n.Model.MemoryMiB), resource.DecimalSI)
+		capacity[HAMiCores] = *resource.NewQuantity(int64(n.GPUs*100), resource.DecimalSI)
 	}
-	want := node.DeepCopy().Status
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels()}}
 	if err := c.Client.Create(ctx, node); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	node.Status = want
-	if err := c.Client.Status().Update(ctx, node); err != nil {
+	created := node.DeepCopy()
+	node.Status.Capacity, node.Status.Allocatable = capacity, capacity
+	// A patch, because kwok may have changed the status of the node already.
+	if err := c.Client.Status().Patch(ctx, node, client.MergeFrom(created)); err != nil {
 		return fmt.Errorf("status of node %s: %w", n.Name, err)
 	}
 	return nil
+}
+
+// labels returns the labels of the node: those of the lab, of the kubelet, and of GPU feature
+// discovery or GKE.
+func (n Node) labels() map[string]string {
+	labels := map[string]string{
+		"type": "kwok", corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		n.Model.labelKey(): n.Model.Label,
+	}
+	switch {
+	case n.Model.TPU:
+		labels[TPUTopologyLabel], labels[nodePoolLabel] = n.Topology, n.NodePool
+	default:
+		labels["nvidia.com/gpu.count"] = strconv.Itoa(n.GPUs)
+	}
+	if n.Replicas > 0 && !n.HAMi {
+		labels["nvidia.com/gpu.replicas"], labels["nvidia.com/gpu.sharing-strategy"] = strconv.Itoa(n.Replicas), "time-slicing"
+	}
+	return labels
 }

@@ -42,7 +42,7 @@ func (f *Fleet) bootNodes(ctx, lifetime context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := node.serve(lifetime, &f.servers); err != nil {
+			if err := node.serve(&f.servers); err != nil {
 				return err
 			}
 			f.targets.add(w.Name, scrapeTarget{addr: node.exporterAddr})
@@ -63,7 +63,8 @@ func (f *Fleet) serveNodeStates(lifetime context.Context, w Worker) (addr string
 	for _, n := range w.Nodes {
 		fmt.Fprintf(&b, "kube_node_status_condition{node=%q,condition=\"Ready\",status=\"true\"} 1\n", n.Name)
 		fmt.Fprintf(&b, "kube_node_spec_unschedulable{node=%q} 0\n", n.Name)
-		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=\"nvidia_com_gpu\"} %d\n", n.Name, n.GPUs)
+		resource := strings.NewReplacer(".", "_", "/", "_").Replace(string(n.resource()))
+		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=%q} %d\n", n.Name, resource, n.GPUs*max(n.Replicas, 1))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,21 +112,17 @@ func (f *Fleet) EndPod(cluster string, pod *corev1.Pod) {
 func (s *simulatedNode) bind(pod *corev1.Pod, product string) bool {
 	wanted := 0
 	for _, container := range pod.Spec.Containers {
-		quantity := container.Resources.Limits[GPUResource]
+		quantity := container.Resources.Limits[s.resource]
 		wanted += int(quantity.Value())
 	}
 	s.mu.Lock()
 	free := 0
-	for _, device := range s.state.Devices {
-		if device.Model == product {
+	for _, u := range s.units {
+		if s.state.Devices[u.device].Model == product {
 			free++
 		}
 	}
-	for _, p := range s.pods {
-		for _, uuids := range p.devices {
-			free -= len(uuids)
-		}
-	}
+	free -= len(s.taken())
 	s.mu.Unlock()
 	if free < wanted {
 		return false

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // OperatorDispatcher is MultiKueue's dispatcherName if the operator dispatches.
@@ -43,28 +45,76 @@ type Worker struct {
 	Nodes []Node
 }
 
-// Node is a simulated GPU node.
+// Node is a simulated node with GPUs or TPU chips.
 type Node struct {
 	Name  string
 	Model GPUModel
-	GPUs  int
+	GPUs  int // or TPU chips
+	// Replicas is the number of pods that share each GPU by time-slicing. The node then offers
+	// SharedGPUResource. 0: a pod holds whole GPUs.
+	Replicas int
+	// HAMi makes HAMi share the GPUs instead: a pod requests GPUResource, memory and cores.
+	HAMi bool
+	// Utilization (0 to 1) of each device, whatever pods hold it. Default: that of the pods.
+	Utilization []float64
+	// Topology of the TPU slice that the node belongs to, such as 2x4, and the node pool, which
+	// is the slice.
+	Topology, NodePool string
 }
 
-// GPUModel is a model of GPU.
+// SharedNode returns a node of H100 GPUs with this utilization (0 to 1), each of which 4 pods share.
+func SharedNode(name string, utilization ...float64) Node {
+	return Node{Name: name, Model: H100, GPUs: len(utilization), Replicas: 4, Utilization: utilization}
+}
+
+// HAMiNode returns a node of H100 GPUs, each of which HAMi divides among up to 10 pods.
+func HAMiNode(name string, gpus int) Node {
+	return Node{Name: name, Model: H100, GPUs: gpus, Replicas: 10, HAMi: true}
+}
+
+// GPUModel is a model of GPU or TPU.
 type GPUModel struct {
 	Product   string // name in NVML
-	Label     string // value of the node label nvidia.com/gpu.product
+	Label     string // value of the node label nvidia.com/gpu.product, or of GKE's for TPUs
 	Flavor    string // ResourceFlavor of the samples
 	MemoryMiB int
 	NVSwitch  bool // NVSwitches connect all GPUs of a node
+	TPU       bool
 }
 
 // The models of the default fleet.
 var (
-	H100 = GPUModel{"NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "h100", 81559, true}
-	A100 = GPUModel{"NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "a100", 81920, true}
-	L4   = GPUModel{"NVIDIA L4", "NVIDIA-L4", "l4", 23034, false}
+	H100 = GPUModel{Product: "NVIDIA H100 80GB HBM3", Label: "NVIDIA-H100-80GB-HBM3", Flavor: "h100", MemoryMiB: 81559, NVSwitch: true}
+	A100 = GPUModel{Product: "NVIDIA A100-SXM4-80GB", Label: "NVIDIA-A100-SXM4-80GB", Flavor: "a100", MemoryMiB: 81920, NVSwitch: true}
+	L4   = GPUModel{Product: "NVIDIA L4", Label: "NVIDIA-L4", Flavor: "l4", MemoryMiB: 23034}
 )
+
+// TPUv6e is the model of nodes that AddNode adds.
+var TPUv6e = GPUModel{Product: "tpu-v6e-slice", Label: "tpu-v6e-slice", Flavor: "v6e", MemoryMiB: 32 << 10, TPU: true}
+
+// labelKey returns the key of the node label with the model.
+func (m GPUModel) labelKey() string {
+	if m.TPU {
+		return "cloud.google.com/gke-tpu-accelerator"
+	}
+	return "nvidia.com/gpu.product"
+}
+
+// resource returns the resource by which pods request whole devices of the model.
+func (m GPUModel) resource() corev1.ResourceName {
+	if m.TPU {
+		return TPUResource
+	}
+	return GPUResource
+}
+
+// resource returns the resource of the node's devices.
+func (n Node) resource() corev1.ResourceName {
+	if n.Replicas > 0 && !n.HAMi {
+		return SharedGPUResource
+	}
+	return n.Model.resource()
+}
 
 // DefaultWorkers returns three clusters of four nodes. cluster2 has the most H100s,
 // but no node with eight: a job with 8 GPUs per pod does not fit there.

@@ -155,16 +155,21 @@ func (f *Fleet) runOperator(ctx context.Context, name, path, metrics string, acc
 func (f *Fleet) StartExporters(ctx context.Context, clusters ...string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range f.simulatedNodes(clusters) {
-		g.Go(func() error {
-			return f.procs.Run(ctx, program{
-				name: "exporter-" + s.node, path: f.bin.Path("plimsoll-exporter"),
-				args: []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
-					"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node},
-				ready: httpReady("http://"+s.exporterAddr+"/health", httpPlain),
-			})
-		})
+		g.Go(func() error { return f.startExporter(ctx, s) })
 	}
 	return g.Wait()
+}
+
+func (f *Fleet) startExporter(ctx context.Context, s *simulatedNode) error {
+	args := []string{"--source=sim", "--collectors=all", "--sim-state=" + s.file, "--pod-resources-kubelet-socket=" + s.socket,
+		"--web.listen-address=" + s.exporterAddr, "--collect-interval=1000", "--node-name=" + s.node}
+	if s.hami { // the sizes of shares are in annotations
+		args = append(args, "--kubernetes-pod-owners", "--kubeconfig="+f.Worker(s.cluster).Kubeconfig)
+	}
+	return f.procs.Run(ctx, program{
+		name: s.exporter(), path: f.bin.Path("plimsoll-exporter"), args: args,
+		ready: httpReady("http://"+s.exporterAddr+"/health", httpPlain),
+	})
 }
 
 // KillExporters ends all exporters of the clusters with SIGKILL, like a broken
@@ -177,7 +182,7 @@ func (f *Fleet) KillExporters(clusters ...string) error {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if err := f.procs.End("exporter-"+s.node, syscall.SIGKILL); err != nil {
+			if err := f.procs.End(s.exporter(), syscall.SIGKILL); err != nil {
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()

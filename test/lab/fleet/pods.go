@@ -16,8 +16,13 @@ import (
 func (c *Cluster) watchPods(lifetime context.Context) error {
 	pods, err := c.startCache(lifetime, cache.Options{}, &corev1.Pod{}, func(o client.Object, deleted bool) {
 		pod := o.(*corev1.Pod)
-		if node := c.fleet.node(pod.Spec.NodeName); node != nil {
-			node.observe(pod, deleted)
+		node := c.fleet.node(pod.Spec.NodeName)
+		if node == nil {
+			return
+		}
+		node.observe(pod, deleted)
+		if err := c.annotateHAMi(lifetime, node, pod); err != nil && lifetime.Err() == nil {
+			c.fleet.procs.report(err)
 		}
 	})
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // GPUQueue is a queue in the namespace of the jobs, on hub and workers.
@@ -14,6 +16,10 @@ type GPUQueue struct {
 	Preempt     bool     // preempts lower priorities, on hub and workers
 	Cohort      string   // on the hub; empty = none
 	Flavors     []string // each has the quota; default that of H100
+	// Resource that the quota counts; default GPUResource.
+	Resource corev1.ResourceName
+	// Unlimited are further resources that jobs may request.
+	Unlimited []corev1.ResourceName
 }
 
 const queueYAML = `
@@ -24,7 +30,7 @@ spec:
   namespaceSelector: {}
   preemption: {withinClusterQueue: %[3]s}
   resourceGroups:
-  - coveredResources: [nvidia.com/gpu, cpu, memory]
+  - coveredResources: [%[5]s]
     flavors: [%[2]s]
 %[4]s---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -33,7 +39,7 @@ metadata: {name: %[1]s, namespace: team-a}
 spec: {clusterQueue: %[1]s}
 `
 
-const flavorYAML = `{name: %s, resources: [{name: nvidia.com/gpu, nominalQuota: %d}, {name: cpu, nominalQuota: 10k}, {name: memory, nominalQuota: 100Ti}]}`
+const flavorYAML = `{name: %s, resources: [{name: %s, nominalQuota: %d}, {name: cpu, nominalQuota: 10k}, {name: memory, nominalQuota: 100Ti}%s]}`
 
 // Manifest returns the objects of the queue with this quota. spec has further lines of the
 // ClusterQueue's spec.
@@ -41,15 +47,23 @@ func (q GPUQueue) Manifest(gpus int, spec string) string {
 	if len(q.Flavors) == 0 {
 		q.Flavors = []string{H100.Flavor}
 	}
+	if q.Resource == "" {
+		q.Resource = GPUResource
+	}
+	resources, unlimited := []string{string(q.Resource), "cpu", "memory"}, ""
+	for _, name := range q.Unlimited {
+		resources = append(resources, string(name))
+		unlimited += fmt.Sprintf(", {name: %s, nominalQuota: 1G}", name)
+	}
 	var flavors []string
 	for _, name := range q.Flavors {
-		flavors = append(flavors, fmt.Sprintf(flavorYAML, name, gpus))
+		flavors = append(flavors, fmt.Sprintf(flavorYAML, name, q.Resource, gpus, unlimited))
 	}
 	preemption := "Never"
 	if q.Preempt {
 		preemption = "LowerPriority"
 	}
-	return fmt.Sprintf(queueYAML, q.Name, strings.Join(flavors, ", "), preemption, spec)
+	return fmt.Sprintf(queueYAML, q.Name, strings.Join(flavors, ", "), preemption, spec, strings.Join(resources, ", "))
 }
 
 // CreateQueue creates the queue and waits until it is active on the hub.
@@ -72,12 +86,7 @@ func (f *Fleet) CreateQueue(ctx context.Context, q GPUQueue) error {
 
 // DeleteQueue deletes the queue of that name on hub and workers.
 func (f *Fleet) DeleteQueue(ctx context.Context, name string) error {
-	for _, c := range append([]*Cluster{f.Hub}, f.Workers...) {
-		if _, err := c.Kubectl(ctx, "", "delete", "--ignore-not-found", "-n", Namespace, "localqueue/"+name, "clusterqueue/"+name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.deleteEverywhere(ctx, "localqueue/"+name, "clusterqueue/"+name)
 }
 
 // CreatePriorities creates the WorkloadPriorityClasses high and low, on hub and workers.
@@ -93,31 +102,30 @@ kind: WorkloadPriorityClass
 metadata: {name: low}
 value: 1
 `
+	return f.applyEverywhere(ctx, yaml)
+}
+
+// DeletePriorities deletes the objects of CreatePriorities.
+func (f *Fleet) DeletePriorities(ctx context.Context) error {
+	return f.deleteEverywhere(ctx, "workloadpriorityclass/high", "workloadpriorityclass/low")
+}
+
+// applyEverywhere applies manifests to hub and workers.
+func (f *Fleet) applyEverywhere(ctx context.Context, manifests string) error {
 	for _, c := range append([]*Cluster{f.Hub}, f.Workers...) {
-		if err := c.Apply(ctx, yaml); err != nil {
+		if err := c.Apply(ctx, manifests); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CreateNVLinkQueue creates the queue "nvlink" for H100 and L4 GPUs, with the sample gate for jobs
-// that need devices connected by NVLink.
-func (f *Fleet) CreateNVLinkQueue(ctx context.Context) error {
-	if err := f.ApplySample(ctx, "gates/nvlink.yaml"); err != nil {
-		return err
+// deleteEverywhere deletes objects on hub and workers that exist.
+func (f *Fleet) deleteEverywhere(ctx context.Context, objects ...string) error {
+	for _, c := range append([]*Cluster{f.Hub}, f.Workers...) {
+		if _, err := c.Kubectl(ctx, "", append([]string{"delete", "--ignore-not-found", "-n", Namespace}, objects...)...); err != nil {
+			return err
+		}
 	}
-	if err := f.ApplyGateCheck(ctx, "plimsoll-nvlink", "gpu-nvlink"); err != nil {
-		return err
-	}
-	return f.CreateQueue(ctx, GPUQueue{Name: "nvlink", Hub: 256, Worker: 256, Checks: []string{"plimsoll-nvlink", "multikueue"}, Flavors: []string{H100.Flavor, L4.Flavor}})
-}
-
-// DeleteNVLinkQueue deletes the objects of CreateNVLinkQueue.
-func (f *Fleet) DeleteNVLinkQueue(ctx context.Context) error {
-	if err := f.DeleteQueue(ctx, "nvlink"); err != nil {
-		return err
-	}
-	_, err := f.Hub.Kubectl(ctx, "", "delete", "--ignore-not-found", "admissioncheck/plimsoll-nvlink", "placementgate/gpu-nvlink")
-	return err
+	return nil
 }

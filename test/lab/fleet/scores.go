@@ -44,6 +44,18 @@ func (f *Fleet) Decision(ctx context.Context, namespace, placement string) ([]st
 	return clusters, nil
 }
 
+// MeanUtilization returns an expression: the mean utilization of a node's devices over the last
+// 10 minutes, in percent, rounded to tens.
+func MeanUtilization(node string) string {
+	return fmt.Sprintf(`round(100 * avg(device:plimsoll_utilization:placeable{node=%q}), 10)`, node)
+}
+
+// DevicesWithHeadroom returns an expression: the number of the node's shared devices that the sample
+// gate packing counts, those that stay at 70% or less with a job of 30%.
+func DevicesWithHeadroom(node string) string {
+	return fmt.Sprintf(`sum(device:plimsoll_utilization:placeable{node=%[1]q} + 0.3 <= bool 0.7 and on (uuid) device_dimension:plimsoll_free_share:placeable{node=%[1]q,dimension="shares"} >= 1)`, node)
+}
+
 // Sample is one series in the result of an instant query.
 type Sample struct {
 	Labels map[string]string

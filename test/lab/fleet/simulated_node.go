@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	dto "github.com/prometheus/client_model/go"
@@ -41,6 +42,7 @@ type simDevice struct {
 	State      DeviceState `json:"state"`
 	Background float64     `json:"background"`
 	NVSwitch   bool        `json:"nvswitch,omitempty"`
+	Topology   string      `json:"topology,omitempty"` // of a TPU chip
 	// Processes determine the utilization of the device, whether a pod holds it or not.
 	Processes []simProcess `json:"processes,omitempty"`
 }
@@ -65,6 +67,10 @@ type simulatedNode struct {
 	cluster, node string
 	exporterAddr  string
 	socket, file  string
+	server        *grpc.Server // nil before serve
+	resource      corev1.ResourceName
+	units         []unit
+	hami          bool
 
 	mu    sync.Mutex
 	state simState
@@ -75,8 +81,15 @@ type simulatedNode struct {
 // devicePod is a pod with devices. It has them from its binding until it ends.
 type devicePod struct {
 	namespace, name string
-	containers      []string            // in the pod's order
-	devices         map[string][]string // container -> UUIDs
+	containers      []string          // in the pod's order
+	devices         map[string][]unit // by container
+	share           hamiShare         // of each device
+}
+
+// unit is what the device plugin allocates: a whole device, or a replica of it.
+type unit struct {
+	id     string // as the plugin names it
+	device int    // index
 }
 
 // maxSocketPath is the maximal length of the path of a Unix socket, in bytes.
@@ -91,21 +104,45 @@ func (f *Fleet) newSimulatedNode(cluster string, n Node) (*simulatedNode, error)
 		cluster: cluster, node: n.Name, exporterAddr: fmt.Sprintf("127.0.0.1:%d", port),
 		socket: filepath.Join(f.opts.Dir, "sockets", n.Name+".sock"),
 		file:   filepath.Join(f.opts.Dir, "devices", n.Name+".json"),
-		state:  simState{Seed: f.opts.Seed}, pods: map[types.UID]*devicePod{},
+		state:  simState{Seed: f.opts.Seed}, pods: map[types.UID]*devicePod{}, resource: n.resource(), hami: n.HAMi,
 	}
 	if len(s.socket) > maxSocketPath {
 		return nil, fmt.Errorf("the path of a socket has %d bytes, but a Unix socket may have at most %d: use a folder with a shorter path (--dir)", len(s.socket), maxSocketPath)
 	}
 	for i := range n.GPUs {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%d", f.opts.Seed, n.Name, i))
-		s.state.Devices = append(s.state.Devices, simDevice{
+		device := simDevice{
 			UUID:  fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
-			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK, NVSwitch: n.Model.NVSwitch})
+			Model: n.Model.Product, MemoryMiB: n.Model.MemoryMiB, State: DeviceOK, NVSwitch: n.Model.NVSwitch, Topology: n.Topology}
+		if n.Utilization != nil {
+			device.setUtilization(n.Utilization[i])
+		}
+		s.state.Devices = append(s.state.Devices, device)
+		s.units = append(s.units, n.units(device.UUID, i)...)
 	}
 	f.mu.Lock()
 	f.nodes[n.Name] = s
 	f.mu.Unlock()
 	return s, s.write()
+}
+
+// units returns the units of a device, with the ids of NVIDIA's, HAMi's or Google's device plugin.
+func (n Node) units(uuid string, index int) []unit {
+	switch {
+	case n.Model.TPU:
+		return []unit{{strconv.Itoa(index), index}}
+	case n.Replicas == 0:
+		return []unit{{uuid, index}}
+	}
+	format := "%s::%d"
+	if n.HAMi {
+		format = "%s-%d"
+	}
+	units := make([]unit, n.Replicas)
+	for i := range units {
+		units[i] = unit{fmt.Sprintf(format, uuid, i), index}
+	}
+	return units
 }
 
 // node returns the simulated node of that name, or nil.
@@ -128,9 +165,8 @@ func (s *simulatedNode) write() error {
 	return errors.Join(os.WriteFile(tmp, content, 0o600), os.Rename(tmp, s.file))
 }
 
-// serve serves the kubelet's PodResources API on the node's socket until lifetime
-// ends.
-func (s *simulatedNode) serve(lifetime context.Context, servers *sync.WaitGroup) error {
+// serve serves the kubelet's PodResources API on the node's socket until stop.
+func (s *simulatedNode) serve(servers *sync.WaitGroup) error {
 	if err := os.MkdirAll(filepath.Dir(s.socket), 0o700); err != nil {
 		return err
 	}
@@ -138,13 +174,22 @@ func (s *simulatedNode) serve(lifetime context.Context, servers *sync.WaitGroup)
 	if err != nil {
 		return fmt.Errorf("PodResources socket of %s: %w", s.node, err)
 	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, s)
-	servers.Add(2)
-	go func() { defer servers.Done(); _ = server.Serve(listener) }() // returns after Stop
-	go func() { defer servers.Done(); <-lifetime.Done(); server.Stop() }()
+	s.server = grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(s.server, s)
+	servers.Add(1)
+	go func() { defer servers.Done(); _ = s.server.Serve(listener) }() // returns after stop
 	return nil
 }
+
+// stop ends serve.
+func (s *simulatedNode) stop() {
+	if s.server != nil {
+		s.server.Stop()
+	}
+}
+
+// exporter returns the name of the node's exporter among the fleet's programs.
+func (s *simulatedNode) exporter() string { return "exporter-" + s.node }
 
 // observe updates the devices of a pod: they are allocated once the pod is bound to
 // the node, and free once the pod has ended.
@@ -163,32 +208,51 @@ func (s *simulatedNode) observe(pod *corev1.Pod, deleted bool) {
 	}
 }
 
-// allocate assigns the first free devices to a pod, like the NVIDIA device plugin
-// without topology.
+// allocate assigns free units to a pod, like the NVIDIA device plugin without topology: the first
+// free device, or a replica of the device with the fewest taken ones.
 func (s *simulatedNode) allocate(pod *corev1.Pod) *devicePod {
-	taken := map[string]bool{}
-	for _, p := range s.pods {
-		for _, uuids := range p.devices {
-			for _, uuid := range uuids {
-				taken[uuid] = true
-			}
-		}
-	}
-	p := &devicePod{namespace: pod.Namespace, name: pod.Name, devices: map[string][]string{}}
+	taken := s.taken()
+	p := &devicePod{namespace: pod.Namespace, name: pod.Name, devices: map[string][]unit{}, share: hamiShareOf(pod)}
+	full := s.fullDevices(p.share)
 	for _, container := range pod.Spec.Containers {
 		p.containers = append(p.containers, container.Name)
-		wanted := container.Resources.Limits[GPUResource]
-		for _, device := range s.state.Devices {
-			if int64(len(p.devices[container.Name])) == wanted.Value() {
-				break
-			}
-			if !taken[device.UUID] {
-				taken[device.UUID] = true
-				p.devices[container.Name] = append(p.devices[container.Name], device.UUID)
+		wanted := container.Resources.Limits[s.resource]
+		for range wanted.Value() {
+			if u, ok := s.freeUnit(taken, full); ok {
+				taken[u] = true
+				p.devices[container.Name] = append(p.devices[container.Name], u)
 			}
 		}
 	}
 	return p
+}
+
+// taken returns the units that pods hold.
+func (s *simulatedNode) taken() map[unit]bool {
+	taken := map[unit]bool{}
+	for _, p := range s.pods {
+		for _, units := range p.devices {
+			for _, u := range units {
+				taken[u] = true
+			}
+		}
+	}
+	return taken
+}
+
+// freeUnit returns the first free unit of the device with the fewest taken ones that is not full. ok
+// is false if there is none.
+func (s *simulatedNode) freeUnit(taken map[unit]bool, full []bool) (best unit, ok bool) {
+	held := make([]int, len(s.state.Devices))
+	for u := range taken {
+		held[u.device]++
+	}
+	for _, u := range s.units {
+		if !taken[u] && !full[u.device] && (!ok || held[u.device] < held[best.device]) {
+			best, ok = u, true
+		}
+	}
+	return best, ok
 }
 
 // List returns all pods of the node with their devices.
@@ -197,7 +261,7 @@ func (s *simulatedNode) List(context.Context, *podresources.ListPodResourcesRequ
 	defer s.mu.Unlock()
 	response := &podresources.ListPodResourcesResponse{}
 	for _, uid := range s.order {
-		response.PodResources = append(response.PodResources, s.pods[uid].resources())
+		response.PodResources = append(response.PodResources, s.pods[uid].resources(s.resource))
 	}
 	return response, nil
 }
@@ -208,7 +272,7 @@ func (s *simulatedNode) Get(_ context.Context, request *podresources.GetPodResou
 	defer s.mu.Unlock()
 	for _, p := range s.pods {
 		if p.namespace == request.PodNamespace && p.name == request.PodName {
-			return &podresources.GetPodResourcesResponse{PodResources: p.resources()}, nil
+			return &podresources.GetPodResourcesResponse{PodResources: p.resources(s.resource)}, nil
 		}
 	}
 	return nil, fmt.Errorf("pod %s/%s does not run on this node", request.PodNamespace, request.PodName)
@@ -219,19 +283,23 @@ func (s *simulatedNode) Get(_ context.Context, request *podresources.GetPodResou
 func (s *simulatedNode) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	devices := &podresources.ContainerDevices{ResourceName: GPUResource}
-	for _, device := range s.state.Devices {
-		devices.DeviceIds = append(devices.DeviceIds, device.UUID)
-	}
-	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{devices}}, nil
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{containerDevices(s.resource, s.units)}}, nil
 }
 
-func (p *devicePod) resources() *podresources.PodResources {
+func containerDevices(name corev1.ResourceName, units []unit) *podresources.ContainerDevices {
+	devices := &podresources.ContainerDevices{ResourceName: string(name)}
+	for _, u := range units {
+		devices.DeviceIds = append(devices.DeviceIds, u.id)
+	}
+	return devices
+}
+
+func (p *devicePod) resources(resource corev1.ResourceName) *podresources.PodResources {
 	out := &podresources.PodResources{Name: p.name, Namespace: p.namespace}
 	for _, name := range p.containers {
 		container := &podresources.ContainerResources{Name: name}
-		if uuids := p.devices[name]; len(uuids) > 0 {
-			container.Devices = []*podresources.ContainerDevices{{ResourceName: GPUResource, DeviceIds: uuids}}
+		if units := p.devices[name]; len(units) > 0 {
+			container.Devices = []*podresources.ContainerDevices{containerDevices(resource, units)}
 		}
 		out.Containers = append(out.Containers, container)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func nvlink(ctx context.Context, s *stage) (string, error) {
-	if err := s.createNVLinkQueue(ctx); err != nil {
+	if err := s.createGatedQueue(ctx, fleet.NVLinkQueue); err != nil {
 		return "", err
 	}
 	const node = "cluster3-gpu0"
@@ -45,10 +45,4 @@ func nvlink(ctx context.Context, s *stage) (string, error) {
 		err = fmt.Errorf("linked-3 runs on %s, not on cluster3", cluster)
 	}
 	return "no job went to 8 free GPUs of which only 4 were connected; linked-3 started there when all were", err
-}
-
-// createNVLinkQueue creates a queue with the sample gate for jobs that need NVLink.
-func (s *stage) createNVLinkQueue(ctx context.Context) error {
-	s.onEnd(func(ctx context.Context) error { return s.fleet.DeleteNVLinkQueue(ctx) })
-	return s.fleet.CreateNVLinkQueue(ctx)
 }

@@ -40,15 +40,20 @@ func profile(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return fmt.Sprintf("the run left the profile %s on %s", found.Name, found.Status.Models[0].Model), s.printProfiles(ctx)
+}
+
+// printProfiles logs the output of kubectl plimsoll profile.
+func (s *stage) printProfiles(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, s.fleet.Program("kubectl-plimsoll"), "profile", "-n", fleet.Namespace)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.fleet.Hub.Kubeconfig)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("kubectl plimsoll profile: %w: %s", err, out)
+		return fmt.Errorf("kubectl plimsoll profile: %w: %s", err, out)
 	}
 	s.log("$ kubectl plimsoll profile -n %s", fleet.Namespace)
 	for line := range strings.Lines(string(out)) {
 		s.log("%s", strings.TrimRight(line, "\n"))
 	}
-	return fmt.Sprintf("the run left the profile %s on %s", found.Name, found.Status.Models[0].Model), nil
+	return nil
 }
