@@ -52,6 +52,7 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_query_retries_total":                 {"source", "reason"},
 	"plimsoll_reclaim_idle_devices":                {"policy"},
 	"plimsoll_reclaim_workloads_total":             {"policy", "mode"},
+	"plimsoll_reclaim_moves_total":                 {"policy", "mode"},
 	"plimsoll_query_annotations_total":             {"source", "kind"},
 	"plimsoll_score_clamped_total":                 {"policy"},
 	"plimsoll_trials_total":                        {"policy", "result"},

@@ -159,7 +159,7 @@ func (f *Fleet) exportGates(e *emitter) {
 	e.add("plimsoll_gate_hold_seconds", 420, "gate", "gpu", "cluster", f.clusters[0].name, "mode", "enforce")
 }
 
-// exportReclaimAndProfiles emits the metrics of a policy that reclaims, of one in Shadow
+// exportReclaimAndProfiles emits the metrics of a policy that reclaims and moves, of one in Shadow
 // mode, of job profiles and of trials.
 func (f *Fleet) exportReclaimAndProfiles(e *emitter) {
 	for policy, mode := range map[string]string{"notebooks": "enforce", "training": "shadow"} {
@@ -168,6 +168,7 @@ func (f *Fleet) exportReclaimAndProfiles(e *emitter) {
 		e.add("plimsoll_reclaim_idle_devices", math.Round(4*wave(e.at, policy, 70*time.Minute)), "policy", policy)
 		for mode, n := range reclaimed {
 			e.add("plimsoll_reclaim_workloads_total", n, "policy", policy, "mode", mode)
+			e.add("plimsoll_reclaim_moves_total", math.Floor(n/3), "policy", policy, "mode", mode)
 		}
 	}
 	for result, rate := range map[string]float64{"added": 0.004, "no_samples": 0.0004, "query_failed": 0, "unknown_run": 0} {
