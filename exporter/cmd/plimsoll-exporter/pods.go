@@ -18,6 +18,7 @@ import (
 // podOptions select the metadata of pods from the API server.
 type podOptions struct {
 	labels, uid, owners bool
+	claimShares         bool
 	allowlist           []string
 	kubeconfig          string
 	procfs              string
@@ -103,10 +104,13 @@ func (o podOptions) apiServer() (*rest.Config, error) {
 	return config, err
 }
 
-// waitForPods waits up to five seconds for the first list of pods, so that the first
-// collection, which is the only one with --once, has their metadata.
+// firstListTimeout limits the wait for the first list of the API server, so that the first
+// collection, which is the only one with --once, has its content.
+const firstListTimeout = 5 * time.Second
+
+// waitForPods waits for the first list of pods.
 func waitForPods(ctx context.Context, w *kube.Watcher, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, firstListTimeout)
 	defer cancel()
 	if !w.WaitForList(ctx) {
 		log.Warn("the API server has not listed the node's pods yet; continuing without their metadata", "metric", "plimsoll_exporter_api_server_reachable")

@@ -23,6 +23,7 @@ type snapshot struct {
 	podMeta      map[podName]podmap.Meta // of the pods that hold devices; nil if the API server is not queried
 	apiReachable bool
 	exportOwners bool
+	claims       *claimShares // nil if the API server is not queried for claims
 
 	callErrors    map[string]float64 // failures by library call
 	omittedShares int                // shares without series of their own
@@ -90,6 +91,7 @@ func (d *deviceSnapshot) isPartitioningKnown() bool {
 func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snapshot {
 	pods = c.applyHAMi(pods, podsErr)
 	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, callErrors: maps.Clone(c.callErrors)}
+	s.claims = c.lookUpClaims(pods, podsErr)
 	tracked := c.trackedInOrder()
 	of := map[*trackedDevice]*deviceSnapshot{}
 	for _, t := range tracked {

@@ -29,8 +29,15 @@ func (h Holder) Compare(other Holder) int {
 	return cmp.Or(strings.Compare(h.Namespace, other.Namespace), strings.Compare(h.Pod, other.Pod), strings.Compare(h.Container, other.Container))
 }
 
-// Claim is the resource claim through which a container holds a device.
-type Claim struct{ Name, Namespace, Driver, Pool, Device string }
+// Claim is the resource claim through which a container holds a device. ShareID is set if several
+// claims can share the device.
+type Claim struct{ Name, Namespace, Driver, Pool, Device, ShareID string }
+
+// HeldClaim is a claim and a container that holds the device through it.
+type HeldClaim struct {
+	Holder
+	Claim Claim
+}
 
 // ReplicaCount is the number of replicas of a device, and how many of them are allocated.
 type ReplicaCount struct {
@@ -76,8 +83,11 @@ type Map struct {
 	// Assigned are the devices that HAMi assigned to containers, as far as ApplyHAMi accepts
 	// them.
 	Assigned map[Holder]Accepted
-	// Claimed is the claim through which a container holds a device.
+	// Claimed is the claim through which a container holds a device: the last one, if it has
+	// several claims on the device.
 	Claimed map[string]map[Holder]Claim
+	// Claims are all claims on a device, in the order of the kubelet.
+	Claims map[string][]HeldClaim
 	// ClaimDrivers are the DRA drivers whose claims exist, existed in an earlier Poll, or are
 	// expected. They allocate the devices that no device plugin lists.
 	ClaimDrivers map[string]bool
@@ -95,7 +105,7 @@ type Map struct {
 
 func newMap() Map {
 	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
-		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
+		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
 // IsWithdrawn reports whether a device plugin offered the device with these names before, and
@@ -283,7 +293,7 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 			}
 			m.record(id)
 			m.addHolder(id, "", h)
-			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
+			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName, r.GetShareId()})
 		}
 	}
 }
@@ -329,6 +339,7 @@ func (m *Map) claim(id string, h Holder, c Claim) {
 		m.Claimed[id] = map[Holder]Claim{}
 	}
 	m.Claimed[id][h] = c
+	m.Claims[id] = append(m.Claims[id], HeldClaim{h, c})
 }
 
 // forEachDevice calls visit for each device of a resource that counts.
