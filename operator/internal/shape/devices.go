@@ -98,7 +98,7 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 			names = append(names, string(name))
 		}
 	}
-	isClaimed := p.Resource != "" && requests[corev1.ResourceName(p.Resource)] == 0
+	isClaimed := p.isClaimed(&template.Spec)
 	for _, claim := range template.Spec.ResourceClaims {
 		if !isClaimed {
 			names = append(names, "claim "+claim.Name)
@@ -110,6 +110,11 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 		}
 	}
 	return names
+}
+
+// isClaimed reports whether the devices of the pods are those of their resource claim.
+func (p PodSet) isClaimed(spec *corev1.PodSpec) bool {
+	return p.Resource != "" && len(spec.ResourceClaims) > 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
 }
 
 // podResources returns a pod's requests of extended resources, as Kubernetes computes them:

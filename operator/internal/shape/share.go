@@ -17,6 +17,9 @@ type Share struct {
 	MemoryPercent int64 `json:"memoryPercent,omitempty"`
 	// CorePercent is the percentage of the cores of the device.
 	CorePercent int64 `json:"corePercent,omitempty"`
+	// Claimed: the request is that of a resource claim. A device may round it up, and a dimension
+	// without a request consumes the device's default.
+	Claimed bool `json:"claimed,omitempty"`
 }
 
 // wholeDevice is the share of a pod that states no memory.
@@ -47,8 +50,8 @@ func fitsShares(fit string) bool { return strings.Contains(fit, "$share_") }
 // of each dimension counts. A pod that states no memory requests that of the whole device, as with
 // HAMi.
 //
-// A pod whose devices are those of a claim has no container that requests them, and holds whole
-// devices.
+// For a pod whose devices are those of a claim, see shareOfClaim. If no template can be read, it
+// holds whole devices.
 func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	var share Share
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -108,6 +111,9 @@ func (s *Share) appendKey(key []byte) []byte {
 	for _, n := range []int64{s.Memory, s.MemoryPercent, s.CorePercent} {
 		key = strconv.AppendInt(append(key, 's'), n, 10)
 	}
+	if s.Claimed {
+		key = append(key, 'c')
+	}
 	return key
 }
 
@@ -119,8 +125,11 @@ func (s *Share) equal(other *Share) bool {
 // String returns the share for messages: 3000 MiB and 30% of the cores.
 func (s Share) String() string {
 	text := fmt.Sprintf("%d%% of the memory", s.MemoryPercent)
-	if s.Memory > 0 {
+	switch {
+	case s.Memory > 0:
 		text = fmt.Sprintf("%d MiB", s.Memory>>20)
+	case s.Claimed && s.CorePercent < 100:
+		text = "the device's default of memory"
 	}
 	if s.CorePercent > 0 {
 		text += fmt.Sprintf(" and %d%% of the cores", s.CorePercent)
@@ -132,6 +141,9 @@ func (s Share) String() string {
 // device. ok is false if the number depends on the size of the device, because one requests bytes
 // and the other a percentage.
 func (s Share) SlotsTaken(other Share) (slots int64, ok bool) {
+	if s.Claimed || other.Claimed {
+		return s.claimSlotsTaken(other)
+	}
 	limit, limited := s.slotsOfDevice()
 	if (s.Memory > 0) != (other.Memory > 0) {
 		return limit, limited
@@ -154,6 +166,12 @@ func (s Share) SlotsTaken(other Share) (slots int64, ok bool) {
 // SlotsReturned returns how many pods with share s can start at least when a pod with another
 // share leaves a device.
 func (s Share) SlotsReturned(other Share) int64 {
+	if s.Claimed || other.Claimed {
+		if s.isCoveredBy(other) {
+			return 1
+		}
+		return 0
+	}
 	if (s.Memory > 0) != (other.Memory > 0) {
 		return 0
 	}
