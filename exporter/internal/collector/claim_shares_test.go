@@ -108,7 +108,7 @@ func TestSharesOfClaims(t *testing.T) {
 		{name: "admin access", devices: []podmap.SharedDevice{sharedGPU()}, held: []podmap.HeldClaim{held("a", "a", "s1")},
 			consumption: map[string]podmap.Consumption{"a": {AdminAccess: true}},
 			capacity:    []string{"memory 8.589934592e+10", "cores 1"}, allocated: []string{"memory 0", "cores 0"}},
-		{name: "a capacity that nobody measures limits the claims", devices: []podmap.SharedDevice{bandwidth}, held: []podmap.HeldClaim{held("a", "a", "s1")},
+		{name: "a capacity without a dimension limits the claims", devices: []podmap.SharedDevice{bandwidth}, held: []podmap.HeldClaim{held("a", "a", "s1")},
 			consumption: map[string]podmap.Consumption{"a": withBandwidth},
 			capacity:    []string{"shares 3", "memory 8.589934592e+10", "cores 1"}, allocated: []string{"shares 1", "memory 1.073741824e+10", "cores 0.25"},
 			ofPods: []string{"a shares 1", "a memory 1.073741824e+10", "a cores 0.25"}},

@@ -97,7 +97,7 @@ func allocatedClaim(allocations ...string) string {
 	return string(text)
 }
 
-func held(name, share string) podmap.Claim {
+func heldClaim(name, share string) podmap.Claim {
 	return podmap.Claim{Name: name, Namespace: "ml", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0", ShareID: share}
 }
 
@@ -142,21 +142,21 @@ func TestClaimsAreReadOnce(t *testing.T) {
 	s := startClaimServer(t)
 	s.claims["ml/a"], s.claims["ml/two"] = allocatedClaim("s1=3Gi=30"), allocatedClaim("s2=1Gi=10", "s3=2Gi=20")
 	r := runReader(t, s, slog.New(slog.DiscardHandler))
-	for claim, c := range r.Consumption([]podmap.Claim{held("a", "s1")}) {
+	for claim, c := range r.Consumption([]podmap.Claim{heldClaim("a", "s1")}) {
 		if c.Unknown != podmap.ClaimPending {
 			t.Errorf("%v: %+v before it was read", claim, c)
 		}
 	}
 	await(t, r, map[podmap.Claim]podmap.Consumption{
-		held("a", "s1"): consumes(3<<30, 30), held("two", "s2"): consumes(1<<30, 10), held("two", "s3"): consumes(2<<30, 20),
-		held("two", ""): consumes(3<<30, 30), // a kubelet that reports no share
+		heldClaim("a", "s1"): consumes(3<<30, 30), heldClaim("two", "s2"): consumes(1<<30, 10), heldClaim("two", "s3"): consumes(2<<30, 20),
+		heldClaim("two", ""): consumes(3<<30, 30), // a kubelet that reports no share
 	})
 	const path = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/a"
 	if n := s.numberOf(path); n != 1 {
 		t.Errorf("claim a was read %d times", n)
 	}
 	s.set(func() { s.claims["ml/a"] = allocatedClaim("s9=5Gi=50") })
-	await(t, r, map[podmap.Claim]podmap.Consumption{held("a", "s9"): consumes(5<<30, 50)})
+	await(t, r, map[podmap.Claim]podmap.Consumption{heldClaim("a", "s9"): consumes(5<<30, 50)})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.claims); n != 1 {
@@ -189,7 +189,7 @@ func TestUnknownConsumption(t *testing.T) {
 			s := startClaimServer(t)
 			s.claims["ml/a"], s.refused = tc.claim, tc.refused
 			maps.DeleteFunc(s.claims, func(_, text string) bool { return text == "" })
-			await(t, runReader(t, s, slog.New(slog.DiscardHandler)), map[podmap.Claim]podmap.Consumption{held("a", "s1"): tc.want})
+			await(t, runReader(t, s, slog.New(slog.DiscardHandler)), map[podmap.Claim]podmap.Consumption{heldClaim("a", "s1"): tc.want})
 		})
 	}
 }
@@ -202,7 +202,7 @@ func TestMissingPermissionForClaims(t *testing.T) {
 	r := runReader(t, s, slog.New(slog.NewTextHandler(lines, nil)))
 	want := map[podmap.Claim]podmap.Consumption{}
 	for i := range 50 {
-		want[held(fmt.Sprint("c", i), "s1")] = podmap.Consumption{Unknown: podmap.ClaimForbidden}
+		want[heldClaim(fmt.Sprint("c", i), "s1")] = podmap.Consumption{Unknown: podmap.ClaimForbidden}
 	}
 	await(t, r, want)
 	if _, ok := r.Devices(); ok || r.Reachable() {
