@@ -19,6 +19,7 @@ import (
 type podOptions struct {
 	labels, uid, owners bool
 	claimShares         bool
+	kaiShares           bool
 	allowlist           []string
 	kubeconfig          string
 	procfs              string
@@ -48,6 +49,9 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 		return nil, err
 	}
 	config.Pods, config.Owners, config.Labels.PodUID = w, o.pods.owners, o.pods.uid
+	if o.pods.kaiShares {
+		config.Fractions = w.Fraction
+	}
 	if config.Attribution == collector.ByProcess {
 		config.PodOf = podOfProcess(o.pods.procfs, w)
 	}
@@ -60,7 +64,7 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 
 // needsAPIServer reports whether an option needs the metadata of pods.
 func (o *options) needsAPIServer() bool {
-	return o.pods.labels || o.pods.uid || o.pods.owners || o.attribution == string(collector.ByProcess)
+	return o.pods.labels || o.pods.uid || o.pods.owners || o.pods.kaiShares || o.attribution == string(collector.ByProcess)
 }
 
 // checkPodMetadata checks that the API server lists the node's pods.

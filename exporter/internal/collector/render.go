@@ -248,6 +248,7 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 	}
 	r.renderShares(d, id)
 	r.renderClaimShares(d, id)
+	r.renderFractions(d, id)
 	for _, n := range d.implausible {
 		r.families.addOfDevice(bogusValues, n.count, id, fieldName(d.device.Vendor, n.field))
 	}

@@ -73,6 +73,13 @@ type Map struct {
 	// device that a scheduler reserved for pods that share it is allocated, but it has no
 	// holders.
 	Holders map[string][]Holder
+	// Containers are the containers of each pod that the kubelet lists, by namespace and name.
+	Containers map[[2]string][]string
+	// Reserved are the containers that reserve a device for other pods.
+	Reserved map[string][]Holder
+	// Fractions are the requests of the pods that share a reserved device, as far as ApplyKAI knows
+	// them.
+	Fractions map[string]map[Holder]Fraction
 	// Shared contains each device that is not allocated as a whole.
 	Shared map[string]bool
 	// Replicas are the names of the replicas of a device that each container holds.
@@ -104,7 +111,7 @@ type Map struct {
 }
 
 func newMap() Map {
-	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
+	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Containers: map[[2]string][]string{}, Reserved: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
 		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
@@ -248,7 +255,10 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		})
 	}
 	for _, pod := range pods.PodResources {
+		m.Containers[[2]string{pod.Namespace, pod.Name}] = nil
 		for _, c := range pod.Containers {
+			key := [2]string{pod.Namespace, pod.Name}
+			m.Containers[key] = append(m.Containers[key], c.Name)
 			p.addContainer(&m, held, Holder{pod.Namespace, pod.Name, c.Name}, c)
 		}
 	}
@@ -303,13 +313,16 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 // The second name is that of earlier versions.
 var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservation"}
 
+func isReservation(namespace string) bool { return slices.Contains(reservationNamespaces, namespace) }
+
 // addHolder records that a container holds a device. A container that holds several
 // replicas of a device is one holder. A reservation allocates the device for other pods,
 // and the kubelet does not know how many.
 func (m *Map) addHolder(id deviceID, resource string, h Holder) {
 	m.Allocated[id.name] = resource
-	if slices.Contains(reservationNamespaces, h.Namespace) {
+	if isReservation(h.Namespace) {
 		m.Shared[id.name] = true
+		m.Reserved[id.name] = append(m.Reserved[id.name], h)
 		return
 	}
 	if !slices.Contains(m.Holders[id.name], h) {

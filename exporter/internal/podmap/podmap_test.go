@@ -162,6 +162,9 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 			"nvidia4":          {held("share")[0]: shared},
 			odd:                {held("claims")[0]: of("odd")},
 		},
+		Containers: map[[2]string][]string{{"team-a", "plugin"}: {"main"}, {"team-a", "replicas"}: {"main"}, {"team-a", "claims"}: {"main"},
+			{"team-a", "share"}: {"main"}, {"team-a", "channel"}: {"main"}, {"team-a", "also"}: {"main"}},
+		Reserved: map[string][]Holder{},
 		Claims: map[string][]HeldClaim{
 			"nvidia1":          {{held("claims")[0], of("gpu-1")}, {held("also")[0], of("gpu-1")}},
 			"nvidia2/mig-19-0": {{held("claims")[0], of("gpu-2-mig-19-0-1")}},

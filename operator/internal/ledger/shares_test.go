@@ -60,6 +60,48 @@ func TestSlotsTakenByShares(t *testing.T) {
 	}
 }
 
+// KAI Scheduler counts a fraction in whole MiB, rounded down. For random devices and pods, the room
+// after the ledger is never more than what is left when the pods have started.
+func TestFractionsInLedgerNeverPromiseTooMuch(t *testing.T) {
+	random := rand.New(rand.NewPCG(20261125, 4))
+	ratios := []float64{0.01, 0.125, 0.25, 0.29, 0.3, 0.333, 1. / 3, 0.3334, 0.5, 2. / 3, 0.9, 1}
+	promised := 0
+	for range 5000 {
+		capacity := 10_000 + 100*random.Int64N(800)
+		of := func(s shape.Share) int64 { return int64(s.MemoryRatio * float64(capacity)) }
+		p := sharing(1, shape.Share{MemoryRatio: ratios[random.IntN(len(ratios))]})
+		free := make([]int64, 1+random.IntN(4))
+		for i := range free {
+			free[i] = capacity - random.Int64N(3)*random.Int64N(capacity/2)
+		}
+		room := func() (n int64) {
+			for _, f := range free {
+				n += f / of(*p.Share)
+			}
+			return n
+		}
+		before := room()
+		var others []shape.PodSet
+		for range random.IntN(4) {
+			s, at := shape.Share{MemoryRatio: ratios[random.IntN(len(ratios))]}, random.IntN(len(free))
+			if of(s) <= free[at] {
+				free[at] -= of(s)
+				others = append(others, sharing(1, s))
+			}
+		}
+		left, after := room(), before-SlotsTaken(others, p, 0)
+		if after > left {
+			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
+		}
+		if after > 0 && len(others) > 0 {
+			promised++
+		}
+	}
+	if promised < 100 {
+		t.Errorf("only %d cases have room", promised)
+	}
+}
+
 // A device may round up the request of a claim, by an amount that the hub does not know.
 func TestSlotsTakenByClaims(t *testing.T) {
 	claim := func(memory, cores int64) shape.Share {

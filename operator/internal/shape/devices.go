@@ -105,7 +105,7 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 		}
 	}
 	for _, name := range kaiAnnotations {
-		if template.Annotations[name] != "" {
+		if isKAI := p.Resource == kaiResource && p.Share != nil && requests[kaiResource] == 0 && !isClaimed; template.Annotations[name] != "" && !isKAI {
 			names = append(names, "annotation "+name)
 		}
 	}

@@ -232,6 +232,10 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if devices == 0 && opts.AllDevices {
 		resource, devices = claimedDevices(&set.Template.Spec, assigned, admitted)
 	}
+	var kai *Share
+	if share, n, ok := shareOfKAI(&set.Template); devices == 0 && opts.Shares && ok {
+		resource, devices, kai = kaiResource, n, &share
+	}
 	if devices == 0 {
 		return p
 	}
@@ -250,6 +254,9 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	}
 	if opts.Shares {
 		p.Share, p.Model = shareOf(&set.Template.Spec, resource), strings.TrimSuffix(p.Model, sharedModelSuffix)
+	}
+	if kai != nil {
+		p.Share = kai
 	}
 	if opts.Shares && opts.ClaimTemplate != nil && p.isClaimed(&set.Template.Spec) {
 		share, _ := shareOfClaim(&set.Template.Spec, opts.ClaimTemplate)

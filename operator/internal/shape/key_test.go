@@ -132,6 +132,8 @@ func change(t *testing.T, v reflect.Value, indexes []int) {
 		v.SetBool(!v.Bool())
 	case reflect.Int64:
 		v.SetInt(v.Int() + 1)
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 0.1)
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"zone": "a"}))
 	case reflect.Slice:
