@@ -32,7 +32,7 @@ func TestAPIServerAcceptsManifests(t *testing.T) {
 	if err := hub.Create(ctx, runtimeClass); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"crd", "default", "guard", "exporter", "exporter-tpu", "exporter-amd", withComponents(t, "exporter", "exporter/pod-owners"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
+	for _, folder := range []string{"crd", "default", "guard", "exporter", "exporter-tpu", "exporter-amd", withComponents(t, "exporter", "exporter/pod-owners", "exporter/claim-shares"), withComponents(t, "exporter-tpu", "exporter-tpu/plugin-metrics"), "addon"} {
 		applyFolder(ctx, t, hub, folder)
 	}
 	checkPodSecurity(ctx, t, hub, "operator", "plimsoll-system")

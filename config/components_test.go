@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -86,6 +87,37 @@ func TestPodOwnersNeedAPIServerAccess(t *testing.T) {
 			a = exporterAccess(t, withComponents(t, folder, "exporter/pod-owners"))
 			if a.roles != 2 || !a.token || !slices.Contains(a.args, "--kubernetes-pod-owners") || !slices.Contains(a.ports, "443") {
 				t.Errorf("no access to the API server with pod-owners: %+v", a)
+			}
+		})
+	}
+}
+
+// The component claim-shares grants what the exporter needs to read claims by name and the slices of
+// its node, and nothing else. It can be combined with pod-owners.
+func TestClaimSharesNeedAPIServerAccess(t *testing.T) {
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch"}},
+	}
+	for _, folder := range []string{"exporter", "exporter-tpu", "exporter-amd"} {
+		t.Run(folder, func(t *testing.T) {
+			if a := exporterAccess(t, folder); slices.Contains(a.args, "--kubernetes-claim-shares") {
+				t.Errorf("claims are read without claim-shares: %+v", a)
+			}
+			both := withComponents(t, folder, "exporter/pod-owners", "exporter/claim-shares")
+			for component, roles := range map[string]int{withComponents(t, folder, "exporter/claim-shares"): 2, both: 4} {
+				a := exporterAccess(t, component)
+				if a.roles != roles || !a.token || !slices.Contains(a.args, "--kubernetes-claim-shares") || !slices.Contains(a.ports, "443") {
+					t.Errorf("no access to the API server with claim-shares: %+v", a)
+				}
+				objects, _ := buildFolder(t, component)
+				for _, object := range objects {
+					if role, ok := object.(*rbacv1.ClusterRole); ok && role.Name == "plimsoll-exporter-claim-shares" {
+						if diff := cmp.Diff(want, role.Rules); diff != "" {
+							t.Errorf("(-want +got):\n%s", diff)
+						}
+					}
+				}
 			}
 		})
 	}

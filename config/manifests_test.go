@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter/claim-shares", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination"}
 
 // buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
 func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {
@@ -117,8 +117,10 @@ func TestSecretsAreReadableOnlyInOperatorNamespace(t *testing.T) {
 
 func TestBindingsReferenceExistingRoles(t *testing.T) {
 	objects, _ := buildFolder(t, "rbac")
-	owners, _ := buildFolder(t, "exporter/pod-owners")
-	objects = append(objects, owners...)
+	for _, component := range []string{"exporter/pod-owners", "exporter/claim-shares"} {
+		more, _ := buildFolder(t, component)
+		objects = append(objects, more...)
+	}
 	roles := map[string]bool{}
 	for _, object := range objects {
 		switch role := object.(type) {

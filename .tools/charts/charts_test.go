@@ -293,9 +293,9 @@ func TestExporterChartEqualsKustomize(t *testing.T) {
 
 func TestExporterChartOptions(t *testing.T) {
 	enabled := map[string]any{"enabled": true}
-	got := render(t, "plimsoll-exporter", map[string]any{"podOwners": enabled, "openshift": enabled, "prometheus": enabled, "kubeletRoot": "/var/lib/k0s/kubelet"})
-	want := build(t, map[string][]string{"exporter": {"exporter/pod-owners", "exporter/openshift", "exporter/kubelet-root"}, "exporter-amd": {"exporter/pod-owners", "exporter/kubelet-root"},
-		"exporter-tpu": {"exporter/pod-owners", "exporter/kubelet-root"}, "prometheus/worker": nil})
+	got := render(t, "plimsoll-exporter", map[string]any{"podOwners": enabled, "claimShares": enabled, "openshift": enabled, "prometheus": enabled, "kubeletRoot": "/var/lib/k0s/kubelet"})
+	want := build(t, map[string][]string{"exporter": {"exporter/pod-owners", "exporter/claim-shares", "exporter/openshift", "exporter/kubelet-root"}, "exporter-amd": {"exporter/pod-owners", "exporter/claim-shares", "exporter/kubelet-root"},
+		"exporter-tpu": {"exporter/pod-owners", "exporter/claim-shares", "exporter/kubelet-root"}, "prometheus/worker": nil})
 	compare(t, want, got)
 }
 

@@ -22,6 +22,7 @@ var exporterChart = chart{
 		{"collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
 		{"attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"podOwners.enabled", false, boolean, "Export the owner of each pod. Requires read access to pods in all namespaces."},
+		{"claimShares.enabled", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
 		{"extraArgs", []any{}, textList, "More arguments of the exporter for NVIDIA GPUs."},
 		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
@@ -35,9 +36,12 @@ var exporterChart = chart{
 		"args": `{{- if .Values.podOwners.enabled }}
 - --kubernetes-pod-owners
 {{- end }}
+{{- if .Values.claimShares.enabled }}
+- --kubernetes-claim-shares
+{{- end }}
 `,
 		"extraArgs": extraArgs,
-		"token": `{{- if .Values.podOwners.enabled }}
+		"token": `{{- if or .Values.podOwners.enabled .Values.claimShares.enabled }}
 automountServiceAccountToken: true
 {{- end }}
 `,
@@ -95,6 +99,10 @@ func exporterParts(root string) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	claims, err := buildFolder(root, "exporter", "exporter/claim-shares")
+	if err != nil {
+		return nil, err
+	}
 	openshift, err := buildFolder(root, "exporter", "exporter/openshift")
 	if err != nil {
 		return nil, err
@@ -109,6 +117,8 @@ func exporterParts(root string) ([]part, error) {
 	return append(parts,
 		part{file: "pod-owners.yaml", condition: ".Values.podOwners.enabled", objects: slices.Concat(only(owners, "ClusterRole"), only(owners, "ClusterRoleBinding"))},
 		part{file: "networkpolicy-pod-owners.yaml", condition: "and .Values.podOwners.enabled .Values.networkPolicy.enabled", objects: named(only(owners, "NetworkPolicy"), "plimsoll-exporter-pod-owners")},
+		part{file: "claim-shares.yaml", condition: ".Values.claimShares.enabled", objects: slices.Concat(only(claims, "ClusterRole"), only(claims, "ClusterRoleBinding"))},
+		part{file: "networkpolicy-claim-shares.yaml", condition: "and .Values.claimShares.enabled .Values.networkPolicy.enabled", objects: named(only(claims, "NetworkPolicy"), "plimsoll-exporter-claim-shares")},
 		part{file: "openshift.yaml", condition: ".Values.openshift.enabled", objects: only(openshift, "SecurityContextConstraints")},
 		part{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring}), nil
 }

@@ -16,7 +16,9 @@ import (
 
 // unshownMetrics are Plimsoll's own metrics that no rule and no panel reads, with the reason.
 var unshownMetrics = map[string]string{
-	"plimsoll_exporter_call_denied": "a fact about the installation, which doctor and the log explain",
+	"plimsoll_exporter_call_denied":               "a fact about the installation, which doctor and the log explain",
+	"plimsoll_exporter_resource_slices_reachable": "a fact about the installation, which doctor and the log explain; devices have no room for shares of claims then",
+	"plimsoll_exporter_unknown_claims":            "the reason why a device has no room for shares of claims; the log names a claim",
 }
 
 // A metric that no rule and no panel reads costs memory for nothing.

@@ -34,6 +34,7 @@ var unusedPermissions = map[string]string{
 	"patch events":                                                   onlyRepetition,
 	"patch events.k8s.io/events":                                     onlyRepetition,
 	"delete cluster.open-cluster-management.io/addonplacementscores": onlyIntegration,
+	"get resource.k8s.io/resourceclaimtemplates":                     onlyUnit, // for a gate that fits shares
 	"delete plimsoll.dev/jobprofiles":                                onlyUnit, // above the limit of a namespace
 }
 

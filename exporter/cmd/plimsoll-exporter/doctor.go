@@ -42,6 +42,9 @@ func (o *options) runDoctor(ctx context.Context) error {
 	if o.needsAPIServer() {
 		findings = append(findings, o.checkPodMetadata(ctx))
 	}
+	if o.pods.claimShares {
+		findings = append(findings, o.checkClaimShares(ctx))
+	}
 	for line := range strings.Lines(warnings.String()) {
 		findings = append(findings, finding{check: "warning", err: errors.New(strings.TrimSpace(line))})
 	}

@@ -18,6 +18,8 @@ import (
 // podOptions select the metadata of pods from the API server.
 type podOptions struct {
 	labels, uid, owners bool
+	claimShares         bool
+	kaiShares           bool
 	allowlist           []string
 	kubeconfig          string
 	procfs              string
@@ -47,6 +49,9 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 		return nil, err
 	}
 	config.Pods, config.Owners, config.Labels.PodUID = w, o.pods.owners, o.pods.uid
+	if o.pods.kaiShares {
+		config.Fractions = w.Fraction
+	}
 	if config.Attribution == collector.ByProcess {
 		config.PodOf = podOfProcess(o.pods.procfs, w)
 	}
@@ -59,7 +64,7 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 
 // needsAPIServer reports whether an option needs the metadata of pods.
 func (o *options) needsAPIServer() bool {
-	return o.pods.labels || o.pods.uid || o.pods.owners || o.attribution == string(collector.ByProcess)
+	return o.pods.labels || o.pods.uid || o.pods.owners || o.pods.kaiShares || o.attribution == string(collector.ByProcess)
 }
 
 // checkPodMetadata checks that the API server lists the node's pods.
@@ -103,10 +108,13 @@ func (o podOptions) apiServer() (*rest.Config, error) {
 	return config, err
 }
 
-// waitForPods waits up to five seconds for the first list of pods, so that the first
-// collection, which is the only one with --once, has their metadata.
+// firstListTimeout limits the wait for the first list of the API server, so that the first
+// collection, which is the only one with --once, has its content.
+const firstListTimeout = 5 * time.Second
+
+// waitForPods waits for the first list of pods.
 func waitForPods(ctx context.Context, w *kube.Watcher, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, firstListTimeout)
 	defer cancel()
 	if !w.WaitForList(ctx) {
 		log.Warn("the API server has not listed the node's pods yet; continuing without their metadata", "metric", "plimsoll_exporter_api_server_reachable")

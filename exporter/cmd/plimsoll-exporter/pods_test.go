@@ -13,7 +13,7 @@ import (
 // the error.
 func TestPodMetadataWithoutAPIServer(t *testing.T) {
 	kubeconfig := "--kubeconfig=" + filepath.Join(t.TempDir(), "none")
-	for _, option := range []string{"--kubernetes-pod-owners", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid", "--attribution=process"} {
+	for _, option := range []string{"--kubernetes-pod-owners", "--kubernetes-kai-shares", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid", "--attribution=process"} {
 		for _, strict := range []bool{false, true} {
 			args := []string{option, kubeconfig, "--node-name=n"}
 			if strict {

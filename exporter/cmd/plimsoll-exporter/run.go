@@ -43,6 +43,11 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer stopWatch()
+	stopClaims, err := o.readClaims(ctx, &config, log)
+	if err != nil {
+		return err
+	}
+	defer stopClaims()
 	c := collector.NewAuto(config, pods, sources...)
 	if err := o.selectCounters(ctx, c, log); err != nil {
 		return err

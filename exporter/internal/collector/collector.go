@@ -39,6 +39,9 @@ type Config struct {
 	Labels   Labels
 	Pods     Pods // metadata of pods; nil if the API server is not queried
 	Owners   bool // export the owners of pods; needs Pods
+	// Fractions returns what a pod requests from KAI Scheduler. Nil if that is not read.
+	Fractions func(namespace, pod string) (podmap.Fraction, bool)
+	Claims    Claims // shares of resource claims; nil if they are not read
 	// Jobs returns the jobs outside of Kubernetes that use devices, by UUID. Nil if there is no
 	// mapping. It can take long, and several vendors call it at the same time.
 	Jobs func(devices []device.Device) map[string][]string

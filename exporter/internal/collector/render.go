@@ -75,6 +75,7 @@ func render(node string, labels Labels, s *snapshot) []*family {
 	r.renderAcceleratorRequests()
 	r.renderServices()
 	r.renderPods()
+	r.renderClaims()
 	r.families.add(omittedShares, float64(s.omittedShares), node)
 	if s.undescribed != nil {
 		r.families.add(undescribedDevices, *s.undescribed, node)
@@ -246,6 +247,8 @@ func (r *renderer) renderDevice(d *deviceSnapshot) {
 		r.families.addOfDevice(ownerInfo, 1, id, h.Namespace, h.Pod, h.Container)
 	}
 	r.renderShares(d, id)
+	r.renderClaimShares(d, id)
+	r.renderFractions(d, id)
 	for _, n := range d.implausible {
 		r.families.addOfDevice(bogusValues, n.count, id, fieldName(d.device.Vendor, n.field))
 	}

@@ -37,13 +37,19 @@ func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
 		}
 		provider, amounts := r.shareAmounts(d, n)
 		for _, a := range amounts {
-			r.families.addOfDevice(shareCapacity, a.capacity, id, provider, a.dimension)
-			r.families.addOfDevice(shareAllocated, a.allocated, id, provider, a.dimension)
-			for _, pod := range slices.SortedFunc(maps.Keys(a.pods), podName.compare) {
-				if withSeries == nil || withSeries[pod] {
-					r.families.addOfDevice(podShare, a.pods[pod], id, pod.namespace, pod.name, provider, a.dimension)
-				}
-			}
+			r.addAmount(id, provider, a, withSeries)
+		}
+	}
+}
+
+// addAmount writes an amount of a device. withSeries are the pods with series of their own, nil for
+// all.
+func (r *renderer) addAmount(id labelText, provider string, a amount, withSeries map[podName]bool) {
+	r.families.addOfDevice(shareCapacity, a.capacity, id, provider, a.dimension)
+	r.families.addOfDevice(shareAllocated, a.allocated, id, provider, a.dimension)
+	for _, pod := range slices.SortedFunc(maps.Keys(a.pods), podName.compare) {
+		if withSeries == nil || withSeries[pod] {
+			r.families.addOfDevice(podShare, a.pods[pod], id, pod.namespace, pod.name, provider, a.dimension)
 		}
 	}
 }
@@ -125,6 +131,13 @@ func (d *deviceSnapshot) holderWithoutMemory(pods podmap.Map) string {
 func (a *amount) add(pod podName, part float64) {
 	if part > 0 {
 		a.allocated = min(a.allocated+part, a.capacity)
+		a.addToPod(pod, part)
+	}
+}
+
+// addToPod adds to the part of a pod only. A part of 0 is no limit.
+func (a *amount) addToPod(pod podName, part float64) {
+	if part > 0 {
 		a.pods[pod] = min(a.pods[pod]+part, a.capacity)
 	}
 }

@@ -23,6 +23,8 @@ type snapshot struct {
 	podMeta      map[podName]podmap.Meta // of the pods that hold devices; nil if the API server is not queried
 	apiReachable bool
 	exportOwners bool
+	sharesOfKAI  bool         // KAI Scheduler may share whole devices
+	claims       *claimShares // nil if the API server is not queried for claims
 
 	callErrors    map[string]float64 // failures by library call
 	omittedShares int                // shares without series of their own
@@ -89,7 +91,11 @@ func (d *deviceSnapshot) isPartitioningKnown() bool {
 // caller holds the lock.
 func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snapshot {
 	pods = c.applyHAMi(pods, podsErr)
-	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, callErrors: maps.Clone(c.callErrors)}
+	if c.cfg.Fractions != nil && podsErr == nil {
+		pods = pods.ApplyKAI(c.cfg.Fractions)
+	}
+	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, sharesOfKAI: c.cfg.Fractions != nil, callErrors: maps.Clone(c.callErrors)}
+	s.claims = c.lookUpClaims(pods, podsErr)
 	tracked := c.trackedInOrder()
 	of := map[*trackedDevice]*deviceSnapshot{}
 	for _, t := range tracked {

@@ -119,7 +119,7 @@ func (w *Watcher) logWatchError(_ context.Context, _ *cache.Reflector, err error
 func dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields = nil
-		maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != podmap.HAMiAnnotation })
+		maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != podmap.HAMiAnnotation && !podmap.IsKAIAnnotation(key) })
 	}
 	return object, nil
 }
@@ -160,6 +160,17 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 		}
 	}
 	return meta, true
+}
+
+// Fraction returns what a pod requests from KAI Scheduler. ok is false if the pod is unknown, or if it
+// shares and reserves no device.
+func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) {
+	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return podmap.Fraction{}, false
+	}
+	m := object.(*metav1.PartialObjectMetadata)
+	return podmap.ParseKAI(m.Labels, m.Annotations)
 }
 
 // PodByUID returns the name of the pod with a UID. ok is false if the node has no such pod.

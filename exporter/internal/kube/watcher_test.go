@@ -10,7 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
 // logLines is a log whose lines a test receives.
@@ -19,6 +22,16 @@ type logLines chan string
 func (l logLines) Write(line []byte) (int, error) {
 	l <- string(line)
 	return len(line), nil
+}
+
+// The requests for KAI Scheduler and the devices of HAMi are kept of a pod's annotations.
+func TestWatcherKeepsRequests(t *testing.T) {
+	m := &metav1.PartialObjectMetadata{}
+	m.Annotations = map[string]string{"gpu-fraction": "0.5", "gpu-memory": "1", "gpu-fraction-container-name": "c", podmap.HAMiAnnotation: "x", "token": "secret"}
+	object, err := dropUnusedMetadata(m)
+	if got := object.(*metav1.PartialObjectMetadata).Annotations; err != nil || len(got) != 4 || got["token"] != "" {
+		t.Errorf("%v, %v", got, err)
+	}
 }
 
 // A missing permission is logged with its reason, once, also right after the start. So is its end.

@@ -73,3 +73,22 @@ func TestLinkPeersAreReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// A driver need not know the peer of a link, such as that to a CPU. This is no failed call: the
+// links of the device are those that it reports now.
+func TestLinkWithoutKnownPeerIsNoFailure(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	const noPeers = 1 << 53 // the call for the device at the other end of a link
+	s := f.open()
+	readAt := s.readerAt(t, listDevices(t, s)[0])
+	readAt(0)
+	f.setDevice(0, devSwitchless, 1)
+	f.setUnsupported(0, noPeers)
+	readAt(linkInterval)
+	if got := listDevices(t, s)[0].Links; len(got) > 0 {
+		t.Errorf("the link peers are %q, want none: the driver does not know them", got)
+	}
+}

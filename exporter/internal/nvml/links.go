@@ -29,7 +29,7 @@ func (s *Source) refreshLinks(ctx context.Context, h *deviceHandle, d device.Dev
 	h.linksRead = now
 	hasFailed := false
 	links := s.linkPeers(h.Device, func(_ string, ret nvml.Return) {
-		hasFailed = hasFailed || ret != nvml.SUCCESS
+		hasFailed = hasFailed || ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED // the driver does not know each peer
 		device.ReportProgress(ctx)
 	})
 	if hasFailed {

@@ -179,15 +179,20 @@ func TestHostileAnnotations(t *testing.T) {
 }
 
 // FuzzApplyHAMi checks that no annotation of a pod changes how many devices and replicas are
-// allocated, or overfills a device: it can only say where the pod's own replicas are.
+// allocated, or overfills a device: it can only say where the pod's own replicas are. An assignment
+// that was accepted earlier stays, even if the kubelet then allocates the replicas that it takes.
 func FuzzApplyHAMi(f *testing.F) {
-	f.Add("a,NVIDIA,3000,30:;", "b,NVIDIA,3000,30:;", uint8(0b0001), uint8(0b0100))
-	f.Add(";b,NVIDIA,1024,100:a,NVIDIA,2048,100:;", ";,,0,0:", uint8(0b0101), uint8(0b1000))
-	f.Add("whole,NVIDIA,1,0:;", "sliced,NVIDIA,1,0:;", uint8(0b110001), uint8(0b1000010))
-	f.Add("b,NVIDIA,0,0:", "b,NVIDIA,4294967295,100:", uint8(0b0001), uint8(0b1110))
-	f.Add("a,NVIDIA,0,0:", "", uint8(0b1000001), uint8(0b0010)) // x also holds a replica of another plugin
+	f.Add("a,NVIDIA,3000,30:;", "b,NVIDIA,3000,30:;", uint8(0b0001), uint8(0b0100), "", uint8(0))
+	f.Add(";b,NVIDIA,1024,100:a,NVIDIA,2048,100:;", ";,,0,0:", uint8(0b0101), uint8(0b1000), "", uint8(0))
+	f.Add("whole,NVIDIA,1,0:;", "sliced,NVIDIA,1,0:;", uint8(0b110001), uint8(0b1000010), "", uint8(0))
+	f.Add("b,NVIDIA,0,0:", "b,NVIDIA,4294967295,100:", uint8(0b0001), uint8(0b1110), "", uint8(0))
+	f.Add("a,NVIDIA,0,0:", "", uint8(0b1000001), uint8(0b0010), "", uint8(0))                                        // x also holds a replica of another plugin
+	f.Add("a,NVIDIA,1,0:", "b,NVIDIA,1,0:", uint8(0b0001), uint8(0b0100), "b,NVIDIA,1,0:", uint8(0b0001))            // x was on b before
+	f.Add("a,NVIDIA,1,0:", "", uint8(0b0001), uint8(0b1100), "b,NVIDIA,1,0:", uint8(0b0001))                         // and b is full now
+	f.Add("a,NVIDIA,1,0:b,NVIDIA,1,0:", "", uint8(0b0101), uint8(0b1010), "b,NVIDIA,1,0:", uint8(0b0010))            // and x has another device now
+	f.Add("b,NVIDIA,1,0:", "a,NVIDIA,1,0:", uint8(0b0001), uint8(0b1000), "a,NVIDIA,1,0:b,NVIDIA,1,0:", uint8(0b11)) // two replicas of a before
 	replicas := []string{"a-0", "a-1", "b-0", "b-1", "whole", "other-0", "sliced-0", "sliced-1"}
-	f.Fuzz(func(t *testing.T, x, y string, ofX, ofY uint8) {
+	f.Fuzz(func(t *testing.T, x, y string, ofX, ofY uint8, earlier string, ofEarlier uint8) {
 		holdings, assigned := map[string]string{}, map[string][]Assignment{}
 		for pod, text := range map[string]string{"x": x, "y": y} {
 			parsed, err := ParseHAMi(text)
@@ -206,11 +211,11 @@ func FuzzApplyHAMi(f *testing.F) {
 				holdings["y"] += " " + replica
 			}
 		}
-		before := hamiNode(holdings)
-		after := before.ApplyHAMi(annotated(assigned), nil)
+		before, accepted := hamiNode(holdings), assignedBefore(replicas, earlier, ofEarlier)
+		after, unannotated := before.ApplyHAMi(annotated(assigned), accepted), before.ApplyHAMi(annotated(nil), accepted)
 		allocated := func(m Map) (n int) {
 			for name, count := range m.ReplicaCounts {
-				if n += count.Allocated; count.Allocated < 0 || count.Allocated > count.Allocatable {
+				if n += count.Allocated; count.Allocated < 0 || count.Allocated > max(count.Allocatable, unannotated.ReplicaCounts[name].Allocated) {
 					t.Errorf("%d of %d replicas of %s are allocated", count.Allocated, count.Allocatable, name)
 				}
 			}
@@ -230,6 +235,19 @@ func FuzzApplyHAMi(f *testing.F) {
 			}
 		}
 	})
+}
+
+// assignedBefore returns the assignments of an earlier call, in which pod x held the replicas of a
+// bit set and had this annotation.
+func assignedBefore(replicas []string, annotation string, held uint8) map[Holder]Accepted {
+	holdings := map[string]string{}
+	for i, replica := range replicas {
+		if held>>i&1 == 1 {
+			holdings["x"] += " " + replica
+		}
+	}
+	parsed, _ := ParseHAMi(annotation) // one that does not parse has no assignment
+	return hamiNode(holdings).ApplyHAMi(annotated(map[string][]Assignment{"x": parsed}), nil).Assigned
 }
 
 // TestFirstAnnotationCounts: a pod that changes its annotation later does not move. Another pod

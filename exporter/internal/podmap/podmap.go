@@ -29,8 +29,15 @@ func (h Holder) Compare(other Holder) int {
 	return cmp.Or(strings.Compare(h.Namespace, other.Namespace), strings.Compare(h.Pod, other.Pod), strings.Compare(h.Container, other.Container))
 }
 
-// Claim is the resource claim through which a container holds a device.
-type Claim struct{ Name, Namespace, Driver, Pool, Device string }
+// Claim is the resource claim through which a container holds a device. ShareID is set if several
+// claims can share the device.
+type Claim struct{ Name, Namespace, Driver, Pool, Device, ShareID string }
+
+// HeldClaim is a claim and a container that holds the device through it.
+type HeldClaim struct {
+	Holder
+	Claim Claim
+}
 
 // ReplicaCount is the number of replicas of a device, and how many of them are allocated.
 type ReplicaCount struct {
@@ -66,6 +73,13 @@ type Map struct {
 	// device that a scheduler reserved for pods that share it is allocated, but it has no
 	// holders.
 	Holders map[string][]Holder
+	// Containers are the containers of each pod that the kubelet lists, by namespace and name.
+	Containers map[[2]string][]string
+	// Reserved are the containers that reserve a device for other pods.
+	Reserved map[string][]Holder
+	// Fractions are the requests of the pods that share a reserved device, as far as ApplyKAI knows
+	// them.
+	Fractions map[string]map[Holder]Fraction
 	// Shared contains each device that is not allocated as a whole.
 	Shared map[string]bool
 	// Replicas are the names of the replicas of a device that each container holds.
@@ -76,8 +90,11 @@ type Map struct {
 	// Assigned are the devices that HAMi assigned to containers, as far as ApplyHAMi accepts
 	// them.
 	Assigned map[Holder]Accepted
-	// Claimed is the claim through which a container holds a device.
+	// Claimed is the claim through which a container holds a device: the last one, if it has
+	// several claims on the device.
 	Claimed map[string]map[Holder]Claim
+	// Claims are all claims on a device, in the order of the kubelet.
+	Claims map[string][]HeldClaim
 	// ClaimDrivers are the DRA drivers whose claims exist, existed in an earlier Poll, or are
 	// expected. They allocate the devices that no device plugin lists.
 	ClaimDrivers map[string]bool
@@ -94,8 +111,8 @@ type Map struct {
 }
 
 func newMap() Map {
-	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
-		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
+	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Containers: map[[2]string][]string{}, Reserved: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
+		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
 // IsWithdrawn reports whether a device plugin offered the device with these names before, and
@@ -238,7 +255,10 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		})
 	}
 	for _, pod := range pods.PodResources {
+		m.Containers[[2]string{pod.Namespace, pod.Name}] = nil
 		for _, c := range pod.Containers {
+			key := [2]string{pod.Namespace, pod.Name}
+			m.Containers[key] = append(m.Containers[key], c.Name)
 			p.addContainer(&m, held, Holder{pod.Namespace, pod.Name, c.Name}, c)
 		}
 	}
@@ -283,7 +303,7 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 			}
 			m.record(id)
 			m.addHolder(id, "", h)
-			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName})
+			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName, r.GetShareId()})
 		}
 	}
 }
@@ -293,13 +313,16 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 // The second name is that of earlier versions.
 var reservationNamespaces = []string{"kai-resource-reservation", "runai-reservation"}
 
+func isReservation(namespace string) bool { return slices.Contains(reservationNamespaces, namespace) }
+
 // addHolder records that a container holds a device. A container that holds several
 // replicas of a device is one holder. A reservation allocates the device for other pods,
 // and the kubelet does not know how many.
 func (m *Map) addHolder(id deviceID, resource string, h Holder) {
 	m.Allocated[id.name] = resource
-	if slices.Contains(reservationNamespaces, h.Namespace) {
+	if isReservation(h.Namespace) {
 		m.Shared[id.name] = true
+		m.Reserved[id.name] = append(m.Reserved[id.name], h)
 		return
 	}
 	if !slices.Contains(m.Holders[id.name], h) {
@@ -329,6 +352,7 @@ func (m *Map) claim(id string, h Holder, c Claim) {
 		m.Claimed[id] = map[Holder]Claim{}
 	}
 	m.Claimed[id][h] = c
+	m.Claims[id] = append(m.Claims[id], HeldClaim{h, c})
 }
 
 // forEachDevice calls visit for each device of a resource that counts.

@@ -132,7 +132,8 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 	k, p, socket := setup(t)
 	defer k.start(t, socket).Stop()
 	share := claim("gpu.nvidia.com", "gpu-4")
-	share.DynamicResources[0].ClaimResources[0].ShareId = new(string)
+	shareID := "3a5e5a1c-0f3b-4a8e-9c6d-2b7f1d8e9a00"
+	share.DynamicResources[0].ClaimResources[0].ShareId = &shareID
 	k.hold(pod("plugin", plugin(uuid)), pod("replicas", plugin("nvidia9::0", "nvidia9::1")),
 		pod("claims", claim("gpu.nvidia.com", "gpu-1", "gpu-2-mig-19-0-1", "odd")), pod("share", share),
 		pod("channel", claim("compute-domain.nvidia.com", "channel-0")), pod("also", claim("gpu.nvidia.com", "gpu-1")))
@@ -143,7 +144,9 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		}
 		return out
 	}
-	of := func(name string) Claim { return Claim{"c", "team-a", "gpu.nvidia.com", "node-1", name} }
+	of := func(name string) Claim { return Claim{"c", "team-a", "gpu.nvidia.com", "node-1", name, ""} }
+	shared := of("gpu-4")
+	shared.ShareID = shareID
 	odd := "gpu.nvidia.com odd"
 	want := Map{
 		Allocatable: map[string]string{},
@@ -156,8 +159,17 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		Claimed: map[string]map[Holder]Claim{
 			"nvidia1":          {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
 			"nvidia2/mig-19-0": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
-			"nvidia4":          {held("share")[0]: of("gpu-4")},
+			"nvidia4":          {held("share")[0]: shared},
 			odd:                {held("claims")[0]: of("odd")},
+		},
+		Containers: map[[2]string][]string{{"team-a", "plugin"}: {"main"}, {"team-a", "replicas"}: {"main"}, {"team-a", "claims"}: {"main"},
+			{"team-a", "share"}: {"main"}, {"team-a", "channel"}: {"main"}, {"team-a", "also"}: {"main"}},
+		Reserved: map[string][]Holder{},
+		Claims: map[string][]HeldClaim{
+			"nvidia1":          {{held("claims")[0], of("gpu-1")}, {held("also")[0], of("gpu-1")}},
+			"nvidia2/mig-19-0": {{held("claims")[0], of("gpu-2-mig-19-0-1")}},
+			"nvidia4":          {{held("share")[0], shared}},
+			odd:                {{held("claims")[0], of("odd")}},
 		},
 		ClaimDrivers:  map[string]bool{NVIDIADriver: true},
 		PluginDevices: map[string]bool{},

@@ -84,6 +84,153 @@ func TestSharesReturned(t *testing.T) {
 	}
 }
 
+// KAI Scheduler counts a fraction in whole MiB, rounded down. For random devices and pods, the room
+// after the ledger is never more than what is left when the pods have started.
+func TestFractionsInLedgerNeverPromiseTooMuch(t *testing.T) {
+	random := rand.New(rand.NewPCG(20261125, 4))
+	ratios := []float64{0.01, 0.125, 0.25, 0.29, 0.3, 0.333, 1. / 3, 0.3334, 0.5, 2. / 3, 0.9, 1}
+	promised := 0
+	for range 5000 {
+		capacity := 10_000 + 100*random.Int64N(800)
+		of := func(s shape.Share) int64 { return int64(s.MemoryRatio * float64(capacity)) }
+		p := sharing(1, shape.Share{MemoryRatio: ratios[random.IntN(len(ratios))]})
+		free := make([]int64, 1+random.IntN(4))
+		for i := range free {
+			free[i] = capacity - random.Int64N(3)*random.Int64N(capacity/2)
+		}
+		room := func() (n int64) {
+			for _, f := range free {
+				n += f / of(*p.Share)
+			}
+			return n
+		}
+		before := room()
+		var others []shape.PodSet
+		for range random.IntN(4) {
+			s, at := shape.Share{MemoryRatio: ratios[random.IntN(len(ratios))]}, random.IntN(len(free))
+			if of(s) <= free[at] {
+				free[at] -= of(s)
+				others = append(others, sharing(1, s))
+			}
+		}
+		left, after := room(), before-SlotsTaken(others, p, 0)
+		if after > left {
+			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
+		}
+		if after > 0 && len(others) > 0 {
+			promised++
+		}
+	}
+	if promised < 100 {
+		t.Errorf("only %d cases have room", promised)
+	}
+}
+
+// A device may round up the request of a claim, by an amount that the hub does not know.
+func TestSlotsTakenByClaims(t *testing.T) {
+	claim := func(memory, cores int64) shape.Share {
+		s := shape.Share{Memory: memory << 30, CorePercent: cores, Claimed: true}
+		if memory == 0 {
+			s.MemoryPercent = 100
+		}
+		return s
+	}
+	for _, tc := range []struct {
+		name     string
+		p, other shape.Share
+		want     int64 // for one pod
+	}{
+		{"same share", claim(10, 30), claim(10, 30), 1},
+		{"a smaller share", claim(10, 30), claim(5, 30), 1},
+		{"more memory: all places of the device", claim(10, 30), claim(11, 30), 3},
+		{"more cores: all places of the device", claim(10, 30), claim(10, 31), 3},
+		{"more memory, and no cores: unknown", claim(10, 0), claim(11, 0), math.MaxInt32},
+		{"defaults", claim(0, 0), claim(0, 0), 1},
+		{"memory and its default: unknown", claim(10, 0), claim(0, 0), math.MaxInt32},
+		{"cores and their default: all places of the device", claim(10, 30), claim(10, 0), 3},
+		{"a default of cores and cores: unknown", claim(10, 0), claim(10, 30), math.MaxInt32},
+		{"a share of HAMi", claim(10, 30), shape.Share{Memory: 1 << 30, CorePercent: 1}, 3},
+		{"for a share of HAMi", shape.Share{MemoryPercent: 50}, claim(10, 30), 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := SlotsTaken([]shape.PodSet{sharing(1, tc.other)}, sharing(1, tc.p), 0); got != tc.want {
+				t.Errorf("%d slots, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// claimDevice is a device whose policy rounds the memory of a claim up: to values, or to steps.
+type claimDevice struct {
+	memory, minimum, step, byDefault int64
+	values                           []int64
+}
+
+func (d claimDevice) consumed(request int64) int64 {
+	switch {
+	case request == 0:
+		return d.byDefault
+	case d.values != nil:
+		for _, v := range d.values {
+			if v >= request {
+				return v
+			}
+		}
+		return math.MaxInt64 // the device does not take it
+	case request < d.minimum:
+		return d.minimum
+	}
+	return d.minimum + (request-d.minimum+d.step-1)/d.step*d.step
+}
+
+// For random devices with policies and random claims, the room after the ledger is never more than
+// what is left when the pods have started.
+func TestClaimsInLedgerNeverPromiseTooMuch(t *testing.T) {
+	random := rand.New(rand.NewPCG(20261125, 1))
+	share := func() shape.Share {
+		if random.IntN(4) == 0 {
+			return shape.Share{MemoryPercent: 100, Claimed: true}
+		}
+		return shape.Share{Memory: 1 + random.Int64N(40), Claimed: true}
+	}
+	promised := 0
+	for range 2000 {
+		devices := make([]claimDevice, 1+random.IntN(4))
+		for i := range devices {
+			devices[i] = claimDevice{memory: random.Int64N(100), minimum: random.Int64N(20), step: 1 + random.Int64N(20), byDefault: 1 + random.Int64N(50)}
+			if random.IntN(2) == 0 {
+				devices[i].values = []int64{1 + random.Int64N(10), 11 + random.Int64N(10), 21 + random.Int64N(80)}
+			}
+		}
+		p := sharing(1, share())
+		room := func() (n int64) {
+			for _, d := range devices {
+				n += d.memory / max(1, d.consumed(p.Share.Memory))
+			}
+			return n
+		}
+		before := room()
+		var others []shape.PodSet
+		for range random.IntN(3) {
+			s, at := share(), random.IntN(len(devices))
+			if used := devices[at].consumed(s.Memory); used <= devices[at].memory {
+				devices[at].memory -= used
+				others = append(others, sharing(1, s))
+			}
+		}
+		left, after := room(), before-SlotsTaken(others, p, 0)
+		if after > left {
+			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
+		}
+		if after > 0 && len(others) > 0 {
+			promised++
+		}
+	}
+	if promised < 50 {
+		t.Errorf("only %d cases have room", promised)
+	}
+}
+
 // device is what is free of a device: MiB and percents.
 type device struct{ memory, cores, shares int64 }
 

@@ -98,18 +98,23 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 			names = append(names, string(name))
 		}
 	}
-	isClaimed := p.Resource != "" && requests[corev1.ResourceName(p.Resource)] == 0
+	isClaimed := p.isClaimed(&template.Spec)
 	for _, claim := range template.Spec.ResourceClaims {
 		if !isClaimed {
 			names = append(names, "claim "+claim.Name)
 		}
 	}
 	for _, name := range kaiAnnotations {
-		if template.Annotations[name] != "" {
+		if isKAI := p.Resource == kaiResource && p.Share != nil && requests[kaiResource] == 0 && !isClaimed; template.Annotations[name] != "" && !isKAI {
 			names = append(names, "annotation "+name)
 		}
 	}
 	return names
+}
+
+// isClaimed reports whether the devices of the pods are those of their resource claim.
+func (p PodSet) isClaimed(spec *corev1.PodSpec) bool {
+	return p.Resource != "" && len(spec.ResourceClaims) > 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
 }
 
 // podResources returns a pod's requests of extended resources, as Kubernetes computes them:

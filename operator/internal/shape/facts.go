@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -152,6 +153,9 @@ type Options struct {
 	AllDevices bool
 	// Shares fits parts of devices. It is set for gates whose own fit query reads them.
 	Shares bool
+	// ClaimTemplate returns the claim of a ResourceClaimTemplate in the workload's namespace, or nil if
+	// there is none. If the function is nil, claims are whole devices.
+	ClaimTemplate func(name string) *resourcev1.ResourceClaimSpec
 	// Topology fits the domains of a required topology, and TPUSlices slices of several hosts.
 	// They are set for gates whose own fit query reads them.
 	Topology, TPUSlices bool
@@ -192,6 +196,10 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 			continue
 		}
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredRequests(&set.Template, p)...)
+		if p.Share != nil && p.Share.Claimed {
+			_, names := shareOfClaim(&set.Template.Spec, opts.ClaimTemplate)
+			facts.Unmeasured = append(facts.Unmeasured, names...)
+		}
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p, opts)...)
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredLabels(&set.Template.Spec, p, opts)...)
 		if p.DevicesPerPod > 0 {
@@ -224,6 +232,10 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if devices == 0 && opts.AllDevices {
 		resource, devices = claimedDevices(&set.Template.Spec, assigned, admitted)
 	}
+	var kai *Share
+	if share, n, ok := shareOfKAI(&set.Template); devices == 0 && opts.Shares && ok {
+		resource, devices, kai = kaiResource, n, &share
+	}
 	if devices == 0 {
 		return p
 	}
@@ -242,6 +254,13 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	}
 	if opts.Shares {
 		p.Share, p.Model = shareOf(&set.Template.Spec, resource), strings.TrimSuffix(p.Model, sharedModelSuffix)
+	}
+	if kai != nil {
+		p.Share = kai
+	}
+	if opts.Shares && opts.ClaimTemplate != nil && p.isClaimed(&set.Template.Spec) {
+		share, _ := shareOfClaim(&set.Template.Spec, opts.ClaimTemplate)
+		p.Share = &share
 	}
 	p.Profile = profileOf(opts.Profile, p.Model)
 	return p

@@ -39,6 +39,7 @@ func TestEquivalenceKey(t *testing.T) {
 		{"share of other memory", func(f *Facts) { f.PodSets[0].Share = &Share{Memory: 2, CorePercent: 2} }},
 		{"share of a percentage", func(f *Facts) { f.PodSets[0].Share = &Share{MemoryPercent: 1, CorePercent: 2} }},
 		{"share of other cores", func(f *Facts) { f.PodSets[0].Share = &Share{Memory: 1, CorePercent: 3} }},
+		{"share of a claim", func(f *Facts) { f.PodSets[0].Share = &Share{Memory: 1, CorePercent: 2, Claimed: true} }},
 		{"profile", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 2} }},
 		{"profile with another memory", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 2, Duration: 2} }},
 		{"profile with another duration", func(f *Facts) { f.PodSets[0].Profile = &Profile{MemoryPeak: 1, Duration: 3} }},
@@ -131,6 +132,8 @@ func change(t *testing.T, v reflect.Value, indexes []int) {
 		v.SetBool(!v.Bool())
 	case reflect.Int64:
 		v.SetInt(v.Int() + 1)
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 0.1)
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"zone": "a"}))
 	case reflect.Slice:

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -9,14 +10,20 @@ import (
 )
 
 // Share is the part of each device that a pod requests. A dimension without a request is 0: the
-// pod has no limit there. Either Memory or MemoryPercent is set, never both.
+// pod has no limit there. One of Memory, MemoryPercent and MemoryRatio is set.
 type Share struct {
 	// Memory in bytes.
 	Memory int64 `json:"memory,omitempty"`
 	// MemoryPercent is the percentage of the memory of the device; 100 for a whole device.
 	MemoryPercent int64 `json:"memoryPercent,omitempty"`
+	// MemoryRatio is the part of the memory of the device, above 0 and at most 1, for a pod of KAI
+	// Scheduler.
+	MemoryRatio float64 `json:"memoryRatio,omitempty"`
 	// CorePercent is the percentage of the cores of the device.
 	CorePercent int64 `json:"corePercent,omitempty"`
+	// Claimed: the request is that of a resource claim. A device may round it up, and a dimension
+	// without a request consumes the device's default.
+	Claimed bool `json:"claimed,omitempty"`
 }
 
 // wholeDevice is the share of a pod that states no memory.
@@ -36,9 +43,8 @@ const (
 	hamiCores         = "nvidia.com/gpucores" // percent
 )
 
-// kaiAnnotations are the annotations with which a pod requests a share from KAI Scheduler. Such a
-// pod requests no device, and the exporter does not know how much of a device is free for it.
-var kaiAnnotations = []string{"gpu-fraction", "gpu-memory"}
+// kaiAnnotations are the annotations with which a pod requests a share from KAI Scheduler.
+var kaiAnnotations = []string{kaiFraction, kaiMemory}
 
 // fitsShares reports whether a gate's own fit query reads the share of a pod.
 func fitsShares(fit string) bool { return strings.Contains(fit, "$share_") }
@@ -47,8 +53,8 @@ func fitsShares(fit string) bool { return strings.Contains(fit, "$share_") }
 // of each dimension counts. A pod that states no memory requests that of the whole device, as with
 // HAMi.
 //
-// A pod whose devices are those of a claim has no container that requests them, and holds whole
-// devices.
+// For a pod whose devices are those of a claim, see shareOfClaim. If no template can be read, it
+// holds whole devices.
 func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	var share Share
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -96,7 +102,7 @@ func isShareRequest(name corev1.ResourceName) bool {
 // addVars adds the variables of a share: bytes, and ratios of the device.
 func (s Share) addVars(vars map[string]string) {
 	vars[varShareMemory] = strconv.FormatInt(s.Memory, 10)
-	vars[varShareMemoryRatio] = strconv.FormatFloat(float64(s.MemoryPercent)/100, 'g', -1, 64)
+	vars[varShareMemoryRatio] = strconv.FormatFloat(s.ratio(), 'g', -1, 64)
 	vars[varShareCores] = strconv.FormatFloat(float64(s.CorePercent)/100, 'g', -1, 64)
 }
 
@@ -108,6 +114,12 @@ func (s *Share) appendKey(key []byte) []byte {
 	for _, n := range []int64{s.Memory, s.MemoryPercent, s.CorePercent} {
 		key = strconv.AppendInt(append(key, 's'), n, 10)
 	}
+	if s.Claimed {
+		key = append(key, 'c')
+	}
+	if s.MemoryRatio > 0 {
+		key = strconv.AppendFloat(append(key, 'r'), s.MemoryRatio, 'g', -1, 64)
+	}
 	return key
 }
 
@@ -118,9 +130,12 @@ func (s *Share) equal(other *Share) bool {
 
 // String returns the share for messages: 3000 MiB and 30% of the cores.
 func (s Share) String() string {
-	text := fmt.Sprintf("%d%% of the memory", s.MemoryPercent)
-	if s.Memory > 0 {
+	text := fmt.Sprintf("%g%% of the memory", math.Round(s.ratio()*1e6)/1e4)
+	switch {
+	case s.Memory > 0:
 		text = fmt.Sprintf("%d MiB", s.Memory>>20)
+	case s.Claimed && s.CorePercent < 100:
+		text = "the device's default of memory"
 	}
 	if s.CorePercent > 0 {
 		text += fmt.Sprintf(" and %d%% of the cores", s.CorePercent)
@@ -132,6 +147,9 @@ func (s Share) String() string {
 // device. ok is false if the number depends on the size of the device, because one requests bytes
 // and the other a percentage.
 func (s Share) SlotsTaken(other Share) (slots int64, ok bool) {
+	if s.Claimed || other.Claimed {
+		return s.claimSlotsTaken(other)
+	}
 	limit, limited := s.slotsOfDevice()
 	if (s.Memory > 0) != (other.Memory > 0) {
 		return limit, limited
@@ -140,9 +158,12 @@ func (s Share) SlotsTaken(other Share) (slots int64, ok bool) {
 	if s.CorePercent > 0 {
 		slots = max(slots, ceilDiv(other.CorePercent, s.CorePercent))
 	}
-	if s.Memory > 0 {
+	switch {
+	case s.Memory > 0:
 		slots = max(slots, ceilDiv(other.Memory, s.Memory))
-	} else {
+	case s.MemoryRatio > 0 || other.MemoryRatio > 0:
+		slots = max(slots, s.ratioSlotsTaken(other))
+	default:
 		slots = max(slots, ceilDiv(other.MemoryPercent, s.MemoryPercent))
 	}
 	if limited {
@@ -154,6 +175,12 @@ func (s Share) SlotsTaken(other Share) (slots int64, ok bool) {
 // SlotsReturned returns how many pods with share s can start at least when a pod with another
 // share leaves a device.
 func (s Share) SlotsReturned(other Share) int64 {
+	if s.Claimed || other.Claimed {
+		if s.isCoveredBy(other) {
+			return 1
+		}
+		return 0
+	}
 	if (s.Memory > 0) != (other.Memory > 0) {
 		return 0
 	}
@@ -164,12 +191,21 @@ func (s Share) SlotsReturned(other Share) int64 {
 	if s.Memory > 0 {
 		return min(slots, other.Memory/s.Memory)
 	}
+	if s.MemoryRatio > 0 || other.MemoryRatio > 0 {
+		if other.ratio() < s.ratio() {
+			return 0
+		}
+		return slots
+	}
 	return min(slots, other.MemoryPercent/s.MemoryPercent)
 }
 
 // slotsOfDevice returns how many pods with share s a device can have at most. ok is false if its
 // size is unknown.
 func (s Share) slotsOfDevice() (slots int64, ok bool) {
+	if s.MemoryRatio > 0 {
+		return s.ratioSlotsOfDevice(), true
+	}
 	percent := max(s.MemoryPercent, s.CorePercent)
 	if percent == 0 {
 		return 0, false

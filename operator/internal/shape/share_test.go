@@ -109,8 +109,10 @@ func TestModelOfSharedNodes(t *testing.T) {
 
 func TestShareText(t *testing.T) {
 	for want, s := range map[string]Share{
-		"3000 MiB and 30% of the cores": {Memory: 3000 << 20, CorePercent: 30},
-		"45% of the memory":             {MemoryPercent: 45},
+		"3000 MiB and 30% of the cores":                       {Memory: 3000 << 20, CorePercent: 30},
+		"45% of the memory":                                   {MemoryPercent: 45},
+		"the device's default of memory and 30% of the cores": {MemoryPercent: 100, CorePercent: 30, Claimed: true},
+		"100% of the memory and 100% of the cores":            unknownClaim,
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -74,22 +74,24 @@ const (
 type Reconciler struct {
 	client client.Client
 	// live reads from the API server, with managedFields.
-	live       client.Reader
-	recorder   events.EventRecorder
-	registry   *registry.Registry
-	ledger     *ledger.Ledger
-	cache      *querycache.Cache
-	waiting    *waitqueue.Queue
-	lag        dispatch.Lag
-	evictions  dispatch.EvictionLag
-	histories  *histories
-	pending    pendingWorkloads
-	metrics    *metrics
-	nominates  bool
-	nominateAs NominateAs
-	now        func() time.Time
-	rebuild    sync.Mutex
-	rebuilt    bool
+	live      client.Reader
+	recorder  events.EventRecorder
+	registry  *registry.Registry
+	ledger    *ledger.Ledger
+	cache     *querycache.Cache
+	waiting   *waitqueue.Queue
+	lag       dispatch.Lag
+	evictions dispatch.EvictionLag
+	histories *histories
+	// claimTemplates that fit queries of shares read.
+	claimTemplates claimTemplates
+	pending        pendingWorkloads
+	metrics        *metrics
+	nominates      bool
+	nominateAs     NominateAs
+	now            func() time.Time
+	rebuild        sync.Mutex
+	rebuilt        bool
 	// elected is closed once this process leads.
 	elected <-chan struct{}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -60,6 +61,9 @@ type observation struct {
 
 	// flavorLabels are the nodeLabels of the assigned ResourceFlavors.
 	flavorLabels map[string]map[string]string
+	// claimTemplates are the claims of the ResourceClaimTemplates of the pods, by name; nil if the
+	// template does not exist. The map is nil if the gate does not fit shares.
+	claimTemplates map[string]*resourcev1.ResourceClaimSpec
 	// profile of the workload's job; nil if the gate reads none, or if there is none.
 	profile *v1alpha1.JobProfileStatus
 	// nodeRequirements of a workload that MultiKueue does not copy.
@@ -121,6 +125,9 @@ func (w workers) isConnected(cluster string) bool { return slices.Contains(w.con
 func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
 	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.flavorLabels[flavor] })
 	opts.Profile, opts.Copied = o.profile, o.multiKueue != ""
+	if o.claimTemplates != nil {
+		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return o.claimTemplates[name] }
+	}
 	facts := shape.FactsOf(wl, opts)
 	facts.Remote = opts.Copied
 	facts.Preempts = facts.Remote && o.canPreempt

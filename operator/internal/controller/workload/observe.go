@@ -79,6 +79,9 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 	if err := r.observeProfile(ctx, o); err != nil {
 		return err
 	}
+	if err := r.observeClaimTemplates(ctx, o); err != nil {
+		return err
+	}
 	o.facts = o.factsUnder(o.wl, &o.gate.Spec)
 	o.totalWaiting = r.registry.TotalWaiting()
 	o.conflictEvidence = r.registry.Conflict(o.gateName, o.now)

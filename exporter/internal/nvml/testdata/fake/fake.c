@@ -573,6 +573,8 @@ ret nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *type)
 ret nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, struct pci *pci)
 {
 	struct nvmlDevice_st *peer = &devices[d->n ^ 1];
+	if (device_words(d->n)[UNSUPPORTED] >> 53 & 1)
+		return NOT_SUPPORTED;
 	return link ? INVALID_ARGUMENT : nvmlDeviceGetPciInfo_v3(peer, pci);
 }
 
