@@ -335,7 +335,7 @@ func (r Record) CountUnplaced(on bool, quotaSince, now time.Time) Record {
 	switch {
 	case on && r.UnplacedSince.IsZero():
 		r.UnplacedSince = timestamp(now)
-	case !on && !r.UnplacedSince.IsZero():
+	case !on:
 		r.UnplacedSeconds, r.UnplacedSince = int64(r.UnplacedFor(quotaSince, now).Seconds()), time.Time{}
 	}
 	return r

@@ -52,6 +52,13 @@ func TestUnplaceable(t *testing.T) {
 	}
 }
 
+func TestUnplaceableChangesNoReadyDecision(t *testing.T) {
+	d := Decision{State: Ready, Reason: ReasonPlaceable, Order: []string{"cluster1"}}
+	if got := Unplaceable(d, v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}, dispatch.Record{}, before(3600), t0); got.State != Ready {
+		t.Errorf("got %s", got.State)
+	}
+}
+
 func TestUnplaceableMessages(t *testing.T) {
 	second := int32(1)
 	d := Decision{State: Pending, Reason: ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has room"}
