@@ -70,7 +70,7 @@ func durationOf(e Expr) (float64, error) {
 			return 0, err
 		}
 	}
-	switch n.Op { //nolint:exhaustive // of all operators, the parser accepts these
+	switch n.Op { // the parser accepts these operators only
 	case parser.STEP, parser.RANGE:
 		return 0, nil
 	case parser.MIN_OF:

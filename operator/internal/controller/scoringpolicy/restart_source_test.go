@@ -175,7 +175,7 @@ func TestSeriesCountsOfAnotherSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fleet := healthy
 			s := newSourceRestart(t, &fleet)
-			count := query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+			count := query.QuerierFunc(func(ctx context.Context, _ string, at time.Time) (query.Result, error) {
 				return fleet.Query(ctx, "free", at)
 			})
 			s.setSource("prometheus", "one", count)
