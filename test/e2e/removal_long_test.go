@@ -23,10 +23,12 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// Jobs of TestUpgradeAndRemovalUnderLoad. No node has the devices for a waiting one.
+// Jobs of TestUpgradeAndRemovalUnderLoad. No node has the devices for a waiting one. The first
+// waiting ones hold the rest of the hub's quota and wait at the gate, the others wait for quota.
 const (
-	runningJobs = 40
-	waitingJobs = 50
+	runningJobs   = 40
+	waitingJobs   = 50
+	waitingAtGate = 8
 )
 
 const builtinDispatcher = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
@@ -102,7 +104,11 @@ func startLoad(ctx context.Context, t *testing.T) map[string]podOf {
 		pods[name] = podOf{cluster, podUID(ctx, t, cluster, name)}
 	}
 	for i := range waitingJobs {
-		awaitWaiting(ctx, t, waitingName(i), messageNoRoom(16, fleet.H100))
+		message := messageNoRoom(16, fleet.H100)
+		if i >= waitingAtGate {
+			message = ""
+		}
+		awaitWaiting(ctx, t, waitingName(i), message)
 	}
 	return pods
 }
