@@ -57,7 +57,7 @@ func packing(ctx context.Context, s *stage) (string, error) {
 	if err := s.submit(ctx, sharedJob("packed-3")); err != nil {
 		return "", err
 	}
-	if err := s.awaitWaiting(ctx, "packed-3", "no cluster has room for 1 pod"); err != nil {
+	if err := s.awaitWaiting(ctx, "packed-3", "no cluster has 1 free"); err != nil {
 		return "", err
 	}
 	if err := s.fleet.Vacate(ctx, "cluster2", even); err != nil {
