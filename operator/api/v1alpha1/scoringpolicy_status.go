@@ -51,6 +51,12 @@ type ScoringPolicyStatus struct {
 	// Generation of the spec that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Source of the last round: the name of the MetricsSource, and a hash of its settings
+	// that change responses. After a change, the queries must match a cluster again. At
+	// most 320 characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=320
+	Source string `json:"source,omitempty"`
 	// Settings that probably have an unwanted effect. At most 8, each of at most 512
 	// characters.
 	// +optional
@@ -104,6 +110,10 @@ type ScoreStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Query string `json:"query,omitempty"`
+	// True if the query has not matched any cluster of the source yet. Nothing is
+	// published for it.
+	// +optional
+	Unmatched bool `json:"unmatched,omitempty"`
 	// Duration of the query in milliseconds, including retries.
 	// +optional
 	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`

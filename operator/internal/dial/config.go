@@ -4,10 +4,14 @@ package dial
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -75,13 +79,40 @@ func IsPerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
 func SourceInfo(src *v1alpha1.MetricsSource) query.SourceInfo {
 	mapping := src.Spec.ClusterMapping
 	info := query.SourceInfo{
-		Name: src.Name, Server: src.Spec.URL, ClusterLabel: clusterLabel(&src.Spec), Match: string(cmp.Or(mapping.Match, v1alpha1.MatchName)), Key: mapping.Key,
+		Name: src.Name, ClusterLabel: clusterLabel(&src.Spec), Match: string(cmp.Or(mapping.Match, v1alpha1.MatchName)), Key: mapping.Key,
 		Partial: src.Spec.Type == v1alpha1.SourceThanos, Timeout: queryTimeout(&src.Spec),
 	}
 	if IsPerCluster(&src.Spec) {
-		info.Server, info.Match, info.Key = src.Spec.Topology.URLTemplate, string(v1alpha1.MatchName), ""
+		info.Match, info.Key = string(v1alpha1.MatchName), ""
 	}
+	info.Settings = hashSettings(&src.Spec, info)
 	return info
+}
+
+// hashSettings returns a hash of the settings that select the data of responses, and of the
+// mapping to clusters in info. Of Secrets it has the names, and not the values: a rotated token
+// reads the same data. Limits, compression and the verification of the server change no data.
+func hashSettings(spec *v1alpha1.MetricsSourceSpec, info query.SourceInfo) string {
+	settings := struct {
+		Type, URL, Template, Label, Match, Key, Tenant string
+		Headers                                        []v1alpha1.Header
+		Auth                                           *v1alpha1.Auth
+		Certificate                                    *v1alpha1.SecretKeyReference
+		Parameters                                     string
+	}{
+		Type: string(cmp.Or(spec.Type, v1alpha1.SourcePrometheus)), URL: spec.URL, Label: info.ClusterLabel, Match: info.Match, Key: info.Key,
+		Tenant: spec.Tenant, Auth: spec.Auth, Parameters: thanosParameters(spec).Encode(),
+		Headers: slices.SortedFunc(slices.Values(spec.Headers), func(a, b v1alpha1.Header) int { return strings.Compare(a.Name, b.Name) }),
+	}
+	if IsPerCluster(spec) {
+		settings.URL, settings.Template = "", spec.Topology.URLTemplate
+	}
+	if spec.TLS != nil {
+		settings.Certificate = spec.TLS.Cert
+	}
+	text, _ := json.Marshal(settings) // text, numbers and pointers to them can always be encoded
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 func clusterLabel(spec *v1alpha1.MetricsSourceSpec) string {

@@ -88,6 +88,11 @@ func isStatusApply(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == string(FieldOwner) && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "status"
 }
 
+// isUpdate selects the record of the fields that a Publisher wrote outside of the status.
+func isUpdate(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == string(FieldOwner) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+}
+
 // sameConditions reports whether the live conditions have the desired ones, and no
 // condition of a score beside them. Conditions of other field managers do not count.
 func sameConditions(live, want []metav1.Condition) bool {

@@ -35,8 +35,11 @@ func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string) ([]scor
 // newSeed recovers the state of each score of a cluster from its condition. A score without
 // a condition was fresh when the object was last written. A score without a value is omitted.
 func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
-	seed := score.Seed{Cluster: s.Namespace, Scores: map[string]score.SeedScore{}, Series: readSeries(s)}
-	written := lastWrite(s.ManagedFields)
+	written := lastWrite(s.ManagedFields, isStatusApply)
+	seed := score.Seed{
+		Cluster: s.Namespace, Scores: map[string]score.SeedScore{}, Series: readSeries(s),
+		Written: written, SeriesWritten: lastWrite(s.ManagedFields, isUpdate),
+	}
 	for _, item := range s.Status.Scores {
 		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}
 		if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ScoreConditionPrefix+item.Name); c != nil {
@@ -72,10 +75,11 @@ func stateOf(name string) score.State {
 	return score.Worst
 }
 
-// lastWrite returns the time of the last write by a Publisher. It can't be computed from
-// validUntil: the period of the policy may have changed while no operator ran.
-func lastWrite(entries []metav1.ManagedFieldsEntry) time.Time {
-	i := slices.IndexFunc(entries, isStatusApply)
+// lastWrite returns the time of the last write by a Publisher, of the status or of the rest. It
+// can't be computed from validUntil: the period of the policy may have changed while no operator
+// ran.
+func lastWrite(entries []metav1.ManagedFieldsEntry, isWrite func(metav1.ManagedFieldsEntry) bool) time.Time {
+	i := slices.IndexFunc(entries, isWrite)
 	if i < 0 || entries[i].Time == nil {
 		return time.Time{}
 	}

@@ -52,7 +52,8 @@ func TestNewSeedRecoversEachScore(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := evaluate(t, tc.in...)
 			object := written(&Desire(r, true, valid)[0], r.Time.Time())
-			if d := cmp.Diff(score.Seed{Cluster: "c1", Scores: tc.want}, newSeed(object)); d != "" {
+			at := r.Time.Time()
+			if d := cmp.Diff(score.Seed{Cluster: "c1", Scores: tc.want, Written: at, SeriesWritten: at.Add(-time.Hour)}, newSeed(object)); d != "" {
 				t.Error(d)
 			}
 			// A restart changes nothing that is published.

@@ -15,8 +15,9 @@ var ErrNoSource = errors.New("not found")
 // SourceInfo describes how to interpret the results of a source.
 type SourceInfo struct {
 	Name string
-	// Server is the URL of the source, or its template if each cluster has its own endpoint.
-	Server string
+	// Settings is a hash of the settings that change responses, such as the URL and the tenant,
+	// and of the mapping to clusters.
+	Settings string
 	// ClusterLabel is the label that identifies the cluster of a series.
 	ClusterLabel string
 	// Match says which property of a ManagedCluster the label holds: Name, Label or
@@ -26,6 +27,15 @@ type SourceInfo struct {
 	Partial bool
 	// Timeout of one query.
 	Timeout time.Duration
+}
+
+// Identity names the source and its settings. What was learned from a source with another
+// identity says nothing about this one. It is empty if the source is unknown.
+func (i SourceInfo) Identity() string {
+	if i.Name == "" {
+		return ""
+	}
+	return i.Name + "/" + i.Settings
 }
 
 // Sources is the registry of the configured sources. The zero value is empty and ready

@@ -129,6 +129,17 @@ func keepSamples(response query.Result, isComplete func(query.Sample) bool) quer
 	return response
 }
 
+// Forget drops the counts of the named clusters.
+func (c *Contributions) Forget(clusters []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, count := range c.complete {
+		for _, name := range clusters {
+			delete(count.byCluster, name)
+		}
+	}
+}
+
 func (c *Contributions) lastComplete(expr string) (seriesCount, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -191,6 +191,26 @@ func (r *Result) SkipDamping() *Result {
 	return &changed
 }
 
+// Without returns a copy of the result that does not have the named clusters.
+func (r *Result) Without(clusters []string) *Result {
+	if len(clusters) == 0 {
+		return r
+	}
+	dropped := make(map[string]bool, len(clusters))
+	for _, name := range clusters {
+		dropped[name] = true
+	}
+	kept := *r
+	kept.Clusters, kept.Cells, kept.lastFresh = nil, nil, nil
+	for i, name := range r.Clusters {
+		if !dropped[name] {
+			kept.Clusters, kept.lastFresh = append(kept.Clusters, name), append(kept.lastFresh, r.lastFresh[i])
+			kept.Cells = append(kept.Cells, r.Row(i)...)
+		}
+	}
+	return &kept
+}
+
 // Row returns the cells of the i-th cluster.
 func (r *Result) Row(i int) []Cell {
 	n := len(r.Names)
@@ -205,6 +225,9 @@ type Seed struct {
 	Scores map[string]SeedScore
 	// Series are the numbers of series behind complete responses, by the key of the query.
 	Series map[string]int64
+	// Written and SeriesWritten are the times of the last writes of Scores and of Series. They are
+	// zero if they are unknown.
+	Written, SeriesWritten time.Time
 }
 
 // SeedScore is the state of one published score.

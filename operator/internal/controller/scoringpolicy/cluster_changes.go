@@ -61,12 +61,13 @@ func (r *Reconciler) enqueueAffected(ctx context.Context, q workqueue.TypedRateL
 }
 
 // changesClusters reports whether a change of a ManagedCluster changes the clusters of a
-// policy: the cluster joins or leaves, or other series belong to it. before is nil for a
+// policy: the cluster joins or leaves, is replaced by another one of the same name, or other
+// series belong to it. before is nil for a
 // new cluster, and after for a deleted one.
 func changesClusters(policy *v1alpha1.ScoringPolicy, info query.SourceInfo, before, after *clusterv1.ManagedCluster) bool {
 	wasSelected, is := selects(policy, before), selects(policy, after)
 	if wasSelected && is {
-		return clustermap.SeriesValue(before, info) != clustermap.SeriesValue(after, info)
+		return before.UID != after.UID || clustermap.SeriesValue(before, info) != clustermap.SeriesValue(after, info)
 	}
 	return wasSelected != is
 }

@@ -46,6 +46,7 @@ func TestChangesClusters(t *testing.T) {
 		{"accepted", byName, unaccepted, cluster(nil), true},
 		{"being deleted", byName, cluster(nil), deleting, true},
 		{"removed after its deletion began", byName, deleting, nil, false},
+		{"deleted and created again", byName, cluster(nil), cluster(func(c *clusterv1.ManagedCluster) { c.UID = "second" }), true},
 		{"created", byName, nil, cluster(nil), true},
 		{"created outside the selection", byName, nil, label("fleet", "b"), false},
 	} {

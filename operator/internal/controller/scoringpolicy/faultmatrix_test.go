@@ -141,7 +141,12 @@ func newFaultSimulation(t *testing.T, f fault) *faultSimulation {
 // simulation: the fake API server uses the real one.
 func recordWriteTimes(hub client.WithWatch, clock *time.Time) client.Client {
 	var mu sync.Mutex // writes run in parallel
-	written := map[string]metav1.Time{}
+	written, updated := map[string]metav1.Time{}, map[string]metav1.Time{}
+	update := func(object client.Object) {
+		mu.Lock()
+		defer mu.Unlock()
+		updated[object.GetNamespace()] = metav1.NewTime(*clock)
+	}
 	return interceptor.NewClient(hub, interceptor.Funcs{
 		SubResourceApply: func(ctx context.Context, c client.Client, subResource string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			if object, ok := obj.(interface{ GetNamespace() string }); ok {
@@ -151,14 +156,23 @@ func recordWriteTimes(hub client.WithWatch, clock *time.Time) client.Client {
 			}
 			return c.SubResource(subResource).Apply(ctx, obj, opts...)
 		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			update(object)
+			return c.Create(ctx, object, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			update(object)
+			return c.Patch(ctx, object, patch, opts...)
+		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			if scores, ok := list.(*clusterv1alpha1.AddOnPlacementScoreList); ok {
 				for i := range scores.Items {
-					at := written[scores.Items[i].Namespace]
-					scores.Items[i].ManagedFields = []metav1.ManagedFieldsEntry{{
-						Manager: string(publish.FieldOwner), Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: &at,
-					}}
+					at, updatedAt := written[scores.Items[i].Namespace], updated[scores.Items[i].Namespace]
+					scores.Items[i].ManagedFields = []metav1.ManagedFieldsEntry{
+						{Manager: string(publish.FieldOwner), Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: &at},
+						{Manager: string(publish.FieldOwner), Operation: metav1.ManagedFieldsOperationUpdate, Time: &updatedAt},
+					}
 				}
 			}
 			return err

@@ -93,7 +93,7 @@ func TestQueriesStartAgainAtAnotherServer(t *testing.T) {
 			r.sources.Set(query.SourceInfo{Name: "prometheus", ClusterLabel: "cluster"}, source)
 		}, "Valid Worst", false},
 		"another URL": {func(r *Reconciler, _ *v1alpha1.ScoringPolicy, source query.Querier) {
-			r.sources.Set(query.SourceInfo{Name: "prometheus", Server: "http://other", ClusterLabel: "cluster"}, source)
+			r.sources.Set(query.SourceInfo{Name: "prometheus", Settings: "other", ClusterLabel: "cluster"}, source)
 		}, "NoClusterMatches Omitted", true},
 		"another source": {func(r *Reconciler, policy *v1alpha1.ScoringPolicy, source query.Querier) {
 			r.sources.Set(query.SourceInfo{Name: "other", ClusterLabel: "cluster"}, source)

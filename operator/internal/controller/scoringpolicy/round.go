@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
@@ -24,10 +24,15 @@ type roundInput struct {
 	// runs: every query fails, and the last scores are held.
 	sourceErr error
 	source    query.SourceInfo
+	// sourceID is the identity of the source. For one that does not exist, it is that of the last
+	// source that the policy read.
+	sourceID string
 	// specErr means that the spec can't be evaluated. No round runs.
 	specErr error
 	owner   publish.Owner
 	name    string // of the AddOnPlacementScores
+	// uids of the clusters, in their order in the request.
+	uids []types.UID
 	// contributions of the earlier rounds, also while the source can't be partial.
 	contributions *round.Contributions
 	period        time.Duration
@@ -69,7 +74,12 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		in.specErr = err
 		return in, nil
 	}
-	previous, err := r.restore(ctx, policy, compiled, in)
+	in.request.Clusters = clustermap.New(clusters, in.source).Select(selected)
+	members := membersOf(clusters, selected)
+	for _, c := range members {
+		in.uids = append(in.uids, c.UID)
+	}
+	previous, err := r.restore(ctx, policy, compiled, in, members)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +87,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	at := r.evaluationTime(policy, r.now())
 	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.SharedExpressions(spec), querier)
 	in.request = round.Request{
-		Spec: spec, Policy: compiled, Querier: querier, Previous: previous, Now: at,
-		Clusters: clustermap.New(clusters, in.source).Select(selected),
+		Spec: spec, Policy: compiled, Querier: querier, Previous: previous, Now: at, Clusters: in.request.Clusters,
 	}
 	if in.source.Partial {
 		in.request.Contributions = in.contributions
@@ -99,9 +108,14 @@ func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy,
 	if unusable != nil {
 		in.sourceErr, querier = unusable, failingQuerier(unusable)
 	}
-	if state := r.stateOf(policy); state != nil && info.ClusterLabel == "" {
-		info = state.last.in.source
+	lastID := policy.Status.Source
+	if state := r.stateOf(policy); state != nil {
+		lastID = state.last.in.sourceID
+		if info.ClusterLabel == "" {
+			info = state.last.in.source
+		}
 	}
+	in.sourceID = cmp.Or(info.Identity(), lastID)
 	info.ClusterLabel = cmp.Or(info.ClusterLabel, "cluster")
 	in.source, in.timeout = info, info.Timeout
 	return querier, nil
@@ -112,48 +126,6 @@ func failingQuerier(err error) query.Querier {
 	return query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
 		return query.Result{}, &query.Error{Reason: query.ReasonUnreachable, Message: err.Error()}
 	})
-}
-
-// restore returns the result of the last round of this process, and sets in.contributions.
-// After a restart, both are reconstructed from the published scores.
-func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput) (*score.Result, error) {
-	if state := r.stateOf(policy); state != nil {
-		last := state.last.report.Result
-		in.contributions = state.last.in.contributions
-		if state.generation != policy.Generation {
-			last = last.SkipDamping()
-		}
-		if isOtherServer(state.last.in.source, in.source) {
-			changed := *last
-			changed.Matched = nil
-			last, in.contributions = &changed, &round.Contributions{}
-		}
-		return last, nil
-	}
-	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name)
-	if err != nil {
-		return nil, err
-	}
-	in.contributions = round.RestoreContributions(seeds)
-	last := score.FromSeeds(compiled, seeds, r.now())
-	// A query that replaced another one while no round ran has matched nothing yet. The same holds
-	// for the queries of a policy that was deleted and created again.
-	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !isReported(policy, expr) })
-	if policy.Status.ObservedGeneration != policy.Generation { // the spec changed while no operator ran
-		last = last.SkipDamping()
-	}
-	return last, nil
-}
-
-// isOtherServer reports whether a policy reads another server than in its last round. What a query
-// matched at the last server, and the number of series there, say nothing about this one.
-func isOtherServer(last, current query.SourceInfo) bool {
-	return last.Name != "" && (last.Name != current.Name || last.Server != current.Server)
-}
-
-// isReported reports whether the status has a round with the query.
-func isReported(policy *v1alpha1.ScoringPolicy, expr string) bool {
-	return slices.ContainsFunc(policy.Status.Scores, func(s v1alpha1.ScoreStatus) bool { return s.Query == expr })
 }
 
 // run evaluates the round. It waits for slow queries for one period, or for the timeout

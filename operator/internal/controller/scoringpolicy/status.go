@@ -28,7 +28,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPo
 	policy.Status.ObservedGeneration = policy.Generation
 	lastRound := summarize(done.report.Result).RoundStatus
 	lastRound.Time, lastRound.DurationMilliseconds = metav1.NewTime(done.in.request.Now), done.took.Milliseconds()
-	policy.Status.LastRound = &lastRound
+	policy.Status.LastRound, policy.Status.Source = &lastRound, done.in.sourceID
 	policy.Status.Scores = scoreStatuses(done.report)
 	policy.Status.Warnings = done.in.warnings
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
@@ -83,7 +83,9 @@ func (r *Reconciler) reportTransitions(ctx context.Context, policy *v1alpha1.Sco
 func scoreStatuses(report *round.Report) []v1alpha1.ScoreStatus {
 	var statuses []v1alpha1.ScoreStatus
 	for _, q := range queriesOf(report) {
-		statuses = append(statuses, scoreStatus(q))
+		s := scoreStatus(q)
+		s.Unmatched = !report.Result.Matched[q.Query]
+		statuses = append(statuses, s)
 	}
 	return statuses
 }

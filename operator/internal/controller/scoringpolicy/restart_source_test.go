@@ -1,0 +1,221 @@
+package scoringpolicy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/publish"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+)
+
+// sourceRestart is a policy whose operator restarts.
+type sourceRestart struct {
+	t     *testing.T
+	r     *Reconciler
+	hub   client.Client
+	clock time.Time
+}
+
+func newSourceRestart(t *testing.T, fleet *fakeFleet) *sourceRestart {
+	s := &sourceRestart{t: t, clock: now}
+	s.r, s.hub = newReconciler(t, fleet, &s.clock)
+	s.r.publisher = &publish.Publisher{Client: recordWriteTimes(s.hub.(client.WithWatch), &s.clock)}
+	s.setSource("prometheus", "one", fleet)
+	return s
+}
+
+func (s *sourceRestart) setSource(name, settings string, source query.Querier) {
+	s.r.sources.Set(query.SourceInfo{Name: name, Settings: settings, ClusterLabel: "cluster", Partial: true}, source)
+}
+
+// refer changes sourceRef.
+func (s *sourceRestart) refer(name string) {
+	s.t.Helper()
+	policy := s.policy()
+	policy.Spec.SourceRef.Name = name
+	policy.Generation++
+	if err := s.hub.Update(s.t.Context(), policy); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *sourceRestart) restart() { s.r.policies = map[string]*policyState{} }
+
+func (s *sourceRestart) round(after time.Duration) *completedRound {
+	s.t.Helper()
+	s.clock = now.Add(after)
+	if _, err := s.r.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "fleet"}}); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.r.lastRound("fleet")
+}
+
+func (s *sourceRestart) policy() *v1alpha1.ScoringPolicy {
+	s.t.Helper()
+	policy := &v1alpha1.ScoringPolicy{}
+	if err := s.hub.Get(s.t.Context(), client.ObjectKey{Name: "fleet"}, policy); err != nil {
+		s.t.Fatal(err)
+	}
+	return policy
+}
+
+// published returns the score of c1 and its state.
+func (s *sourceRestart) published() string {
+	s.t.Helper()
+	object := &clusterv1alpha1.AddOnPlacementScore{}
+	if err := s.hub.Get(s.t.Context(), client.ObjectKey{Namespace: "c1", Name: "fleet"}, object); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, item := range object.Status.Scores {
+		if item.Name == "a" {
+			state := "Scored"
+			if c := meta.FindStatusCondition(object.Status.Conditions, "score.plimsoll.dev/a"); c != nil {
+				state = c.Reason
+			}
+			return state
+		}
+	}
+	return "none"
+}
+
+// TestQueriesStartAgainAfterARestartAtAnotherSource: what a query matched at a source says nothing
+// about another one, also if the source changed while no operator ran. Otherwise a wrong label at
+// the other source sets all clusters to -100.
+func TestQueriesStartAgainAfterARestartAtAnotherSource(t *testing.T) {
+	foreign := fakeFleet{values: map[string]map[string]float64{"free": {"other": 1}}}
+	for name, tc := range map[string]struct {
+		change func(s *sourceRestart)
+		want   string // valid condition, and state after the hold
+	}{
+		"the same source": {func(s *sourceRestart) { s.setSource("prometheus", "one", foreign) }, "Valid Worst"},
+		"other settings":  {func(s *sourceRestart) { s.setSource("prometheus", "two", foreign) }, "NoClusterMatches none"},
+		"another source": {func(s *sourceRestart) {
+			s.setSource("other", "one", foreign)
+			s.refer("other")
+		}, "NoClusterMatches none"},
+		"another source that does not exist yet": {func(s *sourceRestart) {
+			s.refer("other")
+			s.round(20 * time.Second)
+			s.setSource("other", "one", foreign)
+		}, "NoClusterMatches none"},
+		"another source that does not exist yet, and a second restart": {func(s *sourceRestart) {
+			s.refer("other")
+			s.round(20 * time.Second)
+			s.restart()
+			s.setSource("other", "one", foreign)
+		}, "NoClusterMatches none"},
+		"another source that fails before a second restart": {func(s *sourceRestart) {
+			s.setSource("prometheus", "two", fakeFleet{failures: map[string]error{"free": errors.New("down")}})
+			s.round(20 * time.Second)
+			s.restart()
+			s.setSource("prometheus", "two", foreign)
+		}, "NoClusterMatches none"},
+		"a status of an operator that did not record the source": {func(s *sourceRestart) {
+			policy := s.policy()
+			policy.Status.Source = ""
+			if err := s.hub.Status().Update(s.t.Context(), policy); err != nil {
+				s.t.Fatal(err)
+			}
+			s.setSource("prometheus", "one", foreign)
+		}, "Valid Worst"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := healthy
+			s := newSourceRestart(t, &fleet)
+			s.round(0)
+			s.restart()
+			tc.change(s)
+			s.round(40 * time.Second)
+			done := s.round(time.Hour)
+			if got := decideQueriesValid(done.report).Reason + " " + s.published(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestChangedQueryThatFailsBeforeARestart: the published scores are those of the query before it.
+func TestChangedQueryThatFailsBeforeARestart(t *testing.T) {
+	fleet := healthy
+	s := newSourceRestart(t, &fleet)
+	s.round(0)
+	policy := s.policy()
+	policy.Spec.Scores[0].Query = "fre"
+	policy.Generation++
+	if err := s.hub.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	fleet = fakeFleet{failures: map[string]error{"fre": errors.New("down")}}
+	s.round(30 * time.Second)
+	s.restart()
+	fleet = fakeFleet{}
+	s.round(60 * time.Second)
+	done := s.round(time.Hour)
+	if got := decideQueriesValid(done.report).Reason + " " + s.published(); got != "NoClusterMatches none" {
+		t.Errorf("got %s: the query has never matched a cluster", got)
+	}
+}
+
+// TestSeriesCountsOfAnotherSource: a count of another source must not make a partial response
+// complete.
+func TestSeriesCountsOfAnotherSource(t *testing.T) {
+	for name, tc := range map[string]struct{ settings, want string }{
+		"the same source": {"one", "Scored"},
+		"other settings":  {"two", "Held"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := healthy
+			s := newSourceRestart(t, &fleet)
+			count := query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+				return fleet.Query(ctx, "free", at)
+			})
+			s.setSource("prometheus", "one", count)
+			s.round(0)
+			s.restart()
+			s.setSource("prometheus", tc.settings, query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+				result, err := count(ctx, expr, at)
+				result.Partial = true
+				return result, err
+			}))
+			s.round(30 * time.Second)
+			if got := s.published(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestNextValueOfAnotherSourceIsUndamped: the mean and the deadband of values of a source say
+// nothing about those of another one.
+func TestNextValueOfAnotherSourceIsUndamped(t *testing.T) {
+	for name, restart := range map[string]bool{"running": false, "restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			fleet := healthy
+			s := newSourceRestart(t, &fleet)
+			policy := s.policy()
+			policy.Spec.Scores[0].Damping = v1alpha1.Damping{HalfLifeSeconds: 3600, Deadband: 20}
+			if err := s.hub.Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			s.round(0)
+			if restart {
+				s.restart()
+			}
+			other := fakeFleet{values: map[string]map[string]float64{"free": {"c1": 2, "c2": 2, "c3": 2}}}
+			s.setSource("prometheus", "two", other)
+			done := s.round(30 * time.Second)
+			if got := done.report.Result.Row(0)[0].Value; got != 20 {
+				t.Errorf("got %d, want 20", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package scoringpolicy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/score"
+)
+
+// restore returns the result of the last round of this process, and sets in.contributions.
+// After a restart, both are reconstructed from the published scores. What belongs to another
+// source, or to a deleted cluster of the same name, is dropped.
+func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput, members []*clusterv1.ManagedCluster) (*score.Result, error) {
+	last, lastSource, generation, err := r.lastResult(ctx, policy, compiled, in, members)
+	if err != nil {
+		return nil, err
+	}
+	if generation != policy.Generation {
+		last = last.SkipDamping()
+	}
+	if lastSource != in.sourceID {
+		last, in.contributions = last.SkipDamping(), &round.Contributions{}
+		last.Matched = nil
+	}
+	return last, nil
+}
+
+// lastResult returns the result of the last round, and the source and the generation of the policy
+// that it comes from. It sets in.contributions.
+func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput, members []*clusterv1.ManagedCluster) (last *score.Result, source string, generation int64, err error) {
+	if state := r.stateOf(policy); state != nil {
+		before := state.last.in
+		in.contributions = before.contributions
+		gone := before.goneClusters(in)
+		in.contributions.Forget(gone)
+		return state.last.report.Result.Without(gone), before.sourceID, state.generation, nil
+	}
+	seeds, err := r.publisher.Seeds(ctx, in.owner, in.name)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	seeds = ownSeeds(seeds, members)
+	in.contributions = round.RestoreContributions(seeds)
+	last = score.FromSeeds(compiled, seeds, r.now())
+	// A query that replaced another one while no round ran has matched nothing yet. The same holds
+	// for the queries of a policy that was deleted and created again.
+	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !hasMatched(policy, expr) })
+	return last, restoredSource(policy, in), policy.Status.ObservedGeneration, nil
+}
+
+// restoredSource returns the identity of the source that published scores come from. An operator
+// of an earlier version recorded none: its source counts as the present one. A policy that was
+// deleted and created again has no status, and nothing is known about its source.
+func restoredSource(policy *v1alpha1.ScoringPolicy, in *roundInput) string {
+	if policy.Status.Source == "" && policy.Status.LastRound != nil {
+		return in.sourceID
+	}
+	return policy.Status.Source
+}
+
+// hasMatched reports whether the status has a round with the query, and the query has matched a
+// cluster in it or before.
+func hasMatched(policy *v1alpha1.ScoringPolicy, expr string) bool {
+	return slices.ContainsFunc(policy.Status.Scores, func(s v1alpha1.ScoreStatus) bool { return s.Query == expr && !s.Unmatched })
+}
+
+// membersOf returns the selected clusters. Both arguments must be sorted by name.
+func membersOf(clusters []clusterv1.ManagedCluster, selected []string) []*clusterv1.ManagedCluster {
+	members := make([]*clusterv1.ManagedCluster, 0, len(selected))
+	for i := range clusters {
+		if _, ok := slices.BinarySearch(selected, clusters[i].Name); ok {
+			members = append(members, &clusters[i])
+		}
+	}
+	return members
+}
+
+// goneClusters returns the clusters of a round that a later one does not have. A cluster that was
+// deleted and created again has the name of its predecessor, and not its state.
+func (in *roundInput) goneClusters(later *roundInput) []string {
+	var gone []string
+	names := later.request.Clusters.Names()
+	for i, name := range in.request.Clusters.Names() {
+		if j, ok := slices.BinarySearch(names, name); !ok || later.uids[j] != in.uids[i] {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// ownSeeds returns the seeds without those of deleted clusters: what was written before a cluster
+// was created is about its predecessor. Times have seconds, so the second of the creation counts
+// as before.
+func ownSeeds(seeds []score.Seed, members []*clusterv1.ManagedCluster) []score.Seed {
+	created := make(map[string]time.Time, len(members))
+	for _, c := range members {
+		created[c.Name] = c.CreationTimestamp.Time
+	}
+	own := make([]score.Seed, 0, len(seeds))
+	for _, seed := range seeds {
+		isEarlier := func(written time.Time) bool {
+			at := created[seed.Cluster]
+			return !written.IsZero() && !at.IsZero() && !written.After(at)
+		}
+		if isEarlier(seed.Written) {
+			continue
+		}
+		if isEarlier(seed.SeriesWritten) {
+			seed.Series = nil
+		}
+		own = append(own, seed)
+	}
+	return own
+}
