@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"regexp"
 	"slices"
 )
@@ -84,9 +85,27 @@ func isAboutQuery(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("PromQL warning")) || bytes.HasPrefix(text, []byte("PromQL info")) || omitted.Match(text)
 }
 
+// gapSeed is the seed of the hashes in Result.Gaps.
+var gapSeed = maphash.MakeSeed()
+
+// gapBytes is the approximate size of a gap in memory.
+const gapBytes = 48
+
 // lacksData records why the response is partial. Of several reasons it keeps the first in
 // alphabetical order, because their order is random.
 func (d *decoder) lacksData(reason []byte) {
+	text := reason
+	if bytes.Contains(text, []byte("->")) { // a hostile response has millions of warnings
+		text = localAddress.ReplaceAll(text, nil)
+	}
+	gap := maphash.Bytes(gapSeed, text)
+	if d.gaps == nil {
+		d.gaps = map[uint64]bool{}
+	}
+	if !d.gaps[gap] {
+		d.grow(gapBytes)
+		d.gaps[gap] = true
+	}
 	if len(d.partialReason) == 0 || bytes.Compare(reason, d.partialReason) < 0 {
 		d.partialReason = append(d.partialReason[:0], reason...)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ type decoder struct {
 	resultType        string
 	warnings, infos   annotations
 	partialReason     []byte // why some of the data is missing; empty = it is complete
+	gaps              map[uint64]bool
 	series            int
 	histograms        int  // series without a single value
 	scalarParts       int  // elements of the result that are no series
@@ -143,6 +145,7 @@ func (d *decoder) decodeInstant(resp *http.Response) (Result, *Error) {
 	result := Result{Warnings: d.warnings.list(), Infos: d.infos.list(), Partial: len(d.partialReason) > 0}
 	if result.Partial {
 		result.PartialReason = shortened(d.partialReason, maxMessageBytes)
+		result.Gaps = slices.Sorted(maps.Keys(d.gaps))
 	}
 	switch {
 	case failure != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,5 +106,46 @@ func TestPartialResponseOfAnEndpointFailsItsCluster(t *testing.T) {
 		if want := "Unavailable: the response is partial: store x is down"; got.Failed["c1"] != want || c.Health().Partial != "store x is down" {
 			t.Errorf("%q, want %q; %+v", got.Failed, want, c.Health())
 		}
+	}
+}
+
+// TestGapsOfPartialResponses: the warnings say which stores a response lacks. Addresses of the
+// local end of a connection differ in each attempt.
+func TestGapsOfPartialResponses(t *testing.T) {
+	const x, y = "store x is down", "store y is down"
+	read := func(port string) string { return "receive series from z: read tcp 10.0.0.1:" + port + "->10.0.0.2:10901: reset" }
+	for _, tc := range []struct {
+		name          string
+		first, second []string
+		want          bool
+	}{
+		{"the same store", []string{x}, []string{x}, true},
+		{"another store", []string{x}, []string{y}, false},
+		{"more stores", []string{x}, []string{y, x}, true},
+		{"fewer stores", []string{x, y}, []string{x}, false},
+		{"another order", []string{x, y, x}, []string{y, x}, true},
+		{"annotations of PromQL", []string{x, "PromQL info: a"}, []string{"PromQL info: b", x}, true},
+		{"another local port", []string{read("4001")}, []string{read("4002")}, true},
+		{"behind many others", append(slices.Repeat([]string{x}, 20), y), []string{x}, false},
+		{"behind many annotations", append(slices.Repeat([]string{"PromQL warning: a"}, 20), y), []string{x}, false},
+		{"complete", nil, []string{x}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var results []Result
+			for _, warnings := range [][]string{tc.first, tc.second} {
+				c := newClient(t, Config{URL: serve(t, reply(200, incomplete(strings.Join(warnings, `","`))))})
+				if warnings == nil {
+					c = newClient(t, Config{URL: serve(t, reply(200, vector()))})
+				}
+				result, err := c.Query(context.Background(), "up", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				results = append(results, result)
+			}
+			if got := results[0].LacksAtMost(&results[1]); got != tc.want {
+				t.Errorf("%t, want %t", got, tc.want)
+			}
+		})
 	}
 }

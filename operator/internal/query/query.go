@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -53,9 +54,21 @@ type Result struct {
 	// PartialReason is the warning that makes the response partial, the first one in alphabetical
 	// order if there are several.
 	PartialReason string
+	// Gaps identify the data that a partial response lacks: a hash of each warning about missing
+	// data, such as that of one store, in ascending order. Hashes differ between processes.
+	Gaps []uint64
 	// Duration of the query with its retries, without the wait for concurrency and rate
 	// limits.
 	Duration time.Duration
+}
+
+// LacksAtMost reports whether other lacks all data that r lacks. Two queries can have different
+// gaps: a store fails during the first, and another store during the second.
+func (r *Result) LacksAtMost(other *Result) bool {
+	return !slices.ContainsFunc(r.Gaps, func(gap uint64) bool {
+		_, found := slices.BinarySearch(other.Gaps, gap)
+		return !found
+	})
 }
 
 // decodedBytes returns the approximate size of the samples in memory.

@@ -94,22 +94,23 @@ func (c *Contributions) query(ctx context.Context, req Request, expr string) (qu
 	last, known := c.lastComplete(expr)
 	if !response.Partial {
 		if !known || req.Now.Sub(last.at) >= recountInterval {
-			series, complete, err := countSeries(ctx, req, expr)
+			series, counted, err := countSeries(ctx, req, expr)
 			switch {
 			case err != nil:
 				response.Infos = append(response.Infos, "a partial response to this query would be discarded: "+err.Error())
-			case complete:
+			case !counted.Partial:
 				c.record(expr, seriesCount{at: req.Now, byCluster: series})
 			}
 		}
 		return response, nil
 	}
-	series, complete, err := countSeries(ctx, req, expr)
+	series, counted, err := countSeries(ctx, req, expr)
 	switch {
 	case err != nil:
 		response.Warnings = append(response.Warnings, err.Error())
-	case complete:
-		// The store responds again. Its series were counted, but are not in the values.
+	case !counted.Partial, !response.LacksAtMost(&counted):
+		// A store responds again, and another may have failed meanwhile. Its series were counted,
+		// but are not in the values.
 		series = nil
 	}
 	label := req.Clusters.Label()
@@ -156,17 +157,17 @@ func (c *Contributions) record(expr string, count seriesCount) {
 	c.complete[keyOf(expr)] = count
 }
 
-// countSeries returns how many series of each cluster contribute to an expression.
-// complete is false if a store did not respond.
-func countSeries(ctx context.Context, req Request, expr string) (series map[string]int64, complete bool, err error) {
+// countSeries returns how many series of each cluster contribute to an expression, and the
+// response that says so.
+func countSeries(ctx context.Context, req Request, expr string) (series map[string]int64, response query.Result, err error) {
 	label := req.Clusters.Label()
 	counting, problems := promql.Contribution(expr, label)
 	if problems != nil {
-		return nil, false, fmt.Errorf("can't count the contributing series: %s", promql.Strings(problems))
+		return nil, query.Result{}, fmt.Errorf("can't count the contributing series: %s", promql.Strings(problems))
 	}
-	response, err := req.Querier.Query(ctx, counting, req.Now)
+	response, err = req.Querier.Query(ctx, counting, req.Now)
 	if err != nil {
-		return nil, false, fmt.Errorf("can't count the contributing series: %w", err)
+		return nil, query.Result{}, fmt.Errorf("can't count the contributing series: %w", err)
 	}
 	series = make(map[string]int64, len(response.Samples))
 	for _, s := range response.Samples {
@@ -174,5 +175,5 @@ func countSeries(ctx context.Context, req Request, expr string) (series map[stri
 			series[cluster] = int64(s.Value)
 		}
 	}
-	return series, !response.Partial, nil
+	return series, response, nil
 }

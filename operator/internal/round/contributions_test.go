@@ -2,11 +2,13 @@ package round
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/score"
 )
@@ -144,5 +146,79 @@ func TestContributionsOfSeveralQueries(t *testing.T) {
 		if cell.Value != 70 || cell.State != score.Scored {
 			t.Errorf("query %d: %d %s, want 70 Scored", i, cell.Value, cell.State)
 		}
+	}
+}
+
+// TestCountsDoNotCompleteResponsesWithOtherGaps: store x fails during the query, and store y while
+// its series are counted. The count of c1 is full, and its value lacks a half.
+func TestCountsDoNotCompleteResponsesWithOtherGaps(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		values, counts []uint64
+		want           string
+	}{
+		{"the same store", []uint64{1}, []uint64{1}, "5 OK"},
+		{"another store", []uint64{1}, []uint64{2}, "50 Failed"},
+		{"one more store", []uint64{1}, []uint64{1, 2}, "5 OK"},
+		{"one store less", []uint64{1, 2}, []uint64{1}, "50 Failed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			partial := false
+			source := query.QuerierFunc(func(_ context.Context, expr string, _ time.Time) (query.Result, error) {
+				switch isCount := strings.Contains(expr, "count by"); {
+				case !partial:
+					return query.Result{Samples: []query.Sample{sample("c1", 50)}}, nil
+				case isCount:
+					return query.Result{Samples: []query.Sample{sample("c1", 50)}, Partial: true, Gaps: tc.counts}, nil
+				}
+				return query.Result{Samples: []query.Sample{sample("c1", 5)}, Partial: true, Gaps: tc.values}, nil
+			})
+			req := newRequest(newSpec("x"), source, "c1")
+			req.Contributions = &Contributions{}
+			req.Previous = Run(context.Background(), req).Result
+			partial, req.Now = true, now.Add(30*time.Second)
+			cell := Run(context.Background(), req).Result.Row(0)[0]
+			if got := fmt.Sprintf("%d %s", cell.Value, cell.Outcome); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestValuesAndAgesCoverTheCluster: a cluster has a fresh value only if the responses to both
+// queries cover it, whichever parts the two lack.
+func TestValuesAndAgesCoverTheCluster(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		value query.Result
+		age   query.Result
+		want  string // outcomes of c1 and c2
+	}{
+		{"both cover both", query.Result{}, query.Result{}, "OK OK"},
+		{"endpoints fail", query.Result{Failed: map[string]string{"c1": "down"}}, query.Result{Failed: map[string]string{"c2": "down"}}, "Failed Failed"},
+		{"an endpoint fails for the age alone", query.Result{}, query.Result{Failed: map[string]string{"c1": "down"}}, "Failed OK"},
+		{"the age is partial", query.Result{}, query.Result{Partial: true}, "Failed Failed"},
+		{"the value is partial", query.Result{Partial: true}, query.Result{}, "Failed Failed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			source := query.QuerierFunc(func(_ context.Context, expr string, _ time.Time) (query.Result, error) {
+				result := tc.value
+				if expr == "age" {
+					result = tc.age
+				}
+				for _, c := range []string{"c1", "c2"} {
+					if _, failed := result.Failed[c]; !failed {
+						result.Samples = append(result.Samples, sample(c, 5))
+					}
+				}
+				return result, nil
+			})
+			spec := newSpec("x")
+			spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
+			r := Run(context.Background(), newRequest(spec, source, "c1", "c2")).Result
+			if got := r.Row(0)[0].Outcome.String() + " " + r.Row(1)[0].Outcome.String(); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
 	}
 }
