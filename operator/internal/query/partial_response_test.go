@@ -113,7 +113,9 @@ func TestPartialResponseOfAnEndpointFailsItsCluster(t *testing.T) {
 // local end of a connection differ in each attempt.
 func TestGapsOfPartialResponses(t *testing.T) {
 	const x, y = "store x is down", "store y is down"
-	read := func(port string) string { return "receive series from z: read tcp 10.0.0.1:" + port + "->10.0.0.2:10901: reset" }
+	read := func(port string) string {
+		return "receive series from z: read tcp 10.0.0.1:" + port + "->10.0.0.2:10901: reset"
+	}
 	for _, tc := range []struct {
 		name          string
 		first, second []string
