@@ -126,7 +126,7 @@ func FuzzApplyKAI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, group, fraction, memory, container, namespace string) {
 		m := kaiNode("p")
 		m.Containers[[2]string{namespace, "q"}] = nil // the kubelet lists no container
-		got := m.ApplyKAI(func(of, pod string) (Fraction, bool) {
+		got := m.ApplyKAI(func(_, pod string) (Fraction, bool) {
 			if device, ok := strings.CutPrefix(pod, "reserves-"); ok {
 				return Fraction{Groups: []string{"of-" + device}}, true
 			}

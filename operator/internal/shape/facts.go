@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -253,17 +254,24 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 		p.RequiredTopology = requiredTopologyOf(set)
 	}
 	if opts.Shares {
-		p.Share, p.Model = shareOf(&set.Template.Spec, resource), strings.TrimSuffix(p.Model, sharedModelSuffix)
-	}
-	if kai != nil {
-		p.Share = kai
-	}
-	if opts.Shares && opts.ClaimTemplate != nil && p.isClaimed(&set.Template.Spec) {
-		share, _ := shareOfClaim(&set.Template.Spec, opts.ClaimTemplate)
-		p.Share = &share
+		p.Model = strings.TrimSuffix(p.Model, sharedModelSuffix)
+		p.Share = p.requestedShare(&set.Template.Spec, resource, kai, opts)
 	}
 	p.Profile = profileOf(opts.Profile, p.Model)
 	return p
+}
+
+// requestedShare returns the part of a device that each pod requests, or nil. kai is the part that
+// annotations of KAI Scheduler request.
+func (p PodSet) requestedShare(spec *corev1.PodSpec, resource corev1.ResourceName, kai *Share, opts Options) *Share {
+	switch {
+	case opts.ClaimTemplate != nil && p.isClaimed(spec):
+		share, _ := shareOfClaim(spec, opts.ClaimTemplate)
+		return &share
+	case kai != nil:
+		return kai
+	}
+	return shareOf(spec, resource)
 }
 
 // assignmentOf returns Kueue's assignment for a pod set, or nil.
