@@ -95,10 +95,10 @@ func startAPIServer(t *testing.T) (*rest.Config, client.Client) {
 	return config, c
 }
 
-// grantPodOwners applies the RBAC of config/exporter/pod-owners.
-func grantPodOwners(t *testing.T, c client.Client) {
+// grant applies the RBAC of a component in config/exporter.
+func grant(t *testing.T, c client.Client, component string) {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/exporter/pod-owners")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/exporter/"+component)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func (c cluster) createPod(name, node string, controller *unstructured.Unstructu
 // while the API server is unreachable.
 func TestWatcherFollowsPodsOfNode(t *testing.T) {
 	config, admin := startAPIServer(t)
-	grantPodOwners(t, admin)
+	grant(t, admin, "pod-owners")
 	c := cluster{t, admin}
 	jobset := c.createObject("jobset.x-k8s.io/v1", "JobSet", "train", nil)
 	rayjob := c.createObject("ray.io/v1", "RayJob", "tune", nil)
@@ -254,7 +254,7 @@ func TestWatcherFollowsPodsOfNode(t *testing.T) {
 
 func TestPermissionsAreMinimal(t *testing.T) {
 	config, admin := startAPIServer(t)
-	grantPodOwners(t, admin)
+	grant(t, admin, "pod-owners")
 	account := rest.CopyConfig(config)
 	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:plimsoll-exporter:plimsoll-exporter"}
 	c, err := client.New(account, client.Options{})
