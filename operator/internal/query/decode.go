@@ -24,6 +24,9 @@ const (
 	sampleBytes = 96
 	// labelBytes is the approximate size of a label in memory, without its value.
 	labelBytes = 48
+	// maxLabels is the largest number of labels of a series. A map of millions takes several
+	// times labelBytes for each while it grows.
+	maxLabels = 1000
 )
 
 // decoder decodes the response of a query while it is received. It stops at the first
@@ -331,7 +334,14 @@ func (d *decoder) labels(sample *Sample) {
 	if d.allLabels || d.series <= completeSamples {
 		sample.Labels = map[string]string{}
 	}
+	hasCluster, count := false, 0
 	d.object(func(key []byte) {
+		if count++; count > maxLabels {
+			d.stop(&Error{
+				Reason: ReasonTooLarge, Status: http.StatusOK,
+				Message: fmt.Sprintf("a series of the result has more than %d labels: aggregate the query", maxLabels),
+			})
+		}
 		isCluster := string(key) == d.clusterLabel
 		if !isCluster && sample.Labels == nil {
 			d.skip()
@@ -344,10 +354,12 @@ func (d *decoder) labels(sample *Sample) {
 		value := d.textOrSkip()
 		d.grow(len(value))
 		if isCluster {
-			d.requireFirst(sample.Cluster != "")
-			sample.Cluster = value
+			d.requireFirst(hasCluster)
+			hasCluster, sample.Cluster = true, value
 		}
 		if sample.Labels != nil {
+			_, isRepeated := sample.Labels[name]
+			d.requireFirst(isRepeated)
 			sample.Labels[name] = value
 			d.grow(labelBytes)
 		}

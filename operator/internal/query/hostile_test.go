@@ -143,7 +143,12 @@ func TestMemoryOfHostileResponses(t *testing.T) {
 		}, ReasonTooLarge},
 		"one long key": {func(w io.Writer) { writeRepeated(w, `{"`, huge, 65) }, ReasonTooLarge},
 		"many labels": {func(w io.Writer) {
-			writeRepeated(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{`, strings.Repeat(`"FOREIGN":"","b":"",`, 1<<16), 65)
+			_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{`)
+			var label []byte
+			for i := int64(0); err == nil && i < 5<<20; i++ {
+				label = append(strconv.AppendInt(append(label[:0], `"FOREIGN`...), i, 10), `":"",`...)
+				_, err = w.Write(label)
+			}
 		}, ReasonTooLarge},
 		"deep": {func(w io.Writer) { writeRepeated(w, `{"a":`, strings.Repeat("[", 1<<20), 65) }, ReasonBadResponse},
 		"warnings": {func(w io.Writer) {

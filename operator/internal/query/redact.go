@@ -1,9 +1,11 @@
 package query
 
 import (
+	"cmp"
 	"encoding/base64"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/common/config"
@@ -18,18 +20,18 @@ var credential = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[-A-Za-z0-9._~+/=]{1
 // credentials of a request, and its text ends up in conditions, events and logs.
 type redactor struct {
 	secrets *strings.Replacer
-	values  []string // the secrets
+	values  []string // the secrets, the longest first
 	// file holds a secret that can rotate. It is read again for each text.
 	file string
 }
 
 func newRedactor(h config.HTTPClientConfig) redactor {
-	var pairs []string
+	var values []string
 	var file string
 	add := func(secrets ...config.Secret) {
 		for _, s := range secrets {
 			if len(s) >= 4 {
-				pairs = append(pairs, string(s), redacted)
+				values = append(values, string(s))
 			}
 		}
 	}
@@ -48,40 +50,51 @@ func newRedactor(h config.HTTPClientConfig) redactor {
 			add(header.Secrets...)
 		}
 	}
-	var values []string
-	for i := 0; i < len(pairs); i += 2 {
-		values = append(values, pairs[i])
+	// The longest secret first: one secret can be the beginning of another, and its rest would
+	// stay in the text.
+	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, secret := range values {
+		pairs = append(pairs, secret, redacted)
 	}
 	return redactor{strings.NewReplacer(pairs...), values, file}
 }
 
 // text returns s as one line without secrets, short enough for a condition.
 func (r redactor) text(s string) string {
-	s = r.secrets.Replace(s)
-	for _, secret := range r.values {
-		s = cutPrefixAtEnd(s, secret)
-	}
+	secrets, rotating := r.values, ""
 	// A file that can't be read was not sent to the server either.
 	if content, err := os.ReadFile(r.file); r.file != "" && err == nil {
-		if secret := strings.TrimSpace(string(content)); secret != "" {
-			s = cutPrefixAtEnd(strings.ReplaceAll(s, secret, redacted), secret)
+		if rotating = strings.TrimSpace(string(content)); rotating != "" {
+			secrets = append(slices.Clone(secrets), rotating)
 		}
+	}
+	s = r.secrets.Replace(cutSecretAtEnd(s, secrets))
+	if rotating != "" {
+		s = strings.ReplaceAll(s, rotating, redacted)
 	}
 	return Clip(credential.ReplaceAllString(s, "$1 "+redacted))
 }
 
-// cutPrefixAtEnd removes the beginning of a secret from the end of a text that is cut off.
-func cutPrefixAtEnd(s, secret string) string {
+// cutSecretAtEnd removes a secret, or its beginning, from the end of a text that is cut off. Of
+// several, it removes the longest: the beginning of one can be the end of another.
+func cutSecretAtEnd(s string, secrets []string) string {
 	whole, isCut := strings.CutSuffix(s, ellipsis)
 	if !isCut {
 		return s
 	}
-	for n := len(secret) - 1; n > 0; n-- {
-		if rest, ok := strings.CutSuffix(whole, secret[:n]); ok {
-			return rest + redacted
+	longest := 0
+	for _, secret := range secrets {
+		for n := len(secret); n > longest; n-- {
+			if strings.HasSuffix(whole, secret[:n]) {
+				longest = n
+			}
 		}
 	}
-	return s
+	if longest == 0 {
+		return s
+	}
+	return whole[:len(whole)-longest] + redacted
 }
 
 // texts redacts the texts in place.

@@ -13,6 +13,20 @@ import (
 	"github.com/prometheus/common/config"
 )
 
+// A secret can be the beginning of another one.
+func TestRedactedTextHasNoRestOfASecret(t *testing.T) {
+	for _, secrets := range [][]config.Secret{{"abcd", "abcdEFGH"}, {"abcdEFGH", "abcd"}} {
+		h := &config.Headers{Headers: map[string]config.Header{"X-Key": {Secrets: secrets}}}
+		r := newRedactor(config.HTTPClientConfig{HTTPHeaders: h})
+		if got := r.text("keys abcdEFGH and abcd"); got != "keys (hidden) and (hidden)" {
+			t.Errorf("%v: %q", secrets, got)
+		}
+		if got := r.text("key abcdEF" + ellipsis); got != "key (hidden)" {
+			t.Errorf("%v, cut off: %q", secrets, got)
+		}
+	}
+}
+
 func TestQuerySendsCredentialsAndRedactsThem(t *testing.T) {
 	secret := func(s string) *config.Headers {
 		return &config.Headers{Headers: map[string]config.Header{"X-Key": {Secrets: []config.Secret{config.Secret(s)}}}}

@@ -42,6 +42,18 @@ func TestNameFromWithoutResponse(t *testing.T) {
 	}
 }
 
+// TestNameFromOfAPartialResponse: the stores that did not respond may have the series.
+func TestNameFromOfAPartialResponse(t *testing.T) {
+	for partial, want := range map[bool]bool{true: false, false: true} {
+		t.Run(fmt.Sprint("partial ", partial), func(t *testing.T) {
+			q := runRound(modelSpec(), &fakeSource{responses: map[string]query.Result{"x": {Partial: partial}}}).Scores[0]
+			if (q.NoMatch != nil) != want {
+				t.Errorf("reports that no cluster matches: %t, want %t", q.NoMatch != nil, want)
+			}
+		})
+	}
+}
+
 // TestNameFromReportsTheResponse: explain shows the number of series and the infos of the source.
 func TestNameFromReportsTheResponse(t *testing.T) {
 	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{modelSample("c1", "A100", 10)}, Duration: time.Second, Infos: []string{"info"}}}}

@@ -130,7 +130,7 @@ func (r *queryResult) judgeMatch(report *QueryReport, groups clustermap.Groups, 
 	case slices.ContainsFunc(columns, matches):
 		matched[report.Query] = true
 	case !matched[report.Query]:
-		unmatched := len(columns) == 0
+		unmatched := len(columns) == 0 && !r.response.Partial // a lost store may have the series
 		for _, inputs := range columns {
 			unmatched = markUnmatched(inputs) || unmatched
 		}

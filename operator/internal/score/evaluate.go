@@ -185,9 +185,10 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 		outcome := input.Outcome
 		if outcome == OK && r.isDelayed(rule, cell) {
 			outcome, r.Refused = TooFewFresh, true
+			r.addChange(r.tooFewSince.add(rule.hold))
 		}
 		if outcome != OK {
-			rule.decideMissing(cell, outcome, r.Time)
+			r.addChange(rule.decideMissing(cell, outcome, r.Time))
 			r.Refused = r.Refused || !cell.HeldUntil.IsZero() && cell.SampleTime < r.tooFewSince
 			continue
 		}
@@ -263,7 +264,9 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 //
 // The outcome of missing.absent is held as well. Scenario: a cluster has no GPUs, and the
 // query fails once. The cluster still has none.
-func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
+//
+// It returns the time at which what is held ends, or zero.
+func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
 	}
@@ -280,7 +283,7 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 		if c.State != Vetoed {
 			c.State = Held
 		}
-		return
+		return until
 	}
 	then := r.then
 	switch {
@@ -289,9 +292,10 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) {
 	case outcome == Unmatched, outcome == Colliding, !outcome.isConclusive() && !c.history.hasPublished:
 		then = v1alpha1.MissingOmit
 	case !outcome.isConclusive() && r.absent != "" && !c.history.absentAt.IsZero() && now < c.history.absentAt.add(r.hold):
-		then = r.absent
+		then, holdEnd = r.absent, c.history.absentAt.add(r.hold)
 	}
 	c.endHold(then, r.fixed)
+	return holdEnd
 }
 
 // endHold applies the outcome of a missing value and resets the damping: points from

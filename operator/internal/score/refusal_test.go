@@ -104,6 +104,36 @@ func TestNewClusterWaitsForTheEndOfARefusal(t *testing.T) {
 	f.expect(3, "90 Scored")
 }
 
+func TestNextHoldEndOfAClusterThatJoined(t *testing.T) {
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}}, "c1", "c2", "c3", "c4")
+	f.round(0, v(1, 2, 3, 4))
+	f.clusters = []string{"c1", "c2", "c3", "c4", "c5"}
+	joined := missing(Absent, 5)
+	joined[4] = Input{Value: 9}
+	f.round(310, joined) // the holds of the others have ended
+	end, ok := f.round(320, joined).NextHoldEnd()
+	if !ok || !end.Equal(at(610)) {
+		t.Errorf("hold end %v %v, want 610 s, when the delay ends", end, ok)
+	}
+	f.expect(4, "0 Omitted")
+	f.round(610, joined)
+	f.expect(4, "90 Scored")
+}
+
+func TestNextHoldEndOfAnAbsentScore(t *testing.T) {
+	a := linear("a", "0", "10")
+	a.Missing.Absent = "Worst"
+	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a}}, "c1", "c2")
+	absent := missing(Absent, 2)
+	absent[0] = Input{Value: 5}
+	f.round(0, absent)
+	failed := missing(Failed, 2)
+	failed[0] = Input{Value: 5}
+	if end, ok := f.round(30, failed).NextHoldEnd(); !ok || !end.Equal(at(300)) {
+		t.Errorf("hold end %v %v, want 300 s, when the absence is no longer known", end, ok)
+	}
+}
+
 func TestNextHoldEnd(t *testing.T) {
 	a, b, c := linear("a", "0", "10"), linear("b", "0", "10"), linear("c", "0", "10")
 	b.Missing.HoldSeconds, c.Missing.HoldSeconds = ptr(int32(100)), ptr(int32(200))

@@ -166,17 +166,23 @@ type Result struct {
 	// tooFewSince is the time from which too few clusters have fresh values. It is zero
 	// if enough have one.
 	tooFewSince Instant
+	// nextChange is the earliest time at which a score changes without a new response. It is
+	// zero if none does.
+	nextChange Instant
 }
 
-// NextHoldEnd returns the earliest end of a hold. ok is false if no score is held.
+// NextHoldEnd returns the earliest time at which a score changes without a new response: the
+// end of a hold, or of the delay of a cluster that joined while too few had fresh values. ok is
+// false if there is none.
 func (r *Result) NextHoldEnd() (end time.Time, ok bool) {
-	var earliest Instant
-	for i := range r.Cells {
-		if until := r.Cells[i].HeldUntil; !until.IsZero() && (earliest.IsZero() || until < earliest) {
-			earliest = until
-		}
+	return r.nextChange.Time(), !r.nextChange.IsZero()
+}
+
+// addChange records that a score changes at a time without a new response. Zero is no time.
+func (r *Result) addChange(at Instant) {
+	if !at.IsZero() && (r.nextChange.IsZero() || at < r.nextChange) {
+		r.nextChange = at
 	}
-	return earliest.Time(), !earliest.IsZero()
 }
 
 // SkipDamping returns a copy of the result for the next round after a change of the

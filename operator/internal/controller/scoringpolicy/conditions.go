@@ -51,6 +51,8 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 			leftOut = append(leftOut, describeNames(q))
 		case q.Err != nil && !report.Result.Matched[q.Query]:
 			pending = append(pending, fieldOf(q))
+		case len(report.Result.Clusters) > 0 && !report.Result.Matched[q.Query]:
+			pending = append(pending, fieldOf(q)+" completely")
 		}
 	}
 	switch {

@@ -66,6 +66,11 @@ func TestDecideConditions(t *testing.T) {
 		{"the source has never responded", func() *completedRound {
 			return fakeFleet{clusters: healthy.clusters, failures: map[string]error{"free": down}}.round(newSpec("free"), nil, now)
 		}, "NoResponse: the source has not responded to scores[a].query yet", "Timeout: scores[a].query failed: Timeout: too slow", "Timeout: scores[a].query failed: Timeout: too slow"},
+		{"the only response lacks the data of some stores", func() *completedRound {
+			w := healthy
+			w.partial, w.values = true, nil
+			return w.round(newSpec("free"), nil, now)
+		}, "NoResponse: the source has not responded to scores[a].query completely yet", "", ""},
 		{"a cluster has none of it", func() *completedRound {
 			w := healthy
 			w.clusters = append(slices.Clone(w.clusters), "cpu-only")

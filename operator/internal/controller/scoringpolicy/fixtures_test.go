@@ -22,6 +22,7 @@ type fakeFleet struct {
 	values   map[string]map[string]float64 // by expression and cluster
 	failures map[string]error              // by expression
 	shadow   bool
+	partial  bool // responses lack the data of some stores
 }
 
 // Query implements query.Querier.
@@ -29,7 +30,7 @@ func (f fakeFleet) Query(_ context.Context, expr string, _ time.Time) (query.Res
 	if err := f.failures[expr]; err != nil {
 		return query.Result{}, err
 	}
-	var response query.Result
+	response := query.Result{Partial: f.partial}
 	for cluster, v := range f.values[expr] {
 		response.Samples = append(response.Samples, query.Sample{Labels: map[string]string{"cluster": cluster}, Value: v})
 	}
