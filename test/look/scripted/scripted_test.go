@@ -86,6 +86,7 @@ var emptyOnOneCluster = map[string]string{
 	"device_dimension:plimsoll_share_capacity:placeable":        "no device is shared",
 	"device_dimension:plimsoll_free_share:placeable":            "no device is shared",
 	"cluster_model_provider_dimension:plimsoll_free_share:sum":  "no device is shared",
+	"device_dimension_bound:plimsoll_share_policy:max":          "no device is shared",
 	"cluster_model_profile:plimsoll_free_mig_instances:sum":     "no device is in MIG mode",
 	"cluster_topology:plimsoll_tpu_chips:count":                 "the cluster has no TPUs",
 	"node:plimsoll_tpu_slice:info":                              "the cluster has no TPUs",
