@@ -140,10 +140,13 @@ func (c *Client) Close() {
 // Check verifies that the source evaluates a constant expression, and returns the version
 // of the server. The version is empty if the server does not report its build information
 // or if each cluster has its own endpoint. With one endpoint per cluster, Check sends
-// nothing if a query succeeded within the last minute.
+// nothing if a query succeeded within the last minute, and forgets deleted clusters.
 func (c *Client) Check(ctx context.Context) (version string, err error) {
-	if c.single == nil && time.Since(c.Health().LastSuccess) < time.Minute {
-		return "", nil
+	if c.single == nil {
+		c.forgetOthers(ctx)
+		if time.Since(c.Health().LastSuccess) < time.Minute {
+			return "", nil
+		}
 	}
 	if _, err := c.Query(ctx, "vector(1)", time.Now()); err != nil || c.single == nil {
 		return "", err

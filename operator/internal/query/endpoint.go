@@ -2,6 +2,8 @@ package query
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -49,17 +51,22 @@ func (e *endpoint) acquire(ctx context.Context) error {
 	select {
 	case e.slots <- struct{}{}:
 	case <-ctx.Done():
-		failure := transportError(ctx.Err())
-		if failure.Reason == ReasonTimeout {
-			failure.Message = "the query waited too long for limits.maxConcurrency"
-		}
-		return failure
+		return waitedTooLong(ctx, "limits.maxConcurrency")
 	}
 	if err := e.rate.Wait(ctx); err != nil {
 		e.release()
-		return &Error{Reason: ReasonTimeout, Message: "the query waited too long for limits.queriesPerSecond"}
+		return waitedTooLong(ctx, "limits.queriesPerSecond")
 	}
 	return nil
+}
+
+// waitedTooLong is the error of a query that the limit kept until its deadline, or until its caller
+// canceled it.
+func waitedTooLong(ctx context.Context, limit string) *Error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return transportError(ctx.Err())
+	}
+	return &Error{Reason: ReasonTimeout, Message: "the query waited too long for " + limit}
 }
 
 func (e *endpoint) release() { <-e.slots }
@@ -101,4 +108,27 @@ func (c *Client) endpointOf(ctx context.Context, cluster string) (*endpoint, err
 	}
 	c.cluster[cluster] = e
 	return e, nil
+}
+
+// forgetOthers forgets the endpoints of clusters that the source no longer has.
+func (c *Client) forgetOthers(ctx context.Context) {
+	names, err := c.cfg.Clusters(ctx)
+	if err != nil {
+		return // the queries report it
+	}
+	exists := map[string]bool{}
+	for _, name := range names {
+		exists[name] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.cluster, func(cluster string, e *endpoint) bool {
+		if exists[cluster] {
+			return false
+		}
+		if e.http != c.http {
+			e.http.CloseIdleConnections()
+		}
+		return true
+	})
 }

@@ -218,3 +218,20 @@ func TestEachClusterHasItsCredentials(t *testing.T) {
 		t.Errorf("after the Secrets changed: %+v %v", result, err)
 	}
 }
+
+func TestCheckForgetsDeletedClusters(t *testing.T) {
+	names := []string{"c1", "c2"}
+	c := newClient(t, Config{
+		URLTemplate: serve(t, reply(200, vector())) + "/{cluster}",
+		Clusters:    func(context.Context) ([]string, error) { return names, nil },
+	})
+	for _, want := range []int{2, 1} {
+		names = names[:want]
+		if _, err := c.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(c.cluster); got != want {
+			t.Errorf("%d endpoints in memory, %d clusters exist", got, want)
+		}
+	}
+}

@@ -41,9 +41,7 @@ func (c *Client) Range(ctx context.Context, expr string, start, end time.Time, s
 		"timeout": {c.timeoutParameter()},
 	}
 	queryRange := func(ctx context.Context, e *endpoint) (RangeResult, error) {
-		result, err := fetch(ctx, c, e, "/api/v1/query_range", form, (*decoder).decodeRange)
-		result.Warnings, result.Infos = e.redact.texts(result.Warnings), e.redact.texts(result.Infos)
-		return result, err
+		return fetch(ctx, c, e, "/api/v1/query_range", form, (*decoder).decodeRange)
 	}
 	if c.single == nil {
 		return c.rangeClusters(ctx, start.Before(end), queryRange)

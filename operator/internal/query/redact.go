@@ -2,8 +2,7 @@ package query
 
 import (
 	"cmp"
-	"encoding/base64"
-	"os"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,61 +16,54 @@ const redacted = "(hidden)"
 var credential = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[-A-Za-z0-9._~+/=]{16,}`)
 
 // redactor removes secrets from text of a response. A server or proxy can echo the
-// credentials of a request, and its text ends up in conditions, events and logs.
-type redactor struct {
-	secrets *strings.Replacer
-	values  []string // the secrets, the longest first
-	// file holds a secret that can rotate. It is read again for each text.
-	file string
-}
+// credentials of a request, and its text ends up in conditions, events and logs. It holds the
+// secrets, the longest first: one can be the beginning of another, and its rest would stay in the
+// text.
+type redactor []string
 
+// newRedactor returns the redactor for the secrets of a configuration.
 func newRedactor(h config.HTTPClientConfig) redactor {
-	var values []string
-	var file string
-	add := func(secrets ...config.Secret) {
-		for _, s := range secrets {
-			if len(s) >= 4 {
-				values = append(values, string(s))
-			}
-		}
-	}
+	var r redactor
 	if b := h.BasicAuth; b != nil {
-		add(b.Password, config.Secret(base64.StdEncoding.EncodeToString([]byte(b.Username+":"+string(b.Password)))))
+		r = r.add(string(b.Password))
 	}
 	if a := h.Authorization; a != nil {
-		add(a.Credentials)
-		file = a.CredentialsFile
+		r = r.add(string(a.Credentials))
 	}
 	if o := h.OAuth2; o != nil {
-		add(o.ClientSecret)
+		r = r.add(string(o.ClientSecret))
 	}
 	if h.HTTPHeaders != nil {
 		for _, header := range h.HTTPHeaders.Headers {
-			add(header.Secrets...)
+			for _, secret := range header.Secrets {
+				r = r.add(string(secret))
+			}
 		}
 	}
-	// The longest secret first: one secret can be the beginning of another, and its rest would
-	// stay in the text.
-	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	var pairs []string
-	for _, secret := range values {
-		pairs = append(pairs, secret, redacted)
+	return r
+}
+
+// with returns a redactor that also removes the credential of the request, such as a token that the
+// configuration does not have.
+func (r redactor) with(sent *http.Request) redactor {
+	_, credential, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
+	return r.add(credential)
+}
+
+// add returns a redactor with one more secret. Short ones are ignored: they occur in other words.
+func (r redactor) add(secret string) redactor {
+	if len(secret) < 4 || slices.Contains(r, secret) {
+		return r
 	}
-	return redactor{strings.NewReplacer(pairs...), values, file}
+	at, _ := slices.BinarySearchFunc(r, len(secret), func(s string, n int) int { return cmp.Compare(n, len(s)) })
+	return slices.Insert(slices.Clone(r), at, secret)
 }
 
 // text returns s as one line without secrets, short enough for a condition.
 func (r redactor) text(s string) string {
-	secrets, rotating := r.values, ""
-	// A file that can't be read was not sent to the server either.
-	if content, err := os.ReadFile(r.file); r.file != "" && err == nil {
-		if rotating = strings.TrimSpace(string(content)); rotating != "" {
-			secrets = append(slices.Clone(secrets), rotating)
-		}
-	}
-	s = r.secrets.Replace(cutSecretAtEnd(s, secrets))
-	if rotating != "" {
-		s = strings.ReplaceAll(s, rotating, redacted)
+	s = cutSecretAtEnd(s, r)
+	for _, secret := range r {
+		s = strings.ReplaceAll(s, secret, redacted)
 	}
 	return Clip(credential.ReplaceAllString(s, "$1 "+redacted))
 }

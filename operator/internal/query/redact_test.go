@@ -72,6 +72,28 @@ func TestQuerySendsCredentialsAndRedactsThem(t *testing.T) {
 	}
 }
 
+// An access token is in no configuration, and the scheme before it need not be in the text.
+func TestQueryRedactsAccessTokens(t *testing.T) {
+	for _, status := range []int{200, 401, 422} {
+		c := newClient(t, Config{
+			HTTP: config.HTTPClientConfig{OAuth2: &config.OAuth2{
+				ClientID: "id", ClientSecret: "s3cret", TokenURL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprint(w, `{"access_token":"0paque-token","token_type":"Bearer","expires_in":3600}`)
+				}),
+			}},
+			URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+				_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+				reply(status, fmt.Sprintf(`{"status":"error","error":"the token %s has expired"}`, token))(w, r)
+			}),
+		})
+		_, err := c.Query(t.Context(), "up", at)
+		if err == nil || !strings.Contains(err.Error(), "the token (hidden) has expired") {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+}
+
 func TestRedactorHidesTheBeginningOfASecretAtTheEndOfACutText(t *testing.T) {
 	r := newRedactor(config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", Credentials: "s3cret-token"}})
 	for text, want := range map[string]string{

@@ -25,10 +25,6 @@ func (c *Client) send(ctx context.Context, e *endpoint, expr string, at time.Tim
 		retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
 		return d.decodeInstant(resp)
 	})
-	result.Warnings, result.Infos = e.redact.texts(result.Warnings), e.redact.texts(result.Infos)
-	if result.Partial {
-		result.PartialReason = e.redact.text(result.PartialReason)
-	}
 	return result, retryAfter, failure
 }
 
@@ -56,13 +52,13 @@ func request[T any](ctx context.Context, c *Client, e *endpoint, method, path st
 		return none, e.redact.failure(transportError(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // the rest of a body that exceeds a limit is not read
-	d := c.decoder(ctx, e.cluster)
+	d := c.decoder(ctx, e, resp)
 	defer d.memory.release()
 	result, failure := decode(d, resp)
 	if failure != nil && failure.Reason == ReasonUnreachable && ctx.Err() != nil {
 		failure = transportError(ctx.Err()) // the deadline closed the connection
 	}
-	return result, e.redact.failure(failure)
+	return result, d.redact.failure(failure)
 }
 
 // do sends one request. After a nil error, the caller must close the body.
