@@ -273,39 +273,24 @@ func TestCheckReturnsTheVersion(t *testing.T) {
 
 // A query whose caller gave up did not time out: the source would be reported as too slow.
 func TestCanceledWhileALimitKeepsTheQuery(t *testing.T) {
-	for name, limits := range map[string]Config{
-		"rate":        {MaxConcurrency: 4, QueriesPerSecond: 1},
-		"concurrency": {MaxConcurrency: 1, QueriesPerSecond: 100},
-	} {
-		t.Run(name, func(t *testing.T) {
-			received, end := make(chan struct{}, 1), make(chan struct{})
-			limits.URL = serve(t, func(w http.ResponseWriter, r *http.Request) {
-				received <- struct{}{}
-				<-end
-				reply(200, vector())(w, r)
-			})
-			c := newClient(t, limits)
-			done := make(chan error)
-			go func() {
-				_, err := c.Query(context.Background(), "first", at)
-				done <- err
-			}()
-			<-received
+	for _, limit := range []string{"maxConcurrency", "queriesPerSecond"} {
+		t.Run(limit, func(t *testing.T) {
+			c := newClient(t, Config{URL: serve(t, reply(200, vector()))})
+			if e := c.single; limit == "maxConcurrency" {
+				for range cap(e.slots) {
+					e.slots <- struct{}{}
+				}
+			} else {
+				e.rate.SetLimit(0)
+				e.rate.SetBurst(0)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				_, err := c.Query(ctx, "second", at)
-				done <- err
-			}()
 			cancel()
-			if err := <-done; ReasonOf(err) != ReasonCanceled {
+			if _, err := c.Query(ctx, "up", at); ReasonOf(err) != ReasonCanceled {
 				t.Errorf("%v, want %s", err, ReasonCanceled)
 			}
 			if failed := c.Health().LastError; failed != "" {
 				t.Errorf("the source is reported as %s", failed)
-			}
-			close(end)
-			if err := <-done; err != nil {
-				t.Error(err)
 			}
 		})
 	}
