@@ -32,27 +32,38 @@ type claimRound struct {
 	cluster *fleet.Cluster
 	random  *rand.Rand
 	driver  string
+	gate    string // shares, or claims: then the devices have policies
 	query   string // of the sample gate
 	devices []claimDevice
 }
 
-// claimDevice is a published device.
+// claimDevice is a published device. Its memory is in MiB, its cores in percent.
 type claimDevice struct {
-	node, name string
-	memory     int64 // MiB
+	node, name    string
+	memory, cores claimCapacity
 }
 
-// claimRequest is what each pod of a step requests: whole devices, or a part of one device.
+// claimCapacity is a capacity with the policy that requests are rounded up by, if it has one: values,
+// or a minimum, a maximum and a step.
+type claimCapacity struct {
+	value, byDefault       int64
+	minimum, maximum, step int64
+	values                 []int64
+	hasPolicy              bool
+}
+
+// claimRequest is what each pod of a step requests. 0 is no request: the pod consumes the default of
+// each device, which is all of it without a policy.
 type claimRequest struct {
 	devices       int
-	memory, cores int64 // MiB and percent of the cores; 0 for whole devices
+	memory, cores int64 // MiB and percent of the cores
 }
 
-// The fit query of the sample gate shares equals the number of pods that kube-scheduler then starts,
-// for random ResourceSlices whose devices have consumable capacity, and for random claims. One half
-// of the steps has fewer pods than fit, the other half has more.
+// The fit queries of the sample gates shares and claims equal the number of pods that kube-scheduler
+// then starts, for random ResourceSlices whose devices have consumable capacity, and for random
+// claims. One half of the steps has fewer pods than fit, the other half has more.
 func TestFitEqualsTheSchedulerOfResourceClaims(t *testing.T) {
-	const rounds, steps = 8, 6
+	const rounds, steps = 16, 6
 	ctx := testContext(t, 15*time.Minute)
 	cluster := lab.Worker("cluster1")
 	if err := cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: claimsNamespace}}); err != nil {
@@ -60,10 +71,10 @@ func TestFitEqualsTheSchedulerOfResourceClaims(t *testing.T) {
 	}
 	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return deleteClaims(ctx, cluster) }) })
 	random := rand.New(rand.NewPCG(20261125, 3))
-	query := sharesFit(t)
 	rejected, bound := 0, 0
 	for i := range rounds {
-		r := &claimRound{cluster: cluster, random: random, driver: fmt.Sprintf("round%d.example.com", i), query: query}
+		r := &claimRound{cluster: cluster, random: random, driver: fmt.Sprintf("round%d.example.com", i), gate: []string{"shares", "claims"}[i%2]}
+		r.query = sampleFit(t, r.gate)
 		r.publish(ctx, t)
 		t.Cleanup(func() { cleanUp(t, r.unpublish) })
 		for step := range steps {
@@ -102,10 +113,10 @@ func (r *claimRound) publish(ctx context.Context, t *testing.T) {
 		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-" + r.driver}, Spec: resourcev1.ResourceSliceSpec{
 			Driver: r.driver, NodeName: ptr.To(node.Name), Pool: resourcev1.ResourcePool{Name: node.Name, Generation: 1, ResourceSliceCount: 1}}}
 		for i := range 1 + r.random.IntN(3) {
-			d := claimDevice{node.Name, fmt.Sprintf("gpu-%d", i), []int64{81_559, 46_068, 15_360}[r.random.IntN(3)]}
+			d := claimDevice{node.Name, fmt.Sprintf("gpu-%d", i), r.randomCapacity([]int64{81_559, 46_068, 15_360}[r.random.IntN(3)]), r.randomCapacity(100)}
 			r.devices = append(r.devices, d)
 			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: d.name, AllowMultipleAllocations: ptr.To(true),
-				Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: mebibytes(d.memory)}, "cores": {Value: resource.MustParse("100")}}})
+				Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": d.memory.published(mebibytes), "cores": d.cores.published(percent)}})
 		}
 		if err := r.cluster.Client.Create(ctx, slice); err != nil {
 			t.Fatal(err)
@@ -130,12 +141,72 @@ func (r *claimRound) unpublish(ctx context.Context) error {
 
 func mebibytes(n int64) resource.Quantity { return *resource.NewQuantity(n<<20, resource.BinarySI) }
 
+func percent(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+
+// randomCapacity returns a capacity, for the gate claims with a random policy.
+func (r *claimRound) randomCapacity(value int64) claimCapacity {
+	c := claimCapacity{value: value, byDefault: value, maximum: value, step: 1}
+	if r.gate == "shares" {
+		return c
+	}
+	switch c.hasPolicy = true; r.random.IntN(4) {
+	case 0:
+		c.values = []int64{value / 8, value / 3, value / 2}
+		c.byDefault = c.values[r.random.IntN(3)]
+	case 1:
+		c.step = 1 + r.random.Int64N(value/8)
+		c.minimum = c.step * (1 + r.random.Int64N(2))
+		c.maximum = c.step * (value * 3 / 4 / c.step)
+		c.byDefault = c.minimum + c.step
+	case 2:
+		c.byDefault = 1 + r.random.Int64N(value)
+		c.minimum = 1
+	default:
+		c.hasPolicy = false
+	}
+	return c
+}
+
+// published returns the capacity of a ResourceSlice.
+func (c *claimCapacity) published(quantity func(int64) resource.Quantity) resourcev1.DeviceCapacity {
+	out := resourcev1.DeviceCapacity{Value: quantity(c.value)}
+	if !c.hasPolicy {
+		return out
+	}
+	out.RequestPolicy = &resourcev1.CapacityRequestPolicy{Default: ptr.To(quantity(c.byDefault))}
+	for _, v := range c.values {
+		out.RequestPolicy.ValidValues = append(out.RequestPolicy.ValidValues, quantity(v))
+	}
+	if c.values == nil {
+		valid := &resourcev1.CapacityRequestPolicyRange{Min: ptr.To(quantity(c.minimum)), Max: ptr.To(quantity(c.maximum))}
+		if c.step > 1 {
+			valid.Step = ptr.To(quantity(c.step))
+		}
+		out.RequestPolicy.ValidRange = valid
+	}
+	return out
+}
+
+// bounds are the values of plimsoll_device_share_policy.
+func (c *claimCapacity) bounds() map[string]int64 {
+	if c.values != nil {
+		return map[string]int64{"default": c.byDefault, "value0": c.values[0], "value1": c.values[1], "value2": c.values[2]}
+	}
+	return map[string]int64{"default": c.byDefault, "min": c.minimum, "max": c.maximum, "step": c.step}
+}
+
 func (r *claimRound) randomRequest() claimRequest {
-	if r.random.IntN(4) == 0 {
+	request := claimRequest{devices: 1, memory: []int64{1000, 3000, 10_000, 15_360, 27_186, 46_068}[r.random.IntN(6)],
+		cores: []int64{10, 20, 30, 33, 50, 70, 100}[r.random.IntN(7)]}
+	switch {
+	case r.gate == "claims": // each of the two can be absent, for any number of devices
+		request.devices += r.random.IntN(2)
+		request.memory *= int64(min(1, r.random.IntN(4)))
+		request.cores *= int64(min(1, r.random.IntN(4)))
+	case r.random.IntN(4) == 0:
 		return claimRequest{devices: 1 + r.random.IntN(2)}
 	}
-	return claimRequest{devices: 1, memory: []int64{1000, 3000, 10_000, 15_360, 27_186, 46_068}[r.random.IntN(6)],
-		cores: []int64{10, 20, 30, 33, 50, 70, 100}[r.random.IntN(7)]}
+	return request
 }
 
 // fit evaluates the query of the sample gate over the series that these slices and claims stand for.
@@ -145,11 +216,21 @@ func (r *claimRound) fit(ctx context.Context, t *testing.T, request claimRequest
 	script := "load 1m\n"
 	for _, d := range r.devices {
 		u := used[d.node+"/"+d.name]
-		for dimension, amount := range map[string][2]float64{
-			"shares": {10, float64(u.claims)}, "memory": {float64(d.memory << 20), float64(u.memory)}, "cores": {1, float64(u.cores) / 100},
-		} {
-			id := fmt.Sprintf(`cluster="c",node=%q,uuid="%s/%s",model="m",provider="hami",dimension=%q`, d.node, d.node, d.name, dimension)
-			script += fmt.Sprintf("  device_dimension:plimsoll_share_capacity:placeable{%s} %g\n  device_dimension:plimsoll_free_share:placeable{%s} %.17g\n", id, amount[0], id, amount[0]-amount[1])
+		provider := map[string]string{"shares": "hami", "claims": "dra"}[r.gate]
+		add := func(dimension string, capacity, used float64) (id string) {
+			id = fmt.Sprintf(`cluster="c",node=%q,uuid="%s/%s",model="m",provider=%q,dimension=%q`, d.node, d.node, d.name, provider, dimension)
+			script += fmt.Sprintf("  device_dimension:plimsoll_share_capacity:placeable{%s} %g\n  device_dimension:plimsoll_free_share:placeable{%s} %.17g\n", id, capacity, id, capacity-used)
+			return id
+		}
+		if r.gate == "shares" {
+			add("shares", 10, float64(u.claims))
+		}
+		memory, cores := add("memory", float64(d.memory.value<<20), float64(u.memory)), add("cores", 1, float64(u.cores)/100)
+		for bound, amount := range d.memory.bounds() {
+			script += fmt.Sprintf("  device_dimension_bound:plimsoll_share_policy:max{%s,bound=%q} %d\n", memory, bound, amount<<20)
+		}
+		for bound, amount := range d.cores.bounds() {
+			script += fmt.Sprintf("  device_dimension_bound:plimsoll_share_policy:max{%s,bound=%q} %g\n", cores, bound, float64(amount)/100)
 		}
 	}
 	ratio := 0
@@ -171,14 +252,14 @@ func (r *claimRound) fit(ctx context.Context, t *testing.T, request claimRequest
 	return int(result[0].F)
 }
 
-// sharesFit returns the fit query of the sample gate shares.
-func sharesFit(t *testing.T) string {
+// sampleFit returns the fit query of a sample gate.
+func sampleFit(t *testing.T, gate string) string {
 	t.Helper()
 	root, err := fleet.FindRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(root, "config", "samples", "gates", "shares.yaml"))
+	content, err := os.ReadFile(filepath.Join(root, "config", "samples", "gates", gate+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,9 +299,15 @@ func (r *claimRound) consumed(ctx context.Context, t *testing.T) map[string]cons
 func (r *claimRound) start(ctx context.Context, t *testing.T, prefix string, request claimRequest, pods int) {
 	t.Helper()
 	exactly := &resourcev1.ExactDeviceRequest{DeviceClassName: r.driver, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(request.devices)}
+	requests := map[resourcev1.QualifiedName]resource.Quantity{}
 	if request.memory > 0 {
-		exactly.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{
-			"memory": mebibytes(request.memory), "cores": *resource.NewQuantity(request.cores, resource.DecimalSI)}}
+		requests["memory"] = mebibytes(request.memory)
+	}
+	if request.cores > 0 {
+		requests["cores"] = percent(request.cores)
+	}
+	if len(requests) > 0 {
+		exactly.Capacity = &resourcev1.CapacityRequirements{Requests: requests}
 	}
 	for i := range pods {
 		meta := metav1.ObjectMeta{Namespace: claimsNamespace, Name: fmt.Sprintf("%s-%d", prefix, i), Labels: map[string]string{"step": prefix}}
