@@ -15,7 +15,7 @@ const (
 	// to 120 s gave the same waiting times.
 	DefaultWidenAfter = 30 * time.Second
 	// DefaultHoldAfter is the default of hold.afterSeconds. The table in
-	// operator/docs/admission.md compares values.
+	// operator/docs/order.md compares values.
 	DefaultHoldAfter = 300 * time.Second
 	// DefaultAging is the default of hold.agingSeconds.
 	DefaultAging = 4 * time.Hour

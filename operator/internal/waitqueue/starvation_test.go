@@ -93,7 +93,7 @@ var starvationCases = []starvationCase{
 	{"gate, hold after 300 s, known durations", enforce(300*time.Second, true)},
 }
 
-// BenchmarkStarvation prints the table of operator/docs/admission.md. Run it once:
+// BenchmarkStarvation prints the table of operator/docs/order.md. Run it once:
 //
 //	go test ./operator/internal/waitqueue -run '^$' -bench Starvation -benchtime 1x
 func BenchmarkStarvation(b *testing.B) {

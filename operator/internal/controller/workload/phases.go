@@ -80,6 +80,6 @@ var documentedPhases = []phaseDoc{
 	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
 	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
 	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](#healing), or is for quota that it has lost and the gate would not nominate the same; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](kueue.md#healing), or is for quota that it has lost and the gate would not nominate the same; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
 	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
 }
