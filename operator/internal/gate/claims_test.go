@@ -4,13 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/util/teststorage"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -95,18 +90,11 @@ func (d claimedDevice) slots(s shape.Share) (n int64) {
 func TestFitOfClaimsEqualsPlacement(t *testing.T) {
 	const cases = 80
 	random := rand.New(rand.NewPCG(20261125, 2))
-	at := time.Unix(1_700_000_000, 0)
 	clusters := make([][]claimedDevice, cases)
-	var samples []promengine.Sample
-	add := func(value float64, name string, pairs ...string) {
-		samples = append(samples, promengine.Sample{Series: labels.FromStrings(append([]string{"__name__", name}, pairs...)...), Value: value})
-	}
+	var metrics shareMetrics
 	for c := range clusters {
 		cluster := fmt.Sprintf("c%03d", c)
-		for node := range 3 {
-			add(1, "node:plimsoll_placeable:bool", "cluster", cluster, "node", fmt.Sprint(node))
-			add(1, "node:plimsoll_sample_timestamp_seconds:trusted", "cluster", cluster, "node", fmt.Sprint(node))
-		}
+		metrics.addNodes(cluster, 3)
 		for i := range random.IntN(6) {
 			d := claimedDevice{node: random.IntN(3), memory: randomPolicy(random, []int64{81_559, 46_068, 15_360}[random.IntN(3)]), shares: -1}
 			if random.IntN(5) > 0 {
@@ -118,8 +106,8 @@ func TestFitOfClaimsEqualsPlacement(t *testing.T) {
 			clusters[c] = append(clusters[c], d)
 			id := []string{"cluster", cluster, "node", fmt.Sprint(d.node), "uuid", fmt.Sprint(i), "model", model, "provider", "dra", "dimension"}
 			if d.shares >= 0 {
-				add(float64(d.shares)+2, "plimsoll_device_share_capacity", append(id, "shares")...)
-				add(2, "plimsoll_device_share_allocated", append(id, "shares")...)
+				metrics.add(float64(d.shares)+2, "plimsoll_device_share_capacity", append(id, "shares")...)
+				metrics.add(2, "plimsoll_device_share_allocated", append(id, "shares")...)
 			}
 			for dimension, row := range map[string]struct {
 				c    *capacityPolicy
@@ -128,31 +116,19 @@ func TestFitOfClaimsEqualsPlacement(t *testing.T) {
 				if row.c == nil {
 					continue
 				}
-				add(float64(row.c.value)*row.unit, "plimsoll_device_share_capacity", append(id, dimension)...)
-				add(float64(row.c.used)*row.unit, "plimsoll_device_share_allocated", append(id, dimension)...)
+				metrics.add(float64(row.c.value)*row.unit, "plimsoll_device_share_capacity", append(id, dimension)...)
+				metrics.add(float64(row.c.used)*row.unit, "plimsoll_device_share_allocated", append(id, dimension)...)
 				bounds := map[string]int64{"default": row.c.byDefault, "min": row.c.minimum, "max": row.c.maximum, "step": row.c.step}
 				if row.c.values != nil {
 					bounds = map[string]int64{"default": row.c.byDefault, "value0": row.c.values[0], "value1": row.c.values[1], "value2": row.c.values[2]}
 				}
 				for bound, v := range bounds {
-					add(float64(v)*row.unit, "plimsoll_device_share_policy", append(id, dimension, "bound", bound)...)
+					metrics.add(float64(v)*row.unit, "plimsoll_device_share_policy", append(id, dimension, "bound", bound)...)
 				}
 			}
 		}
 	}
-	s := series{teststorage.New(t)}
-	if err := s.Store(t.Context(), at, samples); err != nil {
-		t.Fatal(err)
-	}
-	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	rules, err := promengine.DecodeRules("recording-shares.yaml", read(t, "rules/recording-shares.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := promengine.NewRecorder(engine, s, rules).Evaluate(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
-	template := sampleFit(t, "claims")
+	fitOf := metrics.fitOf(t, "claims")
 	compared, withRoom := 0, 0
 	for range 60 {
 		share := shape.Share{Claimed: true, MemoryPercent: 100, Memory: []int64{0, 1, 500, 3000, 10_000, 27_186, 40_000, 81_559}[random.IntN(8)] << 20, CorePercent: []int64{0, 0, 1, 10, 13, 30, 33, 50, 70, 100}[random.IntN(10)]}
@@ -160,18 +136,7 @@ func TestFitOfClaimsEqualsPlacement(t *testing.T) {
 			share.MemoryPercent = 0
 		}
 		p := shape.PodSet{Resource: "nvidia.com/gpu", Model: model, DevicesPerPod: 1 + int64(random.IntN(2)*random.IntN(3)), Pods: 1, Share: &share}
-		expr, err := template.Render(shape.Facts{}.Vars(p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := promengine.Query(t.Context(), engine, s, expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, sample := range result.Samples {
-			got[sample.Labels["cluster"]] = sample.Value
-		}
+		got, expr := fitOf(p)
 		for c, devices := range clusters {
 			var want int64
 			for node := range 3 {

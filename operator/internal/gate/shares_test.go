@@ -1,20 +1,15 @@
 package gate_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/util/teststorage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -23,7 +18,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -32,19 +26,6 @@ const (
 	root  = "../../.."
 	model = "NVIDIA-H100-80GB-HBM3"
 )
-
-// series is a storage for promengine.
-type series struct{ *teststorage.TestStorage }
-
-func (s series) Store(ctx context.Context, at time.Time, samples []promengine.Sample) error {
-	app := s.Appender(ctx)
-	for _, sample := range samples {
-		if _, err := app.Append(storage.SeriesRef(0), sample.Series, at.UnixMilli(), sample.Value); err != nil {
-			return err
-		}
-	}
-	return app.Commit()
-}
 
 // sharedDevice is a device of HAMi: its memory in MiB, and what pods have of it.
 type sharedDevice struct {
@@ -118,18 +99,11 @@ func randomShare(random *rand.Rand) shape.Share {
 func TestFitOfSharesEqualsPlacement(t *testing.T) {
 	const cases = 80
 	random := rand.New(rand.NewPCG(20261122, 2))
-	at := time.Unix(1_700_000_000, 0)
 	clusters := make([][]sharedDevice, cases)
-	var samples []promengine.Sample
-	add := func(value float64, name string, pairs ...string) {
-		samples = append(samples, promengine.Sample{Series: labels.FromStrings(append([]string{"__name__", name}, pairs...)...), Value: value})
-	}
+	var metrics shareMetrics
 	for c := range clusters {
 		cluster := fmt.Sprintf("c%03d", c)
-		for node := range 3 {
-			add(1, "node:plimsoll_placeable:bool", "cluster", cluster, "node", fmt.Sprint(node))
-			add(1, "node:plimsoll_sample_timestamp_seconds:trusted", "cluster", cluster, "node", fmt.Sprint(node))
-		}
+		metrics.addNodes(cluster, 3)
 		for i := range random.IntN(6) {
 			d := sharedDevice{node: random.IntN(3), memory: []int64{81_559, 46_068, 15_360}[random.IntN(3)]}
 			for range random.IntN(8) {
@@ -140,41 +114,18 @@ func TestFitOfSharesEqualsPlacement(t *testing.T) {
 				"shares": {replicas, float64(d.usedShares)}, "memory": {float64(d.memory << 20), float64(d.usedMemory << 20)}, "cores": {1, d.usedCores},
 			} {
 				id := []string{"cluster", cluster, "node", fmt.Sprint(d.node), "uuid", fmt.Sprint(i), "model", model, "provider", "hami", "dimension", dimension}
-				add(amount[0], "plimsoll_device_share_capacity", id...)
-				add(amount[1], "plimsoll_device_share_allocated", id...)
+				metrics.add(amount[0], "plimsoll_device_share_capacity", id...)
+				metrics.add(amount[1], "plimsoll_device_share_allocated", id...)
 			}
 		}
 	}
-	s := series{teststorage.New(t)}
-	if err := s.Store(t.Context(), at, samples); err != nil {
-		t.Fatal(err)
-	}
-	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	rules, err := promengine.DecodeRules("recording-shares.yaml", read(t, "rules/recording-shares.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := promengine.NewRecorder(engine, s, rules).Evaluate(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
-	template := sampleFit(t, "shares")
+	fitOf := metrics.fitOf(t, "shares")
 	compared, several := 0, 0
 	for range 60 {
 		p := shape.PodSet{Resource: "nvidia.com/gpu", Model: model, DevicesPerPod: 1 + int64(random.IntN(2)*random.IntN(3)), Pods: 1}
 		share := randomShare(random)
 		p.Share = &share
-		expr, err := template.Render(shape.Facts{}.Vars(p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := promengine.Query(t.Context(), engine, s, expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, sample := range result.Samples {
-			got[sample.Labels["cluster"]] = sample.Value
-		}
+		got, expr := fitOf(p)
 		for c, devices := range clusters {
 			cluster := fmt.Sprintf("c%03d", c)
 			want := fits(devices, share, int(p.DevicesPerPod))

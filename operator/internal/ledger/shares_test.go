@@ -84,6 +84,25 @@ func TestSharesReturned(t *testing.T) {
 	}
 }
 
+// promisesAfter fails if the room that the ledger leaves for p is more than what is left after n pods
+// have tried to start. start takes what a random pod consumes, or returns false. It reports whether
+// some have started and room is left.
+func promisesAfter(t *testing.T, p shape.PodSet, room func() int64, start func() (shape.Share, bool), n int) bool {
+	t.Helper()
+	before := room()
+	var others []shape.PodSet
+	for range n {
+		if s, ok := start(); ok {
+			others = append(others, sharing(1, s))
+		}
+	}
+	left, after := room(), before-SlotsTaken(others, p, 0)
+	if after > left {
+		t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
+	}
+	return after > 0 && len(others) > 0
+}
+
 // KAI Scheduler counts a fraction in whole MiB, rounded down. For random devices and pods, the room
 // after the ledger is never more than what is left when the pods have started.
 func TestFractionsInLedgerNeverPromiseTooMuch(t *testing.T) {
@@ -104,20 +123,15 @@ func TestFractionsInLedgerNeverPromiseTooMuch(t *testing.T) {
 			}
 			return n
 		}
-		before := room()
-		var others []shape.PodSet
-		for range random.IntN(4) {
+		start := func() (shape.Share, bool) {
 			s, at := shape.Share{MemoryRatio: ratios[random.IntN(len(ratios))]}, random.IntN(len(free))
-			if of(s) <= free[at] {
-				free[at] -= of(s)
-				others = append(others, sharing(1, s))
+			if of(s) > free[at] {
+				return s, false
 			}
+			free[at] -= of(s)
+			return s, true
 		}
-		left, after := room(), before-SlotsTaken(others, p, 0)
-		if after > left {
-			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
-		}
-		if after > 0 && len(others) > 0 {
+		if promisesAfter(t, p, room, start, random.IntN(4)) {
 			promised++
 		}
 	}
@@ -209,20 +223,16 @@ func TestClaimsInLedgerNeverPromiseTooMuch(t *testing.T) {
 			}
 			return n
 		}
-		before := room()
-		var others []shape.PodSet
-		for range random.IntN(3) {
+		start := func() (shape.Share, bool) {
 			s, at := share(), random.IntN(len(devices))
-			if used := devices[at].consumed(s.Memory); used <= devices[at].memory {
-				devices[at].memory -= used
-				others = append(others, sharing(1, s))
+			used := devices[at].consumed(s.Memory)
+			if used > devices[at].memory {
+				return s, false
 			}
+			devices[at].memory -= used
+			return s, true
 		}
-		left, after := room(), before-SlotsTaken(others, p, 0)
-		if after > left {
-			t.Fatalf("the ledger promises %d of %d pods with %s, %d fit after %v", after, before, p.Share, left, others)
-		}
-		if after > 0 && len(others) > 0 {
+		if promisesAfter(t, p, room, start, random.IntN(3)) {
 			promised++
 		}
 	}
