@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
