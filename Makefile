@@ -89,7 +89,7 @@ test-install: ## Follow the short way of config/README.md on a fleet without Pli
 bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./operator/internal/...
 	$(GO) test -run '^$$' -bench . -benchmem ./exporter/...
-	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -v ./test/bench
+	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -timeout 30m -v ./test/bench
 
 bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTERS=, NODES=, DEVICES=; 100 clusters of 100 nodes with 8 devices need 12 GiB)
 	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES))

@@ -5,6 +5,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,12 +22,12 @@ import (
 
 const (
 	source      = "bench"
-	expressions = 3 // distinct expressions of the policy: two of its scores share one
+	expressions = 3 // distinct expressions of the policy: all of its scores but one share one
 )
 
-// policy returns the policy for a fleet of n clusters. The scores "free" and "total"
-// change with the tick.
-func policy(n int) *v1alpha1.ScoringPolicy {
+// policy returns the policy for a fleet of n clusters. It has so many scores, at least 3. "free" and
+// "total" change with the tick.
+func policy(n, scores int) *v1alpha1.ScoringPolicy {
 	free := fmt.Sprintf(`free{fleet="%d"} + on () group_left () (tick %% 40)`, n)
 	plain := fmt.Sprintf(`free{fleet="%d"}`, n)
 	score := func(name, query string) v1alpha1.ScoreSpec {
@@ -33,12 +35,16 @@ func policy(n int) *v1alpha1.ScoringPolicy {
 			Type: v1alpha1.NormalizeLinear, Linear: &v1alpha1.Linear{From: resource.MustParse("0"), To: resource.MustParse("80")},
 		}}
 	}
+	list := []v1alpha1.ScoreSpec{score("free", free)}
+	for i := range scores - 2 {
+		list = append(list, score(fmt.Sprintf("plain%d", i), plain))
+	}
 	return &v1alpha1.ScoringPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fleet-%d", n)},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fleet-%d-%d", n, scores)},
 		Spec: v1alpha1.ScoringPolicySpec{
 			SourceRef: v1alpha1.LocalReference{Name: source}, PeriodSeconds: 6, ValidForPeriods: 100,
 			Freshness: &v1alpha1.Freshness{Query: fmt.Sprintf(`age{fleet="%d"}`, n)},
-			Scores:    []v1alpha1.ScoreSpec{score("free", free), score("plain", plain), score("again", plain)},
+			Scores:    list,
 			Total:     &v1alpha1.TotalSpec{Name: "total"},
 		},
 	}
@@ -46,7 +52,7 @@ func policy(n int) *v1alpha1.ScoringPolicy {
 
 // roundCost is the cost of scoring rounds of a fleet.
 type roundCost struct {
-	clusters                       int
+	clusters, scores               int
 	queries                        int64
 	unchanged, changed             time.Duration // of whole rounds
 	unchangedWrites, changedWrites float64
@@ -65,14 +71,15 @@ func TestRoundCost(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("%8s  %7s  %22s  %22s  %8s  %10s  %5s  %10s  %s\n",
-		"clusters", "queries", "no change: writes, time", "all change: writes, time", "writes/s", "bare apply", "ratio", "bare patch", "operator RSS")
+	fmt.Printf("%8s  %6s  %7s  %22s  %22s  %8s  %10s  %5s  %10s  %s\n",
+		"clusters", "scores", "queries", "no change: writes, time", "all change: writes, time", "writes/s", "bare apply", "ratio", "bare patch", "operator RSS")
 	clusters := 0
-	for _, n := range sizes {
+	for _, size := range sizes {
+		n := size.clusters
 		b.addClusters(t, clusters, n)
 		clusters = n
-		c := b.measure(t, n)
-		fmt.Printf("%8d  %7d  %12.0f %10v  %13.0f %10v  %8.0f  %10.0f  %5.2f  %10.0f  %.0f MiB\n", c.clusters, c.queries, c.unchangedWrites,
+		c := b.measure(t, n, size.scores)
+		fmt.Printf("%8d  %6d  %7d  %12.0f %10v  %13.0f %10v  %8.0f  %10.0f  %5.2f  %10.0f  %.0f MiB\n", c.clusters, c.scores, c.queries, c.unchangedWrites,
 			c.unchanged.Round(time.Millisecond), c.changedWrites, c.changed.Round(time.Millisecond), c.operatorRate, c.applyRate,
 			c.operatorRate/c.applyRate, c.patchRate, c.memory/(1<<20))
 		if c.unchangedWrites != 0 {
@@ -84,13 +91,13 @@ func TestRoundCost(t *testing.T) {
 	}
 }
 
-func (b *testbed) measure(t *testing.T, n int) roundCost {
+func (b *testbed) measure(t *testing.T, n, scores int) roundCost {
 	t.Helper()
-	p := policy(n)
+	p := policy(n, scores)
 	if err := b.api.Create(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	c := roundCost{clusters: n}
+	c := roundCost{clusters: n, scores: scores}
 	b.awaitUnchangedRound(t, p, n)
 	writes, queries := b.writes(t), b.queries.Load()
 	c.unchanged = b.awaitRound(t, p, n, nil)
@@ -184,15 +191,28 @@ func (b *testbed) measureBareClient(t *testing.T, p *v1alpha1.ScoringPolicy, n i
 	return float64(n) / time.Since(begin).Seconds()
 }
 
+// scoreNames returns the names of the scores in an AddOnPlacementScore.
+func scoreNames(p *v1alpha1.ScoringPolicy) []string {
+	names := []string{p.Spec.Total.Name}
+	for _, s := range p.Spec.Scores {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // applyScores sends the same request as the operator, with the same field manager.
 func applyScores(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
 	now := time.Now().UTC().Format(time.RFC3339)
-	item := func(name string) any { return map[string]any{"name": name, "value": int64(value)} }
+	var items []any
+	for _, name := range scoreNames(p) {
+		items = append(items, map[string]any{"name": name, "value": int64(value)})
+	}
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": clusterv1alpha1.GroupVersion.String(), "kind": "AddOnPlacementScore",
 		"metadata": map[string]any{"namespace": cluster, "name": p.Name},
 		"status": map[string]any{
-			"scores":     []any{item("again"), item("free"), item("plain"), item("total")},
+			"scores":     items,
 			"validUntil": now,
 			"conditions": []any{map[string]any{"type": "DataFresh", "status": "True", "reason": "Fresh", "message": "", "lastTransitionTime": now}},
 		},
@@ -203,6 +223,10 @@ func applyScores(ctx context.Context, api client.Client, cluster string, p *v1al
 // patchScores sends the smallest patch that changes the scores.
 func patchScores(ctx context.Context, api client.Client, cluster string, p *v1alpha1.ScoringPolicy, value int) error {
 	obj := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: p.Name}}
-	body := fmt.Sprintf(`{"status":{"scores":[{"name":"again","value":%[1]d},{"name":"free","value":%[1]d},{"name":"plain","value":%[1]d},{"name":"total","value":%[1]d}]}}`, value)
+	items := make([]string, 0, 4)
+	for _, name := range scoreNames(p) {
+		items = append(items, fmt.Sprintf(`{"name":%q,"value":%d}`, name, value))
+	}
+	body := `{"status":{"scores":[` + strings.Join(items, ",") + `]}}`
 	return api.Status().Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(body)))
 }

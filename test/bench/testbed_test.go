@@ -37,9 +37,12 @@ import (
 
 const root = "../.."
 
-// sizes are the numbers of clusters to measure. A larger fleet contains the clusters
+// sizes are the numbers of clusters and scores to measure. A larger fleet contains the clusters
 // of the smaller ones.
-var sizes = []int{100, 1000, 10000}
+var sizes = []struct{ clusters, scores int }{{100, 4}, {1000, 4}, {1000, 32}, {10000, 4}}
+
+// fleets are the numbers of clusters in sizes.
+var fleets = []int{100, 1000, 10000}
 
 // concurrency is the number of concurrent writes of the operator (its default) and of
 // the bare client.
@@ -104,7 +107,7 @@ func (b *testbed) startPrometheus(t *testing.T) {
 			return
 		}
 		page := bufio.NewWriter(rw)
-		for _, n := range sizes {
+		for _, n := range fleets {
 			for i := range n {
 				_, _ = fmt.Fprintf(page, "free{fleet=\"%d\",cluster=%q} %d\nage{fleet=\"%d\",cluster=%q} 1\n", n, clusterName(i), i%40, n, clusterName(i))
 			}
@@ -125,7 +128,7 @@ scrape_configs:
 	b.prometheus = "http://" + address
 	start(t, output(t, "go", "run", "./test/lab", "path", "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	largest := sizes[len(sizes)-1]
+	largest := fleets[len(fleets)-1]
 	query := b.prometheus + "/api/v1/query?query="
 	waitUntil(t, "the scrape of the largest fleet", 3*time.Minute, func() bool {
 		count, err := fetch(query + url.QueryEscape(fmt.Sprintf(`count(age{fleet="%d"})`, largest)))
