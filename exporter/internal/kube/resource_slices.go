@@ -253,7 +253,7 @@ func applyPolicy(c *podmap.DeviceCapacity, p *requestPolicy) {
 			c.Max = r.Max.AsApproximateFloat64()
 		}
 		if r.Step != nil {
-			c.Min, c.Step = math.Ceil(c.Min), float64(r.Step.Value())
+			c.Min, c.Step = math.Ceil(c.Min), math.Ceil(r.Step.AsApproximateFloat64())
 		}
 	case len(p.ValidValues) > 0:
 		for i := range p.ValidValues {

@@ -3,6 +3,7 @@ package shape
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -96,12 +97,11 @@ func shareOfCapacity(c *resourcev1.CapacityRequirements) (s Share, others []stri
 	return s, others
 }
 
-// atMost returns a quantity as a whole number from 0 to limit, rounded up.
+// atMost returns a quantity as a whole number from 0 to limit, rounded up. It computes with floats:
+// Quantity.Value of a large negative amount overflows. Limits are far below 2^53.
 func atMost(q resource.Quantity, limit int64) int64 {
-	if q.CmpInt64(limit) > 0 {
-		return limit
-	}
-	return max(q.Value(), 0)
+	const rounding = 1e-6 // of fractions such as 5000000000n
+	return int64(math.Ceil(min(max(q.AsApproximateFloat64()-rounding, 0), float64(limit))))
 }
 
 // largestOf returns the largest request of each dimension, if all requests state both. Otherwise it
