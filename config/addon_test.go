@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	"sigs.k8s.io/yaml"
 )
@@ -90,6 +92,138 @@ func addOnTemplate(t *testing.T, name string, documents [][]byte) string {
 		t.Fatal(err)
 	}
 	return "# Generated from ../exporter, ../exporter-amd and ../exporter-tpu: go test ./config -update\n" + string(text)
+}
+
+// addOnComponents are the components of the exporter that are components of the add-on, too.
+var addOnComponents = []string{"pod-owners", "claim-shares"}
+
+// The components of the add-on change its templates as the components of the exporter change the
+// exporter: the same arguments, token and roles.
+func TestAddOnComponentsAreGenerated(t *testing.T) {
+	for _, component := range addOnComponents {
+		want := addOnComponent(t, component)
+		path := filepath.Join("addon", component, "kustomization.yaml")
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// addOnComponent returns the component of the add-on for a component of the exporter.
+func addOnComponent(t *testing.T, component string) string {
+	t.Helper()
+	folder := withComponents(t, "exporter", "exporter/"+component)
+	args := podTemplate(t, folder).Spec.Containers[0].Args
+	const workload = "/spec/agentSpec/workload/manifests/"
+	var operations []any
+	add := func(path string, value any) {
+		operations = append(operations, map[string]any{"op": "add", "path": path, "value": value})
+	}
+	for _, i := range daemonSetIndexes(t) {
+		pod := fmt.Sprintf("%s%d/spec/template/spec/", workload, i)
+		add(pod+"automountServiceAccountToken", true)
+		for _, arg := range args[len(podTemplate(t, "exporter").Spec.Containers[0].Args):] {
+			add(pod+"containers/0/args/-", arg)
+		}
+	}
+	_, documents := buildFolder(t, folder)
+	for _, document := range documents {
+		var manifest map[string]any
+		if err := yaml.Unmarshal(document, &manifest); err != nil {
+			t.Fatal(err)
+		}
+		if kind := manifest["kind"]; kind == "ClusterRole" || kind == "ClusterRoleBinding" {
+			add(workload+"-", manifest)
+		}
+	}
+	patch, err := yaml.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component",
+		"patches": []any{map[string]any{"target": map[string]any{"kind": "AddOnTemplate"}, "patch": string(patch)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("# Component: ../../exporter/%s for the add-on, without its network policy.\n# Generated from it: go test ./config -update\n", component) + string(text)
+}
+
+// daemonSetIndexes returns the indexes of the DaemonSets, which all templates must have in common.
+func daemonSetIndexes(t *testing.T) (indexes []int) {
+	t.Helper()
+	objects, _ := buildFolder(t, "addon")
+	for _, object := range objects {
+		template, ok := object.(*addonv1alpha1.AddOnTemplate)
+		if !ok {
+			continue
+		}
+		var found []int
+		for i, m := range template.Spec.AgentSpec.Workload.Manifests {
+			if strings.Contains(string(m.Raw), `"kind":"DaemonSet"`) {
+				found = append(found, i)
+			}
+		}
+		if indexes != nil && !slices.Equal(indexes, found) {
+			t.Errorf("%s has DaemonSets at %v, others at %v: one patch for all does not work", template.Name, found, indexes)
+		}
+		indexes = found
+	}
+	return indexes
+}
+
+// Each component gives every DaemonSet of every template its arguments and a token, and adds its role.
+func TestAddOnWithComponents(t *testing.T) {
+	objects, _ := buildFolder(t, withComponents(t, "addon", "addon/pod-monitor", "addon/pod-owners", "addon/claim-shares"))
+	templates := 0
+	for _, object := range objects {
+		template, ok := object.(*addonv1alpha1.AddOnTemplate)
+		if !ok {
+			continue
+		}
+		templates++
+		sets, roles := 0, map[string]bool{}
+		for _, m := range template.Spec.AgentSpec.Workload.Manifests {
+			var manifest struct {
+				Kind     string
+				Metadata struct{ Name string }
+				Spec     struct{ Template corev1.PodTemplateSpec }
+				RoleRef  struct{ Name string }
+			}
+			if err := yaml.Unmarshal(m.Raw, &manifest); err != nil {
+				t.Fatal(err)
+			}
+			switch manifest.Kind {
+			case "DaemonSet":
+				sets++
+				pod := manifest.Spec.Template.Spec
+				if args := pod.Containers[0].Args; pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken || !slices.Contains(args, "--kubernetes-pod-owners") || !slices.Contains(args, "--kubernetes-claim-shares") {
+					t.Errorf("%s, DaemonSet %s: token %v, arguments %v", template.Name, manifest.Metadata.Name, pod.AutomountServiceAccountToken, args)
+				}
+			case "ClusterRoleBinding":
+				roles[manifest.RoleRef.Name] = true
+			}
+		}
+		if sets != 3 || !roles["plimsoll-exporter"] || !roles["plimsoll-exporter-claim-shares"] {
+			t.Errorf("%s: %d DaemonSets, bindings to %v", template.Name, sets, roles)
+		}
+	}
+	if templates != len(addOnTemplates) {
+		t.Errorf("%d templates", templates)
+	}
 }
 
 // Each variable of the templates has a default, and with the defaults the add-on equals

@@ -33,18 +33,9 @@ var exporterChart = chart{
 	blocks: map[string]string{
 		"image":         imageExpression,
 		"monitorLabels": monitorLabels(".Values.prometheus.labels"),
-		"args": `{{- if .Values.podOwners.enabled }}
-- --kubernetes-pod-owners
-{{- end }}
-{{- if .Values.claimShares.enabled }}
-- --kubernetes-claim-shares
-{{- end }}
-`,
-		"extraArgs": extraArgs,
-		"token": `{{- if or .Values.podOwners.enabled .Values.claimShares.enabled }}
-automountServiceAccountToken: true
-{{- end }}
-`,
+		"args":          exporterArgs(".Values.podOwners.enabled", ".Values.claimShares.enabled"),
+		"extraArgs":     extraArgs,
+		"token":         exporterToken(".Values.podOwners.enabled", ".Values.claimShares.enabled"),
 	},
 	finish: func(text string) string {
 		return exporterNamespace.ReplaceAllString(text, "$1{{ .Release.Namespace }}")
@@ -59,6 +50,16 @@ automountServiceAccountToken: true
 4. Check the fleet, on the hub:
    kubectl plimsoll doctor
 `,
+}
+
+// exporterArgs are the arguments of the components pod-owners and claim-shares, if their values are true.
+func exporterArgs(podOwners, claimShares string) string {
+	return "{{- if " + podOwners + " }}\n- --kubernetes-pod-owners\n{{- end }}\n{{- if " + claimShares + " }}\n- --kubernetes-claim-shares\n{{- end }}\n"
+}
+
+// exporterToken mounts the token of the service account, which both components need.
+func exporterToken(podOwners, claimShares string) string {
+	return "{{- if or " + podOwners + " " + claimShares + " }}\nautomountServiceAccountToken: true\n{{- end }}\n"
 }
 
 func exporterParts(root string) ([]part, error) {

@@ -53,6 +53,8 @@ var fleetChart = chart{
 		{"exporter.kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the nodes."},
 		{"exporter.collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
 		{"exporter.attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
+		{"exporter.podOwners", false, boolean, "Export the owner of each pod: for job profiles, shares of devices, and what running jobs hold. Requires read access to pods in all namespaces."},
+		{"exporter.claimShares", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
 	}...),
 	parts:  fleetParts,
 	blocks: fleetBlocks,
@@ -78,6 +80,11 @@ var fleetBlocks = map[string]string{
 	"template":      "name: {{ index (dict " + quotedPairs(addOnTemplates) + ") .Values.exporter.platform }}\n",
 	"keep":          "helm.sh/resource-policy: keep\n",
 	"monitorLabels": monitorLabels("$.Values.monitoring.labels"),
+	"args":          exporterArgs(".Values.exporter.podOwners", ".Values.exporter.claimShares"),
+	"token":         exporterToken(".Values.exporter.podOwners", ".Values.exporter.claimShares"),
+	"ifPodOwners":   "{{- if .Values.exporter.podOwners }}\n",
+	"ifClaimShares": "{{- if .Values.exporter.claimShares }}\n",
+	"end":           "{{- end }}\n",
 }
 
 // quotaBlock is spec.resourceGroups of the ClusterQueue.
@@ -111,6 +118,11 @@ func fleetParts(root string) ([]part, error) {
 	if err := templateFleet(slices.Concat(hub, team, addOn)); err != nil {
 		return nil, err
 	}
+	for _, template := range only(addOn, "AddOnTemplate") {
+		if err := addRoles(root, template); err != nil {
+			return nil, err
+		}
+	}
 	for _, o := range only(team, "Namespace") {
 		o["metadata"].(map[string]any)["annotations"] = map[string]any{"keep": "@@line keep@@"}
 	}
@@ -132,6 +144,25 @@ func fleetParts(root string) ([]part, error) {
 			condition: fmt.Sprintf("and .Values.exporter.enabled (eq .Values.exporter.platform %q)", platform), objects: template})
 	}
 	return parts, nil
+}
+
+// addRoles adds the roles of the exporter's components to an AddOnTemplate.
+func addRoles(root string, template object) error {
+	workload := template["spec"].(map[string]any)["agentSpec"].(map[string]any)["workload"].(map[string]any)
+	manifests := workload["manifests"].([]any)
+	for _, c := range []struct{ component, condition string }{{"exporter/pod-owners", "ifPodOwners"}, {"exporter/claim-shares", "ifClaimShares"}} {
+		objects, err := buildFolder(root, "exporter", c.component)
+		if err != nil {
+			return err
+		}
+		manifests = append(manifests, "@@line "+c.condition+"@@")
+		for _, o := range slices.Concat(only(objects, "ClusterRole"), only(objects, "ClusterRoleBinding")) {
+			manifests = append(manifests, map[string]any(o))
+		}
+		manifests = append(manifests, "@@line end@@")
+	}
+	workload["manifests"] = manifests
+	return nil
 }
 
 // templateFleet makes fields of the objects configurable.
@@ -182,6 +213,8 @@ func templateFleetObject(o object) error {
 			pod, container := manifest.pod()
 			container["image"], container["imagePullPolicy"] = "@@line image@@", "@@ .Values.image.pullPolicy @@"
 			pod["imagePullSecrets"] = "@@ toJson .Values.imagePullSecrets @@"
+			pod["automountServiceAccountToken"] = "@@line token@@"
+			container["args"] = append(container["args"].([]any), "@@line args@@")
 		}
 	}
 	return nil

@@ -9,15 +9,23 @@ import (
 	"testing"
 )
 
-// With the default values, the chart contains the objects of samples/hub, samples/team and
-// addon. Differences are the namespace, which is that of the release, and the templates of
+// The chart contains the objects of samples/hub, samples/team and addon, and with the settings for
+// components of the add-on those of the components. Differences are the namespace, which is that of the release, and the templates of
 // other platforms.
 func TestFleetChartEqualsKustomize(t *testing.T) {
-	for _, platform := range slices.Sorted(maps.Keys(addOnTemplates)) {
-		t.Run(platform, func(t *testing.T) {
+	const owners, claims = "addon/pod-owners", "addon/claim-shares"
+	for _, tc := range []struct {
+		platform   string
+		components []string // of the add-on
+	}{
+		{"gpu-operator", nil}, {"gke", nil}, {"cdi", nil}, {"sim", nil},
+		{"gpu-operator", []string{owners}}, {"gke", []string{claims}}, {"sim", []string{owners, claims}},
+	} {
+		platform := tc.platform
+		t.Run(fmt.Sprint(platform, tc.components), func(t *testing.T) {
 			want := map[string]any{}
-			for _, folder := range []string{"samples/hub", "samples/team", "addon"} {
-				objects, err := buildFolder(root, folder)
+			for folder, components := range map[string][]string{"samples/hub": nil, "samples/team": nil, "addon": tc.components} {
+				objects, err := buildFolder(root, folder, components...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -33,7 +41,9 @@ func TestFleetChartEqualsKustomize(t *testing.T) {
 					want[key(renamed)] = prune(renamed)
 				}
 			}
-			got := renderFleet(t, map[string]any{"exporter": map[string]any{"platform": platform}})
+			got := renderFleet(t, map[string]any{"exporter": map[string]any{
+				"platform": platform, "podOwners": slices.Contains(tc.components, owners), "claimShares": slices.Contains(tc.components, claims),
+			}})
 			namespace := got["Namespace /team-a"].(map[string]any)["metadata"].(map[string]any)
 			if a := namespace["annotations"].(map[string]any); a["helm.sh/resource-policy"] != "keep" {
 				t.Errorf("Helm would delete the namespace of a team: %v", a)

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,7 @@ func TestAddOn(t *testing.T) {
 	awaitExporter(ctx, t, "registry.example.com/plimsoll-exporter:dev", "5000", workers()...)
 
 	works.reset()
-	renamed := newRenamedAddOnOverlay(t, "plimsoll-exporter-2", "pod-monitor")
+	renamed := newRenamedAddOnOverlay(t, "plimsoll-exporter-2", "pod-monitor", "pod-owners", "claim-shares")
 	renamed.setRollout("minSuccessTime", "1s")
 	renamed.setRegistry("second.example.com/plimsoll-exporter", "5000")
 	renamed.apply(ctx, t)
@@ -62,6 +63,7 @@ func TestAddOn(t *testing.T) {
 	awaitExporter(ctx, t, "second.example.com/plimsoll-exporter:dev", "5000", workers()...)
 	for _, worker := range workers() {
 		awaitPodMonitor(ctx, t, worker)
+		awaitReading(ctx, t, worker, true)
 	}
 	for _, violation := range works.outOfTurn(t) {
 		t.Error(violation)
@@ -86,6 +88,7 @@ func TestAddOn(t *testing.T) {
 	awaitExporter(ctx, t, "third.example.com/plimsoll-exporter:dev", "5000", unreachable)
 	for _, worker := range workers() {
 		awaitNoPodMonitor(ctx, t, worker)
+		awaitReading(ctx, t, worker, false)
 	}
 
 	if err := removeAddOn(ctx); err != nil {
@@ -153,6 +156,37 @@ func awaitPodMonitor(ctx context.Context, t *testing.T, worker string) {
 	await(ctx, t, "the PodMonitor on "+worker, func(ctx context.Context) error {
 		_, err := lab.Worker(worker).Kubectl(ctx, "", "get", "podmonitor", addOn, "-n", addOn)
 		return err
+	})
+}
+
+// awaitReading waits until the exporters of a worker may read the pods of all namespaces and the
+// ResourceSlices, and have the flags for that, or until they have neither.
+func awaitReading(ctx context.Context, t *testing.T, worker string, want bool) {
+	t.Helper()
+	await(ctx, t, fmt.Sprintf("the exporters of %s to read pods and ResourceSlices (%v)", worker, want), func(ctx context.Context) error {
+		sets := &appsv1.DaemonSetList{}
+		if err := lab.Worker(worker).Client.List(ctx, sets, client.InNamespace(addOn)); err != nil {
+			return err
+		}
+		for _, set := range sets.Items {
+			pod := set.Spec.Template.Spec
+			for _, got := range []bool{
+				ptr.Deref(pod.AutomountServiceAccountToken, false),
+				slices.Contains(pod.Containers[0].Args, "--kubernetes-pod-owners"), slices.Contains(pod.Containers[0].Args, "--kubernetes-claim-shares"),
+			} {
+				if got != want {
+					return fmt.Errorf("%s: token %v, arguments %v", set.Name, pod.AutomountServiceAccountToken, pod.Containers[0].Args)
+				}
+			}
+		}
+		for _, resource := range []string{"pods", "resourceslices.resource.k8s.io"} {
+			// kubectl exits with 1 if the answer is no.
+			out, err := lab.Worker(worker).Kubectl(ctx, "", "auth", "can-i", "list", resource, "-A", "--as=system:serviceaccount:"+addOn+":"+addOn)
+			if got := strings.TrimSpace(out) == "yes"; got != want {
+				return fmt.Errorf("may list %s: %v, %w", resource, got, err)
+			}
+		}
+		return nil
 	})
 }
 
@@ -246,7 +280,7 @@ func checkNoAddOn(ctx context.Context) error {
 	}
 	err := list(lab.Hub, "clustermanagementaddons,managedclusteraddons,addontemplates,addondeploymentconfigs,manifestworks,namespaces,placements,placementdecisions,roles,rolebindings,clusterroles,clusterrolebindings")
 	for _, w := range lab.Workers {
-		err = errors.Join(err, list(w, "appliedmanifestworks,namespaces,priorityclasses,clusterroles,daemonsets,services,serviceaccounts,podmonitors"))
+		err = errors.Join(err, list(w, "appliedmanifestworks,namespaces,priorityclasses,clusterroles,clusterrolebindings,daemonsets,services,serviceaccounts,podmonitors"))
 	}
 	if len(left) > 0 {
 		err = errors.Join(err, errors.New(strings.Join(left, "\n")))

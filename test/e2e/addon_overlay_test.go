@@ -33,9 +33,7 @@ func newRenamedAddOnOverlay(t *testing.T, name string, components ...string) *ad
 		t.Fatal("config/README.md has no kustomization of the add-on that renames objects to plimsoll-exporter-2")
 	}
 	o := &addOnOverlay{text: "resources: [config/addon]\n"}
-	for _, component := range components {
-		o.text += "components: [config/addon/" + component + "]\n"
-	}
+	o.text += "components: [config/addon/" + strings.Join(components, ", config/addon/") + "]\n"
 	o.text += strings.ReplaceAll(example, "plimsoll-exporter-2", name)
 	return o
 }
@@ -65,7 +63,7 @@ func (o *addOnOverlay) apply(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	// kustomize does not accept absolute paths.
-	text := strings.ReplaceAll(o.text, "[config", "["+relative+configFolder(t))
+	text := strings.NewReplacer("[config", "["+relative+configFolder(t), " config/addon", " "+relative+configFolder(t)+"/addon").Replace(o.text)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
