@@ -180,7 +180,7 @@ func awaitReading(ctx context.Context, t *testing.T, worker string, want bool) {
 			}
 		}
 		for _, resource := range []string{"pods", "resourceslices.resource.k8s.io"} {
-			// kubectl exits with 1 if the answer is no.
+			// kubectl exits with 1 if it prints no.
 			out, err := lab.Worker(worker).Kubectl(ctx, "", "auth", "can-i", "list", resource, "-A", "--as=system:serviceaccount:"+addOn+":"+addOn)
 			if got := strings.TrimSpace(out) == "yes"; got != want {
 				return fmt.Errorf("may list %s: %v, %w", resource, got, err)
