@@ -276,13 +276,14 @@ func (r Record) Move(from, forWorkload string) Record {
 }
 
 // LeftCluster returns the cluster that the workload left for a waiting one, and that one. The workload
-// does not return there for timing.MoveAvoidance. Users may write the record, so that a time in the
-// future does not count. Empty means none.
+// does not return there for timing.MoveAvoidance after its pause: the waiting one starts when the pods
+// have ended. Users may write the record, so that a time in the future does not count. Empty means none.
 func (r Record) LeftCluster(now time.Time) (cluster, forWorkload string) {
 	if r.Reclaimed == nil || r.Reclaimed.From == "" {
 		return "", ""
 	}
-	if since := now.Sub(r.Reclaimed.At); since < -timing.MaxClockSkew || since >= timing.MoveAvoidance {
+	pause := min(r.Reclaimed.PauseUntil.Sub(r.Reclaimed.At), timing.MaxReclaimPause)
+	if since := now.Sub(r.Reclaimed.At); since < -timing.MaxClockSkew || since >= timing.MoveAvoidance+max(pause, 0) {
 		return "", ""
 	}
 	return r.Reclaimed.From, r.Reclaimed.For

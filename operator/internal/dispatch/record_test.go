@@ -363,6 +363,9 @@ func TestDecodeDropsControlCharacters(t *testing.T) {
 func TestLeftCluster(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	moved := Record{}.Reclaim("spot", "big waits", 0, at).Move("c1", "team-a/big")
+	slow := Record{}.Reclaim("spot", "big waits", time.Hour, at).Move("c1", "team-a/big")
+	forged, past := moved.Move("c1", "team-a/big"), moved.Move("c1", "team-a/big")
+	forged.Reclaimed.PauseUntil, past.Reclaimed.PauseUntil = at.Add(24*time.Hour), at.Add(-time.Hour)
 	for _, tc := range []struct {
 		name   string
 		record Record
@@ -372,7 +375,12 @@ func TestLeftCluster(t *testing.T) {
 		{"deactivated", moved, time.Second, "c1"},
 		{"active again", moved.Woken(), 20 * time.Second, "c1"},
 		{"nominated elsewhere", moved.Woken().Begin([]string{"c2"}, at, "", at), 9 * time.Minute, "c1"},
-		{"later", moved.Woken(), 10 * time.Minute, ""},
+		{"at the end", moved.Woken(), 10*time.Minute + 14*time.Second, "c1"},
+		{"later", moved.Woken(), 10*time.Minute + 15*time.Second, ""},
+		{"after a long pause", slow.Woken(), 19 * time.Minute, "c1"},
+		{"later, after a long pause", slow.Woken(), 20 * time.Minute, ""},
+		{"forged pause of a day", forged, 20 * time.Minute, ""},
+		{"forged pause in the past", past, 9 * time.Minute, "c1"},
 		{"clock skew", moved, -time.Second, "c1"},
 		{"forged time in the future", moved, -time.Hour, ""},
 		{"idle", Record{}.Reclaim("spot", "idle", 0, at), time.Second, ""},

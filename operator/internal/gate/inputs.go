@@ -18,6 +18,9 @@ type Inputs struct {
 	Attempt    int
 	// Source is the name of the gate's MetricsSource.
 	Source string
+	// AwaitsCheck is an admission check of another controller that is not Ready, without which no
+	// cluster starts the workload. Empty means none.
+	AwaitsCheck string
 	// OwnFit is true if the gate has its own fit query, so that fit is not the sum over nodes of
 	// floor(free devices / devices per pod).
 	OwnFit bool

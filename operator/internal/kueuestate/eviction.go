@@ -46,7 +46,7 @@ func EvictionGrace(wl *kueue.Workload, lag time.Duration) time.Duration {
 	}
 	grace := timing.EvictionGrace + lag
 	if countsTerminatingPods(wl) {
-		grace += podGrace(wl)
+		grace += PodGrace(wl)
 	}
 	return grace
 }
@@ -79,8 +79,9 @@ func countsTerminatingPods(wl *kueue.Workload) bool {
 	return len(wl.OwnerReferences) == 0
 }
 
-// podGrace is the largest grace period of the workload's pods.
-func podGrace(wl *kueue.Workload) time.Duration {
+// PodGrace is the largest grace period of the workload's pods: 30 s for a pod template that has none,
+// and timing.MaxPodGrace at most.
+func PodGrace(wl *kueue.Workload) time.Duration {
 	var longest time.Duration
 	for i := range wl.Spec.PodSets {
 		grace := timing.DefaultPodGrace

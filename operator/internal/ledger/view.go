@@ -96,6 +96,12 @@ func (v View) Credited(cluster string, sampledAt time.Time, p shape.PodSet) int6
 	return n
 }
 
+// Credits returns the workloads that ended on the cluster so recently that samples may still show
+// their devices as held, in no particular order.
+func (v View) Credits(cluster string, sampledAt time.Time) []Credit {
+	return slices.DeleteFunc(slices.Clone(v.credits[cluster]), func(c Credit) bool { return sampledAt.After(c.FinishedAt.Add(v.settle)) })
+}
+
 // Running returns the workloads that run on the cluster, in no particular order.
 func (v View) Running(cluster string) []Running { return v.running[cluster] }
 

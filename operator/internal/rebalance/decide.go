@@ -23,9 +23,10 @@ type Bounds struct {
 	// Remaining is how many workloads the policy may still return within the hour.
 	Remaining int
 	History   []v1alpha1.ReclaimRecord
-	// Busy maps each group of ClusterQueues to the workload that the round returns because its
-	// devices are idle.
-	Busy map[string]string
+	// Moves are the moves of all policies in mode Enforce.
+	Moves []v1alpha1.ReclaimRecord
+	// Idle is a workload that the round returns because its devices are idle. Empty means none.
+	Idle string
 	// Unplaced are the UIDs of moved workloads that no cluster has admitted again.
 	Unplaced map[string]bool
 }
@@ -38,11 +39,25 @@ func ModeOf(spec *v1alpha1.ReclaimPolicySpec) (v1alpha1.ReclaimMode, bool) {
 	return cmp.Or(spec.Rebalance.Mode, v1alpha1.ReclaimShadow), true
 }
 
+// MovesOf returns the moves in mode Enforce that policies recorded.
+func MovesOf(policies []v1alpha1.ReclaimPolicy) []v1alpha1.ReclaimRecord {
+	var moves []v1alpha1.ReclaimRecord
+	for i := range policies {
+		for _, r := range policies[i].Status.History {
+			if r.Mode == v1alpha1.ReclaimEnforce && r.Move != nil {
+				moves = append(moves, r)
+			}
+		}
+	}
+	return moves
+}
+
 // mayMove reports whether a workload may be moved at all. One that returned to its queue within the hour,
 // by whatever policy, is not moved, and neither is one whose quota another one would take.
 func (b *Bounds) mayMove(c *reclaim.Candidate, now time.Time) bool {
 	return c.Protection == "" && now.Sub(c.RunningSince) >= b.MinRun && c.QuotaWantedBy == "" &&
-		now.Sub(c.ReclaimedAt) >= reclaim.Window && !reclaim.ReturnedRecently(b.History, b.Mode, c.UID, now)
+		now.Sub(c.ReclaimedAt) >= reclaim.Window && !reclaim.ReturnedRecently(b.History, b.Mode, c.UID, now) &&
+		!reclaim.ReturnedRecently(b.Moves, v1alpha1.ReclaimEnforce, c.UID, now)
 }
 
 // Decision is what a round decides for a waiting workload.
@@ -79,6 +94,8 @@ func Decide(bounds Bounds, waiting []*Waiting, movable map[string][]Movable, now
 
 func (b *Bounds) decideOne(w *Waiting, movable []Movable, first string, now time.Time) Decision {
 	d := Decision{Waiting: w, State: v1alpha1.MoveNone}
+	// What others wait for may have changed since the shortlist.
+	movable = slices.DeleteFunc(slices.Clone(movable), func(m Movable) bool { return !b.mayMove(m.Candidate, now) })
 	switch {
 	case w.Problem != "":
 		d.Reason = w.Problem
@@ -86,6 +103,8 @@ func (b *Bounds) decideOne(w *Waiting, movable []Movable, first string, now time
 		d.State, d.Reason = v1alpha1.MoveRecorded, "mode Shadow recorded a move for it already"
 	case b.isSettling(w):
 		d.State, d.Reason = v1alpha1.MoveSettling, "samples do not show yet what the last move returned"
+	case w.hasOnTheWay():
+		d.Reason = "workloads are on their way to " + w.Hold.Cluster + ", or leave it"
 	case len(movable) == 0:
 		d.Reason = "without any single workload that may be moved and has a lower priority, it has no room there either"
 	default:
@@ -116,8 +135,8 @@ func (b *Bounds) limit(c *reclaim.Candidate, first string, now time.Time) (state
 	switch {
 	case c.Returning != "":
 		return v1alpha1.MoveLimited, "the return of " + c.Returning + " is not complete"
-	case b.Busy[c.Group] != "":
-		return v1alpha1.MoveLimited, b.Busy[c.Group] + ", whose devices are idle, comes first"
+	case b.Idle != "":
+		return v1alpha1.MoveLimited, b.Idle + ", whose devices are idle, comes first"
 	case first != "":
 		return v1alpha1.MoveLimited, first + " comes first"
 	case b.moving(now) != "":
@@ -128,11 +147,12 @@ func (b *Bounds) limit(c *reclaim.Candidate, first string, now time.Time) (state
 	return v1alpha1.MoveSelected, ""
 }
 
-// moving returns a workload that was moved in the last timing.MoveAvoidance and does not run again.
+// moving returns a workload that some policy moved and that does not run again, for at most
+// timing.MoveAvoidance after its pause. Each policy waits for it: the ledger does not know where it will go.
 func (b *Bounds) moving(now time.Time) string {
-	for i := range b.History {
-		r := &b.History[i]
-		if b.Mode == v1alpha1.ReclaimEnforce && r.Mode == b.Mode && r.Move != nil && b.Unplaced[r.UID] && now.Sub(r.Time.Time) < timing.MoveAvoidance {
+	for i := range b.Moves {
+		r := &b.Moves[i]
+		if b.Mode == v1alpha1.ReclaimEnforce && b.Unplaced[r.UID] && now.Sub(r.Move.PodsEndBy.Time) < timing.MoveAvoidance {
 			return r.Namespace + "/" + r.Name
 		}
 	}
@@ -151,12 +171,12 @@ func isFor(r *v1alpha1.ReclaimRecord, w *Waiting) bool {
 	return r.Move != nil && r.Move.ForUID == w.Hold.UID && !r.Time.Time.Before(w.Hold.Rank.Since.Truncate(time.Second))
 }
 
-// isSettling reports whether a workload was moved for this one, and the samples of the cluster are older
-// than the end of its pods.
+// isSettling reports whether some policy moved a workload for this one, and the samples of the cluster
+// that it left are older than the end of its pods. The gate may hold another cluster by now.
 func (b *Bounds) isSettling(w *Waiting) bool {
-	sampledAt := w.candidate().SampledAt
-	return slices.ContainsFunc(b.History, func(r v1alpha1.ReclaimRecord) bool {
-		return r.Mode == v1alpha1.ReclaimEnforce && isFor(&r, w) && !sampledAt.After(r.Move.PodsEndBy.Add(settle))
+	return slices.ContainsFunc(b.Moves, func(r v1alpha1.ReclaimRecord) bool {
+		c := w.candidate(r.Cluster)
+		return isFor(&r, w) && c != nil && !c.SampledAt.After(r.Move.PodsEndBy.Add(settle))
 	})
 }
 

@@ -44,7 +44,7 @@ func candidate(change func(*reclaim.Candidate)) func(*world) {
 // record is a move of a workload for big, some time ago.
 func record(uid, forUID string, mode v1alpha1.ReclaimMode, ago time.Duration) v1alpha1.ReclaimRecord {
 	at := metav1.NewTime(noon.Add(-ago))
-	return v1alpha1.ReclaimRecord{Time: at, Mode: mode, Namespace: "team-a", Name: uid, UID: uid, Move: &v1alpha1.MoveRecord{
+	return v1alpha1.ReclaimRecord{Time: at, Mode: mode, Namespace: "team-a", Name: uid, UID: uid, Cluster: "c1", Move: &v1alpha1.MoveRecord{
 		For: "team-a/" + forUID, ForUID: forUID, To: "c2", PodsEndBy: metav1.NewTime(at.Add(15 * time.Second))}}
 }
 
@@ -107,10 +107,33 @@ func TestDecide(t *testing.T) {
 			w.quota["c1"] = 6
 			candidate(func(c *reclaim.Candidate) { c.Queue = "other" })(w)
 		}, none, "", "without any"},
+		{"the quota that small returns is of another flavor", func(w *world) {
+			w.quota["c1"] = 6
+			ofBig(func(in *gate.Inputs) { in.Facts.PodSets[0].Flavor = "reserved" })(w)
+			candidate(func(c *reclaim.Candidate) { c.Flavor = "spot" })(w)
+		}, none, "", "without any"},
+		{"the quota that small returns is of the same flavor", func(w *world) {
+			w.quota["c1"] = 6
+			ofBig(func(in *gate.Inputs) { in.Facts.PodSets[0].Flavor = "reserved" })(w)
+			candidate(func(c *reclaim.Candidate) { c.Flavor = "reserved" })(w)
+		}, selected, "small", ""},
 		{"no quota for small elsewhere", func(w *world) { w.quota["c2"] = 1 }, none, "", "fits on no other"},
 		{"quota of the cluster unknown", ofBig(func(in *gate.Inputs) { in.Candidates[0].Shapes[0].Quota = gate.Number{} }), none, "", "without any"},
 		{"quota elsewhere unknown", ofSmall(func(in *gate.Inputs) { in.Candidates[1].Shapes[0].Quota = gate.Number{} }), none, "", "fits on no other"},
 		{"the gate sees less room than the nodes have", ofBig(func(in *gate.Inputs) { in.Candidates[0].Shapes[0].Fit.Value = -1 }), none, "", "without any"},
+		{"the gate may choose a cluster of unknown quota", func(w *world) {
+			w.nodes, w.quota["c3"] = append(w.nodes, node{"c3", "n3", 4}), 100
+			ofSmall(func(in *gate.Inputs) {
+				in.Candidates[1].Shapes[0].Quota = gate.Number{}
+				in.Candidates[2].Preference = gate.Known(1)
+			})(w)
+		}, none, "", "fits on no other"},
+		{"the gate prefers a cluster of unknown quota", func(w *world) {
+			w.nodes, w.quota["c3"] = append(w.nodes, node{"c3", "n3", 4}), 100
+			ofSmall(func(in *gate.Inputs) {
+				in.Candidates[1].Shapes[0].Quota, in.Candidates[1].Preference = gate.Number{}, gate.Known(1)
+			})(w)
+		}, none, "", "fits on no other"},
 		{"stale elsewhere", ofSmall(func(in *gate.Inputs) { in.Candidates[1].SampledAt = noon.Add(-3 * time.Minute) }), none, "", "fits on no other"},
 		{"stale elsewhere, onStale Open", ofSmall(func(in *gate.Inputs) {
 			in.Rules.OnStale = v1alpha1.StaleOpen
@@ -134,6 +157,19 @@ func TestDecide(t *testing.T) {
 		{"others are on their way to the cluster", func(w *world) {
 			w.view.Debit(ledger.Entry{UID: "x", Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 1, Pods: 1}}, DebitedAt: noon})
 		}, none, "", "are on their way to c1"},
+		{"a workload of the cluster has just ended", func(w *world) {
+			w.view.Credit(ledger.Credit{Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 2, Pods: 1}}, FinishedAt: noon.Add(-20 * time.Second)})
+		}, none, "", "are on their way to c1, or leave it"},
+		{"samples show that a workload has ended", func(w *world) {
+			w.view.Credit(ledger.Credit{Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 2, Pods: 1}}, FinishedAt: noon.Add(-21 * time.Second)})
+		}, selected, "small", ""},
+		{"a workload with other devices has just ended", func(w *world) {
+			w.view.Credit(ledger.Credit{Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: "A100", DevicesPerPod: 2, Pods: 1}}, FinishedAt: noon})
+		}, selected, "small", ""},
+		{"big waits for another check, too", ofBig(func(in *gate.Inputs) { in.AwaitsCheck = "provisioning" }), none, "", "its admission check provisioning is not Ready"},
+		{"a cluster with room for big joins", ofBig(func(in *gate.Inputs) {
+			in.Candidates[1].Outside, in.Candidates[1].Shapes[0].Fit = true, gate.Known(1)
+		}), none, "", "c2 has room for it and joins"},
 		{"big requests what is not measured", ofBig(func(in *gate.Inputs) { in.Facts.Unmeasured = []string{"zone"} }), none, "", "does not measure: zone"},
 		{"own fit query", ofBig(func(in *gate.Inputs) { in.OwnFit = true }), none, "", "its own fit query"},
 		{"another source", ofBig(func(in *gate.Inputs) { in.Source = "east" }), none, "", "another MetricsSource"},
@@ -145,11 +181,36 @@ func TestDecide(t *testing.T) {
 			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 9*time.Minute)}, map[string]bool{"x": true}
 		}, limited, "small", "team-a/x was moved and does not run again yet"},
 		{"another move waits for too long", func(w *world) {
-			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 10*time.Minute)}, map[string]bool{"x": true}
+			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 10*time.Minute+15*time.Second)}, map[string]bool{"x": true}
 		}, selected, "small", ""},
+		{"a move of another policy is not complete", func(w *world) {
+			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 9*time.Minute)}, map[string]bool{"x": true}
+		}, limited, "small", "team-a/x was moved and does not run again yet"},
+		{"another policy would have moved one", func(w *world) {
+			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimShadow, time.Second)}, map[string]bool{"x": true}
+		}, selected, "small", ""},
+		{"a move of another policy for big is not measured", func(w *world) {
+			w.otherHistory = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 25*time.Second)}
+		}, v1alpha1.MoveSettling, "", "samples"},
+		{"moved within the hour by another policy", func(w *world) {
+			w.otherHistory = []v1alpha1.ReclaimRecord{record("small", "else", v1alpha1.ReclaimEnforce, 59*time.Minute)}
+		}, none, "", "without any"},
 		{"a move for big is not measured", func(w *world) {
 			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
 		}, v1alpha1.MoveSettling, "", "samples"},
+		{"the workload that moved for big has just ended", func(w *world) {
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
+			w.view.Credit(ledger.Credit{Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 2, Pods: 1}}, FinishedAt: noon.Add(-20 * time.Second)})
+		}, v1alpha1.MoveSettling, "", "samples"},
+		{"a move for big from a cluster that was held before is not measured", func(w *world) {
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 40*time.Second)}
+			w.history[0].Cluster = "c2"
+			ofBig(func(in *gate.Inputs) { in.Candidates[1].SampledAt = noon.Add(-40 * time.Second) })(w)
+		}, v1alpha1.MoveSettling, "", "samples"},
+		{"a move for big from a cluster that the gate has no more", func(w *world) {
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
+			w.history[0].Cluster = "c9"
+		}, selected, "small", ""},
 		{"a move for big is measured", func(w *world) {
 			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 40*time.Second)}
 		}, selected, "small", ""},
@@ -230,9 +291,14 @@ func TestOneMoveInARound(t *testing.T) {
 	if len(got) != 2 || got[0].Hold.UID != "first" || got[0].State != v1alpha1.MoveSelected || got[1].State != v1alpha1.MoveLimited || got[1].Reason != "team-a/small comes first" {
 		t.Errorf("got %+v", got)
 	}
-	idle := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4, Busy: map[string]string{"research": "team-a/idle"}}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
+	idle := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4, Idle: "team-a/idle"}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
 	if idle[0].State != v1alpha1.MoveLimited || idle[0].Reason != "team-a/idle, whose devices are idle, comes first" {
 		t.Errorf("got %+v", idle)
+	}
+	m[0].QuotaWantedBy = "team-b/late"
+	late := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
+	if late[0].State != v1alpha1.MoveNone || !strings.Contains(late[0].Reason, "without any single workload") {
+		t.Errorf("got %+v", late)
 	}
 }
 

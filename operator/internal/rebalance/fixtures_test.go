@@ -25,9 +25,10 @@ type world struct {
 	quota map[string]float64
 	view  *ledger.Ledger
 	// change of the inputs of a workload; nil = none.
-	change  func(uid string, in *gate.Inputs)
-	history []v1alpha1.ReclaimRecord
-	mode    v1alpha1.ReclaimMode
+	change func(uid string, in *gate.Inputs)
+	// history of the policy, and otherHistory of another one.
+	history, otherHistory []v1alpha1.ReclaimRecord
+	mode                  v1alpha1.ReclaimMode
 	// unplaced are moved workloads that do not run again.
 	unplaced  map[string]bool
 	remaining int
@@ -179,7 +180,8 @@ func (w *world) round() Decision {
 		return Decision{}
 	}
 	big.Check("thanos", noon)
-	bounds := Bounds{Mode: w.mode, MinRun: 30 * time.Minute, Remaining: w.remaining, History: w.history, Unplaced: w.unplaced}
+	bounds := Bounds{Mode: w.mode, MinRun: 30 * time.Minute, Remaining: w.remaining, History: w.history, Unplaced: w.unplaced,
+		Moves: MovesOf([]v1alpha1.ReclaimPolicy{{Status: v1alpha1.ReclaimPolicyStatus{History: w.history}}, {Status: v1alpha1.ReclaimPolicyStatus{History: w.otherHistory}}})}
 	var candidates []*reclaim.Candidate
 	for _, j := range w.jobs {
 		candidates = append(candidates, w.candidate(j))

@@ -54,29 +54,37 @@ func (w *Waiting) Check(source string, now time.Time) {
 	switch i := slices.IndexFunc(d.Verdicts, func(v gate.Verdict) bool { return v.Cluster == cluster }); {
 	case d.Incomplete || in.Fleet.Incomplete:
 		w.Problem = "the metrics of its gate are not complete"
+	case in.AwaitsCheck != "":
+		w.Problem = "its admission check " + in.AwaitsCheck + " is not Ready, without which it does not start"
 	case d.State == gate.Ready:
 		w.Problem = "it can start"
+	case d.Join != "":
+		w.Problem = d.Join + " has room for it and joins the MultiKueueConfig"
 	case d.Hold == nil || d.Hold.Cluster != cluster || i < 0 || d.Verdicts[i].Rejection != gate.RejectNoRoom:
 		w.Problem = "something else than room keeps it from " + cluster
-	case w.hasOnTheWay():
-		w.Problem = "workloads are on their way to " + cluster + ", or leave it"
 	}
 }
 
-// hasOnTheWay reports whether the ledger has entries for the same devices on the held cluster: metrics
-// do not show yet on which nodes.
+// hasOnTheWay reports whether the ledger has entries for the same devices on the held cluster, or
+// credits of workloads that ended there: metrics do not show yet on which nodes.
 func (w *Waiting) hasOnTheWay() bool {
-	return slices.ContainsFunc(w.Inputs.View.Entries(w.Hold.Cluster, w.candidate().SampledAt), func(e ledger.Entry) bool {
-		return e.UID != w.Hold.UID && ledger.ShareDevices(e.PodSets, w.Inputs.Facts.PodSets)
+	view, podSets, sampledAt := w.Inputs.View, w.Inputs.Facts.PodSets, time.Time{}
+	if c := w.candidate(w.Hold.Cluster); c != nil {
+		sampledAt = c.SampledAt
+	}
+	return slices.ContainsFunc(view.Entries(w.Hold.Cluster, sampledAt), func(e ledger.Entry) bool {
+		return e.UID != w.Hold.UID && ledger.ShareDevices(e.PodSets, podSets)
+	}) || slices.ContainsFunc(view.Credits(w.Hold.Cluster, sampledAt), func(c ledger.Credit) bool {
+		return ledger.ShareDevices(c.PodSets, podSets)
 	})
 }
 
-// candidate returns the held cluster.
-func (w *Waiting) candidate() *gate.Candidate {
-	if i := slices.IndexFunc(w.Inputs.Candidates, func(c gate.Candidate) bool { return c.Name == w.Hold.Cluster }); i >= 0 {
+// candidate returns a cluster of the gate; nil = it has no such cluster.
+func (w *Waiting) candidate(cluster string) *gate.Candidate {
+	if i := slices.IndexFunc(w.Inputs.Candidates, func(c gate.Candidate) bool { return c.Name == cluster }); i >= 0 {
 		return &w.Inputs.Candidates[i]
 	}
-	return &gate.Candidate{}
+	return nil
 }
 
 // maxShortlist bounds for how many workloads the gate's inputs are read.
@@ -85,7 +93,7 @@ const maxShortlist = 16
 // Shortlist returns the workloads that may move and without which the waiting one fits on the held
 // cluster, at most 16: the lowest priority first, of these the last started.
 func Shortlist(w *Waiting, candidates []*reclaim.Candidate, devices *Devices, bounds Bounds, now time.Time) []*reclaim.Candidate {
-	if w.Problem != "" {
+	if w.Problem != "" || w.hasOnTheWay() {
 		return nil
 	}
 	var list []*reclaim.Candidate
@@ -117,35 +125,43 @@ func (w *Waiting) fitsWithout(c *reclaim.Candidate, devices *Devices, now time.T
 			addDevices(&in.Candidates[i].Shapes[n], in.Facts, in.Facts.PodSets[n], c, devices)
 		}
 	}
-	return slices.Contains(placeableOn(in.Decide(now)), w.Hold.Cluster)
+	return certainChoice(in.Decide(now)) == w.Hold.Cluster
 }
 
 // addDevices adds to the metrics of a cluster what it has more for a pod set if c is gone. Quota returns
-// only to c's own ClusterQueue.
+// only to c's own ClusterQueue, in the flavor that c had it from.
 func addDevices(m *gate.ShapeMetrics, f shape.Facts, p shape.PodSet, c *reclaim.Candidate, devices *Devices) {
 	if !m.Fit.Known {
 		return
 	}
 	pods, more := devices.podsWithout(c, p)
 	m.Fit.Value = min(m.Fit.Value+float64(more), float64(pods))
-	if m.Quota.Known && f.ClusterQueue == c.Queue && p.Resource == c.Resource {
+	if m.Quota.Known && f.ClusterQueue == c.Queue && p.Resource == c.Resource && p.Flavor == c.Flavor {
 		m.Quota.Value += float64(c.Devices)
 	}
 }
 
-// placeableOn returns the clusters of a decision that have room by metrics alone: nothing is preempted,
-// no data is missing, and the whole workload fits. The gate's choice comes first.
-func placeableOn(d gate.Decision) []string {
-	if d.Incomplete {
-		return nil
+// certainChoice returns the cluster that a decision chooses, if the workload certainly fits there: nothing
+// is preempted, no data is missing, and the whole workload fits. Empty means none. The gate decides
+// again when the workload waits, and its random choice may then be another cluster. So each cluster that
+// it might choose must be certain: all except those where the workload has to preempt, which come last.
+func certainChoice(d gate.Decision) string {
+	if d.Incomplete || len(d.Order) == 0 {
+		return ""
 	}
-	return slices.DeleteFunc(slices.Clone(d.Order), func(cluster string) bool {
-		return slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
-			isCertain := v.Rejection == gate.RejectNone && !v.Preempts && !v.LacksQuota && !v.QuotaUnknown && !v.WithoutMetrics && v.PartialPods == 0 &&
-				len(v.IgnoredConditions) == 0 && len(v.UnknownPrerequisites) == 0
-			return v.Cluster == cluster && !isCertain
-		})
-	})
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if isChoice := v.Cluster == d.Order[0] || v.Rejection == gate.RejectNone && !v.LacksQuota; isChoice && !isCertain(v) {
+			return ""
+		}
+	}
+	return d.Order[0]
+}
+
+// isCertain reports whether complete metrics show that the whole workload fits on a cluster.
+func isCertain(v *gate.Verdict) bool {
+	return v.Rejection == gate.RejectNone && !v.Preempts && !v.LacksQuota && !v.QuotaUnknown && !v.WithoutMetrics && v.PartialPods == 0 &&
+		len(v.IgnoredConditions) == 0 && len(v.UnknownPrerequisites) == 0
 }
 
 // Destination returns the cluster to which the gate would send a running workload now if it waited and
@@ -162,8 +178,5 @@ func (m *Movable) Destination(now time.Time) string {
 		}
 	}
 	in.Rules.Rank.Since, in.Rules.Incumbents = now, nil // it ranks behind all that wait
-	if clusters := placeableOn(in.Decide(now)); len(clusters) > 0 {
-		return clusters[0]
-	}
-	return ""
+	return certainChoice(in.Decide(now))
 }

@@ -37,10 +37,12 @@ type Candidate struct {
 	Owner       Owner
 	Priority    int32
 	// Resource and number of the devices that the workload holds, and since when it has run.
-	Resource     string
-	Devices      int64
+	Resource string
+	Devices  int64
+	// Flavor is the ResourceFlavor of the devices. Empty means several, or unknown.
+	Flavor       string
 	RunningSince time.Time
-	// GracePeriod is the largest of its pods: the time that they may take to end.
+	// GracePeriod is the largest of its pods: the time that they may take to end, 10 minutes at most.
 	GracePeriod time.Duration
 	// Protection is why the workload must not be reclaimed in its present state. Empty means
 	// that it may be.
@@ -62,12 +64,8 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 		return nil, false
 	}
 	c := &Candidate{Namespace: wl.Namespace, Name: wl.Name, UID: string(wl.UID), Queue: string(wl.Status.Admission.ClusterQueue),
-		Priority: priorityOf(wl), Resource: resource, Devices: devices, RunningSince: admitted.LastTransitionTime.Time, Protection: protectionOf(wl)}
-	for i := range wl.Spec.PodSets {
-		if grace := wl.Spec.PodSets[i].Template.Spec.TerminationGracePeriodSeconds; grace != nil {
-			c.GracePeriod = max(c.GracePeriod, time.Duration(min(*grace, maxGraceSeconds))*time.Second)
-		}
-	}
+		Priority: priorityOf(wl), Resource: resource, Devices: devices, Flavor: shape.FlavorOf(wl, resource), RunningSince: admitted.LastTransitionTime.Time,
+		GracePeriod: kueuestate.PodGrace(wl), Protection: protectionOf(wl)}
 	if ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); ready != nil && ready.LastTransitionTime.After(c.RunningSince) {
 		c.RunningSince = ready.LastTransitionTime.Time
 	}
@@ -79,9 +77,6 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 	}
 	return c, true
 }
-
-// maxGraceSeconds is the longest grace period that counts, so that it fits a time.Duration.
-const maxGraceSeconds = 24 * 3600
 
 // IsReclaimable reports whether a workload agreed to be reclaimed: one of its pod templates has
 // the label, or its WorkloadPriorityClass is one of the policy's.

@@ -178,6 +178,29 @@ func TestRunningSince(t *testing.T) {
 	}
 }
 
+// Kubernetes gives pods 30 s to end if their template says nothing.
+func TestGracePeriodWithoutOne(t *testing.T) {
+	if c, _ := NewCandidate(running(), nil); c.GracePeriod != 30*time.Second {
+		t.Errorf("grace period %s", c.GracePeriod)
+	}
+}
+
+func TestFlavorOfDevices(t *testing.T) {
+	for want, flavors := range map[string][]string{"spot": {"spot", "spot"}, "": {"spot", "reserved"}} {
+		c, _ := NewCandidate(running(func(wl *kueue.Workload) {
+			wl.Spec.PodSets = append(wl.Spec.PodSets, *wl.Spec.PodSets[0].DeepCopy())
+			wl.Spec.PodSets[1].Name = "other"
+			for i, flavor := range flavors {
+				wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{Name: wl.Spec.PodSets[i].Name,
+					Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": kueue.ResourceFlavorReference(flavor), "cpu": "default"}})
+			}
+		}), nil)
+		if c.Flavor != want {
+			t.Errorf("%v: flavor %q, want %q", flavors, c.Flavor, want)
+		}
+	}
+}
+
 func TestGracePeriodIsTheLargest(t *testing.T) {
 	c, _ := NewCandidate(running(func(wl *kueue.Workload) {
 		wl.Spec.PodSets = append(wl.Spec.PodSets, *wl.Spec.PodSets[0].DeepCopy())

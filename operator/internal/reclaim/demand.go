@@ -36,7 +36,7 @@ func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
 		d.returning[group] = wl.Namespace + "/" + wl.Name
 	}
 	since, ok := waitsSince(wl)
-	if ok && !kueuestate.HoldsQuota(wl) {
+	if ok && !kueuestate.HoldsQuota(wl) || err == nil && yields(wl, &record) {
 		d.addQueued(group, wl)
 	}
 	if !ok || now.Sub(since) < d.MinWait || err == nil && waitsAfterReclaim(wl, &record) {
@@ -86,6 +86,11 @@ func waitsSince(wl *kueue.Workload) (time.Time, bool) {
 		}
 	}
 	return since, true
+}
+
+// yields reports whether the gate returned the quota of a workload that waits for it again after a pause.
+func yields(wl *kueue.Workload, record *dispatch.Record) bool {
+	return wl.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(wl) && !kueuestate.IsActive(wl) && !record.SleepsUntil.IsZero() && !record.IsReclaimed()
 }
 
 // isReturning reports whether the reclaim of a workload is not complete: the workload is not active

@@ -156,6 +156,15 @@ func TestWhoWantsQuota(t *testing.T) {
 		{"was reclaimed", reclaimed(false), "research", true},
 		{"waits with quota", withQuota(-time.Hour), "research", false},
 		{"inactive", inactive, "research", false},
+		{"pauses after a yield", func(wl *kueue.Workload) {
+			inactive(wl)
+			annotation(v1alpha1.DispatchAnnotation, dispatch.Record{}.Yielded(noon, noon).Encode())(wl)
+		}, "research", true},
+		{"finished after a yield", func(wl *kueue.Workload) {
+			inactive(wl)
+			annotation(v1alpha1.DispatchAnnotation, dispatch.Record{}.Yielded(noon, noon).Encode())(wl)
+			condition(kueue.WorkloadFinished, metav1.ConditionTrue, 0)(wl)
+		}, "research", false},
 		{"another Cohort", func(*kueue.Workload) {}, "other", false},
 		{"another resource", limits(map[string]string{"amd.com/gpu": "1"}), "research", false},
 	} {

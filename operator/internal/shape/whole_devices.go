@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -28,6 +29,23 @@ func WholeDevices(wl *kueue.Workload) (resource string, devices int64, ok bool) 
 		devices += perPod * max(0, pods)
 	}
 	return resource, devices, devices > 0
+}
+
+// FlavorOf returns the ResourceFlavor from which all pods of a workload have a resource. It is empty
+// if they have it from several, or if Kueue assigned none.
+func FlavorOf(wl *kueue.Workload, resource string) string {
+	if wl.Status.Admission == nil {
+		return ""
+	}
+	flavor := ""
+	for i := range wl.Status.Admission.PodSetAssignments {
+		assigned := string(wl.Status.Admission.PodSetAssignments[i].Flavors[corev1.ResourceName(resource)])
+		if assigned != "" && flavor != "" && assigned != flavor {
+			return ""
+		}
+		flavor = cmp.Or(flavor, assigned)
+	}
+	return flavor
 }
 
 // ExtendedResources returns the extended resources that the pods of a workload request.

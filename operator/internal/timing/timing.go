@@ -49,8 +49,8 @@ const (
 	// MaxReclaimPause is the longest pause of a reclaimed workload, if its pods have a long grace
 	// period.
 	MaxReclaimPause = 10 * time.Minute
-	// MoveAvoidance is the time in which a workload that was moved away from a cluster is not sent
-	// there again: the waiting workload, for which it was moved, starts meanwhile.
+	// MoveAvoidance is the time after its pause in which a workload that was moved away from a cluster is
+	// not sent there again: the waiting workload, for which it was moved, starts meanwhile.
 	MoveAvoidance = 10 * time.Minute
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
 	// cluster after the workload lost its quota.

@@ -115,16 +115,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// The process stops. Canceled queries must not count as failures of the source.
 		return reconcile.Result{}, nil
 	}
-	if err := r.readDemand(ctx, policy, queues, now); err != nil {
-		return reconcile.Result{}, fmt.Errorf("find what workloads wait for, for ReclaimPolicy %s: %w", policy.Name, err)
-	}
-	bounds := reclaim.BoundsOf(&policy.Spec)
-	decisions := reclaim.Decide(bounds, queues.candidates, policy.Status.History, now)
-	moves, err := r.decideMoves(ctx, policy, queues, measured, decisions, now)
+	out, err := r.decide(ctx, policy, queues, measured, now)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("decide the moves of ReclaimPolicy %s: %w", policy.Name, err)
+		return reconcile.Result{}, fmt.Errorf("decide for ReclaimPolicy %s: %w", policy.Name, err)
 	}
-	err = r.finish(ctx, policy, queues, measured, outcome{idle: decisions, moves: moves}, now)
+	err = r.finish(ctx, policy, queues, measured, out, now)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the policy changed since it was read
 	}
@@ -137,6 +132,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // periodOf returns the time between two rounds.
 func periodOf(policy *v1alpha1.ReclaimPolicy) time.Duration {
 	return time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second
+}
+
+// decide decides which workloads return to their queues. What others wait for is read again after the
+// queries of moves, which a slow source delays: it may have changed.
+func (r *Reconciler) decide(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, now time.Time) (outcome, error) {
+	if err := r.readDemand(ctx, policy, queues, now); err != nil {
+		return outcome{}, err
+	}
+	possible, err := r.readMoves(ctx, policy, queues, measured, now)
+	if err != nil {
+		return outcome{}, err
+	}
+	if possible != nil {
+		if err := r.readDemand(ctx, policy, queues, now); err != nil {
+			return outcome{}, err
+		}
+	}
+	out := outcome{idle: reclaim.Decide(reclaim.BoundsOf(&policy.Spec), queues.candidates, policy.Status.History, now)}
+	out.moves, err = r.decideMoves(ctx, policy, possible, out.idle)
+	return out, err
 }
 
 // outcome is what a round decides.

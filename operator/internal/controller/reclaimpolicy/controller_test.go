@@ -37,8 +37,8 @@ func TestIdleWorkloadIsReclaimed(t *testing.T) {
 	h.idle["idle"], h.idle["busy"], h.idle["other"] = []float64{3600, 2820}, []float64{3600}, []float64{3600, 3600}
 	policy := h.round()
 	active, record := h.isActive("idle")
-	want := dispatch.Record{Reason: dispatch.ReasonReclaimed, SleepsUntil: h.now.Add(timing.YieldSleep),
-		Reclaimed: &dispatch.Reclaim{Policy: "idle-gpus", At: h.now, PauseUntil: h.now.Add(timing.YieldSleep), Cause: "its 2 devices on c1 have been idle for 47m0s"}}
+	want := dispatch.Record{Reason: dispatch.ReasonReclaimed, SleepsUntil: h.now.Add(timing.DefaultPodGrace),
+		Reclaimed: &dispatch.Reclaim{Policy: "idle-gpus", At: h.now, PauseUntil: h.now.Add(timing.DefaultPodGrace), Cause: "its 2 devices on c1 have been idle for 47m0s"}}
 	if diff := cmp.Diff(want, record); active || diff != "" {
 		t.Errorf("active %t, record (-want +got):\n%s", active, diff)
 	}

@@ -1,6 +1,7 @@
 package reclaimpolicy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,31 +29,65 @@ type Gates interface {
 	Inputs(ctx context.Context, key client.ObjectKey) (in *gate.Inputs, problem string, err error)
 }
 
-// decideMoves decides which workloads move to other clusters. It queries nothing unless a gate holds a
-// cluster where a candidate runs.
-func (r *Reconciler) decideMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, measured *measurement, idle []reclaim.Decision, now time.Time) ([]rebalance.Decision, error) {
+// possibleMoves are the waiting workloads for which a cluster is held where a candidate runs, and by
+// their UIDs the workloads that would make room for them.
+type possibleMoves struct {
+	waiting []*rebalance.Waiting
+	movable map[string][]rebalance.Movable
+}
+
+// readMoves reads what gates and metrics show of possible moves. It queries nothing unless a gate holds
+// a cluster where a candidate runs. A round that began more than periodSeconds ago moves nothing:
+// what it measured at first is too old.
+func (r *Reconciler) readMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, measured *measurement, began time.Time) (*possibleMoves, error) {
 	mode, isOn := rebalance.ModeOf(&policy.Spec)
 	if !isOn || r.gates == nil || measured.querier == nil || measured.failure != "" {
 		return nil, nil
 	}
-	all := &kueue.WorkloadList{}
-	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Workloads: %w", err)
-	}
-	waiting, err := r.readWaiting(ctx, policy, q, all.Items, measured, now)
+	isLate := func() bool { return r.now().Sub(began) > periodOf(policy) }
+	waiting, err := r.readWaiting(ctx, policy, q, measured, isLate)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	bounds := boundsOfMoves(policy, mode, all.Items, idle, now)
-	movable, err := r.readMovable(ctx, waiting, q.candidates, r.measureDevices(ctx, policy, waiting, measured, now), bounds, now)
+	bounds, err := r.boundsOfMoves(ctx, policy, mode, nil)
+	if err != nil {
+		return nil, err
+	}
+	movable, err := r.readMovable(ctx, waiting, q.candidates, r.measureDevices(ctx, policy, waiting, measured), bounds, isLate)
 	if err != nil || ctx.Err() != nil {
 		return nil, err
 	}
-	return rebalance.Decide(bounds, waiting, movable, now), nil
+	if isLate() {
+		for _, w := range waiting {
+			w.Problem = cmp.Or(w.Problem, problemLate)
+		}
+	}
+	return &possibleMoves{waiting: waiting, movable: movable}, nil
+}
+
+// problemLate is why nothing is decided for a waiting workload after responses that took too long.
+const problemLate = "the metrics source is too slow: the round takes longer than periodSeconds"
+
+// decideMoves decides which workloads move, after what the round returns because of idle devices.
+func (r *Reconciler) decideMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, possible *possibleMoves, idle []reclaim.Decision) ([]rebalance.Decision, error) {
+	if possible == nil {
+		return nil, nil
+	}
+	mode, _ := rebalance.ModeOf(&policy.Spec)
+	bounds, err := r.boundsOfMoves(ctx, policy, mode, idle)
+	if err != nil {
+		return nil, err
+	}
+	return rebalance.Decide(bounds, possible.waiting, possible.movable, r.now()), nil
 }
 
 // readWaiting returns the workloads for which a cluster is held where a candidate runs.
-func (r *Reconciler) readWaiting(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, all []kueue.Workload, measured *measurement, now time.Time) ([]*rebalance.Waiting, error) {
+func (r *Reconciler) readWaiting(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, measured *measurement, isLate func() bool) ([]*rebalance.Waiting, error) {
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Workloads: %w", err)
+	}
+	all := list.Items
 	var waiting []*rebalance.Waiting
 	for _, hold := range r.gates.Holds() {
 		if !slices.ContainsFunc(q.candidates, func(c *reclaim.Candidate) bool { return c.Owner.Cluster == hold.Cluster }) {
@@ -67,13 +102,15 @@ func (r *Reconciler) readWaiting(ctx context.Context, policy *v1alpha1.ReclaimPo
 			w.Problem = "it was returned to its queue itself"
 		case slices.Contains(measured.stale, hold.Cluster):
 			w.Problem = "the samples of " + hold.Cluster + " are missing or too old"
+		case isLate():
+			w.Problem = problemLate
 		default:
 			var err error
 			if w.Inputs, w.Problem, err = r.gates.Inputs(ctx, client.ObjectKeyFromObject(&all[i])); err != nil {
 				return nil, fmt.Errorf("read the room for Workload %s: %w", hold.Workload, err)
 			}
 		}
-		w.Check(policy.Spec.SourceRef.Name, now)
+		w.Check(policy.Spec.SourceRef.Name, r.now())
 		waiting = append(waiting, w)
 	}
 	return waiting, nil
@@ -81,10 +118,13 @@ func (r *Reconciler) readWaiting(ctx context.Context, policy *v1alpha1.ReclaimPo
 
 // readMovable returns, by the UID of each waiting workload, the workloads that would make room for it,
 // with what their gates know of other clusters.
-func (r *Reconciler) readMovable(ctx context.Context, waiting []*rebalance.Waiting, candidates []*reclaim.Candidate, devices *rebalance.Devices, bounds rebalance.Bounds, now time.Time) (map[string][]rebalance.Movable, error) {
+func (r *Reconciler) readMovable(ctx context.Context, waiting []*rebalance.Waiting, candidates []*reclaim.Candidate, devices *rebalance.Devices, bounds rebalance.Bounds, isLate func() bool) (map[string][]rebalance.Movable, error) {
 	movable := map[string][]rebalance.Movable{}
 	for _, w := range waiting {
-		for _, c := range rebalance.Shortlist(w, candidates, devices, bounds, now) {
+		for _, c := range rebalance.Shortlist(w, candidates, devices, bounds, r.now()) {
+			if isLate() {
+				return movable, nil
+			}
 			in, problem, err := r.gates.Inputs(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name})
 			if err != nil {
 				return nil, fmt.Errorf("read the room for Workload %s/%s: %w", c.Namespace, c.Name, err)
@@ -96,30 +136,41 @@ func (r *Reconciler) readMovable(ctx context.Context, waiting []*rebalance.Waiti
 }
 
 // boundsOfMoves returns the limits of a round, after what it returns because of idle devices.
-func boundsOfMoves(policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, all []kueue.Workload, idle []reclaim.Decision, now time.Time) rebalance.Bounds {
+func (r *Reconciler) boundsOfMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, idle []reclaim.Decision) (rebalance.Bounds, error) {
 	own := reclaim.BoundsOf(&policy.Spec)
-	b := rebalance.Bounds{Mode: mode, MinRun: own.MinRun, History: policy.Status.History, Busy: map[string]string{}, Unplaced: map[string]bool{},
-		Remaining: reclaim.Remaining(own.MaxPerHour, policy.Status.History, mode, now)}
+	b := rebalance.Bounds{Mode: mode, MinRun: own.MinRun, History: policy.Status.History, Unplaced: map[string]bool{},
+		Remaining: reclaim.Remaining(own.MaxPerHour, policy.Status.History, mode, r.now())}
 	for i := range idle {
 		if d := &idle[i]; d.State == v1alpha1.IdleSelected && own.Mode == mode {
-			b.Busy[d.Group] = d.Namespace + "/" + d.Name
+			b.Idle = cmp.Or(b.Idle, d.Namespace+"/"+d.Name)
 			b.Remaining--
 		}
 	}
-	for i := range all {
-		wl := &all[i]
-		isMoved := slices.ContainsFunc(policy.Status.History, func(record v1alpha1.ReclaimRecord) bool { return record.Move != nil && record.UID == string(wl.UID) })
+	policies, workloads := &v1alpha1.ReclaimPolicyList{}, &kueue.WorkloadList{}
+	if err := r.client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
+		return b, fmt.Errorf("list ReclaimPolicies: %w", err)
+	}
+	if err := r.client.List(ctx, workloads, client.UnsafeDisableDeepCopy); err != nil {
+		return b, fmt.Errorf("list Workloads: %w", err)
+	}
+	b.Moves = rebalance.MovesOf(policies.Items)
+	moved := map[string]bool{}
+	for i := range b.Moves {
+		moved[b.Moves[i].UID] = true
+	}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
 		runsAgain := kueuestate.IsAdmitted(wl) && kueuestate.IsActive(wl)
-		if isMoved && !runsAgain && !kueuestate.IsFinished(wl) {
+		if moved[string(wl.UID)] && !runsAgain && !kueuestate.IsFinished(wl) {
 			b.Unplaced[string(wl.UID)] = true
 		}
 	}
-	return b
+	return b, nil
 }
 
 // measureDevices returns the devices by node. If it has no complete response, that is the problem of each
 // waiting workload.
-func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.ReclaimPolicy, waiting []*rebalance.Waiting, measured *measurement, now time.Time) *rebalance.Devices {
+func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.ReclaimPolicy, waiting []*rebalance.Waiting, measured *measurement) *rebalance.Devices {
 	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Allocated: map[reclaim.Owner]map[rebalance.Node]int64{}}
 	if !slices.ContainsFunc(waiting, func(w *rebalance.Waiting) bool { return w.Problem == "" }) {
 		return devices
@@ -128,10 +179,10 @@ func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.Reclai
 	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), periodOf(policy))
 	defer cancel()
 	m := &measurement{}
-	free, isComplete := m.query(ctx, measured.querier, "free devices", rebalance.FreeQuery(mapping.Label()), now)
+	free, isComplete := m.query(ctx, measured.querier, "free devices", rebalance.FreeQuery(mapping.Label()), r.now())
 	var held []query.Sample
 	if isComplete {
-		held, isComplete = m.query(ctx, measured.querier, "held devices", rebalance.AllocatedQuery(mapping.Label()), now)
+		held, isComplete = m.query(ctx, measured.querier, "held devices", rebalance.AllocatedQuery(mapping.Label()), r.now())
 	}
 	if !isComplete {
 		for _, w := range waiting {

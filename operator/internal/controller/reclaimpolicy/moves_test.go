@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,6 +21,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -31,6 +33,8 @@ type gates struct {
 	read []string
 	// problem of the gate of small.
 	problem string
+	// onRead happens while the inputs of a workload are read; nil = nothing.
+	onRead func(job string)
 }
 
 func newGates(now func() time.Time) *gates {
@@ -44,6 +48,9 @@ func (g *gates) Holds() []ledger.Hold { return g.ledger.View().Holds() }
 
 func (g *gates) Inputs(_ context.Context, key client.ObjectKey) (*gate.Inputs, string, error) {
 	g.read = append(g.read, key.Name)
+	if g.onRead != nil {
+		g.onRead(strings.TrimPrefix(key.Name, "job-"))
+	}
 	if g.problem != "" && key.Name == "job-small" {
 		return nil, g.problem, nil
 	}
@@ -162,6 +169,38 @@ func TestNothingMoves(t *testing.T) {
 				h.t.Fatal(err)
 			}
 		}, "without any single workload"},
+		{"another workload comes to wait for quota during the queries", func(h *hub, g *gates) {
+			g.onRead = func(job string) {
+				if job != "small" {
+					return
+				}
+				if err := h.Create(h.t.Context(), waiting("late")); err != nil {
+					h.t.Error(err)
+				}
+			}
+		}, "without any single workload"},
+		{"the source is slow", func(h *hub, g *gates) {
+			g.onRead = func(job string) {
+				if job == "small" {
+					h.now = h.now.Add(time.Minute + time.Second)
+				}
+			}
+		}, "the metrics source is too slow: the round takes longer than periodSeconds"},
+		{"the source is slow from the beginning", func(h *hub, g *gates) {
+			h.change = func(samples []query.Sample) []query.Sample {
+				h.now = h.now.Add(time.Minute + time.Second)
+				return samples
+			}
+			g.onRead = func(job string) { h.t.Errorf("read %s", job) }
+		}, "the metrics source is too slow: the round takes longer than periodSeconds"},
+		{"another policy has moved a workload for big", func(h *hub, _ *gates) {
+			other := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+			other.Status.History = []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ReclaimEnforce, Namespace: "team-b", Name: "x", UID: "x", Cluster: "c1",
+				Move: &v1alpha1.MoveRecord{For: "team-a/job-big", ForUID: "uid-big", PodsEndBy: metav1.NewTime(h.now.Add(time.Minute))}}}
+			if err := h.Create(h.t.Context(), other); err != nil {
+				h.t.Fatal(err)
+			}
+		}, "samples do not show yet what the last move returned"},
 		{"big was reclaimed itself", func(h *hub, _ *gates) {
 			h.annotate("big", dispatch.Record{}.Reclaim("other", "idle", 0, noon.Add(-time.Minute)).Woken())
 		}, "it was returned to its queue itself"},
@@ -171,7 +210,7 @@ func TestNothingMoves(t *testing.T) {
 			tc.change(h, g)
 			policy := h.round()
 			moves := policy.Status.Moves
-			if tc.reason == "" && len(moves) > 0 || tc.reason != "" && (len(moves) != 1 || moves[0].State != v1alpha1.MoveNone || !strings.Contains(moves[0].Reason, tc.reason)) {
+			if tc.reason == "" && len(moves) > 0 || tc.reason != "" && (len(moves) != 1 || moves[0].State == v1alpha1.MoveSelected || !strings.Contains(moves[0].Reason, tc.reason)) {
 				t.Errorf("moves %+v", moves)
 			}
 			if len(policy.Status.History) > 0 {
@@ -221,6 +260,27 @@ func TestIdleWorkloadComesBeforeAMove(t *testing.T) {
 	}
 	if r := policy.Status.History; len(r) != 1 || r[0].Name != "job-idle" || r[0].Move != nil {
 		t.Errorf("history %+v", r)
+	}
+}
+
+// An idle workload of another ClusterQueue comes first, too: its cluster may be the same.
+func TestIdleWorkloadOfAnotherQueueComesBeforeAMove(t *testing.T) {
+	inOther := func(wl *kueue.Workload) {
+		wl.Spec.QueueName = "other"
+		if wl.Status.Admission != nil {
+			wl.Status.Admission.ClusterQueue = "other"
+		}
+	}
+	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce, clusterQueue("other", ""), localQueue("other"), running("idle", inOther), waiting("waits-too", inOther))
+	policy := h.policy()
+	policy.Spec.ClusterQueues = append(policy.Spec.ClusterQueues, "other")
+	if err := h.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	h.idle["idle"] = []float64{3000, 3000}
+	policy = h.round()
+	if m := policy.Status.Moves; len(m) != 1 || m[0].State != v1alpha1.MoveLimited || m[0].Reason != "team-a/job-idle, whose devices are idle, comes first" {
+		t.Errorf("moves %+v", m)
 	}
 }
 

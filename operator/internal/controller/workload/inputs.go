@@ -3,8 +3,10 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
@@ -36,7 +38,18 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	facts := o.jobFacts()
 	results, fleet := r.cache.Results(ctx, o.gate, facts)
 	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: r.viewFor(o), Rules: o.rules(),
-		Attempt: o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl), Source: o.gate.Spec.SourceRef.Name, OwnFit: o.gate.Spec.Queries.Fit != ""}, "", nil
+		Attempt: o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl), Source: o.gate.Spec.SourceRef.Name, OwnFit: o.gate.Spec.Queries.Fit != "", AwaitsCheck: o.awaitedCheck()}, "", nil
+}
+
+// awaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
+// Ready. Empty means none.
+func (o *observation) awaitedCheck() string {
+	for _, c := range o.wl.Status.AdmissionChecks {
+		if name := string(c.Name); c.State != kueue.CheckStateReady && name != o.multiKueue && !slices.Contains(o.checks, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.

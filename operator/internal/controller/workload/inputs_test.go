@@ -56,6 +56,21 @@ func TestMovedWorkloadAvoidsTheClusterItLeft(t *testing.T) {
 	}
 }
 
+// Without MultiKueue, the check's last word clears the record of the wait. What a ReclaimPolicy recorded
+// stays: other policies read from it that the workload was returned within the hour.
+func TestPlacedWorkloadKeepsTheRecordOfItsMove(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(map[string]float64{"cluster1": 90, "cluster2": 1})
+	wl := pendingWorkload(b.now().Add(-time.Minute))
+	moved("cluster1")(wl)
+	b.create(wl)
+	b.reconcile()
+	record := b.dispatchRecord()
+	if b.check().State != kueue.CheckStateReady || record.Reclaimed == nil || record.Reclaimed.From != "cluster1" {
+		t.Errorf("check %+v, record %+v", b.check(), record)
+	}
+}
+
 // The inputs of a decision are those of the next reconciliation, also for a workload that runs.
 func TestInputs(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
@@ -71,6 +86,16 @@ func TestInputs(t *testing.T) {
 	d := in.Decide(b.now())
 	if !slices.Equal(d.Order, []string{"cluster2"}) || d.Verdicts[0].Rejection != gate.RejectNoRoom || in.Source != "thanos" || in.OwnFit || in.Facts.UID != string(wl.UID) {
 		t.Errorf("decision %+v, inputs %+v", d, in)
+	}
+	if in.AwaitsCheck != "" {
+		t.Errorf("awaits %s", in.AwaitsCheck)
+	}
+	other := withMultiKueue(pendingWorkload(noon.Add(-time.Hour)))
+	other.Name, other.UID = "provisions", "provisions"
+	other.Status.AdmissionChecks = append(other.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "provisioning", State: kueue.CheckStatePending})
+	b.create(other)
+	if in, problem, err := b.Inputs(t.Context(), types.NamespacedName{Namespace: "team-a", Name: "provisions"}); err != nil || problem != "" || in.AwaitsCheck != "provisioning" {
+		t.Errorf("got %+v, %q, %v", in, problem, err)
 	}
 	for name, change := range map[string]func(){
 		"it does not exist": func() { b.key = types.NamespacedName{Namespace: "team-a", Name: "other"} },

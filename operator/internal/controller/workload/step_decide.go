@@ -279,9 +279,10 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 	if d.State == gate.Retry {
 		return append(writes, o.writeYield(d, record))
 	}
-	if d.State == gate.Ready && (o.multiKueue == "" || !o.nominates) && record.Encode() != (dispatch.Record{}).Encode() {
-		// The time without room ends here; elsewhere the nomination ends it.
-		writes = append(writes, write{record: &recordWrite{}})
+	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays.
+	placed := dispatch.Record{Reclaimed: record.Reclaimed}
+	if d.State == gate.Ready && (o.multiKueue == "" || !o.nominates) && record.Encode() != placed.Encode() {
+		writes = append(writes, write{record: &recordWrite{record: placed}})
 	}
 	w := write{check: &checkWrite{names: o.checks, decision: d, podSetUpdates: o.podSetUpdates(d), messageKind: kind, rememberReason: true}}
 	if isTransition {

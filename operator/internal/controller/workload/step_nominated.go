@@ -120,9 +120,20 @@ func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
 }
 
 // nominableClusters are the connected clusters without those that are about to leave the
-// MultiKueueConfig: a copy there would stay for ever.
+// MultiKueueConfig, where a copy would stay for ever, and without the one that the workload left for a
+// waiting one. A repair may need even that.
 func (o *observation) nominableClusters() []string {
-	return slices.DeleteFunc(slices.Clone(o.workers.connected), o.isLeaving)
+	clusters := slices.DeleteFunc(slices.Clone(o.workers.connected), o.isLeaving)
+	if others := o.withoutLeft(clusters); len(others) > 0 || o.phase != PhaseEvictionStuck {
+		return others
+	}
+	return clusters
+}
+
+// withoutLeft returns the clusters without the one that the workload left for a waiting one.
+func (o *observation) withoutLeft(clusters []string) []string {
+	left, _ := o.record.LeftCluster(o.now)
+	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return c == left })
 }
 
 // isLeaving reports whether a cluster is about to leave the MultiKueueConfig. A cluster that the
@@ -252,14 +263,18 @@ func (o *observation) stepRepairEviction() step {
 
 // repairList is where a repair nominates. The best cluster with room comes first. Otherwise room
 // does not matter, because the quota must not depend on it: every cluster that was ever
-// nominated, or else every connected one. stepWithdraw ends the nomination.
+// nominated, or else every connected one. stepWithdraw ends the nomination, but MultiKueue may create a
+// copy before: the cluster that the workload left for a waiting one comes last.
 func (o *observation) repairList(withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]
 	}
-	known := slices.DeleteFunc(slices.Clone(o.record.EverNominated), func(c string) bool { return !o.workers.isConnected(c) })
+	known := slices.DeleteFunc(o.withoutLeft(o.record.EverNominated), func(c string) bool { return !o.workers.isConnected(c) })
 	if len(known) > 0 {
 		return known
+	}
+	if others := o.withoutLeft(o.everyCluster()); len(others) > 0 {
+		return others
 	}
 	return o.everyCluster()
 }
