@@ -146,6 +146,18 @@ func mayBe(d device.Device, resource string, pods podmap.Map, id string, listed 
 	return isPartOf && (part.Profile == "" || part.Profile == claimedProfile(d.Instance.Profile))
 }
 
+// mayBeAllocated reports whether an allocated id that belongs to no listed device may be another name
+// of a device of a resource.
+func (s *snapshot) mayBeAllocated(d device.Device, resource string) bool {
+	listed := namesOf(s.devices)
+	for id := range s.pods.Allocated {
+		if _, isAllocatable := s.pods.Allocatable[id]; !listed[id] && !isAllocatable && mayBe(d, resource, s.pods, id, listed) {
+			return true
+		}
+	}
+	return false
+}
+
 // claimedProfile returns a profile in the notation of resource claims: 1g10gb-me for
 // 1g.10gb+me.
 func claimedProfile(profile string) string {

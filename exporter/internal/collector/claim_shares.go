@@ -56,7 +56,30 @@ func (c *Collector) lookUpClaims(pods podmap.Map, podsErr error) *claimShares {
 		}
 	}
 	s.consumption = c.cfg.Claims.Consumption(claims)
+	s.markIncomplete()
 	return s
+}
+
+// markIncomplete makes the consumption unknown that lacks a capacity of its device. kube-scheduler
+// records all of them, but a driver may have added one since.
+func (s *claimShares) markIncomplete() {
+	for c, consumed := range s.consumption {
+		name, _ := podmap.DeviceName(c.Driver, c.Device)
+		for _, d := range s.devices[name] {
+			if d.Driver == c.Driver && d.Pool == c.Pool && consumed.Unknown == "" && !hasCapacitiesOf(consumed, d) {
+				s.consumption[c] = podmap.Consumption{Unknown: podmap.ClaimInvalid}
+			}
+		}
+	}
+}
+
+func hasCapacitiesOf(c podmap.Consumption, d podmap.SharedDevice) bool {
+	for name := range d.Capacities {
+		if _, ok := c.Amounts[name]; !ok && !c.AdminAccess {
+			return false
+		}
+	}
+	return true
 }
 
 // renderClaimShares writes what a device offers to several claims and what they consume of it. It
@@ -79,9 +102,10 @@ func (r *renderer) renderClaimShares(d *deviceSnapshot, id labelText) {
 }
 
 // claimsOn returns the shared device that a device is, and the claims on it. ok is false if it is
-// none, if two drivers offer it, or if it is also allocated in another way.
+// none, if two drivers offer it, if it is also allocated in another way, or if it may have MIG
+// instances: its memory is then that of the instances.
 func (r *renderer) claimsOn(d *deviceSnapshot) (of podmap.SharedDevice, claims []podmap.HeldClaim, ok bool) {
-	if r.snapshot.claims == nil {
+	if r.snapshot.claims == nil || d.reading.MIG || d.reading.PartitionsUnknown {
 		return of, nil, false
 	}
 	pods, found := r.snapshot.pods, 0
@@ -120,7 +144,7 @@ func (r *renderer) claimAmounts(of podmap.SharedDevice, claims []podmap.HeldClai
 	ofPod := map[podName]map[podmap.Claim]bool{}
 	for _, held := range claims {
 		consumed := r.snapshot.claims.consumption[held.Claim]
-		if !isKnown(consumed, of) {
+		if consumed.Unknown != "" {
 			return nil
 		}
 		if consumed.AdminAccess {
@@ -159,20 +183,6 @@ func (r *renderer) claimAmounts(of podmap.SharedDevice, claims []podmap.HeldClai
 		amounts = append(amounts, cores)
 	}
 	return amounts
-}
-
-// isKnown reports whether a claim's consumption of each capacity is known. kube-scheduler records
-// all of them.
-func isKnown(c podmap.Consumption, of podmap.SharedDevice) bool {
-	if c.Unknown != "" {
-		return false
-	}
-	for name := range of.Capacities {
-		if _, ok := c.Amounts[name]; !ok && !c.AdminAccess {
-			return false
-		}
-	}
-	return true
 }
 
 // furtherClaims returns how many more claims a device takes for its capacities other than memory and

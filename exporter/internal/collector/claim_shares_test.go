@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 
+	"plimsoll.dev/plimsoll/exporter/internal/device"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
@@ -86,6 +87,7 @@ func TestSharesOfClaims(t *testing.T) {
 		capacity    []string
 		allocated   []string
 		ofPods      []string
+		reason      string // default pending
 		unknown     float64
 	}{
 		{name: "no claim", devices: []podmap.SharedDevice{sharedGPU()}, capacity: []string{"memory 8.589934592e+10", "cores 1"}, allocated: []string{"memory 0", "cores 0"}},
@@ -119,7 +121,7 @@ func TestSharesOfClaims(t *testing.T) {
 		{name: "a claim that was not read yet", devices: []podmap.SharedDevice{sharedGPU()}, held: []podmap.HeldClaim{held("a", "a", "s1"), held("b", "b", "s2")},
 			consumption: map[string]podmap.Consumption{"a": consumes(10, 25), "b": {Unknown: podmap.ClaimPending}}, unknown: 1},
 		{name: "a claim without a capacity of the device", devices: []podmap.SharedDevice{sharedGPU()}, held: []podmap.HeldClaim{held("a", "a", "s1")},
-			consumption: map[string]podmap.Consumption{"a": {Amounts: map[string]float64{"memory": gib}}}},
+			consumption: map[string]podmap.Consumption{"a": {Amounts: map[string]float64{"memory": gib}}}, reason: podmap.ClaimInvalid, unknown: 1},
 		{name: "a device plugin allocated it, too", devices: []podmap.SharedDevice{sharedGPU()}, plugin: true, held: []podmap.HeldClaim{held("a", "a", "s1")},
 			consumption: map[string]podmap.Consumption{"a": consumes(10, 25)}},
 		{name: "another driver allocated it, too", devices: []podmap.SharedDevice{sharedGPU()}, held: []podmap.HeldClaim{held("a", "a", "s1"), other},
@@ -152,8 +154,12 @@ func TestSharesOfClaims(t *testing.T) {
 					t.Errorf("%s (-want +got):\n%s", metric, diff)
 				}
 			}
-			if got := value(t, families, "plimsoll_exporter_unknown_claims", "reason", "pending"); got != tc.unknown || len(families["plimsoll_exporter_unknown_claims"].Metric) != 5 {
-				t.Errorf("%g pending claims, want %g", got, tc.unknown)
+			reason := podmap.ClaimPending
+			if tc.reason != "" {
+				reason = tc.reason
+			}
+			if got := value(t, families, "plimsoll_exporter_unknown_claims", "reason", reason); got != tc.unknown || len(families["plimsoll_exporter_unknown_claims"].Metric) != 5 {
+				t.Errorf("%g unknown claims, want %g", got, tc.unknown)
 			}
 			if got := value(t, families, "plimsoll_exporter_resource_slices_reachable"); (got == 0) != tc.unlisted {
 				t.Errorf("the slices are reachable: %g", got)
@@ -174,6 +180,23 @@ func TestPolicyOfShares(t *testing.T) {
 	}
 	if !strings.Contains(text, `provider="dra"`) {
 		t.Errorf("no provider:\n%s", text)
+	}
+}
+
+// The memory of a device in MIG mode is that of its instances, no matter which pods hold them.
+func TestNoSharesOfClaimsInMIGMode(t *testing.T) {
+	for name, set := range map[string]func(r *device.Reading){
+		"MIG mode":       func(r *device.Reading) { r.MIG = true },
+		"an unknown one": func(r *device.Reading) { r.PartitionsUnknown = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			f.cfg.Claims = &fakeClaims{devices: []podmap.SharedDevice{sharedGPU()}}
+			f.source.override = func(_ device.Device, r *device.Reading) { set(r) }
+			if families, _ := f.collect(t); families["plimsoll_device_share_capacity"] != nil {
+				t.Error("the device has shares")
+			}
+		})
 	}
 }
 

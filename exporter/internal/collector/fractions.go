@@ -24,17 +24,8 @@ func (r *renderer) renderFractions(d *deviceSnapshot, id labelText) {
 	if resource, ok := resourceOf(r.snapshot.pods, d.device); !ok || resource != kaiResource {
 		return
 	}
-	fractions, isReserved := map[podmap.Holder]podmap.Fraction(nil), false
-	for _, name := range d.device.Names() {
-		if r.snapshot.pods.ReplicaCounts[name].Allocatable > 0 {
-			return // another component shares the device
-		}
-		isReserved = isReserved || len(r.snapshot.pods.Reserved[name]) > 0
-		if of := r.snapshot.pods.Fractions[name]; of != nil {
-			fractions = of
-		}
-	}
-	if isReserved && len(fractions) == 0 || !isReserved && d.allocated {
+	fractions, ok := r.fractionsOn(d)
+	if !ok {
 		return
 	}
 	memory := amount{dimensionMemory, capacity * (1 << 20), 0, map[podName]float64{}}
@@ -46,4 +37,28 @@ func (r *renderer) renderFractions(d *deviceSnapshot, id labelText) {
 		memory.add(podName{h.Namespace, h.Pod}, part*(1<<20))
 	}
 	r.addAmount(id, providerKAI, memory, podsWithSeries([]*deviceSnapshot{d}))
+}
+
+// fractionsOn returns the requests of the pods that share a device. ok is false if they are unknown,
+// or if the device is or may be allocated in another way.
+func (r *renderer) fractionsOn(d *deviceSnapshot) (fractions map[podmap.Holder]podmap.Fraction, ok bool) {
+	isReserved := false
+	for _, name := range d.device.Names() {
+		if r.snapshot.pods.ReplicaCounts[name].Allocatable > 0 {
+			return nil, false // another component shares the device
+		}
+		isReserved = isReserved || len(r.snapshot.pods.Reserved[name]) > 0
+		if of := r.snapshot.pods.Fractions[name]; of != nil {
+			fractions = of
+		}
+	}
+	for _, h := range d.allHolders {
+		if _, ok := fractions[h]; !ok {
+			return nil, false
+		}
+	}
+	if isReserved {
+		return fractions, len(fractions) > 0
+	}
+	return nil, !d.allocated && !r.snapshot.mayBeAllocated(d.device, kaiResource)
 }

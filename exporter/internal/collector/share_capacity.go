@@ -27,8 +27,13 @@ type amount struct {
 	pods                map[podName]float64
 }
 
-// renderShares writes what a shared device offers and what of it is allocated.
+// renderShares writes what a shared device offers and what of it is allocated. It writes nothing
+// if the device is also held in another way: what is left for replicas is unknown then.
 func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
+	isMixed := func(name string) bool { return r.snapshot.pods.Mixed[name] }
+	if slices.ContainsFunc(d.device.Names(), isMixed) {
+		return
+	}
 	withSeries := podsWithSeries([]*deviceSnapshot{d})
 	for _, name := range d.device.Names() {
 		n := r.snapshot.pods.ReplicaCounts[name]
@@ -85,11 +90,12 @@ func (r *renderer) shareAmounts(d *deviceSnapshot, n podmap.ReplicaCount) (provi
 }
 
 // assignedByHAMi returns what HAMi assigned to the containers that hold a device, or nil if the
-// assignment of a container is unknown or contradicts the kubelet. memory is that of the device
+// assignment of any container on the node is unknown or contradicts the kubelet: HAMi may have given
+// it this device, whichever the kubelet reports. memory is that of the device
 // in bytes. HAMi limits the memory of each container, so an assignment without memory is forged,
 // and says nothing about the memory that the container can take.
 func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
-	if r.snapshot.podMeta == nil {
+	if r.snapshot.podMeta == nil || !r.snapshot.pods.IsHAMiKnown() {
 		return nil
 	}
 	bytes := amount{dimensionMemory, memory, 0, map[podName]float64{}}
@@ -98,11 +104,7 @@ func (r *renderer) assignedByHAMi(d *deviceSnapshot, memory float64) []amount {
 		return nil
 	}
 	for _, h := range d.allHolders {
-		accepted, ok := r.snapshot.pods.Assigned[h]
-		if !ok {
-			return nil
-		}
-		for _, a := range accepted.Devices {
+		for _, a := range r.snapshot.pods.Assigned[h].Devices {
 			if a.Device == d.device.UUID {
 				bytes.add(podName{h.Namespace, h.Pod}, a.Memory)
 				cores.add(podName{h.Namespace, h.Pod}, a.Cores)

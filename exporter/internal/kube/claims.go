@@ -53,9 +53,9 @@ type ClaimReader struct {
 	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	claims map[types.NamespacedName]*claimEntry
-	failed string // reason of the last failure that was logged; empty after a success
+	mu      sync.Mutex
+	claims  map[types.NamespacedName]*claimEntry
+	failing bool // a failure was logged, and its end was not
 }
 
 // claimEntry is what is known of a claim.
@@ -196,11 +196,11 @@ func (r *ClaimReader) readClaim(ctx context.Context, key types.NamespacedName) b
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logFailure(key, unknown, err)
 	e := r.claims[key]
 	if e == nil {
 		return true // no pod of the node has the claim anymore
 	}
+	r.logFailure(key, unknown, err)
 	e.results, e.unknown = results, unknown
 	isIncomplete := slices.ContainsFunc(e.wanted, func(c podmap.Claim) bool { return e.consumption(c).Unknown != "" })
 	e.queued = isIncomplete
@@ -230,14 +230,23 @@ func (r *ClaimReader) allocationOf(ctx context.Context, key types.NamespacedName
 	return claim.Status.Allocation.Devices.Results, "", nil
 }
 
-// logFailure logs a failure unless the last claim failed for the same reason. The caller holds the
-// lock.
+// logFailure logs a failure unless a claim failed for the same reason before, and its end when no
+// claim fails anymore. The caller holds the lock.
 func (r *ClaimReader) logFailure(key types.NamespacedName, unknown string, err error) {
+	fails := func(isReason func(reason string) bool) bool {
+		for other, e := range r.claims {
+			if isReason(e.unknown) && (other != key || err != nil) {
+				return true
+			}
+		}
+		return false
+	}
 	switch {
-	case err == nil && r.failed != "":
+	case err == nil && r.failing && !fails(func(reason string) bool { return reason != "" && reason != podmap.ClaimPending }):
+		r.failing = false
 		r.log.Info("resource claims can be read again")
-	case err != nil && unknown != r.failed:
+	case err != nil && !fails(func(reason string) bool { return reason == unknown }):
+		r.failing = true
 		r.log.Warn("cannot read a resource claim; its device has no shares of claims (plimsoll_exporter_unknown_claims)", "claim", key.String(), "reason", unknown, "err", err)
 	}
-	r.failed = unknown
 }

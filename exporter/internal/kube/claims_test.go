@@ -225,3 +225,39 @@ func TestMissingPermissionForClaims(t *testing.T) {
 	})
 	await(t, r, want)
 }
+
+// One claim that cannot be read is logged once, however many others are read. The others are no sign
+// that it can be read again.
+func TestOneMissingClaimAmongOthers(t *testing.T) {
+	s := startClaimServer(t)
+	lines := make(logLines, 100)
+	r := runReader(t, s, slog.New(slog.NewTextHandler(lines, nil)))
+	want := map[podmap.Claim]podmap.Consumption{heldClaim("missing", "s1"): {Unknown: podmap.ClaimNotFound}}
+	await(t, r, want)
+	for i := range 5 {
+		name := fmt.Sprint("c", i)
+		s.set(func() { s.claims["ml/"+name] = allocatedClaim("s1=1Gi=5") })
+		want[heldClaim(name, "s1")] = consumes(1<<30, 5)
+		await(t, r, want)
+	}
+	requireLevels(t, lines, "level=WARN")
+	s.set(func() { s.claims["ml/missing"] = allocatedClaim("s1=1Gi=5") })
+	want[heldClaim("missing", "s1")] = consumes(1<<30, 5)
+	await(t, r, want)
+	requireLevels(t, lines, "level=INFO")
+}
+
+// requireLevels checks the levels of the lines about resource claims that were logged since the last
+// call.
+func requireLevels(t *testing.T, lines logLines, want string) {
+	t.Helper()
+	var levels []string
+	for len(lines) > 0 {
+		if line := <-lines; strings.Contains(line, "resource claim") {
+			levels = append(levels, line[strings.Index(line, "level="):strings.Index(line, " msg=")])
+		}
+	}
+	if got := strings.Join(levels, " "); got != want {
+		t.Errorf("the log has %s, want %s", got, want)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -124,13 +125,15 @@ func (x *ownerIndex) lookUp(ctx context.Context, pod types.UID) error {
 const maxDepth = 10
 
 // findTop follows controllers upward from a reference. A controller that was deleted, or
-// that the exporter may not read, counts as the topmost.
+// that the exporter may not read, counts as the topmost. So does one whose name or version is no
+// segment of a path: the API server accepts any text in a reference, and a name with dots and
+// slashes would read another object.
 func (x *ownerIndex) findTop(ctx context.Context, namespace string, ref metav1.OwnerReference) (owner, error) {
 	for range maxDepth {
 		group, err := schema.ParseGroupVersion(ref.APIVersion)
 		kind := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
 		resource, isIntermediate := intermediateControllers[kind]
-		if err != nil || !isIntermediate {
+		if err != nil || !isIntermediate || len(content.IsPathSegmentName(ref.Name)) > 0 || len(content.IsPathSegmentName(group.Version)) > 0 {
 			break
 		}
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)

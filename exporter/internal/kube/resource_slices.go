@@ -45,7 +45,12 @@ type resourceSlice struct {
 type sliceDevice struct {
 	Name                     string                    `json:"name"`
 	AllowMultipleAllocations bool                      `json:"allowMultipleAllocations"`
+	Taints                   []deviceTaint             `json:"taints"`
 	Capacity                 map[string]deviceCapacity `json:"capacity"`
+}
+
+type deviceTaint struct {
+	Effect string `json:"effect"`
 }
 
 type deviceCapacity struct {
@@ -174,7 +179,7 @@ type pool struct{ driver, name string }
 
 // sharedDevices returns the devices that several claims can allocate. As in kube-scheduler, only the
 // slices of a pool's last generation count, and only if the pool has all of them and each device
-// once.
+// once. A device with a taint is left out: claims rarely tolerate it.
 func sharedDevices(all []*resourceSlice) (shared []podmap.SharedDevice) {
 	last := map[pool][]*resourceSlice{}
 	for _, s := range all {
@@ -192,7 +197,7 @@ func sharedDevices(all []*resourceSlice) (shared []podmap.SharedDevice) {
 		}
 		for _, s := range parts {
 			for i := range s.Spec.Devices {
-				if d := &s.Spec.Devices[i]; d.AllowMultipleAllocations {
+				if d := &s.Spec.Devices[i]; d.AllowMultipleAllocations && !slices.ContainsFunc(d.Taints, deviceTaint.preventsAllocation) {
 					shared = append(shared, podmap.SharedDevice{Driver: p.driver, Pool: p.name, Device: d.Name, Capacities: capacities(p.driver, d.Capacity)})
 				}
 			}
@@ -202,6 +207,12 @@ func sharedDevices(all []*resourceSlice) (shared []podmap.SharedDevice) {
 		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Device, b.Device))
 	})
 	return shared
+}
+
+// preventsAllocation reports whether kube-scheduler allocates the device only to claims that tolerate
+// the taint. A taint with another effect only informs.
+func (t deviceTaint) preventsAllocation() bool {
+	return t.Effect == "NoSchedule" || t.Effect == "NoExecute"
 }
 
 func hasDuplicates(parts []*resourceSlice) bool {

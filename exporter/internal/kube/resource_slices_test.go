@@ -52,8 +52,10 @@ func TestSharedDevices(t *testing.T) {
 		slices []string
 		want   string
 	}{
-		"one slice":                       {[]string{sliceText("s", "n", 1, 1, a, b)}, "gpu-0 gpu-1"},
-		"a device that is not shared":     {[]string{sliceText("s", "n", 1, 1, `{"name":"gpu-0"}`, b)}, "gpu-1"},
+		"one slice":                   {[]string{sliceText("s", "n", 1, 1, a, b)}, "gpu-0 gpu-1"},
+		"a device that is not shared": {[]string{sliceText("s", "n", 1, 1, `{"name":"gpu-0"}`, b)}, "gpu-1"},
+		"tainted devices": {[]string{sliceText("s", "n", 1, 1, strings.Replace(a, "{", `{"taints":[{"key":"k","effect":"NoSchedule"}],`, 1), strings.Replace(b, "{", `{"taints":[{"key":"k","effect":"NoExecute"}],`, 1),
+			strings.Replace(sharedGPU("gpu-2", ""), "{", `{"taints":[{"key":"k","effect":"None"}],`, 1))}, "gpu-2"},
 		"two slices":                      {[]string{sliceText("s", "n", 1, 2, a), sliceText("t", "n", 1, 2, b)}, "gpu-0 gpu-1"},
 		"a missing slice":                 {[]string{sliceText("s", "n", 1, 2, a)}, ""},
 		"more slices than the pool has":   {[]string{sliceText("s", "n", 1, 1, a), sliceText("t", "n", 1, 1, b)}, ""},

@@ -67,11 +67,19 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 		return nil, err
 	}
 	if w.owners != nil {
-		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: w.forgetOwner}); err != nil {
+		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: w.forgetReplaced, DeleteFunc: w.forgetOwner}); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// forgetReplaced drops the owner of a pod that was replaced by another one of the same name while
+// the watch was interrupted. The informer reports that as an update.
+func (w *Watcher) forgetReplaced(before, after any) {
+	if m, ok := before.(*metav1.PartialObjectMetadata); ok && m.UID != after.(*metav1.PartialObjectMetadata).UID {
+		w.owners.forget(m.UID)
+	}
 }
 
 // forgetOwner drops the owner of a deleted pod.
@@ -162,15 +170,14 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	return meta, true
 }
 
-// Fraction returns what a pod requests from KAI Scheduler. ok is false if the pod is unknown, or if it
-// shares and reserves no device.
+// Fraction returns what a pod requests from KAI Scheduler. ok is false if the pod is unknown.
 func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) {
 	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return podmap.Fraction{}, false
 	}
 	m := object.(*metav1.PartialObjectMetadata)
-	return podmap.ParseKAI(m.Labels, m.Annotations)
+	return podmap.ParseKAI(m.Labels, m.Annotations), true
 }
 
 // PodByUID returns the name of the pod with a UID. ok is false if the node has no such pod.

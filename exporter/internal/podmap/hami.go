@@ -120,6 +120,19 @@ func (m Map) ApplyHAMi(podOf func(namespace, pod string) (Meta, bool), before ma
 	return m
 }
 
+// IsHAMiKnown reports whether the devices of all containers are known that hold replicas of HAMi's
+// plugin. HAMi may have given a container without an accepted annotation any of its devices.
+func (m Map) IsHAMiKnown() bool {
+	for name, holders := range m.Replicas {
+		for h := range holders {
+			if _, ok := m.Assigned[h]; !ok && m.ReplicaCounts[name].Provider == ProviderHAMi {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // isPlausible reports whether a container can hold the devices of an annotation.
 func (m Map) isPlausible(h hamiHolding, assigned []Assignment) bool {
 	names := map[string]bool{}

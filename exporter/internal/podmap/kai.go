@@ -33,9 +33,10 @@ type Fraction struct {
 	Container string   // that uses the devices; empty for the first one
 }
 
-// ParseKAI returns the request of a pod. ok is false for a pod without a group. As for KAI Scheduler,
-// an invalid annotation is no request, and a fraction counts before an amount of memory.
-func ParseKAI(labels, annotations map[string]string) (f Fraction, ok bool) {
+// ParseKAI returns the request of a pod. It has no group if the pod shares and reserves nothing. As
+// for KAI Scheduler, an invalid annotation is no request, and a fraction counts before an amount of
+// memory.
+func ParseKAI(labels, annotations map[string]string) (f Fraction) {
 	groups := map[string]bool{}
 	for key, group := range labels {
 		if (key == kaiGroup || strings.HasPrefix(key, kaiGroup+"/")) && group != "" {
@@ -43,7 +44,7 @@ func ParseKAI(labels, annotations map[string]string) (f Fraction, ok bool) {
 		}
 	}
 	if len(groups) == 0 {
-		return Fraction{}, false
+		return Fraction{}
 	}
 	f = Fraction{Groups: slices.Sorted(maps.Keys(groups)), Container: annotations[kaiContainer]}
 	if ratio, err := strconv.ParseFloat(annotations[kaiFraction], 64); err == nil && ratio > 0 && ratio <= 1 {
@@ -51,34 +52,29 @@ func ParseKAI(labels, annotations map[string]string) (f Fraction, ok bool) {
 	} else if mib, err := strconv.ParseInt(annotations[kaiMemory], 10, 64); err == nil && mib > 0 {
 		f.Memory = float64(mib)
 	}
-	return f, true
+	return f
 }
 
 // ApplyKAI returns a map in which the pods that share a device of KAI Scheduler hold it. The kubelet
 // reports the pod that reserves the device; its label has the group of the pods that share it.
-// fractionOf returns the labels and the request of a pod.
+// fractionOf returns the request of a pod, which has no group if the pod shares nothing. known is false
+// for a pod that the API server has not shown yet.
 //
 // Fractions has a reserved device only if its group is known, of no other device, and at least one
-// pod with a request shares it: a pod may have been bound that the API server does not show yet.
-func (m Map) ApplyKAI(fractionOf func(namespace, pod string) (f Fraction, ok bool)) Map {
+// pod with a request shares it: a pod may have been bound that the API server does not show yet. It
+// is empty while the kubelet lists an unknown pod, which may share any reserved device.
+func (m Map) ApplyKAI(fractionOf func(namespace, pod string) (f Fraction, known bool)) Map {
 	if len(m.Reserved) == 0 {
 		return m
 	}
-	devices, ambiguous := map[string]string{}, map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(m.Reserved)) {
-		for _, h := range m.Reserved[name] {
-			f, _ := fractionOf(h.Namespace, h.Pod)
-			for _, group := range f.Groups {
-				ambiguous[group] = ambiguous[group] || devices[group] != "" && devices[group] != name
-				devices[group] = name
-			}
-		}
-	}
+	devices := m.devicesOfGroups(fractionOf)
 	m.Holders, m.Fractions = maps.Clone(m.Holders), map[string]map[Holder]Fraction{}
 	pods := slices.SortedFunc(maps.Keys(m.Containers), func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
+	allKnown := true
 	for _, pod := range pods {
-		f, ok := fractionOf(pod[0], pod[1])
-		if !ok || isReservation(pod[0]) || f.Ratio == 0 && f.Memory == 0 {
+		f, known := fractionOf(pod[0], pod[1])
+		allKnown = allKnown && known
+		if !known || isReservation(pod[0]) || f.Ratio == 0 && f.Memory == 0 {
 			continue
 		}
 		h := Holder{pod[0], pod[1], ""}
@@ -89,7 +85,7 @@ func (m Map) ApplyKAI(fractionOf func(namespace, pod string) (f Fraction, ok boo
 		}
 		for _, group := range f.Groups {
 			name := devices[group]
-			if name == "" || ambiguous[group] {
+			if name == "" {
 				continue
 			}
 			if m.Fractions[name] == nil {
@@ -101,5 +97,24 @@ func (m Map) ApplyKAI(fractionOf func(namespace, pod string) (f Fraction, ok boo
 			}
 		}
 	}
+	if !allKnown {
+		m.Fractions = nil
+	}
 	return m
+}
+
+// devicesOfGroups returns the reserved device of each group that has only one.
+func (m Map) devicesOfGroups(fractionOf func(namespace, pod string) (Fraction, bool)) map[string]string {
+	devices, ambiguous := map[string]string{}, map[string]bool{}
+	for name, holders := range m.Reserved {
+		for _, h := range holders {
+			f, _ := fractionOf(h.Namespace, h.Pod)
+			for _, group := range f.Groups {
+				ambiguous[group] = ambiguous[group] || devices[group] != "" && devices[group] != name
+				devices[group] = name
+			}
+		}
+	}
+	maps.DeleteFunc(devices, func(group, _ string) bool { return ambiguous[group] })
+	return devices
 }

@@ -18,28 +18,26 @@ func TestParseKAI(t *testing.T) {
 		labels      map[string]string
 		annotations map[string]string
 		want        Fraction
-		ok          bool
 	}{
-		{"a fraction", group, map[string]string{"gpu-fraction": "0.25"}, Fraction{Groups: []string{"g"}, Ratio: 0.25}, true},
-		{"memory", group, map[string]string{"gpu-memory": "2000"}, Fraction{Groups: []string{"g"}, Memory: 2000}, true},
-		{"both", group, map[string]string{"gpu-fraction": "0.5", "gpu-memory": "2000"}, Fraction{Groups: []string{"g"}, Ratio: 0.5}, true},
-		{"a whole device", group, map[string]string{"gpu-fraction": "1"}, Fraction{Groups: []string{"g"}, Ratio: 1}, true},
-		{"two devices", map[string]string{"runai-gpu-group/b": "b", "runai-gpu-group/a": "a"}, map[string]string{"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, Fraction{Groups: []string{"a", "b"}, Ratio: 0.5}, true},
-		{"another container", group, map[string]string{"gpu-fraction": "0.5", "gpu-fraction-container-name": "second"}, Fraction{Groups: []string{"g"}, Ratio: 0.5, Container: "second"}, true},
-		{"a reservation", group, nil, Fraction{Groups: []string{"g"}}, true},
-		{"no group", nil, map[string]string{"gpu-fraction": "0.5"}, Fraction{}, false},
-		{"another label", map[string]string{"runai-gpu-groups": "g"}, map[string]string{"gpu-fraction": "0.5"}, Fraction{}, false},
-		{"no number", group, map[string]string{"gpu-fraction": "NaN"}, Fraction{Groups: []string{"g"}}, true},
-		{"infinite", group, map[string]string{"gpu-fraction": "Inf"}, Fraction{Groups: []string{"g"}}, true},
-		{"negative", group, map[string]string{"gpu-fraction": "-0.5", "gpu-memory": "-1"}, Fraction{Groups: []string{"g"}}, true},
-		{"more than a device", group, map[string]string{"gpu-fraction": "1.01"}, Fraction{Groups: []string{"g"}}, true},
-		{"more than int64 has", group, map[string]string{"gpu-memory": "9223372036854775808"}, Fraction{Groups: []string{"g"}}, true},
-		{"zero", group, map[string]string{"gpu-fraction": "0", "gpu-memory": "0"}, Fraction{Groups: []string{"g"}}, true},
+		{"a fraction", group, map[string]string{"gpu-fraction": "0.25"}, Fraction{Groups: []string{"g"}, Ratio: 0.25}},
+		{"memory", group, map[string]string{"gpu-memory": "2000"}, Fraction{Groups: []string{"g"}, Memory: 2000}},
+		{"both", group, map[string]string{"gpu-fraction": "0.5", "gpu-memory": "2000"}, Fraction{Groups: []string{"g"}, Ratio: 0.5}},
+		{"a whole device", group, map[string]string{"gpu-fraction": "1"}, Fraction{Groups: []string{"g"}, Ratio: 1}},
+		{"two devices", map[string]string{"runai-gpu-group/b": "b", "runai-gpu-group/a": "a"}, map[string]string{"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, Fraction{Groups: []string{"a", "b"}, Ratio: 0.5}},
+		{"another container", group, map[string]string{"gpu-fraction": "0.5", "gpu-fraction-container-name": "second"}, Fraction{Groups: []string{"g"}, Ratio: 0.5, Container: "second"}},
+		{"a reservation", group, nil, Fraction{Groups: []string{"g"}}},
+		{"no group", nil, map[string]string{"gpu-fraction": "0.5"}, Fraction{}},
+		{"another label", map[string]string{"runai-gpu-groups": "g"}, map[string]string{"gpu-fraction": "0.5"}, Fraction{}},
+		{"no number", group, map[string]string{"gpu-fraction": "NaN"}, Fraction{Groups: []string{"g"}}},
+		{"infinite", group, map[string]string{"gpu-fraction": "Inf"}, Fraction{Groups: []string{"g"}}},
+		{"negative", group, map[string]string{"gpu-fraction": "-0.5", "gpu-memory": "-1"}, Fraction{Groups: []string{"g"}}},
+		{"more than a device", group, map[string]string{"gpu-fraction": "1.01"}, Fraction{Groups: []string{"g"}}},
+		{"more than int64 has", group, map[string]string{"gpu-memory": "9223372036854775808"}, Fraction{Groups: []string{"g"}}},
+		{"zero", group, map[string]string{"gpu-fraction": "0", "gpu-memory": "0"}, Fraction{Groups: []string{"g"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, ok := ParseKAI(tc.labels, tc.annotations)
-			if diff := cmp.Diff(tc.want, got); ok != tc.ok || diff != "" {
-				t.Errorf("%t (-want +got):\n%s", ok, diff)
+			if diff := cmp.Diff(tc.want, ParseKAI(tc.labels, tc.annotations)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -70,16 +68,18 @@ func TestApplyKAI(t *testing.T) {
 		requests map[string]Fraction // by pod
 		holders  string              // on the devices a, b and c
 		known    string              // devices with fractions
+		unknown  []string            // pods that the API server has not shown yet
 	}{
-		{"no pod", nil, "a: ; b: ; c: whole/main", ""},
-		{"one pod", map[string]Fraction{"p": half}, "a: p/x; b: ; c: whole/main", "a"},
-		{"two pods", map[string]Fraction{"p": half, "q": half}, "a: p/x q/x; b: ; c: whole/main", "a"},
-		{"another container", map[string]Fraction{"p": second}, "a: p/y; b: ; c: whole/main", "a"},
-		{"two devices", map[string]Fraction{"p": both}, "a: p/x; b: p/x; c: whole/main", "a b"},
-		{"groups that no device has", map[string]Fraction{"p": forged}, "a: ; b: ; c: whole/main", ""},
-		{"no request", map[string]Fraction{"p": {Groups: []string{"of-a"}}}, "a: ; b: ; c: whole/main", ""},
-		{"a pod with a device of its own", map[string]Fraction{"whole": half}, "a: whole/x; b: ; c: whole/main", "a"},
-		{"a pod that has ended", map[string]Fraction{"ended": half}, "a: ; b: ; c: whole/main", ""},
+		{"no pod", nil, "a: ; b: ; c: whole/main", "", nil},
+		{"one pod", map[string]Fraction{"p": half}, "a: p/x; b: ; c: whole/main", "a", nil},
+		{"two pods", map[string]Fraction{"p": half, "q": half}, "a: p/x q/x; b: ; c: whole/main", "a", nil},
+		{"another container", map[string]Fraction{"p": second}, "a: p/y; b: ; c: whole/main", "a", nil},
+		{"two devices", map[string]Fraction{"p": both}, "a: p/x; b: p/x; c: whole/main", "a b", nil},
+		{"groups that no device has", map[string]Fraction{"p": forged}, "a: ; b: ; c: whole/main", "", nil},
+		{"no request", map[string]Fraction{"p": {Groups: []string{"of-a"}}}, "a: ; b: ; c: whole/main", "", nil},
+		{"a pod with a device of its own", map[string]Fraction{"whole": half}, "a: whole/x; b: ; c: whole/main", "a", nil},
+		{"a pod that has ended", map[string]Fraction{"ended": half}, "a: ; b: ; c: whole/main", "", nil},
+		{"a pod that may share a device", map[string]Fraction{"p": half}, "a: p/x; b: ; c: whole/main", "", []string{"q"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := kaiNode("p", "q")
@@ -88,8 +88,7 @@ func TestApplyKAI(t *testing.T) {
 				if namespace == reservations {
 					return Fraction{Groups: []string{"of-" + strings.TrimPrefix(pod, "reserves-")}}, true
 				}
-				f, ok := tc.requests[pod]
-				return f, ok
+				return tc.requests[pod], !slices.Contains(tc.unknown, pod)
 			})
 			var holders, known []string
 			for _, device := range []string{"a", "b", "c"} {
@@ -131,7 +130,7 @@ func FuzzApplyKAI(f *testing.F) {
 				return Fraction{Groups: []string{"of-" + device}}, true
 			}
 			return ParseKAI(map[string]string{"runai-gpu-group": group, "runai-gpu-group/" + group: group},
-				map[string]string{"gpu-fraction": fraction, "gpu-memory": memory, "gpu-fraction-container-name": container})
+				map[string]string{"gpu-fraction": fraction, "gpu-memory": memory, "gpu-fraction-container-name": container}), true
 		})
 		if diff := cmp.Diff(m.Allocated, got.Allocated); diff != "" || !slices.Equal(m.Holders["c"], got.Holders["c"]) {
 			t.Errorf("the devices of others changed: %v\n%s", got.Holders, diff)

@@ -69,9 +69,12 @@ type Map struct {
 	Shared map[string]bool
 	// Replicas are the names of the replicas of a device that each container holds.
 	Replicas map[string]map[Holder][]string
-	// ReplicaCounts are the numbers of replicas of each device that has some. A device
-	// plugin offers all replicas of a device, so a device has a single provider.
+	// ReplicaCounts are the numbers of replicas of each device that has some. The provider is
+	// the one that offers them.
 	ReplicaCounts map[string]ReplicaCount
+	// Mixed contains each device that a container holds as a whole or through a claim, or whose
+	// replicas have several providers. If the device has replicas, what is free of it is unknown.
+	Mixed map[string]bool
 	// Assigned are the devices that HAMi assigned to containers, as far as ApplyHAMi accepts
 	// them.
 	Assigned map[Holder]Accepted
@@ -96,7 +99,7 @@ type Map struct {
 }
 
 func newMap() Map {
-	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Containers: map[[2]string][]string{}, Reserved: map[string][]Holder{}, Shared: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
+	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Containers: map[[2]string][]string{}, Reserved: map[string][]Holder{}, Shared: map[string]bool{}, Mixed: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
 		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
@@ -126,6 +129,9 @@ func isReservation(namespace string) bool { return slices.Contains(reservationNa
 // and the kubelet does not know how many.
 func (m *Map) addHolder(id deviceID, resource string, h Holder) {
 	m.Allocated[id.name] = resource
+	if id.replica == "" {
+		m.Mixed[id.name] = true
+	}
 	if isReservation(h.Namespace) {
 		m.Shared[id.name] = true
 		m.Reserved[id.name] = append(m.Reserved[id.name], h)
@@ -145,12 +151,19 @@ func (m *Map) addHolder(id deviceID, resource string, h Holder) {
 	}
 }
 
+// countReplica counts a replica. The offered ones are counted first. A pod that has run since
+// before another plugin took over the node still holds a replica of the old one.
 func (m *Map) countReplica(id deviceID, allocatable, allocated int) {
 	if id.replica == "" {
 		return
 	}
-	n := m.ReplicaCounts[id.name]
-	m.ReplicaCounts[id.name] = ReplicaCount{id.provider, n.Allocatable + allocatable, n.Allocated + allocated}
+	n, exists := m.ReplicaCounts[id.name]
+	if exists && n.Provider != id.provider {
+		m.Mixed[id.name] = true
+	} else {
+		n.Provider = id.provider
+	}
+	m.ReplicaCounts[id.name] = ReplicaCount{n.Provider, n.Allocatable + allocatable, n.Allocated + allocated}
 }
 
 func (m *Map) claim(id string, h Holder, c Claim) {

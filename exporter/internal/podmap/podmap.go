@@ -98,11 +98,15 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return err
 }
 
-// withKeys returns a set with the elements of known and the keys of more. It does not change
-// known, which is part of an earlier Map.
+// maxKnownDevices is the number of devices of earlier Polls up to which they are kept. Each
+// reconfiguration of MIG makes instances with new names, and some tools reconfigure for each job.
+const maxKnownDevices = 10_000
+
+// withKeys returns a set with the elements of known and the keys of more, or with the keys of more
+// alone if there are too many. It does not change known, which is part of an earlier Map.
 func withKeys[V any](known map[string]bool, more map[string]V) map[string]bool {
 	all := maps.Clone(known)
-	if all == nil {
+	if all == nil || len(all) > maxKnownDevices {
 		all = map[string]bool{}
 	}
 	for name := range more {
@@ -170,7 +174,7 @@ type replicaSet map[[2]string]bool
 
 // add adds a replica. It returns false if the replica was counted before.
 func (s replicaSet) add(id deviceID) bool {
-	key := [2]string{id.name, id.replica}
+	key := [2]string{id.name, id.provider + " " + id.replica}
 	isNew := !s[key]
 	s[key] = true
 	return isNew

@@ -156,6 +156,7 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		Shared:        map[string]bool{"nvidia4": true, "nvidia9": true},
 		Replicas:      map[string]map[Holder][]string{"nvidia9": {held("replicas")[0]: {"0", "1"}}},
 		ReplicaCounts: map[string]ReplicaCount{"nvidia9": {"nvidia", 0, 2}},
+		Mixed:         map[string]bool{uuid: true, "nvidia1": true, "nvidia2/mig-19-0": true, "nvidia4": true, odd: true},
 		Claimed: map[string]map[Holder]Claim{
 			"nvidia1":          {held("claims")[0]: of("gpu-1"), held("also")[0]: of("gpu-1")},
 			"nvidia2/mig-19-0": {held("claims")[0]: of("gpu-2-mig-19-0-1")},
@@ -376,5 +377,27 @@ func TestPollForgetsDeletedPods(t *testing.T) {
 	k.hold()
 	if m := poll(t, p); len(m.Holders) != 0 {
 		t.Errorf("holders without any pod: %v", m.Holders)
+	}
+}
+
+// TestKnownDevicesAreBounded: instances of MIG get new names with each reconfiguration.
+func TestKnownDevicesAreBounded(t *testing.T) {
+	var known map[string]bool
+	largest := 0
+	for i := range 100 {
+		instances := map[string]string{}
+		for j := range maxKnownDevices / 20 {
+			instances[fmt.Sprintf("MIG-%d-%d", i, j)] = ""
+		}
+		known = withKeys(known, instances)
+		largest = max(largest, len(known))
+		for name := range instances {
+			if !known[name] {
+				t.Fatalf("%s is unknown", name)
+			}
+		}
+	}
+	if largest < maxKnownDevices || largest > 2*maxKnownDevices {
+		t.Errorf("at most %d devices are known", largest)
 	}
 }

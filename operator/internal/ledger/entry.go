@@ -155,7 +155,9 @@ func sharesTaken(others []shape.PodSet, p shape.PodSet) int64 {
 		case !ok:
 			return math.MaxInt32
 		}
-		slots += other.Devices() * perDevice
+		// Kueue counts no device of some pods, so that nothing limits what they request. The sum must
+		// not overflow: a negative one would add room.
+		slots = min(slots+min(other.Devices(), math.MaxInt32)*perDevice, math.MaxInt32)
 	}
 	return slots
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
@@ -57,6 +58,23 @@ func TestSlotsTakenByShares(t *testing.T) {
 	other.Model = "NVIDIA-L4"
 	if got := SlotsTaken([]shape.PodSet{other}, sharing(1, percent(50, 0)), 0); got != 0 {
 		t.Errorf("pods on another model take %d slots", got)
+	}
+}
+
+// No request of pods that Kueue does not count adds room, whatever it is.
+func TestSlotsTakenByHugeRequestsNeverAddRoom(t *testing.T) {
+	huge := podSet(1<<30, math.MaxInt32)
+	for _, tc := range []struct{ p, other shape.Share }{
+		{shape.Share{Memory: 1 << 20}, shape.Share{Memory: 1 << 50}},
+		{shape.Share{MemoryRatio: 1e-300}, shape.Share{MemoryRatio: 1}},
+		{shape.Share{MemoryPercent: 50}, shape.Share{MemoryPercent: 1}},
+	} {
+		huge.Share = &tc.other
+		for n := 1; n <= 8; n++ {
+			if got := SlotsTaken(slices.Repeat([]shape.PodSet{huge}, n), sharing(1, tc.p), 0); got != math.MaxInt32 {
+				t.Errorf("%d pod sets with %s of each device take %d slots with %s, want all", n, tc.other, got, tc.p)
+			}
+		}
 	}
 }
 

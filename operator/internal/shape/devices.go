@@ -105,7 +105,7 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 		}
 	}
 	for _, name := range kaiAnnotations {
-		if isKAI := p.Resource == kaiResource && p.Share != nil && requests[kaiResource] == 0 && !isClaimed; template.Annotations[name] != "" && !isKAI {
+		if template.Annotations[name] != "" && !p.isOfKAI(&template.Spec) {
 			names = append(names, "annotation "+name)
 		}
 	}
@@ -114,7 +114,13 @@ func unmeasuredRequests(template *corev1.PodTemplateSpec, p PodSet) []string {
 
 // isClaimed reports whether the devices of the pods are those of their resource claim.
 func (p PodSet) isClaimed(spec *corev1.PodSpec) bool {
-	return p.Resource != "" && len(spec.ResourceClaims) > 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
+	return p.Resource != "" && len(spec.ResourceClaims) > 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0 && !p.isOfKAI(spec)
+}
+
+// isOfKAI reports whether annotations of KAI Scheduler request the share of the pods: no container
+// requests a device, and no claim has one. Such a pod may have a claim on something else.
+func (p PodSet) isOfKAI(spec *corev1.PodSpec) bool {
+	return p.Share != nil && !p.Share.Claimed && p.Share.MemoryPercent == 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
 }
 
 // podResources returns a pod's requests of extended resources, as Kubernetes computes them:

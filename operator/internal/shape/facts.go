@@ -265,11 +265,11 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 // annotations of KAI Scheduler request.
 func (p PodSet) requestedShare(spec *corev1.PodSpec, resource corev1.ResourceName, kai *Share, opts Options) *Share {
 	switch {
+	case kai != nil:
+		return kai
 	case opts.ClaimTemplate != nil && p.isClaimed(spec):
 		share, _ := shareOfClaim(spec, opts.ClaimTemplate)
 		return &share
-	case kai != nil:
-		return kai
 	}
 	return shareOf(spec, resource)
 }

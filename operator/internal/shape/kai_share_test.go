@@ -5,6 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -65,6 +68,24 @@ func TestShareOfKAI(t *testing.T) {
 			}
 			if _, _, ok := WholeDevices(wl); ok {
 				t.Error("the pod holds whole devices")
+			}
+		})
+	}
+}
+
+// A pod of KAI Scheduler can have a claim on something that is no device, such as a network card.
+func TestAnnotationsOfKAIBesideAClaim(t *testing.T) {
+	const ofCard = 1 << 20 // bytes that the claim requests
+	for name, annotations := range map[string]map[string]string{"a fraction": {"gpu-fraction": "0.5"}, "memory": {"gpu-memory": "2000"}} {
+		t.Run(name, func(t *testing.T) {
+			template := kaiTemplate(annotations, container("cpu", "1"))
+			template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "nic", ResourceClaimTemplateName: ptr.To("t")}}
+			card := &resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{
+				Capacity: &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(ofCard, resource.BinarySI)}}}}}}}
+			f := FactsOf(workloadOf(template), Options{AllDevices: true, Shares: true, ClaimTemplate: func(string) *resourcev1.ResourceClaimSpec { return card }})
+			want, _, _ := shareOfKAI(&template)
+			if diff := cmp.Diff([]string{"claim nic"}, f.Unmeasured); diff != "" || *f.PodSets[0].Share != want {
+				t.Errorf("%+v, unmeasured (-want +got):\n%s", f.PodSets[0].Share, diff)
 			}
 		})
 	}
