@@ -77,3 +77,17 @@ func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fi
 		return fit, expr
 	}
 }
+
+// podsOnDifferentDevices returns how many pods with k different devices each start on the devices of a
+// node, which have so many slots: m pods do if min(slots, m) adds up to k·m.
+func podsOnDifferentDevices(slots []int, k int) (pods int) {
+	for m := 1; ; m++ {
+		sum := 0
+		for _, n := range slots {
+			sum += min(n, m)
+		}
+		if sum < k*m {
+			return m - 1
+		}
+	}
+}

@@ -68,17 +68,7 @@ func fits(devices []sharedDevice, s shape.Share, k int) (pods int) {
 			}
 			slots = append(slots, n)
 		}
-		// m pods find k different devices each if min(slots, m) adds up to k·m.
-		for m := 1; ; m++ {
-			sum := 0
-			for _, n := range slots {
-				sum += min(n, m)
-			}
-			if sum < k*m {
-				pods += m - 1
-				break
-			}
-		}
+		pods += podsOnDifferentDevices(slots, k)
 	}
 	return pods
 }
