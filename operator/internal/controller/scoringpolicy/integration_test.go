@@ -245,6 +245,13 @@ func TestRestartHoldsPublishedScores(t *testing.T) {
 	createCluster(t, "again-1", map[string]string{"fleet": "again"})
 	create(t, source("again", prom.URL))
 	create(t, policy("again"))
+	// Times of objects have seconds. A score of the second in which the cluster was created may be
+	// about its predecessor and is not restored.
+	eventually(t, func(g gomega.Gomega) {
+		cluster := &clusterv1.ManagedCluster{}
+		g.Expect(api.Get(context.Background(), client.ObjectKey{Name: "again-1"}, cluster)).To(gomega.Succeed())
+		g.Expect(time.Now().Unix()).To(gomega.BeNumerically(">", cluster.CreationTimestamp.Unix()))
+	})
 	stop := startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))
