@@ -56,8 +56,7 @@ lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
 
 ##@ Test
 .PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
-test: test-unit test-tools test-rules ## Run test-unit, test-tools and test-rules, then test-integration and test-e2e-fast at the same time
-	$(MAKE) --no-print-directory -j2 test-integration test-e2e-fast
+test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
 
 test-unit: ## Run unit tests with the race detector
 	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/...
