@@ -39,19 +39,27 @@ func TestAddOnTemplatesAreGenerated(t *testing.T) {
 		_, amd := buildFolder(t, "exporter-amd")
 		_, tpu := buildFolder(t, "exporter-tpu")
 		want := addOnTemplate(t, template.name, slices.Concat(documents, amd, tpu))
-		path := filepath.Join("addon", file)
-		if *update {
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
+		checkGenerated(t, filepath.Join("addon", file), want)
+	}
+}
+
+// checkGenerated fails if a file does not have the wanted text. With -update, it writes the file first.
+func checkGenerated(t *testing.T, path, want string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -101,23 +109,7 @@ var addOnComponents = []string{"pod-owners", "claim-shares"}
 // exporter: the same arguments, token and roles.
 func TestAddOnComponentsAreGenerated(t *testing.T) {
 	for _, component := range addOnComponents {
-		want := addOnComponent(t, component)
-		path := filepath.Join("addon", component, "kustomization.yaml")
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("%s is not up to date; run go test ./config -update (-want +got):\n%s", path, diff)
-		}
+		checkGenerated(t, filepath.Join("addon", component, "kustomization.yaml"), addOnComponent(t, component))
 	}
 }
 
