@@ -103,10 +103,12 @@ func isReplaced(wl *kueue.Workload) bool {
 	return finished != nil && finished.Reason == kueue.WorkloadSliceReplaced
 }
 
-// recordWait measures how long the job waits to be admitted.
+// recordWait measures how long the job waits to be admitted after it got quota. Kueue alone decides
+// for how long it waits for quota.
 func (w *JobWatcher) recordWait(job string) {
 	wl := w.workloads[job]
-	waits := wl != nil && ptr.Deref(wl.Spec.Active, true) && !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) &&
+	waits := wl != nil && ptr.Deref(wl.Spec.Active, true) && meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) &&
+		!meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) &&
 		!meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 	since, waited := w.waitingSince[job]
 	switch {
@@ -125,8 +127,8 @@ func (w Wait) orLonger(job string, since time.Time) Wait {
 	return w
 }
 
-// LongestWait returns the longest time for which an active job had no admitted Workload. A slice
-// that resizes an elastic job counts.
+// LongestWait returns the longest time for which an active job had quota on the hub but was not
+// admitted. A slice that resizes an elastic job counts.
 func (w *JobWatcher) LongestWait() Wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
