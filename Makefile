@@ -91,8 +91,8 @@ bench: ## Run benchmarks of packages and of scoring rounds
 	$(GO) test -run '^$$' -bench . -benchmem ./exporter/...
 	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(GO) test -tags integration -count=1 -timeout 30m -v ./test/bench
 
-bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTERS=, NODES=, DEVICES=; 100 clusters of 100 nodes with 8 devices need 12 GiB)
-	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES))
+bench-rules: ## Measure the evaluation of the rules on a real Prometheus (CLUSTERS=, NODES=, DEVICES=, INTERVAL=; 100 clusters of 100 nodes with 8 devices need 20 GiB)
+	$(GO) test -tags integration,long -run RuleCost -count=1 -timeout 30m -v ./test/bench $(if $(CLUSTERS),-clusters $(CLUSTERS)) $(if $(NODES),-nodes $(NODES)) $(if $(DEVICES),-devices $(DEVICES)) $(if $(INTERVAL),-interval $(INTERVAL))
 
 bench-lab: ## Measure admission on a fleet and compare it with Kueue's own checks and dispatchers
 	$(GO) test -tags labbench -count=1 -timeout 60m -v ./test/bench

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -28,6 +29,7 @@ var (
 	ruleClusters = flag.Int("clusters", 1, "TestRuleCost: number of clusters")
 	ruleNodes    = flag.Int("nodes", 100, "TestRuleCost: number of nodes of a cluster")
 	ruleDevices  = flag.Int("devices", 8, "TestRuleCost: number of devices of a node")
+	ruleInterval = flag.Duration("interval", 15*time.Second, "TestRuleCost: evaluation interval of groups without one of their own")
 	ruleTime     = flag.Duration("measure", 9*time.Minute, "TestRuleCost: time to measure, at least two intervals of the slowest group")
 )
 
@@ -77,8 +79,41 @@ func TestRuleCost(t *testing.T) {
 			t.Errorf("%s takes more than a third of its interval", name)
 		}
 	}
+	logSlowestRules(t, address)
 	if missed := instant(t, address, "sum(prometheus_rule_evaluation_failures_total)"); missed > 0 {
 		t.Errorf("%v evaluations failed", missed)
+	}
+}
+
+// logSlowestRules prints the rules that took longest at their last evaluation.
+func logSlowestRules(t *testing.T, address string) {
+	t.Helper()
+	body, err := fetch("http://" + address + "/api/v1/rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type rule struct {
+		Name           string  `json:"name"`
+		EvaluationTime float64 `json:"evaluationTime"` // seconds
+	}
+	var response struct {
+		Data struct {
+			Groups []struct {
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &response); err != nil {
+		t.Fatal(err)
+	}
+	var all []rule
+	for _, g := range response.Data.Groups {
+		all = append(all, g.Rules...)
+	}
+	slices.SortFunc(all, func(a, b rule) int { return cmp.Compare(b.EvaluationTime, a.EvaluationTime) })
+	t.Log("| rule | last evaluation |")
+	for _, r := range all[:min(10, len(all))] {
+		t.Logf("| %s | %.3f s |", r.Name, r.EvaluationTime)
 	}
 }
 
@@ -93,13 +128,13 @@ func startRulePrometheus(t *testing.T, target string) string {
 	}
 	address := freeAddress(t)
 	var config strings.Builder
-	fmt.Fprintf(&config, `global: {scrape_interval: 30s, evaluation_interval: 15s}
+	fmt.Fprintf(&config, `global: {scrape_interval: 30s, evaluation_interval: %[3]s}
 rule_files: [%[1]s/recording-*.yaml, %[1]s/alerts-*.yaml]
 scrape_configs:
 - job_name: prometheus
   static_configs: [{targets: [%[2]s]}]
   metric_relabel_configs: [{source_labels: [__name__], regex: 'prometheus_.*|process_.*', action: keep}]
-`, rules, address)
+`, rules, address, *ruleInterval)
 	for i := range *ruleClusters {
 		fmt.Fprintf(&config, `- job_name: cluster-%[1]d
   metrics_path: /%[1]d
