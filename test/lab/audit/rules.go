@@ -31,7 +31,7 @@ const (
 	dispatchManager   = "plimsoll-dispatch" // with --nominate-as=own
 	annotation        = "plimsoll.dev/dispatch"
 	clusterAnnotation = "plimsoll.dev/cluster" // of pods
-	sleepField        = "sleepsUntil"          // of the annotation's JSON
+	sleepField        = `"sleepsUntil":"`      // of the annotation's JSON, which escapes quotes in texts
 	reclaimableLabel  = "plimsoll.dev/reclaimable"
 )
 
@@ -66,7 +66,7 @@ func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 	a, b := before.DeepCopy(), e.after.DeepCopy()
 	slept, sleeps := isSleeping(a), isSleeping(b)
 	switch {
-	case isActive(a) && !isActive(b) && (slept || !sleeps):
+	case isActive(a) && !isActive(b) && !sleeps:
 		return "it deactivates the workload without recording until when"
 	case !isActive(a) && isActive(b) && (!slept || sleeps):
 		return "it activates a workload that another user deactivated"
