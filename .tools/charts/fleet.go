@@ -66,7 +66,7 @@ var fleetChart = chart{
 
 1. Connect Kueue to the workers, with a context of your kubeconfig for each, and make the operator Kueue's dispatcher:
    kubectl plimsoll connect{{ range .Values.workers }} {{ . }}=CONTEXT{{ else }} CLUSTER=CONTEXT{{ end }} --dispatcher=plimsoll.dev/dispatcher
-2. Check the installation:
+2. Check the installation. If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:
    kubectl plimsoll doctor
 `,
 }
