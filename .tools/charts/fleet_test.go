@@ -109,9 +109,6 @@ func TestFleetChartWorkers(t *testing.T) {
 			t.Fatalf("%s has no ManifestWork", worker)
 		}
 		spec := work["spec"].(map[string]any)
-		if policy := spec["deleteOption"].(map[string]any)["propagationPolicy"]; policy != "Orphan" {
-			t.Errorf("the deletion of the work deletes the namespaces of the teams: %v", policy)
-		}
 		got := map[string]any{}
 		for _, m := range spec["workload"].(map[string]any)["manifests"].([]any) {
 			manifest := object(m.(map[string]any))
@@ -120,6 +117,7 @@ func TestFleetChartWorkers(t *testing.T) {
 			}
 			got[key(manifest)] = manifest
 		}
+		checkOrphans(t, spec["deleteOption"], slices.Collect(maps.Keys(got)))
 		role := fmt.Sprint(got["ClusterRole /plimsoll-fleet-work"])
 		for _, want := range []string{"aggregate-to-work:true", "clusterqueues", "prometheusrules"} {
 			if !strings.Contains(role, want) {
@@ -134,6 +132,36 @@ func TestFleetChartWorkers(t *testing.T) {
 		if applied := spec["manifestConfigs"].([]any); len(applied) != 5 { // a queue, three flavors, a local queue
 			t.Errorf("server-side apply of %v", applied)
 		}
+	}
+}
+
+// checkOrphans checks what OCM's work agent deletes on the worker when an object leaves the work, or the
+// work is deleted: the objects of monitoring. Jobs need the others, and the agent needs its role.
+func checkOrphans(t *testing.T, option any, manifests []string) {
+	t.Helper()
+	stays := map[string]bool{}
+	rules, _ := option.(map[string]any)["selectivelyOrphans"].(map[string]any)
+	list, _ := rules["orphaningRules"].([]any)
+	kinds := map[string]string{"rbac.authorization.k8s.io/clusterroles": "ClusterRole", "kueue.x-k8s.io/clusterqueues": "ClusterQueue",
+		"kueue.x-k8s.io/resourceflavors": "ResourceFlavor", "kueue.x-k8s.io/localqueues": "LocalQueue", "/namespaces": "Namespace"}
+	for _, r := range list {
+		rule := r.(map[string]any)
+		group, _ := rule["group"].(string)
+		namespace, _ := rule["namespace"].(string)
+		stays[fmt.Sprintf("%s %s/%s", kinds[group+"/"+rule["resource"].(string)], namespace, rule["name"])] = true
+	}
+	if policy := option.(map[string]any)["propagationPolicy"]; policy != "SelectivelyOrphan" {
+		t.Errorf("the policy %v keeps all objects, or none", policy)
+	}
+	for _, k := range manifests {
+		kind, _, _ := strings.Cut(k, " ")
+		isMonitoring := kind == "PodMonitor" || kind == "ServiceMonitor" || kind == "PrometheusRule"
+		if isMonitoring == stays[k] {
+			t.Errorf("%s: stays %t", k, stays[k])
+		}
+	}
+	if len(stays) == 0 || len(stays) >= len(manifests) {
+		t.Errorf("%d of %d objects stay", len(stays), len(manifests))
 	}
 }
 
