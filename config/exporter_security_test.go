@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // nodePrivileges are what a container of an exporter has of its node.
@@ -65,16 +67,26 @@ func TestExporterPrivilegesOnItsNode(t *testing.T) {
 func TestExporterNetworkAccess(t *testing.T) {
 	for _, folder := range []string{"exporter", "exporter-amd", "exporter-tpu"} {
 		objects, _ := buildFolder(t, folder)
-		base, _ := buildFolder(t, "exporter") // its policy applies to all pods of the namespace
+		base, _ := buildFolder(t, "exporter") // its policy applies to the pods of all exporters
+		pod := labels.Set(podTemplate(t, folder).Labels)
 		isolated := false
 		for _, object := range slices.Concat(base, objects) {
 			policy, ok := object.(*networkingv1.NetworkPolicy)
 			if !ok {
 				continue
 			}
-			everyPod := len(policy.Spec.PodSelector.MatchLabels) == 0 && len(policy.Spec.PodSelector.MatchExpressions) == 0
+			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selector.Empty() {
+				t.Errorf("%s: NetworkPolicy %s applies to the pods of others in the namespace", folder, policy.Name)
+			}
+			if !selector.Matches(pod) {
+				continue
+			}
 			both := slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) && slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
-			isolated = isolated || everyPod && both
+			isolated = isolated || both
 			for _, e := range policy.Spec.Egress {
 				for _, port := range e.Ports {
 					if folder != "exporter-tpu" || port.Port.IntValue() != 8431 || *port.EndPort != 8438 {

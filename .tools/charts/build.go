@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -104,10 +105,16 @@ type part struct {
 	condition string // expression; empty: always
 	each      string // expression of a list; the objects are repeated for each item. Empty: once
 	objects   []object
+	// definition is the name of a template with the spec of the only object. The name of the object
+	// ends with its hash. Empty: the name is that of the object.
+	definition string
 }
 
 // toFile returns the text of a part.
 func (p part) toFile(blocks map[string]string) (string, error) {
+	if p.definition != "" {
+		return p.toHashedFile(blocks)
+	}
 	var documents []string
 	for _, o := range p.objects {
 		text, err := toTemplate(o, blocks)
@@ -123,7 +130,37 @@ func (p part) toFile(blocks map[string]string) (string, error) {
 	if p.condition != "" {
 		text = "{{- if " + p.condition + " }}\n" + text + "{{- end }}\n"
 	}
-	return "{{- /* Generated from the kustomize folders: make charts */ -}}\n" + text, nil
+	return generated + text, nil
+}
+
+// generated is the head of each file.
+const generated = "{{- /* Generated from the kustomize folders: make charts */ -}}\n"
+
+// toHashedFile returns the text of a part with a definition. Helm keeps the object of the previous release,
+// because clusters may still use it.
+func (p part) toHashedFile(blocks map[string]string) (string, error) {
+	spec, err := toTemplate(object{"spec": p.objects[0]["spec"]}, blocks)
+	if err != nil {
+		return "", err
+	}
+	named := maps.Clone(p.objects[0])
+	delete(named, "spec")
+	metadata := maps.Clone(named["metadata"].(map[string]any))
+	metadata["name"], metadata["annotations"] = "@@line hashed@@", map[string]any{"keep": "@@line keep@@"}
+	named["metadata"] = metadata
+	blocks = maps.Clone(blocks)
+	blocks["hashed"] = hashedName(p.objects[0].name(), fmt.Sprintf("%q", p.definition))
+	head, err := toTemplate(named, blocks)
+	if err != nil {
+		return "", err
+	}
+	return generated + fmt.Sprintf("{{- define %q }}\n%s{{- end }}\n{{- if %s }}\n%s{{- include %[1]q . }}\n{{- end }}\n", p.definition, spec, p.condition, head), nil
+}
+
+// hashedName returns the line with the name of an object and the hash of the template that an expression
+// names.
+func hashedName(name, definition string) string {
+	return "name: " + name + "-{{ include " + definition + " . | sha256sum | trunc 8 }}\n"
 }
 
 // set sets a field at a path of keys. It fails if a parent does not exist.

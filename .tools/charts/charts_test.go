@@ -257,6 +257,25 @@ func checkMonitorLabels(t *testing.T, objects map[string]any, want map[string]an
 	}
 }
 
+// doctorOf are the last words of the notes of each chart in another namespace. Only the chart of the
+// operator knows the operator's namespace.
+var doctorOf = map[string]string{
+	"plimsoll":          "\n   kubectl plimsoll doctor --operator-namespace=elsewhere",
+	"plimsoll-exporter": " If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:\n   kubectl plimsoll doctor",
+	"plimsoll-fleet":    " If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:\n   kubectl plimsoll doctor",
+}
+
+// In its default namespace, the operator needs no flag of doctor.
+func TestNotesInTheDefaultNamespace(t *testing.T) {
+	files, err := renderChart(root, "plimsoll", "plimsoll-system", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.TrimSpace(files["plimsoll/templates/NOTES.txt"]); !strings.HasSuffix(notes, "\n   kubectl plimsoll doctor") {
+		t.Errorf("the notes end otherwise: %s", notes)
+	}
+}
+
 // In another namespace, no reference to the default namespace remains.
 func TestChartsInAnotherNamespace(t *testing.T) {
 	for _, name := range []string{"plimsoll", "plimsoll-exporter", "plimsoll-fleet"} {
@@ -273,8 +292,8 @@ func TestChartsInAnotherNamespace(t *testing.T) {
 			}
 		}
 		notes := strings.TrimSpace(files[name+"/templates/NOTES.txt"])
-		if !strings.HasSuffix(notes, "kubectl plimsoll doctor") {
-			t.Errorf("%s: the notes end with %q", name, notes)
+		if want := doctorOf[name]; !strings.HasSuffix(notes, want) {
+			t.Errorf("%s: the notes do not end with %q: %s", name, want, notes)
 		}
 	}
 }

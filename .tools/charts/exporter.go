@@ -47,7 +47,7 @@ var exporterChart = chart{
 2. Scrape the port metrics with honor_labels{{ if .Values.prometheus.enabled }}: the PodMonitor does{{ end }}, and load the recording rules.
 3. Check a node:
    kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter -- /plimsoll-exporter doctor
-4. Check the fleet, on the hub:
+4. Check the fleet, on the hub. If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:
    kubectl plimsoll doctor
 `,
 }

@@ -66,10 +66,18 @@ var fleetChart = chart{
 
 1. Connect Kueue to the workers, with a context of your kubeconfig for each, and make the operator Kueue's dispatcher:
    kubectl plimsoll connect{{ range .Values.workers }} {{ . }}=CONTEXT{{ else }} CLUSTER=CONTEXT{{ end }} --dispatcher=plimsoll.dev/dispatcher
-2. Check the installation:
+2. Check the installation. If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:
    kubectl plimsoll doctor
 `,
 }
+
+// Names of the templates with what the add-on installs: OCM renders every cluster from the AddOnTemplate and
+// the AddOnDeploymentConfig as they are now, so a changed one needs a new name. That of an AddOnTemplate ends
+// with its platform.
+const (
+	configDefinition   = "plimsoll-fleet.exporter-config"
+	templateDefinition = "plimsoll-fleet.exporter-template-"
+)
 
 // fleetBlocks are the contents of line markers.
 var fleetBlocks = map[string]string{
@@ -77,7 +85,8 @@ var fleetBlocks = map[string]string{
 	"url":           "{{- with .Values.source.url }}\nurl: {{ . }}\n{{- end }}\n",
 	"fields":        "{{- range $key, $value := .Values.source.fields }}\n\"{{ $key }}\": {{ toJson $value }}\n{{- end }}\n",
 	"quota":         quotaBlock,
-	"template":      "name: {{ index (dict " + quotedPairs(addOnTemplates) + ") .Values.exporter.platform }}\n",
+	"template":      hashedName("{{ index (dict "+quotedPairs(addOnTemplates)+") .Values.exporter.platform }}", `(print "`+templateDefinition+`" .Values.exporter.platform)`),
+	"config":        hashedName("plimsoll-exporter", `"`+configDefinition+`"`),
 	"keep":          "helm.sh/resource-policy: keep\n",
 	"monitorLabels": monitorLabels("$.Values.monitoring.labels"),
 	"args":          exporterArgs(".Values.exporter.podOwners", ".Values.exporter.claimShares"),
@@ -136,12 +145,13 @@ func fleetParts(root string) ([]part, error) {
 		{file: "namespaces.yaml", condition: ".Values.createNamespaces", each: ".Values.namespaces", objects: only(team, "Namespace")},
 		{file: "localqueues.yaml", each: ".Values.namespaces", objects: only(team, "LocalQueue")},
 		{file: "exporter.yaml", condition: ".Values.exporter.enabled",
-			objects: without(without(without(addOn, "Namespace"), "ManagedClusterSetBinding"), "AddOnTemplate")},
+			objects: without(without(without(without(addOn, "Namespace"), "ManagedClusterSetBinding"), "AddOnTemplate"), "AddOnDeploymentConfig")},
+		{file: "exporter-config.yaml", condition: ".Values.exporter.enabled", objects: only(addOn, "AddOnDeploymentConfig"), definition: configDefinition},
 	}
 	for _, platform := range slices.Sorted(maps.Keys(addOnTemplates)) {
 		template := named(only(addOn, "AddOnTemplate"), addOnTemplates[platform])
 		parts = append(parts, part{file: "exporter-" + platform + ".yaml",
-			condition: fmt.Sprintf("and .Values.exporter.enabled (eq .Values.exporter.platform %q)", platform), objects: template})
+			condition: fmt.Sprintf("and .Values.exporter.enabled (eq .Values.exporter.platform %q)", platform), objects: template, definition: templateDefinition + platform})
 	}
 	return parts, nil
 }
@@ -196,8 +206,11 @@ func templateFleetObject(o object) error {
 	case "PlacementGate":
 		return set(o, "@@ toJson .Values.credentials @@", "spec", "multiKueue", "credentials")
 	case "ClusterManagementAddOn":
-		templates := spec["supportedConfigs"].([]any)[0].(map[string]any)
-		return set(templates, "@@line template@@", "defaultConfig", "name")
+		configs := spec["supportedConfigs"].([]any)
+		if err := set(configs[1].(map[string]any), "@@line config@@", "defaultConfig", "name"); err != nil {
+			return err
+		}
+		return set(configs[0].(map[string]any), "@@line template@@", "defaultConfig", "name")
 	case "AddOnDeploymentConfig":
 		values := map[string]string{"KUBELET_ROOT": ".Values.exporter.kubeletRoot", "COLLECT_INTERVAL_MS": "int .Values.exporter.collectIntervalMilliseconds | quote", "ATTRIBUTION": ".Values.exporter.attribution"}
 		for _, v := range spec["customizedVariables"].([]any) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,8 +50,85 @@ func TestFleetChartEqualsKustomize(t *testing.T) {
 				t.Errorf("Helm would delete the namespace of a team: %v", a)
 			}
 			delete(namespace, "annotations")
-			compare(t, want, got)
+			compare(t, want, withoutHashes(t, got))
 		})
+	}
+}
+
+// withoutHashes removes the hash of their content from the names of the add-on's configurations, and the
+// annotation that keeps old ones. It fails if the add-on names other configurations.
+func withoutHashes(t *testing.T, objects map[string]any) map[string]any {
+	t.Helper()
+	plain := map[string]any{}
+	for k, o := range objects {
+		if !strings.HasPrefix(k, "AddOnTemplate ") && !strings.HasPrefix(k, "AddOnDeploymentConfig ") {
+			plain[k] = o
+			continue
+		}
+		metadata := o.(map[string]any)["metadata"].(map[string]any)
+		name := metadata["name"].(string)
+		if a, _ := metadata["annotations"].(map[string]any); a["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("Helm would delete %s before every cluster has its successor: %v", k, a)
+		}
+		delete(metadata, "annotations")
+		if configs := addOnConfigs(objects); !slices.Contains(configs, name) {
+			t.Errorf("the add-on names %v, and not %s", configs, name)
+		}
+		metadata["name"] = contentHash.ReplaceAllString(name, "")
+		plain[key(o.(map[string]any))] = o
+	}
+	addOn := plain["ClusterManagementAddOn /plimsoll-exporter"].(map[string]any)
+	for _, c := range addOn["spec"].(map[string]any)["supportedConfigs"].([]any) {
+		config := c.(map[string]any)["defaultConfig"].(map[string]any)
+		config["name"] = contentHash.ReplaceAllString(config["name"].(string), "")
+	}
+	return plain
+}
+
+var contentHash = regexp.MustCompile("-[0-9a-f]{8}$")
+
+// addOnConfigs returns the names of the AddOnTemplate and the AddOnDeploymentConfig of the add-on.
+func addOnConfigs(objects map[string]any) []string {
+	var names []string
+	addOn := objects["ClusterManagementAddOn /plimsoll-exporter"].(map[string]any)
+	for _, c := range addOn["spec"].(map[string]any)["supportedConfigs"].([]any) {
+		names = append(names, c.(map[string]any)["defaultConfig"].(map[string]any)["name"].(string))
+	}
+	return names
+}
+
+// OCM renders every cluster from the configurations as they are now. So a change has a new name, and
+// reaches a cluster when the rollout does. Without a change, nothing is rolled out.
+func TestChangedAddOnHasANewName(t *testing.T) {
+	configs := func(values map[string]any) []string {
+		objects := renderFleet(t, values)
+		names := addOnConfigs(objects)
+		if objects["AddOnTemplate /"+names[0]] == nil || objects["AddOnDeploymentConfig release/"+names[1]] == nil {
+			t.Fatalf("the add-on names %v in %v", names, slices.Sorted(maps.Keys(objects)))
+		}
+		return names
+	}
+	exporter := func(key string, value any) map[string]any {
+		return map[string]any{"exporter": map[string]any{key: value}}
+	}
+	first := configs(nil)
+	if first[0] == "plimsoll-exporter" || first[1] == "plimsoll-exporter" {
+		t.Errorf("names without a hash: %v", first)
+	}
+	for name, tc := range map[string]struct {
+		values              map[string]any
+		newTemplate, newSet bool
+	}{
+		"same":        {map[string]any{"namespaces": []any{"team-b"}}, false, false},
+		"digest":      {map[string]any{"image": map[string]any{"digest": "sha256:" + strings.Repeat("a", 64)}}, true, false},
+		"pull secret": {map[string]any{"imagePullSecrets": []any{map[string]any{"name": "registry"}}}, true, false},
+		"pod owners":  {exporter("podOwners", true), true, false},
+		"attribution": {exporter("attribution", "device"), false, true},
+		"interval":    {exporter("collectIntervalMilliseconds", 5000), false, true},
+	} {
+		if got := configs(tc.values); (got[0] != first[0]) != tc.newTemplate || (got[1] != first[1]) != tc.newSet {
+			t.Errorf("%s: %v after %v", name, got, first)
+		}
 	}
 }
 
@@ -109,9 +187,6 @@ func TestFleetChartWorkers(t *testing.T) {
 			t.Fatalf("%s has no ManifestWork", worker)
 		}
 		spec := work["spec"].(map[string]any)
-		if policy := spec["deleteOption"].(map[string]any)["propagationPolicy"]; policy != "Orphan" {
-			t.Errorf("the deletion of the work deletes the namespaces of the teams: %v", policy)
-		}
 		got := map[string]any{}
 		for _, m := range spec["workload"].(map[string]any)["manifests"].([]any) {
 			manifest := object(m.(map[string]any))
@@ -120,6 +195,7 @@ func TestFleetChartWorkers(t *testing.T) {
 			}
 			got[key(manifest)] = manifest
 		}
+		checkOrphans(t, spec["deleteOption"], slices.Collect(maps.Keys(got)))
 		role := fmt.Sprint(got["ClusterRole /plimsoll-fleet-work"])
 		for _, want := range []string{"aggregate-to-work:true", "clusterqueues", "prometheusrules"} {
 			if !strings.Contains(role, want) {
@@ -134,6 +210,36 @@ func TestFleetChartWorkers(t *testing.T) {
 		if applied := spec["manifestConfigs"].([]any); len(applied) != 5 { // a queue, three flavors, a local queue
 			t.Errorf("server-side apply of %v", applied)
 		}
+	}
+}
+
+// checkOrphans checks what OCM's work agent deletes on the worker when an object leaves the work, or the
+// work is deleted: the objects of monitoring. Jobs need the others, and the agent needs its role.
+func checkOrphans(t *testing.T, option any, manifests []string) {
+	t.Helper()
+	stays := map[string]bool{}
+	rules, _ := option.(map[string]any)["selectivelyOrphans"].(map[string]any)
+	list, _ := rules["orphaningRules"].([]any)
+	kinds := map[string]string{"rbac.authorization.k8s.io/clusterroles": "ClusterRole", "kueue.x-k8s.io/clusterqueues": "ClusterQueue",
+		"kueue.x-k8s.io/resourceflavors": "ResourceFlavor", "kueue.x-k8s.io/localqueues": "LocalQueue", "/namespaces": "Namespace"}
+	for _, r := range list {
+		rule := r.(map[string]any)
+		group, _ := rule["group"].(string)
+		namespace, _ := rule["namespace"].(string)
+		stays[fmt.Sprintf("%s %s/%s", kinds[group+"/"+rule["resource"].(string)], namespace, rule["name"])] = true
+	}
+	if policy := option.(map[string]any)["propagationPolicy"]; policy != "SelectivelyOrphan" {
+		t.Errorf("the policy %v keeps all objects, or none", policy)
+	}
+	for _, k := range manifests {
+		kind, _, _ := strings.Cut(k, " ")
+		isMonitoring := kind == "PodMonitor" || kind == "ServiceMonitor" || kind == "PrometheusRule"
+		if isMonitoring == stays[k] {
+			t.Errorf("%s: stays %t", k, stays[k])
+		}
+	}
+	if len(stays) == 0 || len(stays) >= len(manifests) {
+		t.Errorf("%d of %d objects stay", len(stays), len(manifests))
 	}
 }
 
@@ -166,6 +272,7 @@ func TestFleetChartOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	objects = withoutHashes(t, objects)
 	for k, wants := range map[string][]string{
 		"MetricsSource /thanos":                           {"tenant:prod", "type:Mimir", "urlTemplate:https://{cluster}.example.com"},
 		"ClusterQueue /accelerators":                      {"coveredResources:[amd.com/gpu cpu]", "name:mi300x", "nominalQuota:64", "nominalQuota:2k", "queue-role:hub"},

@@ -9,7 +9,8 @@ import (
 // monitoring of each worker. Open Cluster Management's work agent applies them. An
 // AddOnTemplate can't contain them, because OCM moves all its objects to one namespace.
 //
-// If the work is deleted, its objects stay on the worker, because jobs may run there.
+// If an object leaves the work, or the work is deleted, the object stays on the worker, because jobs may
+// run there. The agent deletes only the objects of monitoring, and keeps its role for that.
 func workFiles(root string) (map[string]string, error) {
 	worker, err := buildFolder(root, "samples/worker")
 	if err != nil {
@@ -58,7 +59,21 @@ metadata:
   name: plimsoll-fleet
   namespace: {{ $worker }}
 spec:
-  deleteOption: {propagationPolicy: Orphan}
+  deleteOption:
+    propagationPolicy: SelectivelyOrphan
+    selectivelyOrphans:
+      orphaningRules:
+      - {group: rbac.authorization.k8s.io, resource: clusterroles, name: plimsoll-fleet-work}
+      - {group: kueue.x-k8s.io, resource: clusterqueues, name: {{ $.Values.queue.name }}}
+{{- range $.Values.queue.flavors }}
+      - {group: kueue.x-k8s.io, resource: resourceflavors, name: {{ .name }}}
+{{- end }}
+{{- range $.Values.namespaces }}
+{{- if $.Values.createNamespaces }}
+      - {group: "", resource: namespaces, name: {{ . }}}
+{{- end }}
+      - {group: kueue.x-k8s.io, resource: localqueues, name: {{ $.Values.queue.name }}, namespace: {{ . }}}
+{{- end }}
   manifestConfigs:
   - resourceIdentifier: {group: kueue.x-k8s.io, resource: clusterqueues, name: {{ $.Values.queue.name }}}
     updateStrategy: {type: ServerSideApply}

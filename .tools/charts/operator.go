@@ -130,7 +130,7 @@ helm.sh/resource-policy: keep
    kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=restricted
 3. Create a MetricsSource, a ScoringPolicy and a PlacementGate: the chart plimsoll-fleet does, and config/samples/hub has examples.
 4. Check the installation:
-   kubectl plimsoll doctor
+   kubectl plimsoll doctor{{ if ne .Release.Namespace "plimsoll-system" }} --operator-namespace={{ .Release.Namespace }}{{ end }}
 `,
 }
 

@@ -50,6 +50,12 @@ type ReclaimPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	History []ReclaimRecord `json:"history,omitempty"`
+	// Running workloads whose deactivation the API server refused, the latest last, at most 100.
+	// They are not selected within an hour, and come last after that.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Refused []RefusedWrite `json:"refused,omitempty"`
 }
 
 // IdleState states what a round decided about an idle workload.
@@ -118,6 +124,19 @@ type ReclaimRecord struct {
 	// Move that was the reason. Unset for an idle workload.
 	// +optional
 	Move *MoveRecord `json:"move,omitempty"`
+}
+
+// RefusedWrite is a workload whose deactivation the API server refused, for example by an admission
+// policy.
+type RefusedWrite struct {
+	// Time of the last refused write.
+	Time metav1.Time `json:"time"`
+	// Namespace of the Workload.
+	Namespace string `json:"namespace"`
+	// Name of the Workload.
+	Name string `json:"name"`
+	// UID of the Workload.
+	UID string `json:"uid"`
 }
 
 // MoveRecord states why a workload was, or would have been, moved.

@@ -18,6 +18,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // removalStep is a step of the removal of Plimsoll from a hub.
@@ -274,7 +275,8 @@ func (d *doctor) reclaimStep() removalStep {
 	return step("reclaim policies", "kubectl delete reclaimpolicy NAME", objects)
 }
 
-// inactiveStep finds the workloads that the operator deactivated and has not activated again.
+// inactiveStep finds the workloads that the operator deactivated and has not activated again. It
+// activates no workload that finished or is being deleted.
 func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
 	workloads, objects := &kueue.WorkloadList{}, []string{}
 	if err := d.client.List(ctx, workloads); err != nil {
@@ -282,8 +284,10 @@ func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
 	}
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
-		record, err := dispatch.Decode(wl.Annotations)
-		if wl.Spec.Active != nil && !*wl.Spec.Active && (err != nil || !record.SleepsUntil.IsZero()) {
+		if kueuestate.IsActive(wl) || kueuestate.IsFinished(wl) || wl.DeletionTimestamp != nil {
+			continue
+		}
+		if record, err := dispatch.Decode(wl.Annotations); err != nil || !record.SleepsUntil.IsZero() {
 			objects = append(objects, "Workload "+wl.Namespace+"/"+wl.Name)
 		}
 	}

@@ -53,9 +53,10 @@ func MovesOf(policies []v1alpha1.ReclaimPolicy) []v1alpha1.ReclaimRecord {
 }
 
 // mayMove reports whether a workload may be moved at all. One that returned to its queue within the hour,
-// by whatever policy, is not moved, and neither is one whose quota another one would take.
+// by whatever policy, is not moved, and neither is one whose quota another one would take, or that the
+// API server refused to write.
 func (b *Bounds) mayMove(c *reclaim.Candidate, now time.Time) bool {
-	return c.Protection == "" && now.Sub(c.RunningSince) >= b.MinRun && c.QuotaWantedBy == "" &&
+	return c.Protection == "" && !c.IsRefused(now) && now.Sub(c.RunningSince) >= b.MinRun && c.QuotaWantedBy == "" &&
 		now.Sub(c.ReclaimedAt) >= reclaim.Window && !reclaim.ReturnedRecently(b.History, b.Mode, c.UID, now) &&
 		!reclaim.ReturnedRecently(b.Moves, v1alpha1.ReclaimEnforce, c.UID, now)
 }

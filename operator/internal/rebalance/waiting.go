@@ -91,7 +91,8 @@ func (w *Waiting) candidate(cluster string) *gate.Candidate {
 const maxShortlist = 16
 
 // Shortlist returns the workloads that may move and without which the waiting one fits on the held
-// cluster, at most 16: the lowest priority first, of these the last started.
+// cluster, at most 16: the lowest priority first, of these the last started. Those that the API server
+// refused to write come last.
 func Shortlist(w *Waiting, candidates []*reclaim.Candidate, devices *Devices, bounds Bounds, now time.Time) []*reclaim.Candidate {
 	if w.Problem != "" || w.hasOnTheWay() {
 		return nil
@@ -104,7 +105,7 @@ func Shortlist(w *Waiting, candidates []*reclaim.Candidate, devices *Devices, bo
 		}
 	}
 	slices.SortFunc(list, func(a, b *reclaim.Candidate) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.RunningSince.Compare(a.RunningSince), cmp.Compare(a.Devices, b.Devices),
+		return cmp.Or(a.RefusedAt.Compare(b.RefusedAt), cmp.Compare(a.Priority, b.Priority), b.RunningSince.Compare(a.RunningSince), cmp.Compare(a.Devices, b.Devices),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return list[:min(len(list), maxShortlist)]

@@ -34,8 +34,10 @@ type Candidate struct {
 	QuotaWantedBy string
 	// ReclaimedAt is when a policy last returned the workload to its queue. Zero means never.
 	ReclaimedAt time.Time
-	Owner       Owner
-	Priority    int32
+	// RefusedAt is when the API server last refused to deactivate the workload. Zero means never.
+	RefusedAt time.Time
+	Owner     Owner
+	Priority  int32
 	// Resource and number of the devices that the workload holds, and since when it has run.
 	Resource string
 	Devices  int64

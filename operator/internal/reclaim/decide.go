@@ -59,8 +59,8 @@ func (d *Decision) Cause() string {
 
 // Decide returns a decision for each candidate whose devices have all been idle for long enough.
 // The order is that in which they are reclaimed: the lowest priority first, then the most wasted
-// device-seconds. At most one workload of each group is selected, so that the next round sees
-// whether others still wait.
+// device-seconds. Those that the API server refused to write come last. At most one workload of each
+// group is selected, so that the next round sees whether others still wait.
 func Decide(bounds Bounds, candidates []*Candidate, history []v1alpha1.ReclaimRecord, now time.Time) []Decision {
 	var idle []Decision
 	for _, c := range candidates {
@@ -69,7 +69,7 @@ func Decide(bounds Bounds, candidates []*Candidate, history []v1alpha1.ReclaimRe
 		}
 	}
 	slices.SortStableFunc(idle, func(a, b Decision) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.waste(), a.waste()),
+		return cmp.Or(a.RefusedAt.Compare(b.RefusedAt), cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.waste(), a.waste()),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	left, first := Remaining(bounds.MaxPerHour, history, bounds.Mode, now), map[string]*Decision{}
@@ -96,6 +96,8 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 		return v1alpha1.IdleNotNeeded, "no workload of at least its priority waits for its devices"
 	case bounds.Mode == v1alpha1.ReclaimShadow && isRecorded(history, d.Candidate):
 		return v1alpha1.IdleRecorded, "mode Shadow recorded it already"
+	case bounds.Mode == v1alpha1.ReclaimEnforce && d.IsRefused(now):
+		return v1alpha1.IdleLimited, "the API server refused the write within the last hour"
 	case d.Returning != "":
 		return v1alpha1.IdleLimited, "the return of " + d.Returning + " is not complete"
 	case first != nil:

@@ -49,7 +49,11 @@ func Cases() []Case {
 		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
 		{"labeled running workload is deactivated", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
 		{"running workload with a priority class is deactivated", "patch", "", checkManager, states{admit, agreeByClass}, states{admit, agreeByClass, deactivate, putToSleep}, ""},
+		{"running workload whose user wrote a zero time is deactivated", "patch", "", checkManager, states{admit, agreeByLabel, annotateWith(`{"attempt":1,"sleepsUntil":"0001-01-01T00:00:00Z"}`)}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
+		{"running workload whose user wrote the field's name is deactivated", "patch", "", checkManager, states{admit, agreeByLabel, annotateWith(`{"attempt":1,"reason":"sleepsUntil"}`)}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
 		{"sleeping workload is activated", "patch", "", checkManager, states{deactivate, putToSleep}, states{annotate}, ""},
+		{"record of a sleeping workload changes", "patch", "", checkManager, states{deactivate, putToSleep}, states{deactivate, annotateWith(`{"attempt":2,"sleepsUntil":"x"}`)}, ""},
+		{"record of an active workload keeps the time of a user", "patch", "", checkManager, states{putToSleep}, states{annotateWith(`{"attempt":2,"sleepsUntil":"x"}`)}, ""},
 		{"first nomination", "patch", "status", admissionManager, states{setReady}, states{setReady, nominateFirst}, ""},
 		{"second nomination", "patch", "status", admissionManager, states{setReady, nominateFirst}, states{setReady, nominateBoth}, ""},
 		{"repair of an old eviction", "patch", "status", checkManager, states{evictedAgo(9 * time.Second)}, states{evictedAgo(9 * time.Second), setReady}, ""},
@@ -58,7 +62,10 @@ func Cases() []Case {
 
 		{"update instead of patch", "update", "status", checkManager, nil, states{setReady}, "may only patch"},
 		{"deactivation without a time", "patch", "", checkManager, nil, states{deactivate}, "without recording until when"},
+		{"deactivation with the field's name in a text", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, annotateWith(`{"attempt":1,"reason":"\"sleepsUntil\":\"x"}`)}, "without recording until when"},
 		{"activation against the user", "patch", "", checkManager, states{deactivate}, nil, "another user deactivated"},
+		{"time on a workload that another user deactivated", "patch", "", checkManager, states{deactivate}, states{deactivate, putToSleep}, "records a time without deactivating"},
+		{"time on an active workload", "patch", "", checkManager, nil, states{putToSleep}, "records a time without deactivating"},
 		{"deactivation without quota", "patch", "", checkManager, states{removeQuota}, states{removeQuota, deactivate, putToSleep}, "has no quota"},
 		{"deactivation of a running workload that did not agree", "patch", "", checkManager, states{admit}, states{admit, deactivate, putToSleep}, "did not agree"},
 		{"deactivation of a running workload without a time", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate}, "without recording until when"},
@@ -144,7 +151,10 @@ func admitOnSecond(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("cluster
 func removeQuota(wl *kueue.Workload)   { wl.Status.Conditions = nil }
 func deactivate(wl *kueue.Workload)    { wl.Spec.Active = ptr.To(false) }
 func markDeleted(wl *kueue.Workload)   { wl.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
-func annotate(wl *kueue.Workload)      { wl.Annotations = map[string]string{annotation: "{}"} }
+func annotate(wl *kueue.Workload)      { annotateWith("{}")(wl) }
+func annotateWith(text string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) { wl.Annotations = map[string]string{annotation: text} }
+}
 func admit(wl *kueue.Workload) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
 }
@@ -156,10 +166,8 @@ func agreeByLabel(wl *kueue.Workload) {
 func agreeByClass(wl *kueue.Workload) {
 	wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewWorkloadPriorityClassRef("spot"), ptr.To[int32](0)
 }
-func putToSleep(wl *kueue.Workload) {
-	wl.Annotations = map[string]string{annotation: `{"sleepsUntil":"x"}`}
-}
-func addLabel(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
+func putToSleep(wl *kueue.Workload) { annotateWith(`{"sleepsUntil":"x"}`)(wl) }
+func addLabel(wl *kueue.Workload)   { wl.Labels = map[string]string{"a": "b"} }
 func finish(wl *kueue.Workload) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 }

@@ -31,7 +31,7 @@ const (
 	dispatchManager   = "plimsoll-dispatch" // with --nominate-as=own
 	annotation        = "plimsoll.dev/dispatch"
 	clusterAnnotation = "plimsoll.dev/cluster" // of pods
-	sleepField        = "sleepsUntil"          // of the annotation's JSON
+	sleepField        = `"sleepsUntil":"`      // of the annotation's JSON, which escapes quotes in texts
 	reclaimableLabel  = "plimsoll.dev/reclaimable"
 )
 
@@ -65,14 +65,17 @@ func (r Rules) violation(e *event, before *kueue.Workload) string {
 func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 	a, b := before.DeepCopy(), e.after.DeepCopy()
 	slept, sleeps := isSleeping(a), isSleeping(b)
+	deactivates, activates := isActive(a) && !isActive(b), !isActive(a) && isActive(b)
 	switch {
-	case isActive(a) && !isActive(b) && (slept || !sleeps):
+	case deactivates && !sleeps:
 		return "it deactivates the workload without recording until when"
-	case !isActive(a) && isActive(b) && (!slept || sleeps):
+	case activates && (!slept || sleeps):
 		return "it activates a workload that another user deactivated"
-	case isActive(a) && !isActive(b) && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted) && !agreesToReclaim(a):
+	case sleeps && !slept && !deactivates:
+		return "it records a time without deactivating the workload"
+	case deactivates && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted) && !agreesToReclaim(a):
 		return "it deactivates an admitted workload that did not agree to be reclaimed"
-	case isActive(a) && !isActive(b):
+	case deactivates:
 		if reason := r.stateViolation(e, before, false); reason != "" {
 			return reason
 		}

@@ -170,6 +170,7 @@ func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy,
 	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
 	policy.Status.History = reclaim.Record(policy.Status.History, out.idle, mode, now)
 	policy.Status.History = rebalance.Record(policy.Status.History, out.moves, moveMode, now)
+	policy.Status.Refused = queues.refused
 	fillStatus(&policy.Status, queues, out)
 	if err := r.writeStatus(ctx, before, policy, queues, measured); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy,
 	if moves {
 		r.metrics.initMoves(policy.Name)
 	}
-	var failed []string
+	var failed []failedReturn
 	for i := range out.idle {
 		d := &out.idle[i]
 		if d.State != v1alpha1.IdleSelected {
@@ -186,7 +187,7 @@ func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy,
 		}
 		if err := r.carryOut(ctx, policy, queues, mode, idleReturn(d), now); err != nil {
 			d.State, d.Reason = v1alpha1.IdleLimited, err.reason
-			failed = append(failed, d.UID)
+			failed = append(failed, failedReturn{d.Candidate, err.isRefused})
 		}
 	}
 	for i := range out.moves {
@@ -196,20 +197,34 @@ func (r *Reconciler) finish(ctx context.Context, policy *v1alpha1.ReclaimPolicy,
 		}
 		if err := r.carryOut(ctx, policy, queues, moveMode, moveReturn(d), now); err != nil {
 			d.State, d.Reason = v1alpha1.MoveLimited, err.reason
-			failed = append(failed, d.Candidate.UID)
+			failed = append(failed, failedReturn{d.Candidate, err.isRefused})
 		}
 	}
 	return r.removeFailed(ctx, policy, queues, out, failed, now)
 }
 
+// failedReturn is a workload that was certainly not written, and whether the API server refused it.
+type failedReturn struct {
+	*reclaim.Candidate
+	isRefused bool
+}
+
 // removeFailed removes the records of workloads that were not written, and updates their states. They
-// no longer count for maxPerHour. A workload that may have been written keeps its record.
-func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, out outcome, failed []string, now time.Time) error {
+// no longer count for maxPerHour. A workload that may have been written keeps its record. Refused writes
+// are recorded, so that the next rounds take other workloads.
+func (r *Reconciler) removeFailed(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, out outcome, failed []failedReturn, now time.Time) error {
 	if len(failed) == 0 {
 		return nil
 	}
 	before := policy.DeepCopy()
-	policy.Status.History = reclaim.Remove(policy.Status.History, failed, now)
+	var uids []string
+	for _, f := range failed {
+		uids = append(uids, f.UID)
+		if f.isRefused {
+			policy.Status.Refused = reclaim.AppendRefused(policy.Status.Refused, f.Candidate, now)
+		}
+	}
+	policy.Status.History = reclaim.Remove(policy.Status.History, uids, now)
 	fillStatus(&policy.Status, queues, out)
 	return r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

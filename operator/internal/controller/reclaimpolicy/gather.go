@@ -25,6 +25,8 @@ type queues struct {
 	// by UID.
 	candidates []*reclaim.Candidate
 	workloads  map[string]*kueue.Workload
+	// refused are the recorded refusals to write a candidate.
+	refused []v1alpha1.RefusedWrite
 	// groups maps each ClusterQueue to what it draws quota from.
 	groups map[string]string
 }
@@ -58,6 +60,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	if len(q.candidates) == 0 {
 		return q, nil
 	}
+	q.refused = reclaim.ApplyRefused(policy.Status.Refused, q.candidates)
 	if err := r.locate(ctx, q); err != nil {
 		return nil, err
 	}

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -238,12 +236,7 @@ func TestNoQueriesOfMovesWithoutRebalance(t *testing.T) {
 
 // A move that the API server refuses does not count for maxPerHour.
 func TestRefusedMoveDoesNotCount(t *testing.T) {
-	h, _ := newStuckHub(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-		if _, ok := obj.(*kueue.Workload); ok {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, obj.GetName(), fmt.Errorf("guard"))
-		}
-		return c.Patch(ctx, obj, patch, opts...)
-	}}, v1alpha1.ReclaimEnforce)
+	h, _ := newStuckHub(t, refuseWritesTo("small"), v1alpha1.ReclaimEnforce)
 	policy := h.round()
 	if m := policy.Status.Moves; len(m) != 1 || m[0].State != v1alpha1.MoveLimited || !strings.Contains(m[0].Reason, "refused the write") || len(policy.Status.History) > 0 {
 		t.Errorf("status %+v", policy.Status)

@@ -26,7 +26,11 @@ const fieldOwner = client.FieldOwner("plimsoll-gate")
 
 // notReclaimed is why the API server did not deactivate a workload. Any other error leaves unknown
 // whether the write took place.
-type notReclaimed struct{ reason string }
+type notReclaimed struct {
+	reason string
+	// isRefused is true if the API server would refuse the same write again.
+	isRefused bool
+}
 
 func (e *notReclaimed) Error() string { return e.reason }
 
@@ -75,7 +79,7 @@ func (r *Reconciler) carryOut(ctx context.Context, policy *v1alpha1.ReclaimPolic
 func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy, wl *kueue.Workload, d departure, now time.Time) error {
 	record, err := dispatch.Decode(wl.Annotations)
 	if err != nil {
-		return &notReclaimed{err.Error()}
+		return &notReclaimed{reason: err.Error()}
 	}
 	inactive := false
 	record = record.Reclaim(policy.Name, d.cause, d.GracePeriod, now)
@@ -84,20 +88,20 @@ func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 	}
 	patch, err := record.Patch(wl.ResourceVersion, &inactive)
 	if err != nil {
-		return &notReclaimed{err.Error()}
+		return &notReclaimed{reason: err.Error()}
 	}
 	target := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: wl.Name}}
 	logger := log.FromContext(ctx).WithValues("workload", client.ObjectKeyFromObject(wl).String(), "cluster", d.Owner.Cluster, "devices", d.Devices).WithValues(d.details...)
 	if err := r.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			logger.Info("The workload changed during the round and is not reclaimed")
-			return &notReclaimed{"it changed during the round"}
+			return &notReclaimed{reason: "it changed during the round"}
 		}
 		logger.Error(err, "Deactivating a workload failed")
 		r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, "WriteFailed", "Reclaim", "%s", condition.Truncate(
 			fmt.Sprintf("%s/%s could not be deactivated: %s", wl.Namespace, wl.Name, err), maxMessage))
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			return &notReclaimed{condition.Truncate("the API server refused the write: "+err.Error(), maxMessage)}
+			return &notReclaimed{reason: condition.Truncate("the API server refused the write: "+err.Error(), maxMessage), isRefused: true}
 		}
 		return err
 	}

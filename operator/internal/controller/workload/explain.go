@@ -13,6 +13,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
 // errNotFound is returned for a workload that does not exist.
@@ -83,6 +85,35 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
 }
 
+// otherNamespace stands for the name of a workload of another namespace.
+const otherNamespace = "a workload of another namespace"
+
+// hideOtherNamespaces reduces what the explanation shows of workloads of other namespaces to the devices
+// that they use up, and since when: the caller may read this Workload, and perhaps no other one.
+func hideOtherNamespaces(e *gate.Explanation, namespace string) {
+	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
+	if isOther(e.Preceding) {
+		e.Preceding = otherNamespace
+	}
+	for i := range e.Clusters {
+		entries := e.Clusters[i].Ledger
+		for n, entry := range entries {
+			if isOther(entry.Workload) {
+				entries[n] = reduce(entry)
+			}
+		}
+	}
+}
+
+// reduce returns an entry with its cluster, devices and times only.
+func reduce(e ledger.Entry) ledger.Entry {
+	reduced := ledger.Entry{Workload: otherNamespace, Cluster: e.Cluster, DebitedAt: e.DebitedAt, AdmittedAt: e.AdmittedAt, PodsReadyAt: e.PodsReadyAt, EndedAt: e.EndedAt}
+	for _, p := range e.PodSets {
+		reduced.PodSets = append(reduced.PodSets, shape.PodSet{Resource: p.Resource, DevicesPerPod: p.DevicesPerPod, Pods: p.Pods})
+	}
+	return reduced
+}
+
 // Prefix of the handler's paths.
 const Prefix = "/explain/workload/"
 
@@ -103,6 +134,7 @@ func (r *Reconciler) Handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+		hideOtherNamespaces(e, namespace)
 		w.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")

@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+)
+
+// A caller who may read a Workload of one namespace sees that devices are reserved for others, and not
+// for whom.
+func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.lead()
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	podSets := []shape.PodSet{{Name: "trainer", Resource: "nvidia.com/gpu", Model: "H100", Flavor: "secret-flavor", DevicesPerPod: 2, Pods: 3, NodeSelector: map[string]string{"team": "secret"}}}
+	for _, namespace := range []string{"team-a", "team-b"} {
+		b.ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
+			DebitedAt: noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
+	}
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/secret-urgent"}, PodSets: b.look().facts.PodSets})
+
+	response := httptest.NewRecorder()
+	b.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, Prefix+"team-a/job", nil))
+	var e gate.Explanation
+	if err := json.Unmarshal(response.Body.Bytes(), &e); err != nil || response.Code != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", response.Code, err, response.Body)
+	}
+	i := slices.IndexFunc(e.Clusters, func(c gate.ClusterExplanation) bool { return c.Cluster == "cluster1" })
+	if i < 0 || len(e.Clusters[i].Ledger) != 2 {
+		t.Fatalf("clusters %+v", e.Clusters)
+	}
+	for _, entry := range e.Clusters[i].Ledger {
+		if entry.Workload == "team-a/secret-project" {
+			if d := cmp.Diff(podSets, entry.PodSets); d != "" || entry.UID != "uid-team-a" || len(entry.Owners) != 1 {
+				t.Errorf("entry of the own namespace %+v", entry)
+			}
+			continue
+		}
+		want := ledger.Entry{Workload: otherNamespace, Cluster: "cluster1", DebitedAt: noon, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 3}}}
+		if d := cmp.Diff(want, entry); d != "" {
+			t.Errorf("entry of another namespace (-want +got):\n%s", d)
+		}
+	}
+	if e.Preceding != otherNamespace {
+		t.Errorf("preceding %q", e.Preceding)
+	}
+	if text := response.Body.String(); strings.Contains(text, "team-b") {
+		t.Errorf("the explanation names team-b:\n%s", text)
+	}
+}
