@@ -14,7 +14,7 @@ import (
 // gather reads all services in parallel and sets the reading of every chip.
 func (s *Source) gather(ctx context.Context) {
 	s.services = nil
-	groups := s.findGroups()
+	groups := s.findGroups(ctx)
 	results := make([]groupResult, len(groups))
 	var pluginValues map[device.Field][]float64
 	var plugin *device.Service

@@ -73,9 +73,9 @@ func offsetDevices(samples []sample, process int) []sample {
 // Services come from Options.Runtimes, else from the processes with open chips, else from
 // localhost. Services without known processes report the allocated chips, or all chips if
 // none is allocated.
-func (s *Source) findGroups() []group {
+func (s *Source) findGroups(ctx context.Context) []group {
 	if len(s.options.Runtimes) == 0 {
-		found, service := s.findWorkloads()
+		found, service := s.findWorkloads(ctx)
 		s.services = append(s.services, service)
 		if len(found) > 0 {
 			return found

@@ -51,7 +51,7 @@ func TestAddressOfWorkload(t *testing.T) {
 			s := newSourceWithProcfs(fakeSysfs(t, "0x0063"), root)
 			s.options.Ports = ""
 			s.addChip(chip{node: "vfio/0"})
-			groups, _ := s.findWorkloads()
+			groups, _ := s.findWorkloads(t.Context())
 			got := fmt.Sprint(groups[0].addresses)
 			if want := "[" + tc.want + "]"; got != want || errors.Is(groups[0].err, errNoAddress) != (tc.want == "") {
 				t.Errorf("addresses %s, error %v, want %s", got, groups[0].err, want)

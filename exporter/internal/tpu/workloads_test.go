@@ -1,10 +1,12 @@
 package tpu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,7 +28,7 @@ func TestFindWorkloadsByOpenChips(t *testing.T) {
 	s := newSourceWithProcfs(fakeSysfs(t, "0x0063", "0x0063", "0x0063", "0x0063"), root)
 	readAll(t, s)
 	var got []string
-	groups, _ := s.findWorkloads()
+	groups, _ := s.findWorkloads(t.Context())
 	for _, g := range groups {
 		got = append(got, fmt.Sprint(g.chips, g.addresses))
 	}
@@ -65,10 +67,54 @@ func TestFindWorkloadsReportsUninspectedProcesses(t *testing.T) {
 			}
 			s := newSourceWithProcfs(fakeSysfs(t, "0x0063"), root)
 			readAll(t, s)
-			if _, service := s.findWorkloads(); service.State != tc.state || service.Err == nil || !strings.Contains(service.Err.Error(), path) {
+			if _, service := s.findWorkloads(t.Context()); service.State != tc.state || service.Err == nil || !strings.Contains(service.Err.Error(), path) {
 				t.Errorf("service is %v, want %s with an error for %s", service, tc.state, path)
 			}
 		})
+	}
+}
+
+// Tenants choose how many files a process opens and how large its environment is.
+func TestFindWorkloadsReportsTooLargeProcesses(t *testing.T) {
+	root := t.TempDir()
+	addFakeProcess(t, root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "10.4.0.7", nodes: []string{"vfio/0"}, environ: strings.Repeat("x", maxProcfsFile) + "\x00TPU_RUNTIME_METRICS_PORTS=9001"})
+	addFakeProcess(t, root, fakeProcess{pid: 30, namespace: "net:[3]", ip: "10.4.0.8", nodes: []string{"vfio/1"}, environ: "TPU_RUNTIME_METRICS_PORTS=9002\x00" + strings.Repeat("x", maxProcfsFile)})
+	addFakeProcess(t, root, fakeProcess{pid: 40, namespace: "net:[4]", ip: "10.4.0.9"})
+	for i := range maxOpenFiles {
+		if err := os.Symlink("/dev/null", filepath.Join(root, "proc/40/fd", strconv.Itoa(100+i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSourceWithProcfs(fakeSysfs(t), root)
+	s.chips = []chip{{node: "vfio/0"}, {node: "vfio/1"}}
+	groups, service := s.findWorkloads(t.Context())
+	var got []string
+	for _, g := range groups {
+		got = append(got, fmt.Sprint(g.chips, g.addresses))
+	}
+	if diff := cmp.Diff([]string{"[0] [10.4.0.7:8431]", "[1] [10.4.0.8:9002]"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, want := range []string{"proc/20/environ: TPU_RUNTIME_METRICS_PORTS is not in the first 2097152 bytes", "some processes have more than 16384 open files"} {
+		if service.State != device.ServiceServing || !strings.Contains(fmt.Sprint(service.Err), want) {
+			t.Errorf("service is %v, want it serving with the error %q", service, want)
+		}
+	}
+}
+
+// Very many processes, each with many open files, must not delay the collection.
+func TestFindWorkloadsEndsInTime(t *testing.T) {
+	root := t.TempDir()
+	addFakeProcess(t, root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "10.4.0.7"})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	s := newSourceWithProcfs(fakeSysfs(t), root)
+	if _, err := s.openChips(ctx, filepath.Join(root, "proc/20")); !errors.Is(err, context.Canceled) {
+		t.Errorf("the open files of a process are inspected without a limit of time: %v", err)
+	}
+	_, service := s.findWorkloads(ctx)
+	if service.State != device.ServiceFailed || !strings.Contains(fmt.Sprint(service.Err), "not all processes") {
+		t.Errorf("service is %v, want it failed", service)
 	}
 }
 
