@@ -67,6 +67,15 @@ func readProcfs(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxProcfsFile))
 }
 
+// hasOtherPIDNamespace reports whether a process is known to be in another PID namespace than the
+// exporter. Each pod without hostPID has one. The exporter sees it only from the namespace of the
+// host.
+func (s *Source) hasOtherPIDNamespace(dir string) bool {
+	own, ownErr := os.Readlink(filepath.Join(s.options.Procfs, "self/ns/pid"))
+	namespace, err := os.Readlink(filepath.Join(dir, "ns/pid"))
+	return ownErr == nil && err == nil && own != namespace
+}
+
 // openChips returns the indexes of the chips opened by a process. With errTooManyFiles or the error
 // of ctx there may be more.
 func (s *Source) openChips(ctx context.Context, dir string) (chips []int, err error) {

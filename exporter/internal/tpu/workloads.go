@@ -23,22 +23,28 @@ type workload struct {
 	ports     string // TPU_RUNTIME_METRICS_PORTS of the first process with the variable
 }
 
+// processes is the name of the service that describes the inspection of the processes.
+const processes = "processes"
+
 // findWorkloads returns a group for each workload on the node, in the order of their chips.
 // The returned service describes the inspection of the processes. It is idle if no process
-// has open chips, and failed if the processes cannot be inspected.
-func (s *Source) findWorkloads(ctx context.Context) ([]group, device.Service) {
+// has open chips, and failed if the processes cannot be inspected. isComplete is false if another
+// process may hold a chip: one that cannot be inspected, or that is not visible.
+func (s *Source) findWorkloads(ctx context.Context) (groups []group, service device.Service, isComplete bool) {
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
-	service := device.Service{Name: "processes", Address: s.options.Procfs, State: device.ServiceIdle,
+	service = device.Service{Name: processes, Address: s.options.Procfs, State: device.ServiceIdle,
 		Err: errors.New("no visible process holds a TPU; without hostPID only the exporter's own processes are visible")}
-	denied, tooLarge := false, false
+	denied, tooLarge, seesHost := false, false, false
 	var problems []error
 	byHost := map[string]*workload{}
 	err := eachName(s.options.Procfs, func(name string) error {
 		if _, err := strconv.Atoi(name); err != nil {
 			return nil // no process
 		}
-		err := s.addProcess(ctx, byHost, filepath.Join(s.options.Procfs, name))
+		dir := filepath.Join(s.options.Procfs, name)
+		seesHost = seesHost || s.hasOtherPIDNamespace(dir)
+		err := s.addProcess(ctx, byHost, dir)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -56,7 +62,7 @@ func (s *Source) findWorkloads(ctx context.Context) ([]group, device.Service) {
 		problems = append(problems, fmt.Errorf("not all processes can be inspected within %s", inspectionTimeout))
 	case err != nil:
 		service.State, service.Err = device.ServiceFailed, fmt.Errorf("list the processes: --tpu-procfs-root must be a mounted procfs: %w", err)
-		return nil, service
+		return nil, service, false
 	}
 	if denied {
 		problems = append(problems, errors.New("no permission to inspect some processes; CAP_SYS_PTRACE is required"))
@@ -64,14 +70,13 @@ func (s *Source) findWorkloads(ctx context.Context) ([]group, device.Service) {
 	if tooLarge {
 		problems = append(problems, fmt.Errorf("some processes have more than %d open files, of which the others are not inspected", maxOpenFiles))
 	}
-	switch found := groupsOf(byHost); {
-	case len(found) > 0:
+	switch groups = groupsOf(byHost); {
+	case len(groups) > 0:
 		service.State, service.Err = device.ServiceServing, errors.Join(problems...)
-		return found, service
 	case len(problems) > 0:
 		service.State, service.Err = device.ServiceFailed, errors.Join(problems...)
 	}
-	return nil, service
+	return groups, service, len(problems) == 0 && seesHost
 }
 
 // groupsOf returns the groups of workloads, by host address.
