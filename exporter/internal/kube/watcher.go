@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,9 +36,11 @@ type Watcher struct {
 
 // Options configure a Watcher.
 type Options struct {
-	Node   string // name of the node
-	Owners bool   // look up the topmost controller of each pod
-	Log    *slog.Logger
+	Node      string                // name of the node
+	Owners    bool                  // look up the topmost controller of each pod
+	Fractions bool                  // Fraction is called
+	Label     func(key string) bool // selects the labels that Pod returns; nil selects none
+	Log       *slog.Logger
 }
 
 const byUID = "uid"
@@ -60,7 +61,7 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 		cache.Indexers{byUID: func(object any) ([]string, error) {
 			return []string{string(object.(*metav1.PartialObjectMetadata).UID)}, nil
 		}})
-	if err := w.informer.SetTransform(dropUnusedMetadata); err != nil {
+	if err := w.informer.SetTransform(o.dropUnusedMetadata); err != nil {
 		return nil, err
 	}
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.logWatchError); err != nil {
@@ -123,13 +124,39 @@ func (w *Watcher) logWatchError(_ context.Context, _ *cache.Reflector, err error
 	w.log.Debug("watching the node's pods again", "err", err)
 }
 
-// dropUnusedMetadata removes metadata that the exporter does not use.
-func dropUnusedMetadata(object any) (any, error) {
+// maxAnnotation is the size in bytes from which on an annotation is dropped. No device has so many
+// parts that one of HAMi's is larger.
+const maxAnnotation = 16 << 10
+
+// dropUnusedMetadata removes metadata that the exporter does not use. Tenants write it, so it could
+// fill the memory.
+func (o Options) dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields = nil
-		maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != podmap.HAMiAnnotation && !podmap.IsKAIAnnotation(key) })
+		m.ManagedFields, m.Finalizers = nil, nil
+		m.Annotations = filter(m.Annotations, func(key, value string) bool {
+			return (key == podmap.HAMiAnnotation || podmap.IsKAIAnnotation(key)) && len(value) <= maxAnnotation
+		})
+		m.Labels = filter(m.Labels, func(key, _ string) bool {
+			return o.Label != nil && o.Label(key) || o.Fractions && podmap.IsKAILabel(key)
+		})
+		controller := controllerOf(m)
+		m.OwnerReferences = nil
+		if controller != nil && o.Owners {
+			m.OwnerReferences = []metav1.OwnerReference{*controller}
+		}
 	}
 	return object, nil
+}
+
+// filter returns a new map: one from which most entries are deleted would keep its memory.
+func filter(all map[string]string, isKept func(key, value string) bool) map[string]string {
+	kept := map[string]string{}
+	for key, value := range all {
+		if isKept(key, value) {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 // Run watches until ctx ends.
