@@ -45,6 +45,10 @@ type Options struct {
 
 const byUID = "uid"
 
+// mirrorAnnotation is on the mirror of a static pod in the API server. It has the UID by which the
+// kubelet knows the pod, which is the UID in the pod's cgroup.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
 // New returns a Watcher of the pods of a node.
 func New(config *rest.Config, o Options) (*Watcher, error) {
 	config = metadata.ConfigFor(config)
@@ -59,7 +63,12 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 	}
 	w.informer = cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}, &metav1.PartialObjectMetadata{}, 0,
 		cache.Indexers{byUID: func(object any) ([]string, error) {
-			return []string{string(object.(*metav1.PartialObjectMetadata).UID)}, nil
+			m := object.(*metav1.PartialObjectMetadata)
+			uids := []string{string(m.UID)}
+			if static, ok := m.Annotations[mirrorAnnotation]; ok {
+				uids = append(uids, static)
+			}
+			return uids, nil
 		}})
 	if err := w.informer.SetTransform(o.dropUnusedMetadata); err != nil {
 		return nil, err
@@ -134,7 +143,7 @@ func (o Options) dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields, m.Finalizers = nil, nil
 		m.Annotations = filter(m.Annotations, func(key, value string) bool {
-			return (key == podmap.HAMiAnnotation || podmap.IsKAIAnnotation(key)) && len(value) <= maxAnnotation
+			return (key == podmap.HAMiAnnotation || podmap.IsKAIAnnotation(key) || key == mirrorAnnotation) && len(value) <= maxAnnotation
 		})
 		m.Labels = filter(m.Labels, func(key, _ string) bool {
 			return o.Label != nil && o.Label(key) || o.Fractions && podmap.IsKAILabel(key)
@@ -207,12 +216,17 @@ func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) 
 	return podmap.ParseKAI(m.Labels, m.Annotations), true
 }
 
-// PodByUID returns the name of the pod with a UID. ok is false if the node has no such pod.
+// PodByUID returns the name of the pod with a UID, which may be that of a static pod. ok is false if
+// the node has no such pod, or several mirrors name it.
 func (w *Watcher) PodByUID(uid string) (namespace, name string, ok bool) {
 	objects, err := w.informer.GetIndexer().ByIndex(byUID, uid)
-	if err != nil || len(objects) == 0 {
+	if err != nil {
 		return "", "", false
 	}
-	m := objects[0].(*metav1.PartialObjectMetadata)
-	return m.Namespace, m.Name, true
+	for _, object := range objects {
+		if m := object.(*metav1.PartialObjectMetadata); len(objects) == 1 || string(m.UID) == uid {
+			return m.Namespace, m.Name, true
+		}
+	}
+	return "", "", false
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -67,6 +69,31 @@ func TestWatcherDropsUnusedMetadata(t *testing.T) {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{podmap.HAMiAnnotation: strings.Repeat("x", maxAnnotation+1)}}}
 	if object, _ := (Options{}).dropUnusedMetadata(m); len(object.(*metav1.PartialObjectMetadata).Annotations) > 0 {
 		t.Error("an annotation of any size is kept")
+	}
+}
+
+// The cgroup of a static pod has the UID of the kubelet, and its mirror in the API server another one.
+func TestPodByUID(t *testing.T) {
+	w, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, Options{Node: "n", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range []struct{ name, uid, mirrored string }{
+		{"static", "m-1", "hash-1"}, {"plain", "u-1", ""}, {"forged", "m-2", "u-1"}, {"twice-a", "m-3", "hash-2"}, {"twice-b", "m-4", "hash-2"},
+	} {
+		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: pod.name, UID: types.UID(pod.uid), Annotations: map[string]string{"kubernetes.io/config.hash": "u-1"}}}
+		if pod.mirrored != "" {
+			m.Annotations = map[string]string{"kubernetes.io/config.mirror": pod.mirrored, "kubernetes.io/config.hash": pod.mirrored}
+		}
+		object, err := Options{}.dropUnusedMetadata(m)
+		if err := errors.Join(err, w.informer.GetIndexer().Add(object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, want := range map[string]string{"hash-1": "static", "m-1": "static", "u-1": "plain", "hash-2": "", "other": "", "": ""} {
+		if _, name, ok := w.PodByUID(uid); name != want || ok != (want != "") {
+			t.Errorf("the pod with UID %q is %q, %t, want %q", uid, name, ok, want)
+		}
 	}
 }
 
