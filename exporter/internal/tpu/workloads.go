@@ -65,7 +65,7 @@ func (s *Source) findWorkloads(ctx context.Context) (groups []group, service dev
 		return nil, service, false
 	}
 	if denied {
-		problems = append(problems, errors.New("no permission to inspect some processes; CAP_SYS_PTRACE is required"))
+		problems = append(problems, errors.New("no permission to inspect some processes; CAP_SYS_PTRACE is required, and an AppArmor profile that permits it"))
 	}
 	if tooLarge {
 		problems = append(problems, fmt.Errorf("some processes have more than %d open files, of which the others are not inspected", maxOpenFiles))
