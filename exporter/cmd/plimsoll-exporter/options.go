@@ -149,7 +149,7 @@ func (o *options) addWebFlags(app *kingpin.Application) {
 	app.Flag("enable-pprof", "Serve profiles at /debug/pprof. Requires --web-config-file, so that they are protected.").Envar("DCGM_EXPORTER_ENABLE_PPROF").BoolVar(&o.pprof)
 	app.Flag("web-read-timeout", "Time in which a client must send its request.").Envar("DCGM_EXPORTER_WEB_READ_TIMEOUT").Default(defaultReadTimeout.String()).StringVar(&o.readTimeout)
 	app.Flag("web-write-timeout", "Time in which a client must read the response.").Envar("DCGM_EXPORTER_WEB_WRITE_TIMEOUT").Default(defaultWriteTimeout.String()).StringVar(&o.writeTimeout)
-	o.scrapesFlag.track(app.Flag("max-concurrent-scrapes", "Number of scrapes at the same time. Others get status 503."), "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES").Default("16").IntVar(&o.maxScrapes)
+	o.scrapesFlag.track(app.Flag("max-concurrent-scrapes", "Number of scrapes that are encoded at the same time. Others get status 503. Responses that clients still read have 64 times this limit."), "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES").Default("16").IntVar(&o.maxScrapes)
 	app.Flag("address", "Same as --web.listen-address.").Short('a').Envar("DCGM_EXPORTER_LISTEN").StringVar(&o.address)
 	app.Flag("web-config-file", "Same as --web.config.file.").Envar("DCGM_EXPORTER_WEB_CONFIG_FILE").StringVar(&o.webConfigFile)
 	app.Flag("web-systemd-socket", "Same as --web.systemd-socket.").Envar("DCGM_EXPORTER_SYSTEMD_SOCKET").BoolVar(&o.systemdSocket)

@@ -44,7 +44,7 @@ func (o *options) watchPods(ctx context.Context, config *collector.Config, log *
 	if err != nil {
 		return nil, fmt.Errorf("%w (--strict)", err)
 	}
-	w, err := kube.New(server, kube.Options{Node: o.node, Owners: o.pods.owners, Log: log})
+	w, err := kube.New(server, kube.Options{Node: o.node, Owners: o.pods.owners, Fractions: o.pods.kaiShares, Label: config.Labels.PodLabel, Log: log})
 	if err != nil {
 		return nil, err
 	}

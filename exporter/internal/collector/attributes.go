@@ -75,11 +75,17 @@ func (r *renderer) addPodAttributes(values map[string]string, h podmap.Holder) {
 	}
 }
 
-// isReservedLabel reports whether some series has a label of this name already.
-// Prometheus rejects a scrape in which a series has a label twice.
+// targetLabels are set by the scrape, or say who holds the device. The exporter is scraped with
+// honor_labels: true: a pod with such a label could move its series to another cluster, or out of
+// an alert.
+var targetLabels = []string{"cluster", "job", "instance", "node", "namespace", "pod", "container"}
+
+// isReservedLabel reports whether a pod label must not have this name: some series has a label of
+// this name already, and Prometheus rejects a scrape in which a series has a label twice, or it is
+// one of the targetLabels.
 func isReservedLabel(name string) bool {
 	_, isField := findLabel(name)
-	return isField || slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
+	return isField || slices.Contains(targetLabels, name) || slices.Contains(instanceLabels, name) || slices.Contains([]string{"hostname", "uuid", "err_code", "err_msg", "window_size_in_ms"}, name) ||
 		slices.ContainsFunc(countedEvents, func(e countedEvent) bool { return e.label == name })
 }
 

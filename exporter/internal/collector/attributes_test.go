@@ -91,3 +91,21 @@ func TestPodLabelsNeverDuplicateLabels(t *testing.T) {
 		}
 	}
 }
+
+// The exporter is scraped with honor_labels: true, so its labels replace those of the target. A pod
+// must not move its series to another cluster or out of an alert.
+func TestPodLabelsNeverReplaceTargetLabels(t *testing.T) {
+	for _, oldNamespace := range []bool{false, true} {
+		f := setup(t)
+		all := map[string]string{"team": "ml"}
+		for _, name := range []string{"cluster", "job", "instance", "node", "namespace", "pod", "container"} {
+			all[name] = "forged"
+		}
+		f.cfg.Pods = &fakePods{pods: map[string]podmap.Meta{"ml/train-0": {Labels: all}}}
+		f.cfg.Labels = Labels{PodLabel: func(string) bool { return true }, OldNamespace: oldNamespace}
+		f.kubelet.holdings["ml/train-0/main"] = []string{uuid(0)}
+		if _, text := f.collect(t); strings.Contains(text, "forged") || !strings.Contains(text, `team="ml"`) {
+			t.Errorf("old names %t: a pod replaces labels, or has none:\n%.2000s", oldNamespace, text)
+		}
+	}
+}

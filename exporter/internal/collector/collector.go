@@ -54,7 +54,7 @@ type Config struct {
 	Own         *prometheus.Registry // metrics of the exporter process; default none
 	// CountScrapes adds the metrics of the HTTP handler to Own.
 	CountScrapes bool
-	MaxScrapes   int // at the same time; default 16
+	MaxScrapes   int // encoded at the same time; default 16
 	// RequireDevices makes Healthy fail while no device is listed.
 	RequireDevices bool
 	Now            func() time.Time // default time.Now

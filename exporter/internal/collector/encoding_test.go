@@ -2,13 +2,18 @@ package collector
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -80,6 +85,37 @@ func TestFormatLabelsReplacesInvalidUTF8(t *testing.T) {
 	if got := formatLabels([]label{{"modelName", "Tesla\xff T4"}}); got != "{modelName=\"Tesla\uFFFD T4\"}" {
 		t.Errorf("%s", got)
 	}
+}
+
+// FuzzLabelValue checks that Prometheus' parsers accept every label value in both formats, and
+// read the same text back except for invalid UTF-8. Tenants choose the text of some labels: the API
+// server accepts a NUL in the owner reference of a pod.
+func FuzzLabelValue(f *testing.F) {
+	for _, value := range []string{"", "a\x00b", "a\"b\\c\nd", "\xff\x7f\t\r", "\u0085\u2028é", "\\n"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		families := []*family{{name: "a", help: "Help.", kind: gauge, series: []series{{formatLabels([]label{{"x", value}, {"y", "1"}}), 1}}}}
+		for contentType, tf := range map[string]*textFormat{"text/plain": plainText, "application/openmetrics-text": openMetrics} {
+			var text bytes.Buffer
+			tf.write(&text, families)
+			text.WriteString(tf.end)
+			parser, err := textparse.New(text.Bytes(), contentType, labels.NewSymbolTable(), textparse.ParserOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got labels.Labels
+			for err == nil {
+				var entry textparse.Entry
+				if entry, err = parser.Next(); err == nil && entry == textparse.EntrySeries {
+					parser.Labels(&got)
+				}
+			}
+			if !errors.Is(err, io.EOF) || got.Get("y") != "1" || got.Get("x") != strings.ToValidUTF8(value, "\uFFFD") {
+				t.Errorf("%s: %v, labels %s of\n%q", contentType, err, got, text.String())
+			}
+		}
+	})
 }
 
 func TestDropDuplicatesKeepsFirstSeries(t *testing.T) {

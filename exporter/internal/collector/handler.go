@@ -35,33 +35,59 @@ func (c *Collector) Handler() http.Handler {
 	return mux
 }
 
-// limitScrapes serves at most MaxScrapes scrapes at a time and rejects others.
+// unreadPerScrape limits the responses that clients read at the same time, as a multiple of
+// MaxScrapes. The web server ends each after its write timeout.
+const unreadPerScrape = 64
+
+// limitScrapes encodes at most MaxScrapes scrapes at a time and rejects others. A response that a
+// client reads slowly does not count: its bytes are shared, and a few such clients could end the
+// monitoring of the node.
 func (c *Collector) limitScrapes() http.HandlerFunc {
-	slots := make(chan struct{}, c.cfg.MaxScrapes)
+	encoding, responses := newLimit(c.cfg.MaxScrapes), newLimit(unreadPerScrape*c.cfg.MaxScrapes)
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			c.serveMetrics(w, r)
-		default:
-			http.Error(w, fmt.Sprintf("%d scrapes are in progress; try again later", c.cfg.MaxScrapes), http.StatusServiceUnavailable)
+		isServed := false
+		responses.do(func() {
+			var body []byte
+			if isServed = encoding.do(func() { body = c.encode(w.Header(), r.Header) }); isServed {
+				_, _ = w.Write(body) // fails if the scraper disconnects
+			}
+		})
+		if !isServed {
+			http.Error(w, "too many scrapes are in progress; try again later", http.StatusServiceUnavailable)
 		}
 	}
 }
 
-// serveMetrics writes the last exposition. It does not wait for a collection.
-func (c *Collector) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	contentType, format := negotiateFormat(r.Header)
-	gzipped := acceptsGzip(r.Header)
-	body := c.exposition.Load().encoded[encodingKey{format, gzipped}]()
-	h := w.Header()
-	h.Set("Content-Type", string(contentType))
-	h.Set("Vary", "Accept, Accept-Encoding")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if gzipped {
-		h.Set("Content-Encoding", "gzip")
+// limit is the number of calls that may be in progress.
+type limit chan struct{}
+
+func newLimit(n int) limit { return make(limit, n) }
+
+// do calls f, or returns false if too many calls are in progress.
+func (l limit) do(f func()) bool {
+	select {
+	case l <- struct{}{}:
+		defer func() { <-l }()
+		f()
+		return true
+	default:
+		return false
 	}
-	_, _ = w.Write(body) // fails if the scraper disconnects
+}
+
+// encode returns the last exposition and sets the headers of the response. It does not wait for a
+// collection.
+func (c *Collector) encode(response, request http.Header) []byte {
+	contentType, format := negotiateFormat(request)
+	gzipped := acceptsGzip(request)
+	body := c.exposition.Load().encoded[encodingKey{format, gzipped}]()
+	response.Set("Content-Type", string(contentType))
+	response.Set("Vary", "Accept, Accept-Encoding")
+	response.Set("Content-Length", strconv.Itoa(len(body)))
+	if gzipped {
+		response.Set("Content-Encoding", "gzip")
+	}
+	return body
 }
 
 // negotiateFormat returns OpenMetrics if the scraper requests it, otherwise the plain

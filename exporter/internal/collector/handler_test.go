@@ -160,31 +160,67 @@ func (w blockedWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-func TestHandlerLimitsScrapesInFlight(t *testing.T) {
+// Clients that read slowly, such as any pod of the cluster, do not end the scrapes of Prometheus.
+func TestHandlerServesBesideSlowReaders(t *testing.T) {
 	f := setup(t)
+	f.cfg.MaxScrapes = 2
 	f.collect(t)
 	handler := f.Handler()
-	writing, read := make(chan bool, 3*f.cfg.MaxScrapes), make(chan struct{})
+	writing, read := make(chan bool, 3*unreadPerScrape*f.cfg.MaxScrapes), make(chan struct{})
 	var scrapers sync.WaitGroup
-	scrape := func(w http.ResponseWriter) {
+	scrape := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w
 	}
-	for range f.cfg.MaxScrapes {
-		scrapers.Go(func() { scrape(blockedWriter{httptest.NewRecorder(), writing, read}) })
-	}
-	for range f.cfg.MaxScrapes {
+	readSlowly := func() {
+		scrapers.Go(func() {
+			handler.ServeHTTP(blockedWriter{httptest.NewRecorder(), writing, read}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		})
 		<-writing
 	}
-	more := httptest.NewRecorder()
-	scrape(more)
-	if more.Code != http.StatusServiceUnavailable || !strings.Contains(more.Body.String(), "try again later") {
-		t.Errorf("%d %s", more.Code, more.Body)
+	for range unreadPerScrape*f.cfg.MaxScrapes - 1 {
+		readSlowly()
+	}
+	if got := scrape(); got.Code != http.StatusOK || got.Body.Len() == 0 {
+		t.Errorf("%d beside slow readers: %s", got.Code, got.Body)
+	}
+	readSlowly()
+	if got := scrape(); got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "try again later") {
+		t.Errorf("%d without a limit of slow readers", got.Code)
 	}
 	close(read)
 	scrapers.Wait()
-	if again := f.get("", ""); again.Code != http.StatusOK {
-		t.Errorf("%d without any scrape in progress", again.Code)
+	if got := scrape(); got.Code != http.StatusOK {
+		t.Errorf("%d without any scrape in progress", got.Code)
 	}
+}
+
+func TestHandlerLimitsEncoding(t *testing.T) {
+	f := setup(t)
+	f.cfg.MaxScrapes = 2
+	f.collect(t)
+	encoding, encoded := make(chan bool), make(chan struct{})
+	f.exposition.Store(&exposition{encoded: map[encodingKey]func() []byte{{plainText, false}: func() []byte {
+		encoding <- true
+		<-encoded
+		return []byte("text")
+	}}})
+	handler := f.Handler()
+	var scrapers sync.WaitGroup
+	for range f.cfg.MaxScrapes {
+		scrapers.Go(func() {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		})
+		<-encoding
+	}
+	more := httptest.NewRecorder()
+	handler.ServeHTTP(more, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if more.Code != http.StatusServiceUnavailable || !strings.Contains(more.Body.String(), "try again later") {
+		t.Errorf("%d %s", more.Code, more.Body)
+	}
+	close(encoded)
+	scrapers.Wait()
 }
 
 func TestHandlerServesValidOpenMetrics(t *testing.T) {

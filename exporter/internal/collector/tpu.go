@@ -36,10 +36,10 @@ const tpuResource = "google.com/tpu"
 // Plimsoll's metrics of TPUs.
 var (
 	stalledFor     = metric{"plimsoll_device_stalled_seconds", gauge, deviceLabels, "Time for which programs have been queued on the chip without progress of a program counter, in seconds. Without program counters: time without computation. 0 if there is progress or the queue is empty."}
-	busyRatio      = metric{"plimsoll_device_busy_ratio", gauge, deviceLabels, "Ratio of time in which the device computed. 0 while no workload runs on a TPU. TPUs and AMD GPUs only: NVIDIA GPUs have dcgm-exporter's metrics."}
+	busyRatio      = metric{"plimsoll_device_busy_ratio", gauge, deviceLabels, "Ratio of time in which the device computed. 0 while no workload runs on a TPU, absent while that is unknown. TPUs and AMD GPUs only: NVIDIA GPUs have dcgm-exporter's metrics."}
 	idleFor        = metric{"plimsoll_device_idle_seconds", gauge, deviceLabels, "Time since the last computation of the chip, in seconds."}
 	queuedPrograms = metric{"plimsoll_device_queued_programs", gauge, deviceLabels, "Programs that wait for execution on the chip."}
-	workloadUp     = metric{"plimsoll_device_workload_up", gauge, deviceLabels, "1 if the runtime of a workload reports the chip, otherwise 0."}
+	workloadUp     = metric{"plimsoll_device_workload_up", gauge, deviceLabels, "1 if the runtime of a workload reports the chip, 0 if no workload runs. Absent while that is unknown."}
 	megascaleError = metric{"plimsoll_device_megascale_error", gauge, deviceLabels, "1 if the workload on the chip reports an error between slices."}
 	sliceError     = metric{"plimsoll_device_slice_error", gauge, deviceLabels, "1 if the workload on the chip reports an error within its slice."}
 	services       = metric{"plimsoll_exporter_services", gauge, []string{"node", "service", "state"}, "Services that report about TPUs (runtime, plugin, and the processes that hold chips) by state: serving, idle (no workload) and failed."}

@@ -33,6 +33,11 @@ func TestDriverStalledWhenAllDevicesHang(t *testing.T) {
 	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || f.Healthy() == nil {
 		t.Error("the driver is not reported stalled although no device responds")
 	}
+	for i := range 8 { // rules use no hung device
+		if value(t, families, "plimsoll_device_hung", "uuid", uuid(i)) != 1 {
+			t.Errorf("device %d does not hang although no device responds", i)
+		}
+	}
 	close(release)
 	for value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 {
 		families, _ = f.collect(t)

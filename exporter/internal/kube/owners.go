@@ -61,7 +61,7 @@ func newOwnerIndex(client metadata.Interface, log *slog.Logger) *ownerIndex {
 // ownerOf returns the owner of a pod. The first call starts the lookup, and known is false
 // until the lookup has succeeded. A pod without a controller is its own owner.
 func (x *ownerIndex) ownerOf(pod *metav1.PartialObjectMetadata) (top owner, known bool) {
-	ref := metav1.GetControllerOf(pod)
+	ref := controllerOf(pod)
 	if ref == nil {
 		return owner{"Pod", pod.Name}, true
 	}
@@ -74,6 +74,20 @@ func (x *ownerIndex) ownerOf(pod *metav1.PartialObjectMetadata) (top owner, know
 		x.queue.Add(pod.UID)
 	}
 	return l.top, l.done
+}
+
+// Limits of Kubernetes for the names of objects and kinds, and for group and version. The API server
+// accepts any length in a reference.
+const maxName, maxKind, maxAPIVersion = 253, 63, 253 + 1 + 63
+
+// controllerOf returns the reference to the controller of an object. It is nil without a controller,
+// and for a reference that is too long to be one of an object.
+func controllerOf(object metav1.Object) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(object)
+	if ref == nil || len(ref.Name) > maxName || len(ref.Kind) > maxKind || len(ref.APIVersion) > maxAPIVersion || len(ref.UID) > maxName {
+		return nil
+	}
+	return ref
 }
 
 // forget drops the lookup of a deleted pod.
@@ -149,7 +163,7 @@ func (x *ownerIndex) findTop(ctx context.Context, namespace string, ref metav1.O
 		if err != nil {
 			return owner{}, fmt.Errorf("read %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 		}
-		above := metav1.GetControllerOf(object)
+		above := controllerOf(object)
 		if object.UID != ref.UID || above == nil {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,24 @@ func TestHostileOwnerReferences(t *testing.T) {
 				t.Errorf("requests are %s, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A controller names a controller that no object can be. The known one counts as the topmost.
+func TestOwnerAboveOfAnyLength(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"namespace":"ml","name":"train","uid":"u",`+
+			`"ownerReferences":[{"apiVersion":"v1","kind":"Foo","name":%q,"uid":"v","controller":true}]}}`, strings.Repeat("x", 254))
+	}))
+	defer server.Close()
+	client, err := metadata.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := newOwnerIndex(client, slog.New(slog.DiscardHandler)).findTop(t.Context(), "ml", metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "u", Controller: ptr.To(true)})
+	if err != nil || top != (owner{"Job", "train"}) {
+		t.Errorf("the owner is %v, %v", top, err)
 	}
 }
 

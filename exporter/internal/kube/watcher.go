@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,12 +36,18 @@ type Watcher struct {
 
 // Options configure a Watcher.
 type Options struct {
-	Node   string // name of the node
-	Owners bool   // look up the topmost controller of each pod
-	Log    *slog.Logger
+	Node      string                // name of the node
+	Owners    bool                  // look up the topmost controller of each pod
+	Fractions bool                  // Fraction is called
+	Label     func(key string) bool // selects the labels that Pod returns; nil selects none
+	Log       *slog.Logger
 }
 
 const byUID = "uid"
+
+// mirrorAnnotation is on the mirror of a static pod in the API server. It has the UID by which the
+// kubelet knows the pod, which is the UID in the pod's cgroup.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // New returns a Watcher of the pods of a node.
 func New(config *rest.Config, o Options) (*Watcher, error) {
@@ -58,9 +63,14 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 	}
 	w.informer = cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}, &metav1.PartialObjectMetadata{}, 0,
 		cache.Indexers{byUID: func(object any) ([]string, error) {
-			return []string{string(object.(*metav1.PartialObjectMetadata).UID)}, nil
+			m := object.(*metav1.PartialObjectMetadata)
+			uids := []string{string(m.UID)}
+			if static, ok := m.Annotations[mirrorAnnotation]; ok {
+				uids = append(uids, static)
+			}
+			return uids, nil
 		}})
-	if err := w.informer.SetTransform(dropUnusedMetadata); err != nil {
+	if err := w.informer.SetTransform(o.dropUnusedMetadata); err != nil {
 		return nil, err
 	}
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.logWatchError); err != nil {
@@ -123,13 +133,39 @@ func (w *Watcher) logWatchError(_ context.Context, _ *cache.Reflector, err error
 	w.log.Debug("watching the node's pods again", "err", err)
 }
 
-// dropUnusedMetadata removes metadata that the exporter does not use.
-func dropUnusedMetadata(object any) (any, error) {
+// maxAnnotation is the size in bytes from which on an annotation is dropped. No device has so many
+// parts that one of HAMi's is larger.
+const maxAnnotation = 16 << 10
+
+// dropUnusedMetadata removes metadata that the exporter does not use. Tenants write it, so it could
+// fill the memory.
+func (o Options) dropUnusedMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields = nil
-		maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != podmap.HAMiAnnotation && !podmap.IsKAIAnnotation(key) })
+		m.ManagedFields, m.Finalizers = nil, nil
+		m.Annotations = filter(m.Annotations, func(key, value string) bool {
+			return (key == podmap.HAMiAnnotation || podmap.IsKAIAnnotation(key) || key == mirrorAnnotation) && len(value) <= maxAnnotation
+		})
+		m.Labels = filter(m.Labels, func(key, _ string) bool {
+			return o.Label != nil && o.Label(key) || o.Fractions && podmap.IsKAILabel(key)
+		})
+		controller := controllerOf(m)
+		m.OwnerReferences = nil
+		if controller != nil && o.Owners {
+			m.OwnerReferences = []metav1.OwnerReference{*controller}
+		}
 	}
 	return object, nil
+}
+
+// filter returns a new map: one from which most entries are deleted would keep its memory.
+func filter(all map[string]string, isKept func(key, value string) bool) map[string]string {
+	kept := map[string]string{}
+	for key, value := range all {
+		if isKept(key, value) {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 // Run watches until ctx ends.
@@ -180,12 +216,17 @@ func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) 
 	return podmap.ParseKAI(m.Labels, m.Annotations), true
 }
 
-// PodByUID returns the name of the pod with a UID. ok is false if the node has no such pod.
+// PodByUID returns the name of the pod with a UID, which may be that of a static pod. ok is false if
+// the node has no such pod, or several mirrors name it.
 func (w *Watcher) PodByUID(uid string) (namespace, name string, ok bool) {
 	objects, err := w.informer.GetIndexer().ByIndex(byUID, uid)
-	if err != nil || len(objects) == 0 {
+	if err != nil {
 		return "", "", false
 	}
-	m := objects[0].(*metav1.PartialObjectMetadata)
-	return m.Namespace, m.Name, true
+	for _, object := range objects {
+		if m := object.(*metav1.PartialObjectMetadata); len(objects) == 1 || string(m.UID) == uid {
+			return m.Namespace, m.Name, true
+		}
+	}
+	return "", "", false
 }

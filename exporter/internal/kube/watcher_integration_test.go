@@ -205,7 +205,7 @@ func TestWatcherFollowsPodsOfNode(t *testing.T) {
 	account := rest.CopyConfig(config)
 	account.Host = "https://" + apiServer.address
 	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:plimsoll-exporter:plimsoll-exporter", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	w, err := New(account, Options{Node: "node-1", Owners: true, Log: slog.New(slog.DiscardHandler)})
+	w, err := New(account, Options{Node: "node-1", Owners: true, Label: func(string) bool { return true }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

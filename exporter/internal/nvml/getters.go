@@ -135,7 +135,7 @@ func readDecoder(h *deviceHandle, r *device.Reading) nvml.Return {
 
 // readMemory sets the memory fields. A device that shares the memory of the CPU has none of
 // its own: it reports 0 bytes, or does not support the call. Some drivers export the newer call but return an error
-// from it, so an error other than a lost device leads to the older call.
+// from it, so an error leads to the older call, unless no program can use the device.
 func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo_v2()
 	switch {
@@ -149,7 +149,7 @@ func readMemory(h *deviceHandle, r *device.Reading) nvml.Return {
 		if usable := m.Total - m.Reserved; m.Total > m.Reserved {
 			r.Set(device.FBUsedRatio, float64(m.Used)/float64(usable))
 		}
-	case ret != nvml.ERROR_GPU_IS_LOST && !isUnloaded(ret):
+	case !isUnusable(ret):
 		return readMemoryV1(h, r)
 	}
 	return ret

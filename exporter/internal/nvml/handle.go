@@ -57,13 +57,12 @@ func (h *deviceHandle) read(ctx context.Context, getters []getter, now time.Time
 		ret := g.read(h, &r)
 		r.Calls = append(r.Calls, device.Call{Name: g.symbol, Took: time.Since(start), Err: callError(ret)})
 		h.beat()
-		switch ret {
-		case nvml.SUCCESS:
+		switch {
+		case ret == nvml.SUCCESS:
 			succeeded++
-		case nvml.ERROR_NOT_SUPPORTED:
-		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
+		case isUnusable(ret):
 			return r, 0, ret
-		default:
+		case ret != nvml.ERROR_NOT_SUPPORTED:
 			failure = ret
 		}
 	}

@@ -96,6 +96,11 @@ func isUnloaded(ret nvml.Return) bool {
 	return ret == nvml.ERROR_UNINITIALIZED || ret == nvml.ERROR_DRIVER_NOT_LOADED
 }
 
+// isUnusable reports whether no program can use the device, whatever other calls return.
+func isUnusable(ret nvml.Return) bool {
+	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || isUnloaded(ret)
+}
+
 // message returns the text of a return code. It also works without the library and adds a
 // hint if the user can fix the cause.
 func message(ret nvml.Return) string {

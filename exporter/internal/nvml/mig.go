@@ -56,13 +56,17 @@ func readMIG(h *deviceHandle, r *device.Reading) nvml.Return {
 	r.MIG = true
 	slots, ret := h.GetMaxMigDeviceCount()
 	for i := 0; ret == nvml.SUCCESS && i < slots; i++ {
-		handle, ret := h.GetMigDeviceHandleByIndex(i)
-		if ret == nvml.SUCCESS {
-			h.addInstance(i, handle)
-		} else if !isAbsent(ret) {
-			h.instanceErr = fmt.Errorf("instance %d: %s", i, message(ret))
+		handle, failure := h.GetMigDeviceHandleByIndex(i)
+		if failure == nvml.SUCCESS {
+			failure = h.addInstance(handle)
 		}
 		h.beat()
+		if isUnusable(failure) {
+			return failure
+		}
+		if failure != nvml.SUCCESS && !isAbsent(failure) {
+			h.instanceErr = fmt.Errorf("instance %d: %s", i, message(failure))
+		}
 	}
 	return ret
 }
@@ -72,8 +76,9 @@ func isAbsent(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT
 }
 
-// addInstance describes the MIG instance at index and adds it to h.instances.
-func (h *deviceHandle) addInstance(index int, handle nvml.Device) {
+// addInstance describes a MIG instance and adds it to h.instances. It returns the code of a call that
+// failed.
+func (h *deviceHandle) addInstance(handle nvml.Device) nvml.Return {
 	m := migInstance{handle: handle}
 	var uuidRet, giRet, ciRet nvml.Return
 	name, nameRet := handle.GetName()
@@ -82,13 +87,9 @@ func (h *deviceHandle) addInstance(index int, handle nvml.Device) {
 	m.GI, giRet = handle.GetGpuInstanceId()
 	m.CI, ciRet = handle.GetComputeInstanceId()
 	for _, ret := range []nvml.Return{nameRet, attributesRet, uuidRet, giRet, ciRet} {
-		if ret == nvml.SUCCESS {
-			continue
+		if ret != nvml.SUCCESS {
+			return ret
 		}
-		if !isAbsent(ret) {
-			h.instanceErr = fmt.Errorf("instance %d: %s", index, message(ret))
-		}
-		return
 	}
 	m.memoryMiB = int64(attributes.MemorySizeMB)
 	var ok bool
@@ -96,9 +97,13 @@ func (h *deviceHandle) addInstance(index int, handle nvml.Device) {
 		m.Profile = profileName(attributes, h.memoryMiB)
 	}
 	if h.hasPlacement {
-		m.Placement = h.placement(m.GI)
+		var ret nvml.Return
+		if m.Placement, ret = h.placement(m.GI); isUnusable(ret) {
+			return ret
+		}
 	}
 	h.instances = append(h.instances, m)
+	return nvml.SUCCESS
 }
 
 // profileName returns the profile of an instance without a profile in its name. It consists
@@ -118,17 +123,17 @@ func profileName(a nvml.DeviceAttributes, deviceMiB int64) string {
 }
 
 // placement returns the placement of a GPU instance in the notation of resource claims:
-// PROFILE-START. It is empty if the driver denies access, which is usual without root.
-func (h *deviceHandle) placement(gi int) string {
+// PROFILE-START. It is empty if a call fails: the driver usually denies access without root.
+func (h *deviceHandle) placement(gi int) (string, nvml.Return) {
 	instance, ret := h.GetGpuInstanceById(gi)
 	if ret != nvml.SUCCESS {
-		return ""
+		return "", ret
 	}
 	info, ret := instance.GetInfo()
 	if ret != nvml.SUCCESS {
-		return ""
+		return "", ret
 	}
-	return fmt.Sprintf("%d-%d", info.ProfileId, info.Placement.Start)
+	return fmt.Sprintf("%d-%d", info.ProfileId, info.Placement.Start), ret
 }
 
 // addInstances adds the MIG instances found by a reading of d to the reading, and opens their

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -52,6 +53,43 @@ func TestReturnCodeOfEveryCall(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// migCalls are the calls about the memory and the MIG instances of a device, by the number of the call in the
+// fake.
+var migCalls = map[int]string{9: "memory", 40: "GPU instance", 41: "compute instance", 42: "attributes", 46: "number of instances", 47: "handle", 48: "placement", 61: "name", 62: "UUID"}
+
+// Whichever call says that no program can use the device, the device fails: without its instances it
+// would look like a healthy one. Any other code only costs the instance.
+func TestReturnCodeOfMIGCalls(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.partition(0, 0, fakeInstance{1, 1, 10, 7, 0}, fakeInstance{3, 3, 40, 2, 0})
+	s := f.open()
+	d := listDevices(t, s)[0]
+	for code, want := range map[nvml.Return]string{
+		nvml.ERROR_GPU_IS_LOST: device.ErrLost.Error(), nvml.ERROR_RESET_REQUIRED: "GPU requires reset", nvml.ERROR_UNINITIALIZED: errNotOpen.Error(), nvml.ERROR_DRIVER_NOT_LOADED: errNotOpen.Error(),
+		nvml.ERROR_UNKNOWN: "", nvml.ERROR_NOT_FOUND: "", nvml.ERROR_NO_PERMISSION: "",
+	} {
+		for call, name := range migCalls {
+			t.Run(fmt.Sprintf("%d/%s", code, name), func(t *testing.T) {
+				listDevices(t, s) // opens the library again after the last codes
+				f.setDevice(0, devFailing, 1<<call)
+				f.setDevice(0, devFailure, uint64(code))
+				_, err := s.Read(context.Background(), d)
+				f.setDevice(0, devFailing, 0)
+				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %v, want %q", err, want)
+				}
+			})
+		}
+	}
+	listDevices(t, s)
+	if r := readDevice(t, s, d); len(r.Instances) != 2 {
+		t.Errorf("instances are %q after the failures", instanceNames(r))
 	}
 }
 

@@ -13,7 +13,13 @@ import (
 // UID. The cgroupfs driver writes UIDs with dashes and the systemd driver with
 // underscores. UIDs of static pods have no separator. A pod can have cgroups of its own, for
 // example with a kubelet inside the pod: the first pod in the path is the one of the node.
-var podCgroup = regexp.MustCompile(`kubepods.*?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(\.slice)?(/|$)`)
+//
+// A path of cgroup v2 is relative to the cgroup of the exporter, so a cgroup above both is not part
+// of it. With the cgroupfs driver this is that of the kubelet, or of the class of service. The path
+// then begins with the pod or its class.
+var podCgroup = regexp.MustCompile(`(?:^0::(?:/\.\.)+(?:/burstable|/besteffort)?/|kubepods.*?)pod(` + podUID + `)(?:\.slice)?(?:/|$)`)
+
+const podUID = `[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}`
 
 // PodUID returns the UID of the pod of a process. procfs is the mount point of the
 // host's procfs. The UID is empty if the process belongs to no pod. PodUID fails if the

@@ -24,6 +24,9 @@ func IsKAIAnnotation(key string) bool {
 	return key == kaiFraction || key == kaiMemory || key == kaiContainer
 }
 
+// IsKAILabel reports whether a label has a group of a shared device of KAI Scheduler.
+func IsKAILabel(key string) bool { return key == kaiGroup || strings.HasPrefix(key, kaiGroup+"/") }
+
 // Fraction is the part of each of its devices that a pod requests from KAI Scheduler. Either Ratio or
 // Memory is set; both are 0 for a pod without a valid request, such as one that reserves a device.
 type Fraction struct {
@@ -39,7 +42,7 @@ type Fraction struct {
 func ParseKAI(labels, annotations map[string]string) (f Fraction) {
 	groups := map[string]bool{}
 	for key, group := range labels {
-		if (key == kaiGroup || strings.HasPrefix(key, kaiGroup+"/")) && group != "" {
+		if IsKAILabel(key) && group != "" {
 			groups[group] = true
 		}
 	}

@@ -275,6 +275,15 @@ const fibTrie = `Main:
         /32 host LOCAL
 `
 
+// addOwnNamespace adds the exporter's own process, in the namespaces net:[1] and pid:[1].
+func addOwnNamespace(t *testing.T, root string) {
+	t.Helper()
+	addFakeProcess(t, root, fakeProcess{pid: 1, namespace: "net:[1]", ip: "10.0.0.1"})
+	if err := os.Symlink("1", filepath.Join(root, "proc/self")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fakeProcess is a process with open device nodes.
 type fakeProcess struct {
 	pid           int
@@ -284,12 +293,12 @@ type fakeProcess struct {
 	nodes         []string
 }
 
-// addFakeProcess adds a process to the fake procfs below root.
+// addFakeProcess adds a process to the fake procfs below root. It is in a PID namespace of its own.
 func addFakeProcess(t *testing.T, root string, p fakeProcess) {
 	t.Helper()
 	dir := filepath.Join(root, "proc", strconv.Itoa(p.pid))
 	err := errors.Join(os.MkdirAll(filepath.Join(dir, "fd"), 0o755), os.MkdirAll(filepath.Join(dir, "ns"), 0o755), os.MkdirAll(filepath.Join(dir, "net"), 0o755),
-		os.Symlink(p.namespace, filepath.Join(dir, "ns/net")), os.WriteFile(filepath.Join(dir, "net/fib_trie"), fmt.Appendf(nil, fibTrie, p.ip), 0o600),
+		os.Symlink(p.namespace, filepath.Join(dir, "ns/net")), os.Symlink(fmt.Sprintf("pid:[%d]", p.pid), filepath.Join(dir, "ns/pid")), os.WriteFile(filepath.Join(dir, "net/fib_trie"), fmt.Appendf(nil, fibTrie, p.ip), 0o600),
 		os.WriteFile(filepath.Join(dir, "environ"), []byte("A=b\x00"+p.environ+"\x00"), 0o600), os.Symlink("/dev/null", filepath.Join(dir, "fd/0")))
 	if p.inet6 != "" {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "net/if_inet6"), []byte(p.inet6), 0o600))

@@ -14,7 +14,7 @@ import (
 // gather reads all services in parallel and sets the reading of every chip.
 func (s *Source) gather(ctx context.Context) {
 	s.services = nil
-	groups := s.findGroups()
+	groups, isComplete := s.findGroups(ctx)
 	results := make([]groupResult, len(groups))
 	var pluginValues map[device.Field][]float64
 	var plugin *device.Service
@@ -26,10 +26,10 @@ func (s *Source) gather(ctx context.Context) {
 		all.Go(func() { pluginValues, plugin = readPlugin(ctx, s.options.Plugin, len(s.chips)) })
 	}
 	all.Wait()
-	s.initReadings(groups)
+	s.initReadings(groups, isComplete)
 	for i, result := range results {
 		s.services = append(s.services, result.services...)
-		s.apply(groups[i], result)
+		s.apply(groups[i], result, isComplete)
 	}
 	if plugin != nil {
 		s.services = append(s.services, *plugin)
@@ -40,15 +40,23 @@ func (s *Source) gather(ctx context.Context) {
 	s.reported.Store(&reported)
 }
 
-// initReadings starts a reading for every chip. A chip outside of all groups has no workload.
-func (s *Source) initReadings(groups []group) {
+// initReadings starts a reading for every chip. A chip outside of all groups is idle.
+func (s *Source) initReadings(groups []group, isComplete bool) {
 	s.readings = make([]device.Reading, len(s.chips))
 	for i, c := range s.chips {
 		s.readings[i].Time = s.now()
 		s.readings[i].Set(device.AcceleratorMemoryTotal, float64(c.memoryGiB<<30))
 		if !slices.ContainsFunc(groups, func(g group) bool { return slices.Contains(g.chips, i) }) {
-			s.readings[i].Set(device.Workload, 0)
+			s.setIdle(i, isComplete)
 		}
+	}
+}
+
+// setIdle records that no known workload runs on a chip. If not all processes could be inspected,
+// one of them may use a chip that is allocated.
+func (s *Source) setIdle(i int, isComplete bool) {
+	if isComplete || !s.options.IsAllocated(s.devices[i].Minor) {
+		s.readings[i].Set(device.Workload, 0)
 	}
 }
 
@@ -63,12 +71,13 @@ func (s *Source) applyPlugin(pluginValues map[device.Field][]float64) {
 	}
 }
 
-// logProblems logs the error of each failed service when it first occurs.
+// logProblems logs the error of each failed service when it first occurs, and what was not inspected
+// of the processes: values are absent because of it.
 func (s *Source) logProblems() {
 	problems := make(map[string]string, len(s.services)) // without removed services
 	for _, service := range s.services {
 		problem := ""
-		if service.Err != nil && service.State == device.ServiceFailed {
+		if service.Err != nil && (service.State == device.ServiceFailed || service.State == device.ServiceServing && service.Name == processes) {
 			problem = service.Err.Error()
 		}
 		if problem != "" && problem != s.loggedProblems[service.Address] {
@@ -95,13 +104,17 @@ var deviceMetrics = []struct {
 }
 
 // apply sets the values of a group in the readings of its chips.
-func (s *Source) apply(g group, result groupResult) {
+func (s *Source) apply(g group, result groupResult, isComplete bool) {
 	if len(g.chips) == 0 || !result.serving && !result.idle {
 		s.resetStalls(g.chips)
 		return
 	}
 	for _, i := range g.chips {
-		s.readings[i].Set(device.Workload, boolValue(result.serving))
+		if result.serving {
+			s.readings[i].Set(device.Workload, 1)
+		} else {
+			s.setIdle(i, isComplete)
+		}
 	}
 	devicesPerChip := s.chips[g.chips[0]].devices
 	for _, m := range deviceMetrics {

@@ -72,13 +72,15 @@ func offsetDevices(samples []sample, process int) []sample {
 // findGroups returns the runtime metric services to read, with the chips of each group.
 // Services come from Options.Runtimes, else from the processes with open chips, else from
 // localhost. Services without known processes report the allocated chips, or all chips if
-// none is allocated.
-func (s *Source) findGroups() []group {
+// none is allocated. isComplete is false if another process may hold a chip.
+func (s *Source) findGroups(ctx context.Context) (groups []group, isComplete bool) {
+	isComplete = true
 	if len(s.options.Runtimes) == 0 {
-		found, service := s.findWorkloads()
+		var service device.Service
+		groups, service, isComplete = s.findWorkloads(ctx)
 		s.services = append(s.services, service)
-		if len(found) > 0 {
-			return found
+		if len(groups) > 0 {
+			return groups, isComplete
 		}
 	}
 	g := group{addresses: s.options.Runtimes}
@@ -97,7 +99,7 @@ func (s *Source) findGroups() []group {
 	if len(g.chips) == 0 {
 		g.chips = all
 	}
-	return []group{g}
+	return []group{g}, isComplete
 }
 
 const (

@@ -44,11 +44,11 @@ func (s *Source) serviceHost(dir string) (string, error) {
 // namespace of the process in a procfs directory. The kernel writes both files, so a workload
 // cannot send the exporter to another address.
 func podAddress(dir string) (netip.Addr, error) {
-	v4, err := os.ReadFile(filepath.Join(dir, "net/fib_trie"))
+	v4, err := readProcfs(filepath.Join(dir, "net/fib_trie"))
 	if address, ok := firstIPv4(v4); ok {
 		return address, nil
 	}
-	v6, err6 := os.ReadFile(filepath.Join(dir, "net/if_inet6"))
+	v6, err6 := readProcfs(filepath.Join(dir, "net/if_inet6"))
 	if address, ok := firstIPv6(v6); ok {
 		return address, nil
 	}

@@ -3,8 +3,6 @@ package tpu
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,15 +19,6 @@ const (
 	duplicate6 = "fd00000000000000000000000000000b 02 80 00 88     eth0\n"
 	pod6       = "fd000000000000010000000000000007 02 80 00 80     eth0\n"
 )
-
-// addOwnNamespace adds the exporter's own process, in the namespace net:[1].
-func addOwnNamespace(t *testing.T, root string) {
-	t.Helper()
-	addFakeProcess(t, root, fakeProcess{pid: 1, namespace: "net:[1]", ip: "10.0.0.1"})
-	if err := os.Symlink("1", filepath.Join(root, "proc/self")); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestAddressOfWorkload(t *testing.T) {
 	for _, tc := range []struct {
@@ -51,7 +40,7 @@ func TestAddressOfWorkload(t *testing.T) {
 			s := newSourceWithProcfs(fakeSysfs(t, "0x0063"), root)
 			s.options.Ports = ""
 			s.addChip(chip{node: "vfio/0"})
-			groups, _ := s.findWorkloads()
+			groups, _, _ := s.findWorkloads(t.Context())
 			got := fmt.Sprint(groups[0].addresses)
 			if want := "[" + tc.want + "]"; got != want || errors.Is(groups[0].err, errNoAddress) != (tc.want == "") {
 				t.Errorf("addresses %s, error %v, want %s", got, groups[0].err, want)

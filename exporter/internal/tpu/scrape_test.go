@@ -35,6 +35,8 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, sysfs: fakeSysfs(t, "0x0063", "0x0063", "0x0063", "0x0063"), root: t.TempDir(), kubelet: fake.Start(t)}
 	n.kubelet.Allocatable("google.com/tpu", "0", "1", "2", "3")
+	addOwnNamespace(t, n.root)
+	addFakeProcess(t, n.root, fakeProcess{pid: 2, namespace: "net:[2]", ip: "10.4.0.2"}) // the processes of the host are visible
 	pods, err := podmap.New(n.kubelet.Socket, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestScrapeFollowsWorkload(t *testing.T) {
 		queueSize: gauges(0, "as_int", 0, 0), sliceError: `metrics{gauge{as_int:0}}`,
 	})
 	_, port, _ := strings.Cut(runtime.address, ":")
-	addFakeProcess(t, n.root, fakeProcess{pid: 20, namespace: "net:[2]", ip: "127.0.0.1", environ: "TPU_RUNTIME_METRICS_PORTS=" + port, nodes: []string{"vfio/2", "vfio/1"}})
+	addFakeProcess(t, n.root, fakeProcess{pid: 20, namespace: "net:[1]", ip: "127.0.0.1", environ: "TPU_RUNTIME_METRICS_PORTS=" + port, nodes: []string{"vfio/2", "vfio/1"}})
 	n.expect(n.scrape(), map[string]string{
 		"duty_cycle accelerator_id=n-1 pod=train-0 namespace=team-a container=main make=cloud-tpu": "71",
 		"duty_cycle_node accelerator_id=n-2":                       "72",

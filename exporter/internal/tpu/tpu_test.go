@@ -34,7 +34,7 @@ func TestDevicesUpdatesDeviceNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		var open []int
-		if groups, _ := s.findWorkloads(); len(groups) > 0 {
+		if groups, _, _ := s.findWorkloads(t.Context()); len(groups) > 0 {
 			open = groups[0].chips
 		}
 		if got := fmt.Sprint(devices[0].Minor, " ", open); got != want {

@@ -1,8 +1,8 @@
 package tpu
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
@@ -25,43 +23,60 @@ type workload struct {
 	ports     string // TPU_RUNTIME_METRICS_PORTS of the first process with the variable
 }
 
+// processes is the name of the service that describes the inspection of the processes.
+const processes = "processes"
+
 // findWorkloads returns a group for each workload on the node, in the order of their chips.
 // The returned service describes the inspection of the processes. It is idle if no process
-// has open chips, and failed if the processes cannot be inspected.
-func (s *Source) findWorkloads() ([]group, device.Service) {
-	service := device.Service{Name: "processes", Address: s.options.Procfs, State: device.ServiceIdle,
+// has open chips, and failed if the processes cannot be inspected. isComplete is false if another
+// process may hold a chip: one that cannot be inspected, or that is not visible.
+func (s *Source) findWorkloads(ctx context.Context) (groups []group, service device.Service, isComplete bool) {
+	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
+	defer cancel()
+	service = device.Service{Name: processes, Address: s.options.Procfs, State: device.ServiceIdle,
 		Err: errors.New("no visible process holds a TPU; without hostPID only the exporter's own processes are visible")}
-	pids, err := os.ReadDir(s.options.Procfs)
-	if err != nil {
-		service.State, service.Err = device.ServiceFailed, fmt.Errorf("list the processes: --tpu-procfs-root must be a mounted procfs: %w", err)
-		return nil, service
-	}
-	denied := 0
+	denied, tooLarge, seesHost := false, false, false
 	var problems []error
 	byHost := map[string]*workload{}
-	for _, pid := range pids {
-		if _, err := strconv.Atoi(pid.Name()); err != nil {
-			continue
+	err := eachName(s.options.Procfs, func(name string) error {
+		if _, err := strconv.Atoi(name); err != nil {
+			return nil // no process
 		}
-		err := s.addProcess(byHost, filepath.Join(s.options.Procfs, pid.Name()))
+		dir := filepath.Join(s.options.Procfs, name)
+		seesHost = seesHost || s.hasOtherPIDNamespace(dir)
+		err := s.addProcess(ctx, byHost, dir)
 		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case errors.Is(err, fs.ErrPermission):
-			denied++
+			denied = true
+		case errors.Is(err, errTooManyFiles):
+			tooLarge = true
 		case err != nil && !hasExited(err):
 			problems = append(problems, err)
 		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		problems = append(problems, fmt.Errorf("not all processes can be inspected within %s", inspectionTimeout))
+	case err != nil:
+		service.State, service.Err = device.ServiceFailed, fmt.Errorf("list the processes: --tpu-procfs-root must be a mounted procfs: %w", err)
+		return nil, service, false
 	}
-	if denied > 0 {
-		problems = append(problems, fmt.Errorf("no permission to inspect %d processes; CAP_SYS_PTRACE is required", denied))
+	if denied {
+		problems = append(problems, errors.New("no permission to inspect some processes; CAP_SYS_PTRACE is required, and an AppArmor profile that permits it"))
 	}
-	switch found := groupsOf(byHost); {
-	case len(found) > 0:
+	if tooLarge {
+		problems = append(problems, fmt.Errorf("some processes have more than %d open files, of which the others are not inspected", maxOpenFiles))
+	}
+	switch groups = groupsOf(byHost); {
+	case len(groups) > 0:
 		service.State, service.Err = device.ServiceServing, errors.Join(problems...)
-		return found, service
 	case len(problems) > 0:
 		service.State, service.Err = device.ServiceFailed, errors.Join(problems...)
 	}
-	return nil, service
+	return groups, service, len(problems) == 0 && seesHost
 }
 
 // groupsOf returns the groups of workloads, by host address.
@@ -84,8 +99,8 @@ func groupsOf(byHost map[string]*workload) []group {
 
 // addProcess adds the process in a procfs directory to its workload if chips are open. If the
 // ports of the process are unreadable, addProcess uses the defaults and returns the error.
-func (s *Source) addProcess(byHost map[string]*workload, dir string) error {
-	chips, err := s.openChips(dir)
+func (s *Source) addProcess(ctx context.Context, byHost map[string]*workload, dir string) error {
+	chips, err := s.openChips(ctx, dir)
 	if len(chips) == 0 {
 		return err
 	}
@@ -106,46 +121,4 @@ func (s *Source) addProcess(byHost map[string]*workload, dir string) error {
 	ports, portsErr := environmentVariable(dir, "TPU_RUNTIME_METRICS_PORTS")
 	w.ports = cmp.Or(w.ports, ports)
 	return errors.Join(err, hostErr, portsErr)
-}
-
-// hasExited reports whether err means that a process exited during its inspection.
-func hasExited(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
-}
-
-// openChips returns the indexes of the chips opened by a process.
-func (s *Source) openChips(dir string) (chips []int, err error) {
-	files, err := os.ReadDir(filepath.Join(dir, "fd"))
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		path, err := os.Readlink(filepath.Join(dir, "fd", f.Name()))
-		if errors.Is(err, fs.ErrPermission) {
-			return chips, err
-		}
-		if err != nil {
-			continue // the file was closed in the meantime
-		}
-		node, inDev := strings.CutPrefix(path, strings.TrimSuffix(s.options.Dev, "/")+"/")
-		if i := slices.IndexFunc(s.chips, func(c chip) bool { return c.node == node }); inDev && i >= 0 {
-			chips = append(chips, i)
-		}
-	}
-	return chips, nil
-}
-
-// environmentVariable returns a variable from the environment of a process, or an empty
-// string if the variable is not set.
-func environmentVariable(dir, name string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err != nil {
-		return "", err
-	}
-	for entry := range bytes.SplitSeq(text, []byte{0}) {
-		if value, ok := bytes.CutPrefix(entry, []byte(name+"=")); ok {
-			return string(value), nil
-		}
-	}
-	return "", nil
 }
