@@ -48,7 +48,8 @@ type TrialPolicySpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName"`
-	// Device models to try, 1 to 8. A job is tried on those that its profile does not know.
+	// Device models to try, 1 to 8. A job is tried on those that its profile does not know. With
+	// throughputQuery, it does not know a model that only runs measured.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1

@@ -45,7 +45,7 @@ type State struct {
 	ReservedAt time.Time
 	// Fitting are the models of the policy that the job's node selector permits.
 	Fitting []string
-	// Known are the models that the profile knows.
+	// Known are the models of which the profile knows all that a trial would measure.
 	Known []string
 	// Copies that exist, by model.
 	Copies map[string]Copy

@@ -61,6 +61,42 @@ func TestJobIsTriedOnUnknownModels(t *testing.T) {
 	h.wantPassed("no trial: the profile of the job knows l4, h100")
 }
 
+// With a throughputQuery, models that only runs measured are tried, too: the duration of a run can't
+// be compared with the throughput of a trial. A trial without a throughput is not repeated.
+func TestModelsOfRunsAreTriedForTheirThroughput(t *testing.T) {
+	for _, tc := range []struct {
+		name, throughputQuery string
+		known                 v1alpha1.ModelProfile
+		want                  string // message of the check
+	}{
+		{"run, with a throughputQuery", "steps", v1alpha1.ModelProfile{Model: "h100", Runs: 3, DurationP50Seconds: new(int64(600))}, "the job is tried on l4, h100"},
+		{"run, without a throughputQuery", "", v1alpha1.ModelProfile{Model: "h100", Runs: 3, DurationP50Seconds: new(int64(600))}, "the job is tried on l4"},
+		{"tried", "steps", v1alpha1.ModelProfile{Model: "h100", Trials: 1, ThroughputP50: "5"}, "the job is tried on l4"},
+		{"tried without a throughput", "steps", v1alpha1.ModelProfile{Model: "h100", Trials: 1}, "the job is tried on l4"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHub(t)
+			p := h.policy()
+			p.Spec.ThroughputQuery = tc.throughputQuery
+			if err := h.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			profile := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "llama"}}
+			if err := h.Create(t.Context(), profile); err != nil {
+				t.Fatal(err)
+			}
+			profile.Status.Models = []v1alpha1.ModelProfile{tc.known}
+			if err := h.Status().Update(t.Context(), profile); err != nil {
+				t.Fatal(err)
+			}
+			h.settle()
+			if c := h.check(); c.Message != tc.want {
+				t.Errorf("check %s: %s, want %s", c.State, c.Message, tc.want)
+			}
+		})
+	}
+}
+
 func TestJobsThatAreNotTried(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

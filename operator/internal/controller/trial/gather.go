@@ -184,7 +184,10 @@ func (r *Reconciler) gatherJob(ctx context.Context, t *trialRun) error {
 		return err
 	}
 	for i := range t.profile.Status.Models {
-		t.state.Known = append(t.state.Known, t.profile.Status.Models[i].Model)
+		// The duration of runs can't be compared with the throughput of trials.
+		if m := &t.profile.Status.Models[i]; m.Trials > 0 || t.policy.Spec.ThroughputQuery == "" {
+			t.state.Known = append(t.state.Known, m.Model)
+		}
 	}
 	return r.gatherCopies(ctx, t)
 }
