@@ -211,7 +211,7 @@ type ProfileHistogram struct {
 	// Time at which a run has the weight 1.
 	ReferenceTime metav1.Time `json:"referenceTime"`
 	// Weight of each bucket that is not empty, in thousandths, by number of the bucket.
-	// +kubebuilder:validation:MaxProperties=256
+	// +kubebuilder:validation:MaxProperties=512
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 3)",message="weights must have keys of at most 3 digits"
 	Weights map[string]int64 `json:"weights"`
 }

@@ -90,10 +90,10 @@ type TrialPolicySpec struct {
 	// +optional
 	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
 	// PromQL query for the throughput of a copy, such as the rate of a counter of its steps. Higher
-	// is better; the unit is yours. $namespace, $owner_kind (Job), $owner_name and $cluster are
-	// those of the copy, and $cluster_label stands for the name of the source's cluster label. The
-	// query is evaluated at the end of the copy and must return one series. By default, tensor
-	// activity is the only sign of throughput.
+	// is better; the unit is yours. A value outside 1e-9 to 1e18, such as 0, is dropped. $namespace,
+	// $owner_kind (Job), $owner_name and $cluster are those of the copy, and $cluster_label stands
+	// for the name of the source's cluster label. The query is evaluated at the end of the copy and
+	// must return one series. By default, tensor activity is the only sign of throughput.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	ThroughputQuery string `json:"throughputQuery,omitempty"`

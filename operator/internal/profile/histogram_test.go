@@ -42,10 +42,10 @@ func TestPercentilesConverge(t *testing.T) {
 }
 
 // The schema of a JobProfile limits the buckets.
-func TestScalesHaveAtMost256Buckets(t *testing.T) {
+func TestScalesHaveAtMost512Buckets(t *testing.T) {
 	for quantity, scale := range scales {
 		last, ok := scale.index(scale.Max)
-		if !ok || last > 255 {
+		if !ok || last > 511 {
 			t.Errorf("%s has %d buckets", quantity, last+1)
 		}
 		for bucket := range last + 1 {

@@ -71,6 +71,7 @@ func TestBestModelOfAProfile(t *testing.T) {
 		{"a model without either is not compared", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "10", 0), model("NVIDIA-A100", "40", 0), model("NVIDIA-H100", "", 0)}, "NVIDIA-A100"},
 		{"one model", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 600)}, ""},
 		{"not comparable", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 0), model("NVIDIA-H100", "", 600)}, ""},
+		{"a throughput of 0", "", []v1alpha1.ModelProfile{model("NVIDIA-A100", "0", 0), model("NVIDIA-H100", "0", 0)}, ""},
 		{"no number", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "NaN", 0), model("NVIDIA-H100", "+Inf", 0), model("NVIDIA-T4", "fast", 0)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
