@@ -80,8 +80,22 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	quota = lowerByUnhealthy(spec, quota, wanted, state.Unhealthy-last.Unhealthy)
 	quota = move(spec, rules, &state, quota, wanted, now)
 	// What is reserved stops a decrease, but raises nothing: more may be reserved than exists.
-	state.Quota = new(max(quota, min(reservedFloor(rules, use), *state.Quota)))
+	if floor := min(reservedFloor(rules, use), *state.Quota); quota < floor {
+		state.Lower = dueDecrease(last.Lower, quota, rules.LowerAfter, now)
+		quota = floor
+	}
+	state.Quota = &quota
 	return state
+}
+
+// dueDecrease returns a decrease that is due, and that reservations stopped. It follows them in the
+// next rounds: a new clock could end again in a round in which everything is reserved.
+func dueDecrease(pending *v1alpha1.PendingLower, to int64, after time.Duration, now time.Time) *v1alpha1.PendingLower {
+	since := now.Add(-after)
+	if pending != nil && pending.Since.Time.Before(since) {
+		since = pending.Since.Time
+	}
+	return &v1alpha1.PendingLower{To: to, Since: metav1.NewTime(since).Rfc3339Copy()}
 }
 
 // RestartClocks returns the state without what depends on the time since the last round:
