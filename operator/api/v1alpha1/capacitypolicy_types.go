@@ -70,7 +70,7 @@ type CapacityPolicySpec struct {
 	LowerAfterSeconds *int32 `json:"lowerAfterSeconds,omitempty"`
 	// Lower a quota below what workloads have reserved. Kueue does not evict them, but
 	// admits no other workload until they end. Default false: the quota stays at what is
-	// reserved.
+	// reserved, or at maximum if that is less.
 	// +optional
 	LowerBelowReserved bool `json:"lowerBelowReserved,omitempty"`
 	// Quotas of the Cohort, from 1 to 16. Required.
@@ -110,7 +110,8 @@ type MeasuredQuota struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Minimum int64 `json:"minimum,omitempty"`
-	// Highest quota. By default, there is no limit.
+	// Highest quota. It applies at once, also if workloads have reserved more: Kueue does not evict
+	// them, but admits no other workload until they end. By default, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Maximum *int64 `json:"maximum,omitempty"`
@@ -121,7 +122,8 @@ type MeasuredQuota struct {
 	// +kubebuilder:validation:Maximum=1024
 	// +optional
 	RoundTo int32 `json:"roundTo,omitempty"`
-	// Smallest change of the quota, in devices. Smaller changes are ignored. Default 0.
+	// Smallest change of the quota, in devices. Smaller changes are ignored, also those by newly
+	// broken devices. Default 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Deadband int64 `json:"deadband,omitempty"`

@@ -63,7 +63,7 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	if reading.Failed {
 		state.Raise, state.Lower = nil, nil
 		if state.Quota != nil {
-			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(rules, use), *state.Quota)))
+			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(spec, rules, use), *state.Quota)))
 		}
 		return state
 	}
@@ -73,14 +73,14 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	}
 	wanted := limit(spec, state.Measured)
 	if state.Quota == nil {
-		state.Quota = new(max(wanted, reservedFloor(rules, use)))
+		state.Quota = new(max(wanted, reservedFloor(spec, rules, use)))
 		return state
 	}
 	quota := limit(spec, *state.Quota)
 	quota = lowerByUnhealthy(spec, quota, wanted, state.Unhealthy-last.Unhealthy)
 	quota = move(spec, rules, &state, quota, wanted, now)
 	// What is reserved stops a decrease, but raises nothing: more may be reserved than exists.
-	if floor := min(reservedFloor(rules, use), *state.Quota); quota < floor {
+	if floor := min(reservedFloor(spec, rules, use), *state.Quota); quota < floor {
 		state.Lower = dueDecrease(last.Lower, quota, rules.LowerAfter, now)
 		quota = floor
 	}
@@ -120,10 +120,14 @@ func CohortQuota(state *v1alpha1.QuotaStatus) int64 {
 	return max(*state.Quota-state.QueueQuota, 0)
 }
 
-// reservedFloor returns the quota below which no decrease goes.
-func reservedFloor(rules Rules, use Use) int64 {
-	if rules.BelowReserved {
+// reservedFloor returns the quota below which no decrease goes. It is at most the maximum, which
+// applies at once.
+func reservedFloor(spec *v1alpha1.MeasuredQuota, rules Rules, use Use) int64 {
+	switch {
+	case rules.BelowReserved:
 		return 0
+	case spec.Maximum != nil:
+		return min(use.Reserved, *spec.Maximum)
 	}
 	return use.Reserved
 }
@@ -137,13 +141,18 @@ func limit(spec *v1alpha1.MeasuredQuota, quota int64) int64 {
 }
 
 // lowerByUnhealthy lowers a quota at once as far as newly broken devices explain it. One
-// broken device makes a whole node useless for jobs of whole nodes.
+// broken device makes a whole node useless for jobs of whole nodes. A change within the deadband is
+// ignored.
 func lowerByUnhealthy(spec *v1alpha1.MeasuredQuota, quota, wanted, newlyBroken int64) int64 {
 	if newlyBroken <= 0 || wanted >= quota {
 		return quota
 	}
 	node := int64(max(spec.RoundTo, 1))
-	return max(wanted, quota-(newlyBroken+node-1)/node*node)
+	lowered := max(wanted, quota-(newlyBroken+node-1)/node*node)
+	if quota-lowered < spec.Deadband {
+		return quota
+	}
+	return lowered
 }
 
 // move raises or lowers the quota if the rules allow it now, and otherwise records the
