@@ -66,7 +66,7 @@ type QuotaStatus struct {
 	// Devices of all clusters after rounding, before minimum and maximum.
 	// +optional
 	Measured int64 `json:"measured"`
-	// Devices that the clusters report as broken.
+	// Devices that the clusters report as broken, as far as the numbers are known.
 	// +optional
 	Unhealthy int64 `json:"unhealthy"`
 	// Devices that workloads have reserved in the ClusterQueues of the Cohort.
@@ -128,6 +128,10 @@ type ClusterCapacity struct {
 	Name string `json:"name"`
 	// Devices that count, after rounding.
 	Devices int64 `json:"devices"`
+	// Devices that the cluster reports as broken, or last reported if the state is Held. Absent if
+	// the number is unknown, or the quota has no unhealthyQuery.
+	// +optional
+	Unhealthy *int64 `json:"unhealthy,omitempty"`
 	// Fresh: measured. Held: the last number. Missing: unknown, so that the cluster counts
 	// 0.
 	State CapacityState `json:"state"`

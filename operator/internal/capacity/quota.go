@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -25,12 +26,10 @@ type Rules struct {
 // Reading is what one round measured for one quota.
 type Reading struct {
 	// Failed is true if the response is unusable as a whole: the query failed, or stores
-	// of the source did not respond. Clusters and Unhealthy are then empty.
+	// of the source did not respond. Clusters are then empty.
 	Failed bool
 	// Clusters are the eligible clusters.
 	Clusters []ClusterReading
-	// Unhealthy is the number of broken devices of all clusters, and nil if it is unknown.
-	Unhealthy *int64
 }
 
 // ClusterReading is what one round measured for one cluster.
@@ -38,6 +37,8 @@ type ClusterReading struct {
 	Name string
 	// Devices is meaningful only if Reason is empty.
 	Devices float64
+	// Unhealthy is the number of broken devices, and nil if it is unknown.
+	Unhealthy *int64
 	// Reason why the number is unknown. Empty if it is known.
 	Reason string
 }
@@ -68,16 +69,14 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 		return state
 	}
 	state.Clusters, state.Measured = clusters(spec, rules.Hold, last.Clusters, reading.Clusters, now)
-	if reading.Unhealthy != nil {
-		state.Unhealthy = *reading.Unhealthy
-	}
+	state.Unhealthy = unhealthy(state.Clusters)
 	wanted := limit(spec, state.Measured)
 	if state.Quota == nil {
 		state.Quota = new(max(wanted, reservedFloor(spec, rules, use)))
 		return state
 	}
 	quota := limit(spec, *state.Quota)
-	quota = lowerByUnhealthy(spec, quota, wanted, state.Unhealthy-last.Unhealthy)
+	quota = lowerByUnhealthy(spec, quota, wanted, newlyBroken(last.Clusters, state.Clusters))
 	quota = move(spec, rules, &state, quota, wanted, now)
 	// What is reserved stops a decrease, but raises nothing: more may be reserved than exists.
 	if floor := min(reservedFloor(spec, rules, use), *state.Quota); quota < floor {
@@ -140,6 +139,31 @@ func limit(spec *v1alpha1.MeasuredQuota, quota int64) int64 {
 	return max(quota, spec.Minimum)
 }
 
+// unhealthy returns the number of devices that are known to be broken.
+func unhealthy(clusters []v1alpha1.ClusterCapacity) (sum int64) {
+	for _, c := range clusters {
+		sum += ptr.Deref(c.Unhealthy, 0)
+	}
+	return sum
+}
+
+// newlyBroken returns by how much the number of broken devices has grown on the clusters that had one
+// before. On the others, nothing is known of when the devices broke.
+func newlyBroken(before, now []v1alpha1.ClusterCapacity) (sum int64) {
+	known := map[string]int64{}
+	for _, c := range before {
+		if c.Unhealthy != nil {
+			known[c.Name] = *c.Unhealthy
+		}
+	}
+	for _, c := range now {
+		if old, ok := known[c.Name]; ok && c.Unhealthy != nil {
+			sum += *c.Unhealthy - old
+		}
+	}
+	return sum
+}
+
 // lowerByUnhealthy lowers a quota at once as far as newly broken devices explain it. One
 // broken device makes a whole node useless for jobs of whole nodes. A change within the deadband is
 // ignored.
@@ -196,7 +220,10 @@ func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.
 		part := v1alpha1.ClusterCapacity{Name: reading.Name, State: v1alpha1.CapacityFresh, Reason: reading.Reason}
 		switch {
 		case reading.Reason == "":
-			part.Devices = roundDown(reading.Devices, spec.RoundTo)
+			part.Devices, part.Unhealthy = roundDown(reading.Devices, spec.RoundTo), reading.Unhealthy
+			if part.Unhealthy == nil && spec.UnhealthyQuery != "" { // the query failed
+				part.Unhealthy = old.Unhealthy
+			}
 		default:
 			part.Since = old.Since
 			if part.Since == nil {
@@ -205,6 +232,9 @@ func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.
 			part.State = v1alpha1.CapacityMissing
 			if existed && old.State != v1alpha1.CapacityMissing && now.Sub(part.Since.Time) < hold {
 				part.State, part.Devices = v1alpha1.CapacityHeld, old.Devices
+				if spec.UnhealthyQuery != "" {
+					part.Unhealthy = old.Unhealthy
+				}
 			}
 		}
 		sum += part.Devices

@@ -29,8 +29,12 @@ func measured(devices ...float64) Reading {
 	return r
 }
 
+// withUnhealthy adds the number of broken devices, all of them on cluster a.
 func withUnhealthy(n int64, r Reading) Reading {
-	r.Unhealthy = &n
+	for i := range r.Clusters {
+		r.Clusters[i].Unhealthy = new(int64)
+	}
+	r.Clusters[0].Unhealthy = &n
 	return r
 }
 

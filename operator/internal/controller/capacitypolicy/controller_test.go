@@ -278,8 +278,8 @@ func testFreshness(t *testing.T, stale int) {
 	h.devices("age", "c1", -60, "c2", stale)
 	policy := h.round()
 	want := []v1alpha1.ClusterCapacity{
-		{Name: "c1", Devices: 8, State: v1alpha1.CapacityFresh},
-		{Name: "c2", Devices: 16, State: v1alpha1.CapacityHeld, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
+		{Name: "c1", Devices: 8, Unhealthy: new(int64(0)), State: v1alpha1.CapacityFresh},
+		{Name: "c2", Devices: 16, Unhealthy: new(int64(0)), State: v1alpha1.CapacityHeld, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
 	}
 	if diff := cmp.Diff(want, policy.Status.Quotas[0].Clusters); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -336,6 +336,90 @@ func TestFailedWriteIsReported(t *testing.T) {
 	}
 	if len(policy.Status.Quotas) != 1 || *policy.Status.Quotas[0].Quota != 24 {
 		t.Errorf("quotas %+v", policy.Status.Quotas)
+	}
+}
+
+// Devices that broke before the policy could see them are no new ones: a decrease beside them has
+// another cause, and takes its time.
+func TestOldBrokenDevicesAreNotNew(t *testing.T) {
+	setQuery := func(h *hub, expr string) {
+		policy := &v1alpha1.CapacityPolicy{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "gpus"}, policy); err != nil {
+			t.Fatal(err)
+		}
+		policy.Spec.Quotas[0].UnhealthyQuery = expr
+		policy.Generation++
+		if err := h.Update(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect := func(h *hub, name string, connected bool) {
+		if err := errors.Join(h.Delete(t.Context(), managedCluster(name, true)), h.Create(t.Context(), managedCluster(name, connected))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		cohort *kueue.Cohort // that exists before the first round
+		before func(*hub)
+		want   int64
+	}{
+		{"a cluster connects again", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			h.devices("broken", "c2", 8)
+			h.round()
+			connect(h, "c2", false)
+			h.round()
+			h.round()
+			connect(h, "c2", true)
+		}, 64},
+		{"a cluster has a number again", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			h.devices("broken", "c2", 8)
+			h.round()
+			h.devices(usable, "c1", 8)
+			h.devices("broken")
+			h.round()
+		}, 64},
+		{"the query is added", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			setQuery(h, "")
+			h.round()
+			setQuery(h, "broken")
+		}, 64},
+		{"the policy is created again", cohort("gpu-fleet", "", "gpus", 64), func(*hub) {}, 64},
+		{"they are new", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			h.round()
+		}, 56},
+		{"they are new, and the query failed meanwhile", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			h.round()
+			delete(h.responses, "broken")
+			h.round()
+		}, 56},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var objects []client.Object
+			if tc.cohort != nil {
+				objects = append(objects, tc.cohort)
+			}
+			h := newHub(t, nil, objects...)
+			tc.before(h)
+			h.devices(usable, "c1", 8, "c2", 48)
+			h.devices("broken", "c2", 8)
+			policy := h.round()
+			if got := h.cohortQuota(); got != tc.want {
+				t.Errorf("quota %d, want %d", got, tc.want)
+			}
+			if got := policy.Status.Quotas[0].Unhealthy; got != 8 {
+				t.Errorf("%d broken devices, want 8", got)
+			}
+			setQuery(h, "")
+			if got := h.round().Status.Quotas[0].Unhealthy; got != 0 {
+				t.Errorf("%d broken devices without a query", got)
+			}
+		})
 	}
 }
 
