@@ -336,6 +336,7 @@ func TestCopiesLeadToTheirWorkload(t *testing.T) {
 // A Workload that was deleted while no operator ran leaves an entry in the status.
 func TestPolicyForgetsTrialsOfDeletedWorkloads(t *testing.T) {
 	h := newHub(t)
+	h.createSource()
 	p := h.policy()
 	p.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "uid", Namespace: "team-a", Workload: "job-train"}, {WorkloadUID: "old", Namespace: "team-a", Workload: "job-train"}, {WorkloadUID: "gone", Namespace: "team-a", Workload: "gone"}}
 	if err := h.Status().Update(t.Context(), p); err != nil {
@@ -347,5 +348,32 @@ func TestPolicyForgetsTrialsOfDeletedWorkloads(t *testing.T) {
 	s := h.policy().Status
 	if len(s.Trials) != 1 || s.Trials[0].WorkloadUID != "uid" || !slices.Equal(s.Tried, []string{"old", "gone"}) || len(s.Conditions) != 1 || s.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// Ready follows the source: its deletion leads to its policies, also before it is unregistered.
+func TestPolicyIsNotReadyWithoutItsSource(t *testing.T) {
+	h := newHub(t)
+	for _, source := range []string{"thanos", "other"} {
+		requests := h.r.policiesOfSource(t.Context(), &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: source}})
+		if want := source == "thanos"; len(requests) > 0 != want || want && requests[0].Name != "gpu" {
+			t.Errorf("requests for the source %s: %v", source, requests)
+		}
+	}
+	source := h.createSource()
+	for _, want := range []metav1.Condition{
+		{Status: metav1.ConditionTrue, Reason: "Ready"},
+		{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourceNotFound, Message: `every job passes without a trial: MetricsSource "thanos": not found`},
+	} {
+		if _, err := h.r.reconcilePolicy(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "gpu"}}); err != nil {
+			t.Fatal(err)
+		}
+		got := h.policy().Status.Conditions
+		if len(got) != 1 || got[0].Status != want.Status || got[0].Reason != want.Reason || want.Message != "" && got[0].Message != want.Message {
+			t.Errorf("conditions %+v, want %+v", got, want)
+		}
+		if err := client.IgnoreNotFound(h.Delete(t.Context(), source)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
