@@ -124,6 +124,10 @@ type RunningTrial struct {
 	// Name of the Workload.
 	// +kubebuilder:validation:MaxLength=253
 	Workload string `json:"workload"`
+	// Name of the JobProfile of the job.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Profile string `json:"profile,omitempty"`
 	// Time at which the trial began.
 	StartTime metav1.Time `json:"startTime"`
 	// Models whose copies have not ended.

@@ -36,7 +36,7 @@ func TestJobIsTriedOnUnknownModels(t *testing.T) {
 	if c := h.check(); c.State != kueue.CheckStatePending || c.Message != "the job is tried on l4, h100" {
 		t.Errorf("check %s: %s", c.State, c.Message)
 	}
-	if s := h.policy().Status; s.CopiesToday != 2 || len(s.Trials) != 1 {
+	if s := h.policy().Status; s.CopiesToday != 2 || len(s.Trials) != 1 || s.Trials[0].Profile != "llama" {
 		t.Errorf("status %+v", s)
 	}
 	h.run(100 * time.Second)
