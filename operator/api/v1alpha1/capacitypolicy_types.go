@@ -54,7 +54,8 @@ type CapacityPolicySpec struct {
 	// +optional
 	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
 	// Number of consecutive rounds that must agree before a quota is raised. The smallest
-	// of their numbers applies. Default 2, from 1 to 10.
+	// of their numbers applies. A round less than half a periodSeconds after the last one, such as
+	// after a change of the policy, does not count. Default 2, from 1 to 10.
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10

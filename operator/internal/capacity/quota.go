@@ -19,6 +19,9 @@ type Rules struct {
 	LowerAfter time.Duration
 	// RaiseAfter is the number of rounds that must agree on a raise.
 	RaiseAfter int32
+	// IsEarly is true for a round that follows the last one by much less than the period. It does not
+	// count for a raise.
+	IsEarly bool
 	// BelowReserved allows quotas below what workloads have reserved.
 	BelowReserved bool
 }
@@ -190,7 +193,10 @@ func move(spec *v1alpha1.MeasuredQuota, rules Rules, state *v1alpha1.QuotaStatus
 	case wanted > quota:
 		next := v1alpha1.PendingRaise{To: wanted, Rounds: 1}
 		if raise != nil {
-			next.To, next.Rounds = min(raise.To, wanted), raise.Rounds+1
+			next.To, next.Rounds = min(raise.To, wanted), raise.Rounds
+			if !rules.IsEarly {
+				next.Rounds++
+			}
 		}
 		if next.Rounds >= rules.RaiseAfter {
 			return max(next.To, quota)

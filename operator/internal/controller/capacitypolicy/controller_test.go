@@ -324,8 +324,8 @@ func TestFailedWriteIsReported(t *testing.T) {
 		return c.Create(ctx, obj, opts...)
 	}}
 	h := newHubWith(t, refused, nil)
-	if result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err == nil || !result.IsZero() {
-		t.Errorf("got %+v and error %v, want a retry by the error alone", result, err)
+	if result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err != nil || result.RequeueAfter != 30*time.Second {
+		t.Errorf("got %+v and error %v, want the next round after 30 s", result, err)
 	}
 	policy := &v1alpha1.CapacityPolicy{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "gpus"}, policy); err != nil {
@@ -420,6 +420,27 @@ func TestOldBrokenDevicesAreNotNew(t *testing.T) {
 				t.Errorf("%d broken devices without a query", got)
 			}
 		})
+	}
+}
+
+// Rounds that follow each other faster than the period, such as after changes of the policy, agree on a
+// raise only once.
+func TestEarlyRoundsDoNotCountForARaise(t *testing.T) {
+	h := newHub(t, nil)
+	h.round()
+	h.devices(usable, "c1", 16, "c2", 16)
+	h.round()
+	for range 5 {
+		h.now = h.now.Add(5*time.Second - time.Minute)
+		h.round() // adds a minute
+	}
+	if got := h.cohortQuota(); got != 24 {
+		t.Errorf("quota %d after early rounds, want 24", got)
+	}
+	h.now = h.now.Add(-30 * time.Second)
+	h.round()
+	if got := h.cohortQuota(); got != 32 {
+		t.Errorf("quota %d after half a period, want 32", got)
 	}
 }
 
