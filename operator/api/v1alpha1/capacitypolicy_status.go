@@ -66,7 +66,7 @@ type QuotaStatus struct {
 	// Devices of all clusters after rounding, before minimum and maximum.
 	// +optional
 	Measured int64 `json:"measured"`
-	// Devices that the clusters report as broken.
+	// Devices that the clusters report as broken, as far as the numbers are known.
 	// +optional
 	Unhealthy int64 `json:"unhealthy"`
 	// Devices that workloads have reserved in the ClusterQueues of the Cohort.
@@ -79,7 +79,8 @@ type QuotaStatus struct {
 	// Raise that waits for further rounds to agree. Absent if none does.
 	// +optional
 	Raise *PendingRaise `json:"raise,omitempty"`
-	// Decrease that waits for lowerAfterSeconds. Absent if none does.
+	// Decrease that waits for lowerAfterSeconds, or for workloads to return what they have reserved.
+	// Absent if none does.
 	// +optional
 	Lower *PendingLower `json:"lower,omitempty"`
 	// Devices of each cluster, by name. At most 500 clusters: a policy that selects more
@@ -99,11 +100,12 @@ type PendingRaise struct {
 	Rounds int32 `json:"rounds"`
 }
 
-// PendingLower is a decrease that was not measured for long enough yet.
+// PendingLower is a decrease that was not measured for long enough yet, or that reservations stop.
 type PendingLower struct {
 	// Quota after the decrease: the largest since then.
 	To int64 `json:"to"`
-	// Time of the first round of the decrease.
+	// Time from which on lowerAfterSeconds counts: the first round of the decrease. The decrease is
+	// due at the end of that time, and then follows reservations in every round.
 	Since metav1.Time `json:"since"`
 }
 
@@ -126,6 +128,10 @@ type ClusterCapacity struct {
 	Name string `json:"name"`
 	// Devices that count, after rounding.
 	Devices int64 `json:"devices"`
+	// Devices that the cluster reports as broken, or last reported if the state is Held. Absent if
+	// the number is unknown, or the quota has no unhealthyQuery.
+	// +optional
+	Unhealthy *int64 `json:"unhealthy,omitempty"`
 	// Fresh: measured. Held: the last number. Missing: unknown, so that the cluster counts
 	// 0.
 	State CapacityState `json:"state"`

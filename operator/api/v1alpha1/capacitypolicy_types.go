@@ -54,7 +54,8 @@ type CapacityPolicySpec struct {
 	// +optional
 	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
 	// Number of consecutive rounds that must agree before a quota is raised. The smallest
-	// of their numbers applies. Default 2, from 1 to 10.
+	// of their numbers applies. A round less than half a periodSeconds after the last one, such as
+	// after a change of the policy, does not count. Default 2, from 1 to 10.
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
@@ -70,7 +71,7 @@ type CapacityPolicySpec struct {
 	LowerAfterSeconds *int32 `json:"lowerAfterSeconds,omitempty"`
 	// Lower a quota below what workloads have reserved. Kueue does not evict them, but
 	// admits no other workload until they end. Default false: the quota stays at what is
-	// reserved.
+	// reserved, or at maximum if that is less.
 	// +optional
 	LowerBelowReserved bool `json:"lowerBelowReserved,omitempty"`
 	// Quotas of the Cohort, from 1 to 16. Required.
@@ -110,7 +111,8 @@ type MeasuredQuota struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Minimum int64 `json:"minimum,omitempty"`
-	// Highest quota. By default, there is no limit.
+	// Highest quota. It applies at once, also if workloads have reserved more: Kueue does not evict
+	// them, but admits no other workload until they end. By default, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Maximum *int64 `json:"maximum,omitempty"`
@@ -121,7 +123,8 @@ type MeasuredQuota struct {
 	// +kubebuilder:validation:Maximum=1024
 	// +optional
 	RoundTo int32 `json:"roundTo,omitempty"`
-	// Smallest change of the quota, in devices. Smaller changes are ignored. Default 0.
+	// Smallest change of the quota, in devices. Smaller changes are ignored, also those by newly
+	// broken devices. Default 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Deadband int64 `json:"deadband,omitempty"`

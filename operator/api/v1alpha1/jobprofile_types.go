@@ -210,8 +210,14 @@ type ProfileHistogram struct {
 	Quantity ProfileQuantity `json:"quantity"`
 	// Time at which a run has the weight 1.
 	ReferenceTime metav1.Time `json:"referenceTime"`
+	// Hours of the half-life of the weights. If halfLifeHours of the gate or TrialPolicy is another one,
+	// the weights decay to the time of the next run with this one, and then with the other one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8760
+	HalfLifeHours int32 `json:"halfLifeHours,omitempty"`
 	// Weight of each bucket that is not empty, in thousandths, by number of the bucket.
-	// +kubebuilder:validation:MaxProperties=256
+	// +kubebuilder:validation:MaxProperties=512
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 3)",message="weights must have keys of at most 3 digits"
 	Weights map[string]int64 `json:"weights"`
 }

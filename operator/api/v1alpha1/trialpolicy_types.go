@@ -48,7 +48,8 @@ type TrialPolicySpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName"`
-	// Device models to try, 1 to 8. A job is tried on those that its profile does not know.
+	// Device models to try, 1 to 8. A job is tried on those that its profile does not know. With
+	// throughputQuery, it does not know a model that only runs measured.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
@@ -89,10 +90,10 @@ type TrialPolicySpec struct {
 	// +optional
 	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
 	// PromQL query for the throughput of a copy, such as the rate of a counter of its steps. Higher
-	// is better; the unit is yours. $namespace, $owner_kind (Job), $owner_name and $cluster are
-	// those of the copy, and $cluster_label stands for the name of the source's cluster label. The
-	// query is evaluated at the end of the copy and must return one series. By default, tensor
-	// activity is the only sign of throughput.
+	// is better; the unit is yours. A value outside 1e-9 to 1e18, such as 0, is dropped. $namespace,
+	// $owner_kind (Job), $owner_name and $cluster are those of the copy, and $cluster_label stands
+	// for the name of the source's cluster label. The query is evaluated at the end of the copy and
+	// must return one series. By default, tensor activity is the only sign of throughput.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	ThroughputQuery string `json:"throughputQuery,omitempty"`
@@ -123,6 +124,10 @@ type RunningTrial struct {
 	// Name of the Workload.
 	// +kubebuilder:validation:MaxLength=253
 	Workload string `json:"workload"`
+	// Name of the JobProfile of the job.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Profile string `json:"profile,omitempty"`
 	// Time at which the trial began.
 	StartTime metav1.Time `json:"startTime"`
 	// Models whose copies have not ended.

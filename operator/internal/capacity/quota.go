@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -18,6 +19,9 @@ type Rules struct {
 	LowerAfter time.Duration
 	// RaiseAfter is the number of rounds that must agree on a raise.
 	RaiseAfter int32
+	// IsEarly is true for a round that follows the last one by much less than the period. It does not
+	// count for a raise.
+	IsEarly bool
 	// BelowReserved allows quotas below what workloads have reserved.
 	BelowReserved bool
 }
@@ -25,12 +29,10 @@ type Rules struct {
 // Reading is what one round measured for one quota.
 type Reading struct {
 	// Failed is true if the response is unusable as a whole: the query failed, or stores
-	// of the source did not respond. Clusters and Unhealthy are then empty.
+	// of the source did not respond. Clusters are then empty.
 	Failed bool
 	// Clusters are the eligible clusters.
 	Clusters []ClusterReading
-	// Unhealthy is the number of broken devices of all clusters, and nil if it is unknown.
-	Unhealthy *int64
 }
 
 // ClusterReading is what one round measured for one cluster.
@@ -38,6 +40,8 @@ type ClusterReading struct {
 	Name string
 	// Devices is meaningful only if Reason is empty.
 	Devices float64
+	// Unhealthy is the number of broken devices, and nil if it is unknown.
+	Unhealthy *int64
 	// Reason why the number is unknown. Empty if it is known.
 	Reason string
 }
@@ -63,25 +67,37 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 	if reading.Failed {
 		state.Raise, state.Lower = nil, nil
 		if state.Quota != nil {
-			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(rules, use), *state.Quota)))
+			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(spec, rules, use), *state.Quota)))
 		}
 		return state
 	}
 	state.Clusters, state.Measured = clusters(spec, rules.Hold, last.Clusters, reading.Clusters, now)
-	if reading.Unhealthy != nil {
-		state.Unhealthy = *reading.Unhealthy
-	}
+	state.Unhealthy = unhealthy(state.Clusters)
 	wanted := limit(spec, state.Measured)
 	if state.Quota == nil {
-		state.Quota = new(max(wanted, reservedFloor(rules, use)))
+		state.Quota = new(max(wanted, reservedFloor(spec, rules, use)))
 		return state
 	}
 	quota := limit(spec, *state.Quota)
-	quota = lowerByUnhealthy(spec, quota, wanted, state.Unhealthy-last.Unhealthy)
+	quota = lowerByUnhealthy(spec, quota, wanted, newlyBroken(last.Clusters, state.Clusters))
 	quota = move(spec, rules, &state, quota, wanted, now)
 	// What is reserved stops a decrease, but raises nothing: more may be reserved than exists.
-	state.Quota = new(max(quota, min(reservedFloor(rules, use), *state.Quota)))
+	if floor := min(reservedFloor(spec, rules, use), *state.Quota); quota < floor {
+		state.Lower = dueDecrease(last.Lower, quota, rules.LowerAfter, now)
+		quota = floor
+	}
+	state.Quota = &quota
 	return state
+}
+
+// dueDecrease returns a decrease that is due, and that reservations stopped. It follows them in the
+// next rounds: a new clock could end again in a round in which everything is reserved.
+func dueDecrease(pending *v1alpha1.PendingLower, to int64, after time.Duration, now time.Time) *v1alpha1.PendingLower {
+	since := now.Add(-after)
+	if pending != nil && pending.Since.Time.Before(since) {
+		since = pending.Since.Time
+	}
+	return &v1alpha1.PendingLower{To: to, Since: metav1.NewTime(since).Rfc3339Copy()}
 }
 
 // RestartClocks returns the state without what depends on the time since the last round:
@@ -106,10 +122,14 @@ func CohortQuota(state *v1alpha1.QuotaStatus) int64 {
 	return max(*state.Quota-state.QueueQuota, 0)
 }
 
-// reservedFloor returns the quota below which no decrease goes.
-func reservedFloor(rules Rules, use Use) int64 {
-	if rules.BelowReserved {
+// reservedFloor returns the quota below which no decrease goes. It is at most the maximum, which
+// applies at once.
+func reservedFloor(spec *v1alpha1.MeasuredQuota, rules Rules, use Use) int64 {
+	switch {
+	case rules.BelowReserved:
 		return 0
+	case spec.Maximum != nil:
+		return min(use.Reserved, *spec.Maximum)
 	}
 	return use.Reserved
 }
@@ -122,14 +142,44 @@ func limit(spec *v1alpha1.MeasuredQuota, quota int64) int64 {
 	return max(quota, spec.Minimum)
 }
 
+// unhealthy returns the number of devices that are known to be broken.
+func unhealthy(clusters []v1alpha1.ClusterCapacity) (sum int64) {
+	for _, c := range clusters {
+		sum += ptr.Deref(c.Unhealthy, 0)
+	}
+	return sum
+}
+
+// newlyBroken returns by how much the number of broken devices has grown on the clusters that had one
+// before. On the others, nothing is known of when the devices broke.
+func newlyBroken(before, now []v1alpha1.ClusterCapacity) (sum int64) {
+	known := map[string]int64{}
+	for _, c := range before {
+		if c.Unhealthy != nil {
+			known[c.Name] = *c.Unhealthy
+		}
+	}
+	for _, c := range now {
+		if old, ok := known[c.Name]; ok && c.Unhealthy != nil {
+			sum += *c.Unhealthy - old
+		}
+	}
+	return sum
+}
+
 // lowerByUnhealthy lowers a quota at once as far as newly broken devices explain it. One
-// broken device makes a whole node useless for jobs of whole nodes.
+// broken device makes a whole node useless for jobs of whole nodes. A change within the deadband is
+// ignored.
 func lowerByUnhealthy(spec *v1alpha1.MeasuredQuota, quota, wanted, newlyBroken int64) int64 {
 	if newlyBroken <= 0 || wanted >= quota {
 		return quota
 	}
 	node := int64(max(spec.RoundTo, 1))
-	return max(wanted, quota-(newlyBroken+node-1)/node*node)
+	lowered := max(wanted, quota-(newlyBroken+node-1)/node*node)
+	if quota-lowered < spec.Deadband {
+		return quota
+	}
+	return lowered
 }
 
 // move raises or lowers the quota if the rules allow it now, and otherwise records the
@@ -143,7 +193,10 @@ func move(spec *v1alpha1.MeasuredQuota, rules Rules, state *v1alpha1.QuotaStatus
 	case wanted > quota:
 		next := v1alpha1.PendingRaise{To: wanted, Rounds: 1}
 		if raise != nil {
-			next.To, next.Rounds = min(raise.To, wanted), raise.Rounds+1
+			next.To, next.Rounds = min(raise.To, wanted), raise.Rounds
+			if !rules.IsEarly {
+				next.Rounds++
+			}
 		}
 		if next.Rounds >= rules.RaiseAfter {
 			return max(next.To, quota)
@@ -173,7 +226,10 @@ func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.
 		part := v1alpha1.ClusterCapacity{Name: reading.Name, State: v1alpha1.CapacityFresh, Reason: reading.Reason}
 		switch {
 		case reading.Reason == "":
-			part.Devices = roundDown(reading.Devices, spec.RoundTo)
+			part.Devices, part.Unhealthy = roundDown(reading.Devices, spec.RoundTo), reading.Unhealthy
+			if part.Unhealthy == nil && spec.UnhealthyQuery != "" { // the query failed
+				part.Unhealthy = old.Unhealthy
+			}
 		default:
 			part.Since = old.Since
 			if part.Since == nil {
@@ -182,6 +238,9 @@ func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.
 			part.State = v1alpha1.CapacityMissing
 			if existed && old.State != v1alpha1.CapacityMissing && now.Sub(part.Since.Time) < hold {
 				part.State, part.Devices = v1alpha1.CapacityHeld, old.Devices
+				if spec.UnhealthyQuery != "" {
+					part.Unhealthy = old.Unhealthy
+				}
 			}
 		}
 		sum += part.Devices

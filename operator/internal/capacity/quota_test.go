@@ -29,8 +29,12 @@ func measured(devices ...float64) Reading {
 	return r
 }
 
+// withUnhealthy adds the number of broken devices, all of them on cluster a.
 func withUnhealthy(n int64, r Reading) Reading {
-	r.Unhealthy = &n
+	for i := range r.Clusters {
+		r.Clusters[i].Unhealthy = new(int64)
+	}
+	r.Clusters[0].Unhealthy = &n
 	return r
 }
 
@@ -135,6 +139,26 @@ func TestNext(t *testing.T) {
 		{
 			name: "deadband", spec: v1alpha1.MeasuredQuota{Deadband: 4}, rounds: []Reading{measured(16), measured(19), measured(19), measured(20), measured(20)},
 			want: []int64{16, 16, 16, 16, 20},
+		},
+		{
+			name: "a maximum below what is reserved", spec: v1alpha1.MeasuredQuota{Maximum: new(int64(10))}, use: Use{Reserved: 12, CohortQuota: new(int64(16))},
+			rounds: []Reading{measured(16), measured(4), failed}, want: []int64{10, 10, 10},
+		},
+		{
+			name: "a maximum below what is reserved, in the first round", spec: v1alpha1.MeasuredQuota{Maximum: new(int64(10))}, use: Use{Reserved: 12},
+			rounds: []Reading{measured(16), measured(16)}, want: []int64{10, 10},
+		},
+		{
+			name: "a maximum below what is reserved, while the source fails", spec: v1alpha1.MeasuredQuota{Maximum: new(int64(10))}, use: Use{Reserved: 12, CohortQuota: new(int64(16))},
+			rounds: []Reading{failed}, want: []int64{10},
+		},
+		{
+			name: "broken devices within the deadband", spec: v1alpha1.MeasuredQuota{Deadband: 4},
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(3, measured(13)), withUnhealthy(7, measured(9))}, want: []int64{16, 16, 12},
+		},
+		{
+			name: "broken devices within the deadband explain a part of a decrease", spec: v1alpha1.MeasuredQuota{Deadband: 4},
+			rounds: []Reading{withUnhealthy(0, measured(16)), withUnhealthy(3, measured(8)), withUnhealthy(7, measured(8))}, want: []int64{16, 16, 12},
 		},
 		{
 			name: "not below what is reserved", rules: func(r *Rules) { r.LowerAfter = 0 }, use: Use{Reserved: 12},

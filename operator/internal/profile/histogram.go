@@ -29,9 +29,15 @@ func add(h *v1alpha1.ProfileHistogram, value float64, at time.Time, halfLife tim
 	if h.ReferenceTime.IsZero() {
 		h.ReferenceTime = metav1.NewTime(at)
 	}
-	if at.Sub(h.ReferenceTime.Time) > maxGrowth*halfLife {
-		moveReference(h, at, halfLife)
+	// The weights so far are those of the half-life with which they were computed.
+	last := halfLife
+	if h.HalfLifeHours > 0 {
+		last = time.Duration(h.HalfLifeHours) * time.Hour
 	}
+	if after := at.Sub(h.ReferenceTime.Time); after > maxGrowth*halfLife || after > 0 && last != halfLife {
+		moveReference(h, at, last)
+	}
+	h.HalfLifeHours = int32(halfLife / time.Hour)
 	weights := weightsOf(h)
 	// A run of long ago still counts a little, so that a bucket is never empty.
 	weights[bucket] += max(int64(math.Round(unit*growth(at.Sub(h.ReferenceTime.Time), halfLife))), 1)

@@ -42,10 +42,10 @@ func TestPercentilesConverge(t *testing.T) {
 }
 
 // The schema of a JobProfile limits the buckets.
-func TestScalesHaveAtMost256Buckets(t *testing.T) {
+func TestScalesHaveAtMost512Buckets(t *testing.T) {
 	for quantity, scale := range scales {
 		last, ok := scale.index(scale.Max)
-		if !ok || last > 255 {
+		if !ok || last > 511 {
 			t.Errorf("%s has %d buckets", quantity, last+1)
 		}
 		for bucket := range last + 1 {
@@ -133,6 +133,53 @@ func TestWeightsStayBounded(t *testing.T) {
 		if weight < unit || weight > unit<<(maxGrowth+2) {
 			t.Errorf("bucket %s has the weight %d after 200 half-lives", bucket, weight)
 		}
+	}
+}
+
+// The weights of a histogram are those of the half-life with which they were computed. Another half-life
+// applies from its first run on.
+func TestHalfLifeChanges(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		name     string
+		from, to time.Duration
+		after    time.Duration // of the last run with the new half-life
+		runs     int
+		want     float64
+	}{
+		{"a smaller one keeps the history", month, day, month, 1, 100},
+		{"a smaller one keeps what is left of the history", month, day, month, 6, 1000},
+		{"a larger one does not bring the history back", day, month, 20 * day, 1, 1000},
+		{"a larger one, at once", day, month, time.Minute, 9, 100},
+		{"a smaller one, at once", month, day, time.Minute, 9, 100},
+		{"a smaller one, for a late run", month, day, -time.Hour, 9, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := histogram(v1alpha1.QuantityDuration)
+			for range 10 {
+				add(h, 100, noon, tc.from)
+			}
+			for range tc.runs {
+				add(h, 1000, noon.Add(tc.after), tc.to)
+			}
+			if got, _ := percentile(h, 0.5); got < tc.want || got > tc.want*1.1 {
+				t.Errorf("median %g, want about %g", got, tc.want)
+			}
+			if got := time.Duration(h.HalfLifeHours) * time.Hour; got != tc.to {
+				t.Errorf("half-life %s", got)
+			}
+		})
+	}
+	h := histogram(v1alpha1.QuantityDuration)
+	for range 10 {
+		add(h, 100, noon, month)
+	}
+	add(h, 1000, noon.Add(month), day) // weighs twice as much as each of the five that are left of the ten
+	for range 6 {
+		add(h, 1000, noon.Add(month+day), day)
+	}
+	if got, _ := percentile(h, 0.5); got < 1000 {
+		t.Errorf("median %g: the history does not decay with the new half-life", got)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 // other one ends at Ratio times the end of the one before.
 type Scale struct {
 	First, Ratio float64
+	// Min is the smallest value on the scale. Smaller ones are dropped.
+	Min float64
 	// Max is the largest possible value. Up to 1% more counts as Max, because exporters round.
 	// Larger values are errors of a metric.
 	Max float64
@@ -20,7 +22,7 @@ const tolerance = 1.01
 
 // index returns the bucket of a value. It returns false for a value outside the scale.
 func (s Scale) index(v float64) (int, bool) {
-	if math.IsNaN(v) || v < 0 || v > s.Max*tolerance {
+	if math.IsNaN(v) || v < s.Min || v > s.Max*tolerance {
 		return 0, false
 	}
 	if v = min(v, s.Max); v <= s.First {
@@ -44,8 +46,16 @@ const (
 // ratios is the scale of quantities from 0 to 1.
 var ratios = Scale{First: 0.01, Ratio: 1.1, Max: 1}
 
+// IsOnScale reports whether a profile can hold a value of a quantity.
+func IsOnScale(q v1alpha1.ProfileQuantity, value float64) bool {
+	_, ok := scales[q].index(value)
+	return ok
+}
+
 // scales of all quantities. Ratios of 5% serve quantities from which room is computed, and
-// those of 25% quantities that only characterize. No scale has more than 256 buckets.
+// those of 25% quantities that only characterize. No scale has more than 512 buckets, the limit of
+// the schema. A throughput has the unit of the user's query, and is never 0: models whose copies did
+// nothing would be equally fast.
 var scales = map[v1alpha1.ProfileQuantity]Scale{
 	v1alpha1.QuantityDuration:     {First: 1, Ratio: 1.1, Max: year},
 	v1alpha1.QuantityMemoryPeak:   {First: 64 * mebibyte, Ratio: 1.05, Max: 4 * tebibyte},
@@ -55,5 +65,5 @@ var scales = map[v1alpha1.ProfileQuantity]Scale{
 	v1alpha1.QuantityNVLink:       {First: 1e6, Ratio: 1.25, Max: 1e14},
 	v1alpha1.QuantityPCIe:         {First: 1e6, Ratio: 1.25, Max: 1e13},
 	v1alpha1.QuantityEnergy:       {First: 1e3, Ratio: 1.25, Max: 1e16},
-	v1alpha1.QuantityThroughput:   {First: 1e-3, Ratio: 1.15, Max: 1e12},
+	v1alpha1.QuantityThroughput:   {First: 1e-9, Ratio: 1.15, Min: 1e-9, Max: 1e18},
 }

@@ -166,7 +166,7 @@ func Errors(status *v1alpha1.JobProfileStatus, run Run) map[v1alpha1.ProfileQuan
 			v1alpha1.QuantityDuration: m.DurationP50Seconds, v1alpha1.QuantityMemoryPeak: m.MemoryPeakP90Bytes, v1alpha1.QuantityUtilization: m.UtilizationP50Percent,
 		} {
 			value := measured[quantity]
-			if _, ok := scales[quantity].index(value); !ok || value == 0 || predicted == nil {
+			if !IsOnScale(quantity, value) || value == 0 || predicted == nil {
 				continue
 			}
 			if quantity == v1alpha1.QuantityUtilization {

@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,38 @@ func TestErrors(t *testing.T) {
 		got := Errors(status, Run{Models: map[string]Measurement{"a": {v1alpha1.QuantityDuration: v}}})
 		if len(got) != 0 {
 			t.Errorf("error for the measured value %g: %v", v, got)
+		}
+	}
+}
+
+// The unit of a throughput is that of the user's query. A throughput of 0, or one that is too small or too
+// large for the scale, must not make all models equally fast.
+func TestThroughputsAreDistinct(t *testing.T) {
+	throughputOf := func(values ...float64) []string {
+		var status v1alpha1.JobProfileStatus
+		var got []string
+		for i, v := range values {
+			model := fmt.Sprint("m", i)
+			Add(&status, key, NewTrial(model, noon, map[v1alpha1.ProfileQuantity]map[string]float64{v1alpha1.QuantityThroughput: {model: v}}), month)
+			if status.Models[i].Trials != 1 {
+				t.Errorf("%g: %d trials", v, status.Models[i].Trials)
+			}
+			got = append(got, status.Models[i].ThroughputP50)
+		}
+		return got
+	}
+	if got := throughputOf(0, 0, 9e-10, 1.1e18); strings.Join(got, "") != "" {
+		t.Errorf("throughputs outside the scale: %q", got)
+	}
+	for _, pair := range [][2]float64{{1e-9, 1.2e-9}, {2e-4, 8e-4}, {4e14, 9e14}, {8e17, 1e18}} {
+		got := throughputOf(pair[0], pair[1])
+		for i, text := range got {
+			if n, err := strconv.ParseFloat(text, 64); err != nil || n < pair[i]*0.999 || n > pair[i]*1.151 {
+				t.Errorf("throughput %g is %q", pair[i], text)
+			}
+		}
+		if got[0] == got[1] {
+			t.Errorf("throughputs %v are both %s", pair, got[0])
 		}
 	}
 }

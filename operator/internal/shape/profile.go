@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -72,39 +73,44 @@ func profileOf(status *v1alpha1.JobProfileStatus, model string) *Profile {
 	return &p
 }
 
-// bestModel returns the model with the highest throughput if that was measured on several models,
-// and else the one with the shortest duration. It returns "" if fewer than two can be compared.
+// bestModel returns the model with the highest throughput or, if not all models have one, with the
+// shortest duration. It returns "" if fewer than two models can be compared, or if one has only the
+// other measurement: it may be the fastest, and would never be chosen.
 func bestModel(models []v1alpha1.ModelProfile) string {
-	speedOf := []func(*v1alpha1.ModelProfile) float64{
-		func(m *v1alpha1.ModelProfile) float64 {
-			throughput, err := strconv.ParseFloat(m.ThroughputP50, 64)
-			if err != nil || math.IsInf(throughput, 0) {
-				return 0 // not measured
-			}
-			return throughput
-		},
-		func(m *v1alpha1.ModelProfile) float64 {
-			if m.DurationP50Seconds == nil || *m.DurationP50Seconds <= 0 {
-				return 0
-			}
-			return 1 / float64(*m.DurationP50Seconds)
-		},
+	var measured []*v1alpha1.ModelProfile
+	for i := range models {
+		if throughputOf(&models[i]) > 0 || speedOf(&models[i]) > 0 {
+			measured = append(measured, &models[i])
+		}
 	}
-	for _, speed := range speedOf {
-		best, highest, measured := "", 0.0, 0
-		for i := range models {
-			if s := speed(&models[i]); s > 0 {
-				measured++
-				if s > highest {
-					best, highest = NormalizeModel(models[i].Model), s
-				}
-			}
+	if len(measured) < 2 {
+		return ""
+	}
+	for _, speed := range []func(*v1alpha1.ModelProfile) float64{throughputOf, speedOf} {
+		if slices.ContainsFunc(measured, func(m *v1alpha1.ModelProfile) bool { return speed(m) <= 0 }) {
+			continue
 		}
-		if measured > 1 {
-			return best
-		}
+		best := slices.MaxFunc(measured, func(a, b *v1alpha1.ModelProfile) int { return cmp.Compare(speed(a), speed(b)) })
+		return NormalizeModel(best.Model)
 	}
 	return ""
+}
+
+// throughputOf returns the throughput of a model's trials; 0 = not measured.
+func throughputOf(m *v1alpha1.ModelProfile) float64 {
+	throughput, err := strconv.ParseFloat(m.ThroughputP50, 64)
+	if err != nil || math.IsInf(throughput, 0) || math.IsNaN(throughput) {
+		return 0
+	}
+	return throughput
+}
+
+// speedOf returns the inverse of the duration of a model's runs; 0 = not measured.
+func speedOf(m *v1alpha1.ModelProfile) float64 {
+	if m.DurationP50Seconds == nil || *m.DurationP50Seconds <= 0 {
+		return 0
+	}
+	return 1 / float64(*m.DurationP50Seconds)
 }
 
 // addVars adds the known values.

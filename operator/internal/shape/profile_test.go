@@ -65,8 +65,13 @@ func TestBestModelOfAProfile(t *testing.T) {
 		{"duration of runs", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "", 600), model("NVIDIA-H100", "", 100)}, "NVIDIA-H100"},
 		{"throughput counts before duration, which includes other causes", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 100), model("NVIDIA-H100", "100", 600)}, "NVIDIA-H100"},
 		{"one model has a throughput, two a duration", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 600), model("NVIDIA-H100", "", 100)}, "NVIDIA-H100"},
+		{"two models have a throughput, and the job ran on a third", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "10", 0), model("NVIDIA-A100", "40", 0), model("NVIDIA-H100", "", 600)}, ""},
+		{"two models have a duration, and a third one was tried", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "", 600), model("NVIDIA-A100", "40", 0), model("NVIDIA-H100", "", 100)}, ""},
+		{"two models have a throughput, and all ran", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "10", 900), model("NVIDIA-A100", "40", 800), model("NVIDIA-H100", "", 600)}, "NVIDIA-H100"},
+		{"a model without either is not compared", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "10", 0), model("NVIDIA-A100", "40", 0), model("NVIDIA-H100", "", 0)}, "NVIDIA-A100"},
 		{"one model", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 600)}, ""},
 		{"not comparable", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "12.5", 0), model("NVIDIA-H100", "", 600)}, ""},
+		{"a throughput of 0", "", []v1alpha1.ModelProfile{model("NVIDIA-A100", "0", 0), model("NVIDIA-H100", "0", 0)}, ""},
 		{"no number", "", []v1alpha1.ModelProfile{model("NVIDIA-L4", "NaN", 0), model("NVIDIA-H100", "+Inf", 0), model("NVIDIA-T4", "fast", 0)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func (tr trace) jobs(seed uint64) []*simJob {
 	var programs []*simProgram
 	work := 0.0 // device-seconds of all programs on random models
 	for i := range simJobs / tr.runs {
-		p := &simProgram{devices: 8, pods: []int64{1, 1, 2, 4}[random.IntN(4)], speed: simSpeeds[random.IntN(len(simSpeeds))]}
+		p := &simProgram{name: fmt.Sprint("program-", i), devices: 8, pods: []int64{1, 1, 2, 4}[random.IntN(4)], speed: simSpeeds[random.IntN(len(simSpeeds))]}
 		if i%2 == 1 {
 			p.devices, p.pods = []int64{1, 1, 2, 4}[random.IntN(4)], 1
 		}

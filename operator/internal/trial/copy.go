@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +22,9 @@ const (
 )
 
 const (
-	// ttlAfterEnd is the time in seconds after its end in which a copy is deleted if the operator
-	// does not.
-	ttlAfterEnd = 600
+	// minTTLAfterEnd is the shortest time after its end in which a copy is deleted if the operator does
+	// not.
+	minTTLAfterEnd = 10 * time.Minute
 	// maxGracePeriod limits the time in seconds that the pod of a copy has to end, because the job
 	// waits for its devices.
 	maxGracePeriod = 30
@@ -52,11 +53,15 @@ func NewCopy(job *batchv1.Job, wl *kueue.Workload, p *v1alpha1.TrialPolicy, mode
 		},
 		Spec: batchv1.JobSpec{
 			Parallelism: new(int32(1)), Completions: new(int32(1)), CompletionMode: job.Spec.CompletionMode, BackoffLimit: new(int32(0)), Suspend: new(true),
-			ActiveDeadlineSeconds: new(int64(RunTime(p).Seconds())), TTLSecondsAfterFinished: new(int32(ttlAfterEnd)),
+			ActiveDeadlineSeconds: new(int64(RunTime(p).Seconds())), TTLSecondsAfterFinished: new(int32(ttlAfterEnd(p).Seconds())),
 			Template: newTemplate(&job.Spec.Template, string(wl.UID), p.Spec.PodLabelKeys, model),
 		},
 	}
 }
+
+// ttlAfterEnd returns the time to live of a copy after its end: while the trial may last, the copy may
+// still have to be measured.
+func ttlAfterEnd(p *v1alpha1.TrialPolicy) time.Duration { return max(minTTLAfterEnd, waitOf(p)) }
 
 // newTemplate returns the pod template of a copy. Services and controllers select pods by labels, so
 // that it has only those of the job that the policy permits. It has the default priority, because

@@ -38,7 +38,7 @@ func TestNewCopy(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "Workload", Name: "job-train-1", UID: "uid"}}},
 		Spec: batchv1.JobSpec{
 			Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(int32(0)), CompletionMode: new(batchv1.IndexedCompletion), Suspend: new(true),
-			ActiveDeadlineSeconds: new(int64(120)), TTLSecondsAfterFinished: new(int32(600)),
+			ActiveDeadlineSeconds: new(int64(120)), TTLSecondsAfterFinished: new(int32(900)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"monitor": "yes", v1alpha1.TrialOfLabel: "uid"}, Annotations: map[string]string{"prometheus.io/scrape": "true"}},
 				Spec: corev1.PodSpec{NodeSelector: map[string]string{"zone": "a", "nvidia.com/gpu.product": "NVIDIA-L4"}, TerminationGracePeriodSeconds: new(int64(30)),
@@ -70,5 +70,15 @@ func TestCopyOfAJobWithoutOptionalFields(t *testing.T) {
 	}
 	if seconds := *got.Spec.ActiveDeadlineSeconds; seconds != 300 {
 		t.Errorf("a copy runs for %d s by default", seconds)
+	}
+}
+
+// A copy that has ended may wait for its queries until the time limit of the trial.
+func TestCopiesOutliveTheTrial(t *testing.T) {
+	for wait, want := range map[int32]int32{0: 900, 60: 600, 3600: 3600, 86400: 86400} {
+		p := &v1alpha1.TrialPolicy{Spec: v1alpha1.TrialPolicySpec{WaitSeconds: wait}}
+		if got := NewCopy(&batchv1.Job{}, &kueue.Workload{}, p, l4).Spec.TTLSecondsAfterFinished; *got != want {
+			t.Errorf("waitSeconds %d: the copy is deleted %d s after its end, want %d", wait, *got, want)
+		}
 	}
 }

@@ -36,6 +36,7 @@ const (
 
 // simProgram is a program that runs once or several times. Its profile belongs to it.
 type simProgram struct {
+	name          string
 	devices, pods int64
 	// speed by model, 1 on the fastest one. A trial measures it as throughput.
 	speed   map[string]float64
@@ -317,7 +318,7 @@ func (s *simulation) takeStep(j *simJob) bool {
 		End(&s.policy.Status, func(t v1alpha1.RunningTrial) bool { return t.WorkloadUID == j.uid })
 		j.passed, s.hasNew = s.second, true
 	case Reserve:
-		Begin(&s.policy.Status, v1alpha1.RunningTrial{WorkloadUID: j.uid, Models: step.Models}, s.now())
+		Begin(&s.policy.Status, v1alpha1.RunningTrial{WorkloadUID: j.uid, Profile: j.program.name, Models: step.Models}, s.now())
 	case Create:
 		s.createCopies(j, step.Models)
 	case Measure:
@@ -331,12 +332,14 @@ func (s *simulation) takeStep(j *simJob) bool {
 }
 
 func (s *simulation) stateOf(j *simJob) State {
-	state := State{Now: s.now(), Policy: s.policy, PolicyName: s.policy.Name, Devices: j.devices(), UID: j.uid, ReservedAt: s.at(j.reserved), Copies: map[string]Copy{}}
+	state := State{Now: s.now(), Policy: s.policy, PolicyName: s.policy.Name, Devices: j.devices(), UID: j.uid, Profile: j.program.name, ReservedAt: s.at(j.reserved), Copies: map[string]Copy{}}
 	for _, model := range s.policy.Spec.Models {
 		state.Fitting = append(state.Fitting, model.Name)
 	}
 	for i := range j.program.profile.Models {
-		state.Known = append(state.Known, j.program.profile.Models[i].Model)
+		if m := &j.program.profile.Models[i]; m.Trials > 0 { // the policy has a throughputQuery
+			state.Known = append(state.Known, m.Model)
+		}
 	}
 	for model, c := range j.copies {
 		observed := Copy{IsQueued: true}

@@ -39,13 +39,15 @@ type State struct {
 	Exempt string
 	// Devices that the job requests.
 	Devices int64
-	// UID of the Workload.
-	UID string
+	// UID and Namespace of the Workload.
+	UID, Namespace string
+	// Profile is the name of the job's profile.
+	Profile string
 	// ReservedAt is the time of the quota reservation.
 	ReservedAt time.Time
 	// Fitting are the models of the policy that the job's node selector permits.
 	Fitting []string
-	// Known are the models that the profile knows.
+	// Known are the models of which the profile knows all that a trial would measure.
 	Known []string
 	// Copies that exist, by model.
 	Copies map[string]Copy
@@ -154,6 +156,10 @@ func begin(s State) Step {
 	}
 	if slices.Contains(s.Policy.Status.Tried, s.UID) {
 		return pass("no trial: the job was tried before")
+	}
+	isSameProfile := func(t v1alpha1.RunningTrial) bool { return t.Namespace == s.Namespace && t.Profile == s.Profile }
+	if slices.ContainsFunc(s.Policy.Status.Trials, isSameProfile) {
+		return pass("no trial: another job of its profile is being tried")
 	}
 	if limit := int(cmp.Or(spec.MaxConcurrent, 2)); len(s.Policy.Status.Trials) >= limit {
 		return pass("no trial: TrialPolicy %s tries %d other jobs, which is its limit", s.Policy.Name, len(s.Policy.Status.Trials))

@@ -20,7 +20,7 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 func newState() State {
 	policy := &v1alpha1.TrialPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: v1alpha1.TrialPolicySpec{
 		RunSeconds: 120, WaitSeconds: 600, MaxCopiesPerDay: 3, MaxConcurrent: 1, MinDevices: 8}}
-	return State{Now: noon.Add(time.Second), Policy: policy, PolicyName: "gpu", Devices: 8, UID: "uid", ReservedAt: noon, Fitting: []string{"l4", "h100"}}
+	return State{Now: noon.Add(time.Second), Policy: policy, PolicyName: "gpu", Devices: 8, UID: "uid", Namespace: "team-a", Profile: "llama", ReservedAt: noon, Fitting: []string{"l4", "h100"}}
 }
 
 // running is newState with a trial on both models that began at noon.
@@ -49,6 +49,18 @@ func TestNext(t *testing.T) {
 		{"few devices", newState(), func(s *State) { s.Devices = 7 }, Step{Message: "no trial: the job requests 7 devices, and trials begin at 8"}},
 		{"no model fits", newState(), func(s *State) { s.Fitting = nil }, Step{Message: "permits no model of TrialPolicy gpu"}},
 		{"another trial runs", newState(), func(s *State) { s.Policy.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "other"}} }, Step{Message: "no trial: TrialPolicy gpu tries 1 other jobs, which is its limit"}},
+		{"another job of the profile is tried", newState(), func(s *State) {
+			s.Policy.Spec.MaxConcurrent = 2
+			s.Policy.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "other", Namespace: "team-a", Profile: "llama"}}
+		}, Step{Message: "no trial: another job of its profile is being tried"}},
+		{"a job of a profile with this name is tried in another namespace", newState(), func(s *State) {
+			s.Policy.Spec.MaxConcurrent = 2
+			s.Policy.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "other", Namespace: "team-b", Profile: "llama"}}
+		}, Step{Action: Reserve, Models: []string{"l4", "h100"}, Message: "is tried on l4, h100"}},
+		{"a job of another profile is tried", newState(), func(s *State) {
+			s.Policy.Spec.MaxConcurrent = 2
+			s.Policy.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "other", Namespace: "team-a", Profile: "mistral"}}
+		}, Step{Action: Reserve, Models: []string{"l4", "h100"}, Message: "is tried on l4, h100"}},
 		{"the budget permits one copy", newState(), func(s *State) { s.Policy.Status = v1alpha1.TrialPolicyStatus{Day: "2026-05-01", CopiesToday: 2} }, Step{Action: Reserve, Models: []string{"l4"}, Message: "is tried on l4"}},
 		{"the budget is exhausted", newState(), func(s *State) { s.Policy.Status = v1alpha1.TrialPolicyStatus{Day: "2026-05-01", CopiesToday: 3} }, Step{Message: "no trial: TrialPolicy gpu has created all copies of today"}},
 		{"the budget of yesterday does not count", newState(), func(s *State) { s.Policy.Status = v1alpha1.TrialPolicyStatus{Day: "2026-04-30", CopiesToday: 3} }, Step{Action: Reserve, Models: []string{"l4", "h100"}, Message: "is tried on l4, h100"}},

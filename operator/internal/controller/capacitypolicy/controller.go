@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,6 +32,9 @@ import (
 
 // rereadDelay is the wait after a write that the API server refused because the cache was stale.
 const rereadDelay = time.Second
+
+// writeRetry is the longest wait for the next round after a failed write of the Cohort.
+const writeRetry = 30 * time.Second
 
 // maxConcurrentRounds keeps a slow source from delaying the policies of other sources.
 const maxConcurrentRounds = 8
@@ -108,10 +112,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
 	}
+	period := seconds(policy.Spec.PeriodSeconds, 60)
 	if applyErr != nil {
-		return reconcile.Result{}, applyErr
+		// The work queue itself would repeat the whole round after milliseconds.
+		log.FromContext(ctx).Error(applyErr, "The Cohort could not be written", "cohort", policy.Spec.CohortName)
+		period = min(period, writeRetry)
 	}
-	return reconcile.Result{RequeueAfter: seconds(policy.Spec.PeriodSeconds, 60)}, nil
+	return reconcile.Result{RequeueAfter: period}, nil
 }
 
 // isCurrent reports whether the policy still exists as it was when the round began. A round
@@ -129,8 +136,11 @@ func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohor
 		Hold: pointedSeconds(spec.HoldSeconds, 600), LowerAfter: pointedSeconds(spec.LowerAfterSeconds, 300),
 		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
 	}
+	period := seconds(spec.PeriodSeconds, 60)
+	// A change of the policy or a failed write starts another round before the period ends.
+	rules.IsEarly = policy.Status.LastRoundTime != nil && now.Sub(policy.Status.LastRoundTime.Time) < period/2
 	// After a long gap, as while no operator ran, nothing is known of the time in between.
-	isGap := policy.Status.LastRoundTime == nil || now.Sub(policy.Status.LastRoundTime.Time) > 3*seconds(spec.PeriodSeconds, 60)
+	isGap := policy.Status.LastRoundTime == nil || now.Sub(policy.Status.LastRoundTime.Time) > 3*period
 	last := map[quotaKey]v1alpha1.QuotaStatus{}
 	for _, q := range policy.Status.Quotas {
 		if isGap {

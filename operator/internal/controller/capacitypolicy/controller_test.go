@@ -278,8 +278,8 @@ func testFreshness(t *testing.T, stale int) {
 	h.devices("age", "c1", -60, "c2", stale)
 	policy := h.round()
 	want := []v1alpha1.ClusterCapacity{
-		{Name: "c1", Devices: 8, State: v1alpha1.CapacityFresh},
-		{Name: "c2", Devices: 16, State: v1alpha1.CapacityHeld, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
+		{Name: "c1", Devices: 8, Unhealthy: new(int64(0)), State: v1alpha1.CapacityFresh},
+		{Name: "c2", Devices: 16, Unhealthy: new(int64(0)), State: v1alpha1.CapacityHeld, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
 	}
 	if diff := cmp.Diff(want, policy.Status.Quotas[0].Clusters); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -324,8 +324,8 @@ func TestFailedWriteIsReported(t *testing.T) {
 		return c.Create(ctx, obj, opts...)
 	}}
 	h := newHubWith(t, refused, nil)
-	if result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err == nil || !result.IsZero() {
-		t.Errorf("got %+v and error %v, want a retry by the error alone", result, err)
+	if result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}}); err != nil || result.RequeueAfter != 30*time.Second {
+		t.Errorf("got %+v and error %v, want the next round after 30 s", result, err)
 	}
 	policy := &v1alpha1.CapacityPolicy{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "gpus"}, policy); err != nil {
@@ -336,6 +336,27 @@ func TestFailedWriteIsReported(t *testing.T) {
 	}
 	if len(policy.Status.Quotas) != 1 || *policy.Status.Quotas[0].Quota != 24 {
 		t.Errorf("quotas %+v", policy.Status.Quotas)
+	}
+}
+
+// Rounds that follow each other faster than the period, such as after changes of the policy, agree on a
+// raise only once.
+func TestEarlyRoundsDoNotCountForARaise(t *testing.T) {
+	h := newHub(t, nil)
+	h.round()
+	h.devices(usable, "c1", 16, "c2", 16)
+	h.round()
+	for range 5 {
+		h.now = h.now.Add(5*time.Second - time.Minute)
+		h.round() // adds a minute
+	}
+	if got := h.cohortQuota(); got != 24 {
+		t.Errorf("quota %d after early rounds, want 24", got)
+	}
+	h.now = h.now.Add(-30 * time.Second)
+	h.round()
+	if got := h.cohortQuota(); got != 32 {
+		t.Errorf("quota %d after half a period, want 32", got)
 	}
 }
 

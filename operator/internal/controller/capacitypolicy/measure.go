@@ -150,27 +150,35 @@ func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota)
 		m.fail(field+"query", "the response has a usable number for no connected cluster")
 		return capacity.Reading{Failed: true}
 	}
-	reading.Unhealthy = m.readUnhealthy(ctx, field+"unhealthyQuery", quota.UnhealthyQuery)
+	unhealthy := m.readUnhealthy(ctx, field+"unhealthyQuery", quota.UnhealthyQuery)
+	for i := range reading.Clusters {
+		if c := &reading.Clusters[i]; c.Reason == "" {
+			c.Unhealthy = unhealthy(c.Name)
+		}
+	}
 	return reading
 }
 
-// readUnhealthy returns the sum over the clusters that are usable. It is nil if there is no
-// query, or no response. A cluster without a sample has no broken device.
-func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) *int64 {
+// readUnhealthy returns a function that returns the number of broken devices of a cluster. It is nil if
+// there is no query, no response, or an unusable value. A cluster without a sample has no broken device.
+func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(cluster string) *int64 {
+	unknown := func(string) *int64 { return nil }
 	if expr == "" {
-		return nil
+		return unknown
 	}
 	values, ok := m.query(ctx, field, expr)
 	if !ok {
+		return unknown
+	}
+	return func(cluster string) *int64 {
+		switch v := values[cluster]; reasonOf(v) {
+		case "":
+			return new(int64(min(v.Value, math.MaxInt32)))
+		case reasonNoSample:
+			return new(int64)
+		}
 		return nil
 	}
-	var sum int64
-	for name, v := range values {
-		if v.Outcome == clustermap.Found && m.unusable[name] == "" {
-			sum += int64(min(max(v.Value, 0), math.MaxInt32))
-		}
-	}
-	return &sum
 }
 
 // query returns the value of each cluster that has one. It returns false, and records the

@@ -88,6 +88,9 @@ func TestRunsAreNotAdded(t *testing.T) {
 		{"a copy for a trial", func(wl *kueue.Workload) {
 			wl.Spec.PodSets[0].Template.Labels = map[string]string{v1alpha1.TrialOfLabel: "uid"}
 		}, ""},
+		{"the last slice of an elastic job", func(wl *kueue.Workload) {
+			wl.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true", "kueue.x-k8s.io/workload-slice-replacement-for": "team-a/old"}
+		}, resultUnknownRun},
 		{"never admitted", func(wl *kueue.Workload) { wl.Status.Conditions[0].Status = metav1.ConditionFalse }, resultUnknownRun},
 		{"ended before it was admitted", func(wl *kueue.Workload) {
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))

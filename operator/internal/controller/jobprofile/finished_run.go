@@ -28,7 +28,8 @@ type finishedRun struct {
 }
 
 // finishedRunOf returns the run of a Workload. It is nil for a trial run, if no gate has the section profiles, or if
-// the cluster, the owner of the pods or the times are not known.
+// the cluster, the owner of the pods or the times are not known. Of an elastic job that was resized, only
+// the last slice finishes with success, and it began with the last resize.
 func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, finished *metav1.Condition) (*finishedRun, error) {
 	if isTrial(wl) {
 		return nil, nil
@@ -40,7 +41,7 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, own, multiKueue)}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	owner := kueuestate.JobOf(wl)
-	if f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {
+	if kueuestate.ReplacedSlice(wl) != "" || f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {
 		r.metrics.count(resultUnknownRun)
 		return nil, nil
 	}

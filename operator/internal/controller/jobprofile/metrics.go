@@ -27,7 +27,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_profile_runs_total", Help: "Successful runs of workloads whose gate has the section profiles, by result: added, no_samples (no recording rule has a sample of the run), query_failed (no complete response within an hour), unknown_run (no single job, or no cluster).",
+			Name: "plimsoll_profile_runs_total", Help: "Successful runs of workloads whose gate has the section profiles, by result: added, no_samples (no recording rule has a sample of the run), query_failed (no complete response within an hour), unknown_run (no single job, no cluster, or the last slice of a resized job).",
 		}, []string{"result"}),
 		errorRatio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "plimsoll_profile_error_ratio", Help: "Relative error of a profile's prediction at the end of each run, by quantity: |predicted - measured| / measured.",

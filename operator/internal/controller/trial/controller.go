@@ -103,6 +103,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trialpolicy").
 		For(&v1alpha1.TrialPolicy{}).
+		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource)).
 		WithOptions(controller.Options{RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "trialpolicy", "policy")}).
 		Complete(reconcile.Func(r.reconcilePolicy))
 }

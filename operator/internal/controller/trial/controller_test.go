@@ -36,7 +36,7 @@ func TestJobIsTriedOnUnknownModels(t *testing.T) {
 	if c := h.check(); c.State != kueue.CheckStatePending || c.Message != "the job is tried on l4, h100" {
 		t.Errorf("check %s: %s", c.State, c.Message)
 	}
-	if s := h.policy().Status; s.CopiesToday != 2 || len(s.Trials) != 1 {
+	if s := h.policy().Status; s.CopiesToday != 2 || len(s.Trials) != 1 || s.Trials[0].Profile != "llama" {
 		t.Errorf("status %+v", s)
 	}
 	h.run(100 * time.Second)
@@ -59,6 +59,42 @@ func TestJobIsTriedOnUnknownModels(t *testing.T) {
 	h.change(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending })
 	h.settle()
 	h.wantPassed("no trial: the profile of the job knows l4, h100")
+}
+
+// With a throughputQuery, models that only runs measured are tried, too: the duration of a run can't
+// be compared with the throughput of a trial. A trial without a throughput is not repeated.
+func TestModelsOfRunsAreTriedForTheirThroughput(t *testing.T) {
+	for _, tc := range []struct {
+		name, throughputQuery string
+		known                 v1alpha1.ModelProfile
+		want                  string // message of the check
+	}{
+		{"run, with a throughputQuery", "steps", v1alpha1.ModelProfile{Model: "h100", Runs: 3, DurationP50Seconds: new(int64(600))}, "the job is tried on l4, h100"},
+		{"run, without a throughputQuery", "", v1alpha1.ModelProfile{Model: "h100", Runs: 3, DurationP50Seconds: new(int64(600))}, "the job is tried on l4"},
+		{"tried", "steps", v1alpha1.ModelProfile{Model: "h100", Trials: 1, ThroughputP50: "5"}, "the job is tried on l4"},
+		{"tried without a throughput", "steps", v1alpha1.ModelProfile{Model: "h100", Trials: 1}, "the job is tried on l4"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHub(t)
+			p := h.policy()
+			p.Spec.ThroughputQuery = tc.throughputQuery
+			if err := h.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			profile := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "llama"}}
+			if err := h.Create(t.Context(), profile); err != nil {
+				t.Fatal(err)
+			}
+			profile.Status.Models = []v1alpha1.ModelProfile{tc.known}
+			if err := h.Status().Update(t.Context(), profile); err != nil {
+				t.Fatal(err)
+			}
+			h.settle()
+			if c := h.check(); c.Message != tc.want {
+				t.Errorf("check %s: %s, want %s", c.State, c.Message, tc.want)
+			}
+		})
+	}
 }
 
 func TestJobsThatAreNotTried(t *testing.T) {
@@ -300,6 +336,7 @@ func TestCopiesLeadToTheirWorkload(t *testing.T) {
 // A Workload that was deleted while no operator ran leaves an entry in the status.
 func TestPolicyForgetsTrialsOfDeletedWorkloads(t *testing.T) {
 	h := newHub(t)
+	h.createSource()
 	p := h.policy()
 	p.Status.Trials = []v1alpha1.RunningTrial{{WorkloadUID: "uid", Namespace: "team-a", Workload: "job-train"}, {WorkloadUID: "old", Namespace: "team-a", Workload: "job-train"}, {WorkloadUID: "gone", Namespace: "team-a", Workload: "gone"}}
 	if err := h.Status().Update(t.Context(), p); err != nil {
@@ -311,5 +348,32 @@ func TestPolicyForgetsTrialsOfDeletedWorkloads(t *testing.T) {
 	s := h.policy().Status
 	if len(s.Trials) != 1 || s.Trials[0].WorkloadUID != "uid" || !slices.Equal(s.Tried, []string{"old", "gone"}) || len(s.Conditions) != 1 || s.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// Ready follows the source: its deletion leads to its policies, also before it is unregistered.
+func TestPolicyIsNotReadyWithoutItsSource(t *testing.T) {
+	h := newHub(t)
+	for _, source := range []string{"thanos", "other"} {
+		requests := h.r.policiesOfSource(t.Context(), &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: source}})
+		if want := source == "thanos"; len(requests) > 0 != want || want && requests[0].Name != "gpu" {
+			t.Errorf("requests for the source %s: %v", source, requests)
+		}
+	}
+	source := h.createSource()
+	for _, want := range []metav1.Condition{
+		{Status: metav1.ConditionTrue, Reason: "Ready"},
+		{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourceNotFound, Message: `every job passes without a trial: MetricsSource "thanos": not found`},
+	} {
+		if _, err := h.r.reconcilePolicy(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "gpu"}}); err != nil {
+			t.Fatal(err)
+		}
+		got := h.policy().Status.Conditions
+		if len(got) != 1 || got[0].Status != want.Status || got[0].Reason != want.Reason || want.Message != "" && got[0].Message != want.Message {
+			t.Errorf("conditions %+v, want %+v", got, want)
+		}
+		if err := client.IgnoreNotFound(h.Delete(t.Context(), source)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

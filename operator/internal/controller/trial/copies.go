@@ -25,7 +25,7 @@ const checkOwner = client.FieldOwner("plimsoll-gate")
 // reserve counts the copies in the status of the policy, before they are created.
 func (r *Reconciler) reserve(ctx context.Context, t *trialRun, models []string) error {
 	return r.patchStatus(ctx, t.policy, func(status *v1alpha1.TrialPolicyStatus) {
-		trial.Begin(status, v1alpha1.RunningTrial{WorkloadUID: string(t.wl.UID), Namespace: t.wl.Namespace, Workload: t.wl.Name, Models: models}, r.now())
+		trial.Begin(status, v1alpha1.RunningTrial{WorkloadUID: string(t.wl.UID), Namespace: t.wl.Namespace, Workload: t.wl.Name, Profile: t.key.Name, Models: models}, r.now())
 	})
 }
 

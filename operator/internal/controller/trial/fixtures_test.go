@@ -129,6 +129,16 @@ func (h *hub) start() {
 	h.r = &Reconciler{client: trimming{h.Client}, live: h.Client, sources: h.sources, enabled: true, metrics: newMetrics(nil), now: func() time.Time { return h.now }}
 }
 
+// createSource creates the MetricsSource, which is registered in any case.
+func (h *hub) createSource() *v1alpha1.MetricsSource {
+	h.t.Helper()
+	source := &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "thanos"}}
+	if err := h.Create(h.t.Context(), source); err != nil {
+		h.t.Fatal(err)
+	}
+	return source
+}
+
 func (h *hub) registerSource() {
 	h.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, query.QuerierFunc(func(ctx context.Context, expr string, _ time.Time) (query.Result, error) {
 		if deadline, ok := ctx.Deadline(); ok {

@@ -77,7 +77,7 @@ func (r *Reconciler) findCheck(ctx context.Context, t *trialRun) error {
 
 // gather reads what the next step depends on. After the deadline it reads no more than the policy.
 func (r *Reconciler) gather(ctx context.Context, t *trialRun) error {
-	t.state = trial.State{Now: r.now(), IsDisabled: !r.enabled, PolicyName: t.policyName, UID: string(t.wl.UID), ReservedAt: reservedAt(t.wl)}
+	t.state = trial.State{Now: r.now(), IsDisabled: !r.enabled, PolicyName: t.policyName, UID: string(t.wl.UID), Namespace: t.wl.Namespace, ReservedAt: reservedAt(t.wl)}
 	policy := &v1alpha1.TrialPolicy{}
 	found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: t.policyName}, policy)
 	if err != nil || !found {
@@ -171,6 +171,7 @@ func (r *Reconciler) gatherJob(ctx context.Context, t *trialRun) error {
 		return nil
 	}
 	t.job, t.key = job, profile.KeyOf(whole)
+	t.state.Profile = t.key.Name
 	for _, set := range shape.FactsOf(t.wl, shape.Options{AllDevices: true}).PodSets {
 		t.state.Devices += set.Devices()
 	}
@@ -184,7 +185,10 @@ func (r *Reconciler) gatherJob(ctx context.Context, t *trialRun) error {
 		return err
 	}
 	for i := range t.profile.Status.Models {
-		t.state.Known = append(t.state.Known, t.profile.Status.Models[i].Model)
+		// The duration of runs can't be compared with the throughput of trials.
+		if m := &t.profile.Status.Models[i]; m.Trials > 0 || t.policy.Spec.ThroughputQuery == "" {
+			t.state.Known = append(t.state.Known, m.Model)
+		}
 	}
 	return r.gatherCopies(ctx, t)
 }

@@ -79,6 +79,22 @@ func TestCopiesOfADeletedWorkload(t *testing.T) {
 	h.Eventually(h.copies, time.Minute, 100*time.Millisecond).Should(gomega.BeEmpty())
 }
 
+// The condition Ready of a policy follows the MetricsSource.
+func TestPolicyFollowsItsSource(t *testing.T) {
+	h := startHub(t)
+	policy := &v1alpha1.TrialPolicy{}
+	ready := func() (string, error) {
+		err := h.Get(t.Context(), client.ObjectKey{Name: "gpu"}, policy)
+		if len(policy.Status.Conditions) == 0 {
+			return "", err
+		}
+		return policy.Status.Conditions[0].Reason, err
+	}
+	h.Eventually(ready, time.Minute, 100*time.Millisecond).Should(gomega.Equal("Ready"))
+	h.Expect(h.Delete(t.Context(), &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "thanos"}})).To(gomega.Succeed())
+	h.Eventually(ready, time.Minute, 100*time.Millisecond).Should(gomega.Equal(v1alpha1.ReasonSourceNotFound))
+}
+
 func (h *hub) copies() []batchv1.Job {
 	list := &batchv1.JobList{}
 	h.Expect(h.List(h.t.Context(), list, client.HasLabels{v1alpha1.TrialOfLabel})).To(gomega.Succeed())
@@ -155,6 +171,7 @@ func startHub(t *testing.T) *hub {
 		return v1alpha1.TrialModel{Name: name, NodeSelector: map[string]string{"model": name}}
 	}
 	for _, obj := range []client.Object{
+		&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "thanos"}, Spec: v1alpha1.MetricsSourceSpec{URL: "http://thanos:9090"}},
 		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}},
 		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "trials"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "trials"}},
 		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "trial"}, Spec: kueue.AdmissionCheckSpec{ControllerName: v1alpha1.TrialControllerName,

@@ -95,6 +95,9 @@ func (r *Reconciler) measure(ctx context.Context, t *trialRun, model string) (pr
 		return profile.Run{}, err
 	}
 	run := profile.NewTrial(string(job.UID), end, results)
+	if v, ok := run.Models[model][v1alpha1.QuantityThroughput]; ok && !profile.IsOnScale(v1alpha1.QuantityThroughput, v) {
+		log.FromContext(ctx).Info("The throughput of a copy is 0 or out of range and is not added; check throughputQuery of the policy", "model", model, "copy", job.Name, "throughput", v, "policy", t.policy.Name)
+	}
 	if _, ok := run.Models[model]; !ok {
 		log.FromContext(ctx).Info("A copy has no samples of its model", "model", model, "copy", job.Name, "cluster", *wl.Status.ClusterName, "models", slices.Sorted(maps.Keys(run.Models)))
 	}

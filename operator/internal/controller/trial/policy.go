@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -17,6 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
 	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/trial"
 )
@@ -84,8 +86,31 @@ func (r *Reconciler) endedTrials(ctx context.Context, policy *v1alpha1.TrialPoli
 	return ended, nil
 }
 
+// policiesOfSource returns the policies that query a MetricsSource.
+func (r *Reconciler) policiesOfSource(ctx context.Context, source client.Object) []reconcile.Request {
+	list := &v1alpha1.TrialPolicyList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "The TrialPolicies of a MetricsSource could not be listed", "source", source.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Spec.SourceRef.Name == source.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
 func (r *Reconciler) decideReady(ctx context.Context, policy *v1alpha1.TrialPolicy) (condition.Decision, error) {
 	reason, problem, err := r.policyProblem(ctx, policy)
+	if err == nil && problem == "" {
+		// The event of a deletion may arrive before the source is unregistered.
+		var found bool
+		if found, err = hubstate.Find(ctx, r.client, client.ObjectKey{Name: policy.Spec.SourceRef.Name}, &v1alpha1.MetricsSource{}); err == nil && !found {
+			reason, problem = v1alpha1.ReasonSourceNotFound, fmt.Sprintf("MetricsSource %q: %s", policy.Spec.SourceRef.Name, query.ErrNoSource)
+		}
+	}
 	if problem != "" {
 		return condition.False(reason, "every job passes without a trial: "+problem), err
 	}

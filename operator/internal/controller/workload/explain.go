@@ -83,6 +83,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 		e.Preceding = first.String()
 	}
 	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
+	e.Decision.Hold = o.usableHold(e.Decision)
 }
 
 // otherNamespace stands for the name of a workload of another namespace.

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -30,9 +31,16 @@ func newHoldBench(t *testing.T, mode v1alpha1.HoldMode) *bench {
 // submit stores a workload of the MultiKueue queue and runs a round.
 func (b *bench) submit(name string, pods, priority int32, waited time.Duration) {
 	b.t.Helper()
+	b.submitChanged(name, pods, priority, waited, func(*kueue.Workload) {})
+}
+
+// submitChanged is submit with a change of the workload.
+func (b *bench) submitChanged(name string, pods, priority int32, waited time.Duration, change func(*kueue.Workload)) {
+	b.t.Helper()
 	wl := withMultiKueue(pendingWorkload(b.now().Add(-waited)))
 	wl.Name, wl.UID = name, types.UID(name)
 	wl.Spec.PodSets[0].Count, wl.Spec.Priority = pods, ptr.To(priority)
+	change(wl)
 	b.create(wl)
 	b.reconcile()
 	b.round()
@@ -180,6 +188,48 @@ func TestOneHoldPerGateAndDevices(t *testing.T) {
 	b.expectHolds("cluster2 team-a/urgent")
 	b.round()
 	b.expectHolds("cluster2 team-a/urgent")
+}
+
+// A workload that waits for another check, such as that of its trial, can't use the room of a cluster. A
+// hold would keep out its own copies, which the check waits for.
+func TestNoHoldWhileAnotherCheckIsAwaited(t *testing.T) {
+	awaitTrial := func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: kueue.CheckStatePending})
+	}
+	b := newHoldBench(t, v1alpha1.HoldEnforce)
+	b.submitChanged("big", 3, 0, 10*time.Minute, awaitTrial)
+	b.expectHolds()
+	if events := b.events(); slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "ClusterHeld") }) {
+		t.Errorf("events %q, want no hold", events)
+	}
+	b.lead()
+	if e, err := b.Explain(t.Context(), b.key); err != nil || e.Decision.Hold != nil {
+		t.Errorf("explained %+v, %v, want no hold", e, err)
+	}
+	b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
+	b.submit("small", 1, 0, 0)
+	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
+		t.Errorf("small is nominated to %v, want cluster1; check %q", got, b.check().Message)
+	}
+
+	b.key.Name = "big"
+	b.update(func(wl *kueue.Workload) { kueuestate.FindCheck(wl, "trial").State = kueue.CheckStateReady })
+	b.reconcile()
+	b.round()
+	b.expectHolds("cluster1 team-a/big")
+}
+
+// A workload behind one that waits for another check is held for.
+func TestWorkloadThatAwaitsACheckDoesNotStopHolds(t *testing.T) {
+	b := newHoldBench(t, v1alpha1.HoldEnforce)
+	b.submitChanged("tried", 3, 0, 10*time.Minute, func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: kueue.CheckStatePending})
+	})
+	b.submit("next", 3, 0, 4*time.Minute)
+	for range 3 {
+		b.round()
+	}
+	b.expectHolds("cluster1 team-a/next")
 }
 
 // Nothing is held on a guess.

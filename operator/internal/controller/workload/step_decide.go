@@ -35,6 +35,7 @@ func (o *observation) stepDecide() step {
 	if d.State == gate.Pending {
 		d, record = o.whenUnplaceable(d)
 	}
+	d.Hold = o.usableHold(d)
 	if s.reservation != nil {
 		s.reservation.hold = d.Hold
 	}
@@ -197,6 +198,16 @@ func (o *observation) reserve(clusters, withRoom []string) *reservation {
 		}
 	}
 	return res
+}
+
+// usableHold returns the hold of a decision; nil while the workload waits for another check, without
+// which it does not start. The check of a trial waits for copies of the workload, which the hold would
+// keep from the cluster.
+func (o *observation) usableHold(d gate.Decision) *ledger.Hold {
+	if o.awaitedCheck() != "" {
+		return nil
+	}
+	return d.Hold
 }
 
 // holdEvent is the event of a hold that begins; nil = none does.
