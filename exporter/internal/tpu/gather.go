@@ -110,9 +110,10 @@ func (s *Source) apply(g group, result groupResult, isComplete bool) {
 		return
 	}
 	for _, i := range g.chips {
-		if result.serving {
+		switch {
+		case result.serving:
 			s.readings[i].Set(device.Workload, 1)
-		} else {
+		case !g.isHeld: // A process that has the chip open may compute without the service.
 			s.setIdle(i, isComplete)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type group struct {
 	addresses []string
 	chips     []int // indexes in Source.chips
+	isHeld    bool  // processes have the chips open
 	err       error // why the addresses of the services are unknown
 }
 

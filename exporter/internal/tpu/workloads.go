@@ -110,7 +110,7 @@ func (s *Source) addProcess(ctx context.Context, byHost map[string]*workload, di
 	}
 	w := byHost[host]
 	if w == nil {
-		w = &workload{}
+		w = &workload{group: group{isHeld: true}}
 		byHost[host] = w
 	}
 	if host == "" {

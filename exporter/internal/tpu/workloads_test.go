@@ -135,6 +135,11 @@ func TestUninspectedProcessHoldsAllocatedChips(t *testing.T) {
 			addFakeProcess(t, root, holder)
 			addUnreadableProcess(t, root)
 		}, "1 - 0"},
+		{"a process holds a chip without a service", func(t *testing.T, root string, _ *Source) {
+			holder := pod
+			holder.nodes, holder.environ = []string{"vfio/0"}, "TPU_RUNTIME_METRICS_PORTS=1" // nothing listens on port 1
+			addFakeProcess(t, root, holder)
+		}, "- 0 0"},
 		{"an unreadable process", func(t *testing.T, root string, _ *Source) {
 			addFakeProcess(t, root, pod)
 			addUnreadableProcess(t, root)
