@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -45,13 +47,16 @@ func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPol
 	if err != nil {
 		return nil, "", 0, err
 	}
-	seeds = ownSeeds(seeds, members)
+	seeds, source = ownSeeds(seeds, members), restoredSource(policy, in)
+	if source == in.sourceID {
+		renewSamples(seeds, policy, compiled.MaxAge)
+	}
 	in.contributions = round.RestoreContributions(seeds)
 	last = score.FromSeeds(compiled, seeds, r.now())
 	// A query that replaced another one while no round ran has matched nothing yet. The same holds
 	// for the queries of a policy that was deleted and created again.
 	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !hasMatched(policy, expr) })
-	return last, restoredSource(policy, in), policy.Status.ObservedGeneration, nil
+	return last, source, policy.Status.ObservedGeneration, nil
 }
 
 // restoredSource returns the identity of the source that published scores come from. An operator
@@ -62,6 +67,26 @@ func restoredSource(policy *v1alpha1.ScoringPolicy, in *roundInput) string {
 		return in.sourceID
 	}
 	return policy.Status.Source
+}
+
+// renewSamples sets the sample times of scores that were fresh in the last round. An unchanged
+// score is written only when a third of its validity has passed. With a long validity, a hold that
+// starts at this write has ended before the restart. A sample of the round was at most maxAge old.
+// A round of another spec, or one with a write that failed, says nothing about the published scores.
+func renewSamples(seeds []score.Seed, policy *v1alpha1.ScoringPolicy, maxAge time.Duration) {
+	published := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionPublished)
+	if policy.Status.LastRound == nil || published == nil || published.Status != metav1.ConditionTrue || published.ObservedGeneration != policy.Generation {
+		return
+	}
+	sampled := policy.Status.LastRound.Time.Add(-maxAge)
+	for i := range seeds {
+		for name, s := range seeds[i].Scores {
+			if s.MissingSince.IsZero() && s.SampleTime.Before(sampled) {
+				s.SampleTime = sampled
+				seeds[i].Scores[name] = s
+			}
+		}
+	}
 }
 
 // hasMatched reports whether the status has a round with the query, and the query has matched a

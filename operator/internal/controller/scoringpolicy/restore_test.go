@@ -1,13 +1,17 @@
 package scoringpolicy
 
 import (
+	"errors"
+	"maps"
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/condition"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -137,3 +141,67 @@ func TestQueriesStartAgainAtAnotherServer(t *testing.T) {
 		})
 	}
 }
+
+// TestUnchangedScoresAreHeldAfterARestart: equal values are written once in a third of the
+// validity, here once in 1000 s. The last round is the last time at which they were fresh.
+func TestUnchangedScoresAreHeldAfterARestart(t *testing.T) {
+	const lastRound = 600 * time.Second
+	freshness := func(policy *v1alpha1.ScoringPolicy) {
+		policy.Spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 120}
+	}
+	for name, tc := range map[string]struct {
+		spec   func(policy *v1alpha1.ScoringPolicy)
+		values map[string]map[string]float64
+		change func(s *sourceRestart)
+		after  time.Duration // from the last round to the first one after the restart
+		want   string
+	}{
+		"during the hold":                {after: 270 * time.Second, want: "Held"},
+		"after the hold":                 {after: 300 * time.Second, want: "Worst"},
+		"samples at most 120 s old":      {spec: freshness, after: 150 * time.Second, want: "Held"},
+		"after the hold of such samples": {spec: freshness, after: 180 * time.Second, want: "Worst"},
+		"no series, as absent accepts":   {values: map[string]map[string]float64{"free": {"c2": 2, "c3": 3}}, after: 270 * time.Second, want: "Fixed"},
+		"the spec changed meanwhile":     {change: func(s *sourceRestart) { s.refer("prometheus") }, after: 30 * time.Second, want: "Worst"},
+		"another server behind the name": {change: func(s *sourceRestart) { s.setSource("prometheus", "two", fakeFleet{failures: down}) }, after: 30 * time.Second, want: "Worst"},
+		"the last round published nothing": {change: func(s *sourceRestart) {
+			policy := s.policy()
+			condition.Set(&policy.Status.Conditions, v1alpha1.ConditionPublished, condition.False("WriteFailed", "2 writes failed"), policy.Generation)
+			if err := s.hub.Status().Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+		}, after: 30 * time.Second, want: "Worst"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := healthy
+			if tc.values != nil {
+				fleet.values = tc.values
+			}
+			fleet.values = maps.Clone(fleet.values)
+			fleet.values["age"] = map[string]float64{"c1": 25, "c2": 25, "c3": 25}
+			s := newSourceRestart(t, &fleet)
+			policy := s.policy()
+			policy.Spec.ValidForPeriods = 100
+			policy.Spec.Scores[0].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr.To[int32](50)}
+			if tc.spec != nil {
+				tc.spec(policy)
+			}
+			if err := s.hub.Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			for at := time.Duration(0); at <= lastRound; at += 30 * time.Second {
+				s.round(at)
+			}
+			s.restart()
+			fleet = fakeFleet{failures: down}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			if got := s.round(lastRound + tc.after).report.Result.Row(0)[0].State.String(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// down lets the queries of a fleet fail.
+var down = map[string]error{"free": errors.New("down"), "age": errors.New("down")}
