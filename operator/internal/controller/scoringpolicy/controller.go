@@ -6,6 +6,7 @@ package scoringpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ const (
 	// busySourceInterval is the wait for a source with maxRoundsPerSource rounds.
 	busySourceInterval = time.Second
 )
+
+// errBusySource is why a policy has no turn at its source.
+var errBusySource = fmt.Errorf("%d policies wait for responses of the same source: raise periodSeconds or repair the source", maxRoundsPerSource)
 
 // Options of the controller.
 type Options struct {
@@ -110,7 +114,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile runs one round of a policy: gather, evaluate, publish, report.
+// Reconcile runs one round of a policy: gather, evaluate, publish, report. If the source is busy
+// for too long, a round without responses renews the published scores and ends holds.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.ScoringPolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, policy); apierrors.IsNotFound(err) {
@@ -125,10 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return skip(ctx, "the last round started less than a second ago", wait), nil
 	}
 	source := policy.Spec.SourceRef.Name
-	if !r.beginRound(source) {
-		return skip(ctx, "too many policies wait for responses of the same source", busySourceInterval), nil
+	hasTurn := r.beginRound(source)
+	switch {
+	case hasTurn:
+		defer r.endRound(source)
+	case !r.isLate(policy):
+		return skip(ctx, errBusySource.Error(), busySourceInterval), nil
 	}
-	defer r.endRound(source)
 	started := r.now()
 	in, err := r.gather(ctx, policy)
 	switch {
@@ -138,6 +146,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	case in.specErr != nil:
 		return reconcile.Result{}, r.writeInvalidSpec(ctx, policy, in.specErr)
+	}
+	if !hasTurn {
+		in.request.Querier = failingQuerier(query.ReasonTimeout, errBusySource)
 	}
 	report := in.run(ctx)
 	if ctx.Err() != nil {
@@ -152,6 +163,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	logRound(ctx, policy.Name, previous, done)
 	r.reportDeleted(ctx, policy, published.Deleted)
 	next := timeToNextRound(policy, done, r.now())
+	if !hasTurn {
+		next = min(next, busySourceInterval)
+	}
 	if err := r.writeStatus(ctx, policy, done); err != nil {
 		next = min(next, r.statusBackoff(policy))
 		log.FromContext(ctx).Error(err, "Could not write the status; the next round writes it", "policy", policy.Name, "retryAfter", next.String())

@@ -106,7 +106,7 @@ func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy,
 		return nil, err
 	}
 	if unusable != nil {
-		in.sourceErr, querier = unusable, failingQuerier(unusable)
+		in.sourceErr, querier = unusable, failingQuerier(query.ReasonUnreachable, unusable)
 	}
 	lastID := policy.Status.Source
 	if state := r.stateOf(policy); state != nil {
@@ -122,9 +122,9 @@ func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy,
 }
 
 // failingQuerier returns a client whose queries all fail with err.
-func failingQuerier(err error) query.Querier {
+func failingQuerier(reason query.Reason, err error) query.Querier {
 	return query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
-		return query.Result{}, &query.Error{Reason: query.ReasonUnreachable, Message: err.Error()}
+		return query.Result{}, &query.Error{Reason: reason, Message: err.Error()}
 	})
 }
 

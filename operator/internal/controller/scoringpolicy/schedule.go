@@ -56,6 +56,21 @@ func (r *Reconciler) beginRound(source string) bool {
 	return true
 }
 
+// isLate reports whether a policy without a turn at its source must have a round without responses:
+//
+//   - Its last round started a period and a quarter ago. Its scores would expire, and OCM reads
+//     expired scores as 0. A shorter wait is normal: policies of a source are due together.
+//   - The hold of a score has ended.
+func (r *Reconciler) isLate(policy *v1alpha1.ScoringPolicy) bool {
+	now, period := r.now(), periodOf(policy)
+	if state := r.stateOf(policy); state != nil {
+		end, ends := state.last.report.Result.NextHoldEnd()
+		return ends && !end.After(now) || now.Sub(state.startedAt) >= period*5/4
+	}
+	last := policy.Status.LastRound
+	return last != nil && now.Sub(last.Time.Time) >= period*5/4
+}
+
 // endRound ends a round that beginRound counted.
 func (r *Reconciler) endRound(source string) {
 	r.mu.Lock()
