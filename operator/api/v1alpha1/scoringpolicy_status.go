@@ -57,6 +57,12 @@ type ScoringPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	Source string `json:"source,omitempty"`
+	// Label of series that holds the cluster, as the source of the last round had it. It
+	// replaces $cluster_label in the queries while the source does not exist. At most 253
+	// characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClusterLabel string `json:"clusterLabel,omitempty"`
 	// Settings that probably have an unwanted effect. At most 8, each of at most 512
 	// characters.
 	// +optional

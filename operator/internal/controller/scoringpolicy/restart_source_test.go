@@ -219,3 +219,37 @@ func TestNextValueOfAnotherSourceIsUndamped(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedSourceKeepsItsClusterLabelAfterARestart: the label is a part of queries with
+// $cluster_label. Another label would make them other queries, which have matched no cluster.
+func TestDeletedSourceKeepsItsClusterLabelAfterARestart(t *testing.T) {
+	fleet := healthy
+	s := newSourceRestart(t, &fleet)
+	response := query.Result{Samples: []query.Sample{{Labels: map[string]string{"site": "c1"}, Value: 4}}}
+	create := func() {
+		s.r.sources.Set(query.SourceInfo{Name: "prometheus", ClusterLabel: "site"}, query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
+			return response, nil
+		}))
+	}
+	create()
+	policy := s.policy()
+	policy.Spec.Scores[0].Query = "sum by ($cluster_label) (free)"
+	if err := s.hub.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.round(0)
+	s.r.sources.Delete("prometheus")
+	s.restart()
+	s.round(30 * time.Second)
+	if got := s.policy().Status.Scores[0]; got.Query != "sum by (site) (free)" || got.Unmatched {
+		t.Errorf("got query %s, unmatched %t", got.Query, got.Unmatched)
+	}
+	s.restart()
+	create()
+	response = query.Result{}
+	s.round(60 * time.Second)
+	done := s.round(time.Hour)
+	if got := decideQueriesValid(done.report).Reason + " " + s.published(); got != "Valid Worst" {
+		t.Errorf("got %s: the query has matched before", got)
+	}
+}

@@ -99,7 +99,8 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 // it sets in.sourceErr and returns a client whose queries all fail.
 //
 // A source that was deleted counts as the one of the last round. Otherwise $cluster_label would
-// change, and with it the queries: the round would not know any more that they have matched.
+// change, and with it the queries: the round would not know any more that they have matched. After
+// a restart, the status of the policy has the label.
 func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy, in *roundInput) (query.Querier, error) {
 	querier, info, unusable, err := hubstate.Source(ctx, r.client, r.sources, policy.Spec.SourceRef.Name)
 	if err != nil {
@@ -116,7 +117,7 @@ func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy,
 		}
 	}
 	in.sourceID = cmp.Or(info.Identity(), lastID)
-	info.ClusterLabel = cmp.Or(info.ClusterLabel, "cluster")
+	info.ClusterLabel = cmp.Or(info.ClusterLabel, policy.Status.ClusterLabel, "cluster")
 	in.source, in.timeout = info, info.Timeout
 	return querier, nil
 }

@@ -28,7 +28,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, policy *v1alpha1.ScoringPo
 	policy.Status.ObservedGeneration = policy.Generation
 	lastRound := summarize(done.report.Result).RoundStatus
 	lastRound.Time, lastRound.DurationMilliseconds = metav1.NewTime(done.in.request.Now), done.took.Milliseconds()
-	policy.Status.LastRound, policy.Status.Source = &lastRound, done.in.sourceID
+	policy.Status.LastRound, policy.Status.Source, policy.Status.ClusterLabel = &lastRound, done.in.sourceID, done.in.source.ClusterLabel
 	policy.Status.Scores = scoreStatuses(done.report)
 	policy.Status.Warnings = done.in.warnings
 	if err := r.client.Status().Patch(ctx, policy, client.MergeFrom(before)); err != nil {
