@@ -115,6 +115,9 @@ func (d *demo) install(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if err := d.fleet.SetHold(ctx, new(int32(30))); err != nil {
+		return "", err
+	}
 	if err := d.fleet.StartExporters(ctx); err != nil {
 		return "", err
 	}

@@ -71,7 +71,7 @@ func shortenPeriods(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return lab.SetHold(ctx, new(int32(30)))
 }
 
 // checkAudit reads the hub's audit log of all tests. It fails if the operator made a

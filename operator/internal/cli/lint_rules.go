@@ -50,6 +50,9 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		}
 		l.checkQuery(d, path+".query", s.Query, nil, options)
 		l.checkPoints(d, path, s)
+		if problem := score.HoldProblem(&p.Spec, s); problem != "" {
+			l.add(d, path+".missing.holdSeconds", "%s", problem)
+		}
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
 	_, err := score.Compile(&p.Spec)

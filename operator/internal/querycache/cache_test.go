@@ -11,6 +11,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 func TestResultsAreSharedByKey(t *testing.T) {
@@ -127,5 +128,63 @@ func TestResultsAreNotServedUntilTheyAreStale(t *testing.T) {
 	f.setSampleAge(5)
 	if age := f.clock.now().Sub(f.sampledAt(t)); age != 5*time.Second {
 		t.Errorf("the samples are %s old, want 5s", age)
+	}
+}
+
+// The URL of the source changes while the new server fails. The values of the previous server
+// say nothing about the clusters of the new one.
+func TestResultsOfThePreviousServerAreNotUsed(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	serve := func(settings string, source query.Querier) {
+		f.sources.Set(query.SourceInfo{Name: "thanos", Settings: settings, ClusterLabel: "cluster"}, source)
+	}
+	f.setSampleAge(5)
+	f.source.responses["floor("] = series("cluster1", 8.0)
+	serve("a", f.source)
+	if got := f.fit(t); got != gate.Known(8) {
+		t.Fatalf("fit %v of the first server, want 8", got)
+	}
+	serve("b", &fakeSource{clock: f.clock, err: errors.New("refused")})
+	if got := f.fit(t); got.Known {
+		t.Errorf("fit %v of the previous server at once", got)
+	}
+	f.clock.add(15 * time.Second)
+	f.refresh()
+	if got := f.fit(t); got.Known {
+		t.Errorf("fit %v of the previous server after a refresh", got)
+	}
+	serve("a", f.source)
+	if got := f.fit(t); got != gate.Known(8) {
+		t.Errorf("fit %v after the URL is corrected, want 8", got)
+	}
+}
+
+// A plan of the previous server is refreshed once more after the URL has changed. It must not
+// store the values of the new server as those of the previous one, to which the URL returns.
+func TestRefreshAfterTheServerChangedStoresNothing(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+	serve := func(settings string, source query.Querier) {
+		f.sources.Set(query.SourceInfo{Name: "thanos", Settings: settings, ClusterLabel: "cluster"}, source)
+	}
+	f.setSampleAge(5)
+	f.source.responses["floor("] = series("cluster1", 8.0)
+	serve("a", f.source)
+	f.results(t)
+	previous := f.KeyOf(f.gate, f.facts)
+
+	f.clock.add(15 * time.Second)
+	serve("b", &fakeSource{clock: f.clock, responses: map[string]query.Result{"floor(": series("cluster1", 3.0), "sample_timestamp": f.source.responses["sample_timestamp"]}})
+	f.Refresh(previous, f.clock.now())
+	f.refreshQueued(t)
+	if got := f.fit(t); got != gate.Known(3) {
+		t.Errorf("fit %v of the new server, want 3", got)
+	}
+	if message := f.failureMessage(); message != "" {
+		t.Errorf("the gate reports %q, although the new server responds", message)
+	}
+	f.source.err = errors.New("refused")
+	serve("a", f.source)
+	if got := f.fit(t); got != gate.Known(8) {
+		t.Errorf("fit %v after the URL returned to the first server, which now fails, want its last value 8", got)
 	}
 }

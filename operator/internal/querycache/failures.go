@@ -35,7 +35,7 @@ func failureOf(query string, result *cachedResult) (queryFailure, bool) {
 }
 
 // failureMessages returns a message for each gate with failing or incomplete queries. Only
-// plans of the version that the gate used last count.
+// plans of the version and the source that the gate used last count.
 func (c *Cache) failureMessages() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *Cache) failureMessages() map[string]string {
 	}
 	failures := map[string][]queryFailure{}
 	for key, p := range c.plans {
-		if key.Version != latest[key.Gate].key.Version {
+		if used := latest[key.Gate].key; key.Version != used.Version || key.SourceID != used.SourceID {
 			continue
 		}
 		for i := range p.queries {

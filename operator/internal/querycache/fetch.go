@@ -2,6 +2,7 @@ package querycache
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,6 +50,9 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 		return results
 	}
 	source := f.cache.querySource(ctx, f.plan.key.Source, f.plan.key.ClusterLabel)
+	if source.err == nil && source.id != f.plan.key.SourceID {
+		source.err = errSourceChanged
+	}
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentQueries)
 	for i := range results {
@@ -125,9 +129,14 @@ func (f *planFetch) logger(ctx context.Context) logr.Logger {
 	return log.FromContext(ctx).WithValues("gate", f.plan.key.Gate, "source", f.plan.key.Source)
 }
 
+// errSourceChanged fails the queries of a plan that was made for other settings of its source.
+var errSourceChanged = errors.New("the settings of the MetricsSource have changed")
+
 // querySource is a source with the mapping of its series to clusters.
 type querySource struct {
 	querier query.Querier
+	// id is the Identity of the source.
+	id string
 	// label of the series that carries the cluster.
 	label string
 	// mapping of the label's values. It is nil if the values are the clusters' names.
@@ -144,7 +153,7 @@ func (c *Cache) querySource(ctx context.Context, name, label string) querySource
 	if err != nil {
 		return querySource{err: err}
 	}
-	source := querySource{querier: querier, label: label, hasStoresByCluster: info.Partial}
+	source := querySource{querier: querier, id: info.Identity(), label: label, hasStoresByCluster: info.Partial}
 	switch v1alpha1.ClusterMatch(info.Match) {
 	case v1alpha1.MatchLabel, v1alpha1.MatchClusterClaim:
 		clusters, err := hubstate.ManagedClusters(ctx, c.hub)

@@ -1,6 +1,7 @@
 package querycache
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -29,6 +30,9 @@ type Key struct {
 	Namespace string
 	// Source is the name of the gate's MetricsSource.
 	Source string
+	// SourceID is the Identity of the source, or its name if it does not exist. Results of
+	// another server, or of another mapping to clusters, say nothing about this one.
+	SourceID string
 	// Version of the PlacementGate.
 	Version Version
 	// ClusterLabel is the series label that carries the cluster.
@@ -47,11 +51,12 @@ type Version struct {
 // KeyOf returns the key of a workload at a gate. If the gate's source does not exist, the
 // key has the default cluster label. Results reports a source that can't be used.
 func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
-	label := defaultClusterLabel
-	if _, info, _ := c.sources.For(g.Spec.SourceRef.Name); info.ClusterLabel != "" {
-		label = info.ClusterLabel
+	source := g.Spec.SourceRef.Name
+	_, info, _ := c.sources.For(source)
+	return Key{
+		Gate: g.Name, Namespace: f.Namespace, Source: source, SourceID: cmp.Or(info.Identity(), source), Version: Version{g.UID, g.Generation},
+		ClusterLabel: cmp.Or(info.ClusterLabel, defaultClusterLabel), Facts: f.EquivalenceKey(),
 	}
-	return Key{Gate: g.Name, Namespace: f.Namespace, Source: g.Spec.SourceRef.Name, Version: Version{g.UID, g.Generation}, ClusterLabel: label, Facts: f.EquivalenceKey()}
 }
 
 // queryPlan lists the rendered queries of a Key.
@@ -189,7 +194,7 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 		r.renderError = &cachedResult{err: err}
 		return r
 	}
-	r.expr, r.cacheKey = expr, p.key.Source+"\x00"+expr
+	r.expr, r.cacheKey = expr, p.key.SourceID+"\x00"+expr
 	if r.measuresRoom() {
 		r.cacheKey += "\x00" + p.queries[0].expr // the result keeps the sample times of this plan
 	}

@@ -109,7 +109,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 			}
 			l.checkEqualValues(n, path)
 		case *parser.Call:
-			l.checkCall(n)
+			l.checkCall(n, path)
 			l.checkBuckets(n)
 		case *parser.BinaryExpr:
 			l.checkMatching(n)

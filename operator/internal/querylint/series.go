@@ -127,8 +127,18 @@ func readsCounter(e parser.Expr) bool {
 	return found
 }
 
-// checkCall checks the argument of rate, irate and increase.
-func (l *linter) checkCall(n *parser.Call) {
+// isInHistogramFunction reports whether the expression is part of an argument of a function for
+// histograms. path are the expressions around it.
+func isInHistogramFunction(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(node parser.Node) bool {
+		call, ok := node.(*parser.Call)
+		return ok && strings.HasPrefix(call.Func.Name, "histogram_")
+	})
+}
+
+// checkCall checks the argument of rate, irate and increase. The name of a native histogram
+// has no suffix and looks like that of a gauge. path are the expressions around the call.
+func (l *linter) checkCall(n *parser.Call, path []parser.Node) {
 	if !slices.Contains(rates, n.Func.Name) {
 		return
 	}
@@ -148,6 +158,9 @@ func (l *linter) checkCall(n *parser.Call) {
 	}
 	switch name := metricName(selector); kindOf(name) { //nolint:exhaustive // the others may be counters
 	case gauge:
+		if isInHistogramFunction(path) {
+			return
+		}
 		l.add(RuleRateOfGauge, n, "%s is a gauge, and %s takes every decrease for a restart: use avg_over_time or deriv", name, n.Func.Name)
 	case recorded:
 		if !strings.HasSuffix(name, "_total") {

@@ -58,7 +58,7 @@ func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) }
 func Compile(spec *v1alpha1.ScoringPolicySpec) (*Policy, error) {
 	p := &Policy{MinHealthy: int(valueOr(spec.MinHealthyPercent, 50))}
 	if f := spec.Freshness; f != nil {
-		p.MaxAge, p.freshness = seconds(cmp.Or(f.MaxAgeSeconds, 120)), f.Query
+		p.MaxAge, p.freshness = seconds(cmp.Or(f.MaxAgeSeconds, defaultMaxAge)), f.Query
 	}
 	for i := range spec.Scores {
 		s := &spec.Scores[i]
@@ -94,7 +94,7 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
 		bounds:   rangeOf(s.Range),
-		hold:     seconds(valueOr(s.Missing.HoldSeconds, 300)),
+		hold:     seconds(valueOr(s.Missing.HoldSeconds, defaultHold)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
 		fixed:    valueOr(s.Missing.FixedValue, Lowest),
 		halfLife: seconds(s.Damping.HalfLifeSeconds),

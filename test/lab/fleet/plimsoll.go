@@ -97,6 +97,20 @@ func (f *Fleet) SetSourceURL(ctx context.Context, url string) error {
 	return f.Hub.Client.Patch(ctx, source, client.MergeFrom(before))
 }
 
+// SetHold sets the time in seconds for which the samples' ScoringPolicy holds its scores. Nil
+// stands for the default.
+func (f *Fleet) SetHold(ctx context.Context, seconds *int32) error {
+	policy := &plimsoll.ScoringPolicy{}
+	if err := f.Hub.Client.Get(ctx, client.ObjectKey{Name: "fleet"}, policy); err != nil {
+		return fmt.Errorf("the samples' ScoringPolicy: %w", err)
+	}
+	before := policy.DeepCopy()
+	for i := range policy.Spec.Scores {
+		policy.Spec.Scores[i].Missing.HoldSeconds = seconds
+	}
+	return f.Hub.Client.Patch(ctx, policy, client.MergeFrom(before))
+}
+
 // Operator is the name of the operator's program.
 const Operator = "plimsoll-operator"
 

@@ -19,6 +19,11 @@ func exportersGone(ctx context.Context, s *stage) (string, error) {
 		}
 		return s.awaitTotal(ctx, silent, "restored", func(total int32) bool { return total >= 0 })
 	})
+	// The default hold of 300 s would take most of the scenario's time.
+	s.onEnd(func(ctx context.Context) error { return s.fleet.SetHold(ctx, nil) })
+	if err := s.fleet.SetHold(ctx, new(int32(90))); err != nil {
+		return "", err
+	}
 	if err := s.fleet.KillExporters(silent); err != nil {
 		return "", err
 	}
