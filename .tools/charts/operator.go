@@ -84,7 +84,7 @@ var operatorChart = chart{
 		{"extraTolerations", []any{}, anyList, "More tolerations of the pods."},
 		{"crds.enabled", true, boolean, "Install the CRDs."},
 		{"crds.keep", true, boolean, "Keep the CRDs, and with them all policies, gates and sources, when the release is removed."},
-		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields. Requires Kueue's CRDs."},
+		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicy."},
 		{"prometheus.enabled", false, boolean, "Install a ServiceMonitor and the hub's alerts. Requires prometheus-operator."},
 		monitorLabelsValue("prometheus.labels"),
