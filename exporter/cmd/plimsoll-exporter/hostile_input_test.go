@@ -166,7 +166,9 @@ func (p *process) statusFor(accept string) int {
 		return 0
 	}
 	defer conn.Close()
-	go func() { _, _ = conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: " + accept + "\r\n\r\n")) }()
+	go func() {
+		_, _ = conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: " + accept + "\r\n\r\n"))
+	}()
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		p.t.Error(err)

@@ -137,6 +137,9 @@ func mayBe(d device.Device, resource string, pods podmap.Map, id string, listed 
 	switch {
 	case requested != "" && requested != resource:
 		return false
+	case pods.Unprepared[id]: // a claim of any driver
+		class, ok := deviceClassOf(pods, d)
+		return ok && class == resource
 	case !listed[part.Device]:
 		return requested == resource || d.Vendor == vendorOfClaim(pods, id)
 	case d.Instance == nil:
