@@ -233,7 +233,9 @@ func countUnlisted(pods podmap.Map, listed map[string]bool) map[string]float64 {
 		reasons[id] = allocatableNotListed
 	}
 	for id := range pods.Allocated {
-		reasons[id] = allocatedNotListed
+		if !pods.Unprepared[id] { // it belongs to a device
+			reasons[id] = allocatedNotListed
+		}
 	}
 	for id := range pods.UnknownFormat {
 		reasons[id] = unknownIDFormat

@@ -38,6 +38,9 @@ func TestUnpreparedClaimLowersFreeOfItsDrivers(t *testing.T) {
 				n.countDevice(d, pods)
 			}
 			n.lowerFree(pods, namesOf(devices))
+			if n := countUnlisted(pods, namesOf(devices))[allocatedNotListed]; n != 0 {
+				t.Errorf("%g ids belong to no listed device, want none: the driver prepares the claim", n)
+			}
 			got := map[string]int{}
 			for g, free := range n.free {
 				got[g.resource] = len(free)
