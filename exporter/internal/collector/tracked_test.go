@@ -55,7 +55,7 @@ func TestIdleSinceOfInstanceFollowsEngineActivity(t *testing.T) {
 	}
 }
 
-// Nobody knows whether a device was idle while it could not be read. The idle time starts again.
+// A device may have been busy while it could not be read. The idle time starts again.
 func TestIdleTimeEndsWithFailedReading(t *testing.T) {
 	start := time.Unix(1000, 0)
 	idleAt := func(at time.Duration) readResult {

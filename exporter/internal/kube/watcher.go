@@ -30,6 +30,7 @@ type Watcher struct {
 	client      metadata.Interface
 	connections *http.Client // of client
 	informer    cache.SharedIndexInformer
+	ended       cache.SharedIndexInformer // pods that have ended; nil without Fractions
 	node        fields.Selector
 	owners      *ownerIndex // nil if owners are not looked up
 	reachable   atomic.Bool
@@ -82,6 +83,11 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 	}
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.logWatchError); err != nil {
 		return nil, err
+	}
+	if o.Fractions {
+		if w.ended, err = newEndedPods(client, w.node); err != nil {
+			return nil, err
+		}
 	}
 	if w.owners != nil {
 		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: w.forgetReplaced, DeleteFunc: w.forgetOwner}); err != nil {
@@ -183,6 +189,11 @@ func (w *Watcher) Run(ctx context.Context) {
 		go func() { defer close(done); w.owners.run(ctx) }()
 		defer func() { <-done }()
 	}
+	if w.ended != nil {
+		done := make(chan struct{})
+		go func() { defer close(done); w.ended.RunWithContext(ctx) }()
+		defer func() { <-done }()
+	}
 	w.informer.RunWithContext(ctx)
 }
 
@@ -190,9 +201,13 @@ func (w *Watcher) Run(ctx context.Context) {
 // ended. A dial continues without its request, so that another request can use the connection.
 func closeConnections(client *http.Client) { utilnet.CloseIdleConnectionsFor(client.Transport) }
 
-// WaitForList waits for the first list of pods. It returns false if ctx ends first.
+// WaitForList waits for the first lists of pods. It returns false if ctx ends first.
 func (w *Watcher) WaitForList(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced)
+	lists := []cache.InformerSynced{w.informer.HasSynced}
+	if w.ended != nil {
+		lists = append(lists, w.ended.HasSynced)
+	}
+	return cache.WaitForCacheSync(ctx.Done(), lists...)
 }
 
 // Reachable reports whether the last request to list or watch pods succeeded.
@@ -218,13 +233,16 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	return meta, true
 }
 
-// Fraction returns what a pod requests from KAI Scheduler. ok is false if the pod is unknown.
+// Fraction returns what a pod requests from KAI Scheduler, which is nothing after it has ended. ok is false if the pod is unknown.
 func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) {
 	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return podmap.Fraction{}, false
 	}
 	m := object.(*metav1.PartialObjectMetadata)
+	if w.hasEnded(m) {
+		return podmap.Fraction{}, true
+	}
 	return podmap.ParseKAI(m.Labels, m.Annotations), true
 }
 
