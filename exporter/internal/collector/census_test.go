@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -240,7 +239,6 @@ func TestNodeDevicesWithUnknownPartitions(t *testing.T) {
 func TestNodeDevicesBeforeFirstReading(t *testing.T) {
 	one := &fakeSource{hung: map[string]chan struct{}{uuid(0): make(chan struct{})}}
 	f := setupTwoVendors(t, one, &singleSource{uuid: "GPU-two"})
-	f.cfg.Deadline = time.Minute
 	f.pollPods(t.Context())
 	collected := make(chan error)
 	go func() { collected <- f.Collector.collect(t.Context(), f.vendors[0]) }()

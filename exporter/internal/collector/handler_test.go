@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
@@ -114,7 +113,7 @@ func (s *countingSource) Read(context.Context, device.Device) (device.Reading, e
 
 func TestScrapeIsOfOneCollection(t *testing.T) {
 	f := setup(t)
-	f.vendors[0].Source, f.cfg.Deadline = &countingSource{}, time.Minute
+	f.vendors[0].Source = &countingSource{}
 	f.collect(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var scrapers sync.WaitGroup

@@ -113,7 +113,6 @@ func TestIdleTimeEndsWithFailureOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
-			f.cfg.Deadline = time.Minute
 			now := time.Unix(1000, 0)
 			f.cfg.Now = func() time.Time { return now }
 			f.source.override = func(d device.Device, r *device.Reading) {
