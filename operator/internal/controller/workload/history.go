@@ -29,8 +29,8 @@ type history struct {
 	// nominatedAt is when the operator nominated the clusters of this quota; zero = it did not, or
 	// added clusters later. Unlike the record, no user may write it.
 	nominatedAt time.Time
-	// admittedPods are the pods that each cluster admits under this quota, of a workload that may be
-	// admitted in part. A cluster is missing if its number is not known.
+	// admittedPods are the pods that each cluster admits under this quota, of a workload of which
+	// Kueue may admit fewer pods. A cluster is missing if its number is not known.
 	admittedPods map[string]int64
 	// nominatedSeen are the clusters that were seen nominated under this quota.
 	nominatedSeen []string
