@@ -80,7 +80,8 @@ type observation struct {
 	cohortQueues []string
 	facts        shape.Facts
 	component    component
-	// replacedSliceOn are the clusters that the slice which the workload replaces was sent to.
+	// replacedSliceOn are the clusters that may hold copies of the slice which the workload replaces, and
+	// of the workload itself if an eviction did not remove them. Empty for other workloads.
 	replacedSliceOn []string
 
 	// totalWaiting is the number of waiting workloads at all gates.

@@ -128,7 +128,7 @@ func (o *observation) rules() gate.Rules {
 //  1. Without MultiKueue, the cluster that a Ready check names.
 //  2. The nominated clusters.
 //  3. If the operator stopped between the annotation and the nomination, those of the annotation.
-//  4. Else the clusters that may hold a copy of the last attempt, or of the slice that the workload
+//  4. Else the clusters that may hold a copy of an earlier attempt, or of the slice that the workload
 //     replaces.
 func (o *observation) sentTo() []string {
 	if sent := o.sentByCheck(); sent != "" {
@@ -178,6 +178,9 @@ func (o *observation) orphanNote(clusters []string, choice string) string {
 	source := "the last attempt"
 	if len(o.replacedSliceOn) > 0 {
 		source = "the slice that it replaces"
+		if len(o.record.EverNominated) > 0 {
+			source = "an earlier attempt, or of the slice that it replaces"
+		}
 	}
 	return "; " + strings.Join(orphans, ", ") + " may still hold a copy of " + source
 }
