@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // replica is one workload of a LeaderWorkerSet, with two devices for one pod.
@@ -112,6 +113,34 @@ func TestReservationsOfAJobDoNotBlockIt(t *testing.T) {
 	b.reconcile()
 	if got := b.check(); got.State != kueue.CheckStateReady {
 		t.Errorf("the second component has a reservation: check %s %q", got.State, got.Message)
+	}
+}
+
+// Kueue sends a component to the cluster of its job only. If the Placement no longer decides this
+// cluster, the check states what keeps the component waiting.
+func TestComponentOfAClusterThatIsNotDecided(t *testing.T) {
+	const others = "cluster1 does not run the job's other components, which are on cluster2"
+	for _, tc := range []struct {
+		name    string
+		decided []registry.Cluster
+		want    string
+	}{
+		{"another cluster is decided", []registry.Cluster{{Name: "cluster1"}},
+			"Pending no cluster is eligible; cluster2 runs the job's other components, but is not decided by Placement plimsoll-system/gpu, " + others},
+		{"no cluster is decided", nil, "Pending Placement plimsoll-system/gpu has decided no cluster"},
+		{"decided again", []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}, "Ready cluster2 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{PlacementRef: v1alpha1.NamespacedReference{Namespace: "plimsoll-system", Name: "gpu"}})
+			b.putGate(func(g *registry.Gate) { g.Clusters = tc.decided })
+			b.createReplicas(2)
+			b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+			b.selectReplica(1)
+			b.reconcile()
+			if got := checkTexts(b.workload())["plimsoll"]; got != tc.want {
+				t.Errorf("check %q\nwant  %q", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -159,7 +159,7 @@ func (o *observation) decides() bool {
 // candidatesWith pairs the gate's clusters with their query results. MultiKueue's
 // configuration and the pods' own node selectors rule clusters out.
 func (o *observation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
-	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
+	list := o.undecidedCandidates()
 	left, leftFor := o.record.LeftCluster(o.now)
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
