@@ -459,7 +459,7 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 	}
 }
 
-// In its last stage a nomination is widened to clusters whose room nobody knows. A full cluster is
+// In its last stage a nomination is widened to clusters whose room is not known. A full cluster is
 // nominated only if that completes a stuck eviction.
 func TestWideningToClustersOfUnknownRoom(t *testing.T) {
 	later := func(o *observation) {
