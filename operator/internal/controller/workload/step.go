@@ -42,6 +42,8 @@ type step struct {
 type reservation struct {
 	kept    []string
 	entries []ledger.Entry
+	// admittedPods by cluster, as in history.
+	admittedPods map[string]int64
 	// hold is the cluster that the gate holds for the workload; nil = none.
 	hold *ledger.Hold
 }

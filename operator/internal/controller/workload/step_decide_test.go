@@ -51,7 +51,7 @@ func TestReservationOfNominations(t *testing.T) {
 			record.QuotaReservedAt = noon.Add(-tc.nominated)
 			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), record))
 			o := b.look()
-			res := o.reserve([]string{"cluster1", "cluster2", "full"}, []string{"cluster1", "cluster2"})
+			res := o.reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
 			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
