@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // usable is the query for usable devices as the source receives it.
@@ -393,4 +395,24 @@ func TestGapBetweenRoundsRestartsHolds(t *testing.T) {
 	if c := policy.Status.Quotas[0].Clusters[1]; c.State != v1alpha1.CapacityHeld || !c.Since.Time.Equal(h.now) {
 		t.Errorf("after the gap: %+v", c)
 	}
+}
+
+// The liveness probe restarts the operator if a round lasts 5 minutes.
+func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.PeriodSeconds = 3600 })
+		h.round()
+		h.r.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
+			<-ctx.Done()
+			return query.Result{}, ctx.Err()
+		}))
+		start := time.Now()
+		policy := h.round()
+		if took := time.Since(start); took != timing.MaxRound {
+			t.Errorf("the round took %v, want %v", took, timing.MaxRound)
+		}
+		if got := describe(policy, v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False SourceFailed") {
+			t.Errorf("Measured is %s", got)
+		}
+	})
 }

@@ -76,7 +76,7 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.CapacityPolic
 	if err := m.selectClusters(ctx, r.client, policy, info); err != nil || m.result.tooMany > 0 {
 		return m.result, err
 	}
-	ctx, cancel := context.WithTimeout(query.ForClusters(ctx, m.clusters.Names()), seconds(policy.Spec.PeriodSeconds, 60))
+	ctx, cancel := context.WithTimeout(query.ForClusters(ctx, m.clusters.Names()), min(seconds(policy.Spec.PeriodSeconds, 60), timing.MaxRound))
 	defer cancel()
 	if !m.readFreshness(ctx, policy.Spec.Freshness) {
 		return m.result, nil
