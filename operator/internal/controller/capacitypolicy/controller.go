@@ -138,9 +138,12 @@ func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohor
 	}
 	period := seconds(spec.PeriodSeconds, 60)
 	// A change of the policy or a failed write starts another round before the period ends.
-	rules.IsEarly = policy.Status.LastRoundTime != nil && now.Sub(policy.Status.LastRoundTime.Time) < period/2
+	if last := policy.Status.LastRoundTime; last != nil {
+		rules.SinceLast = max(now.Sub(last.Time), 0)
+	}
+	rules.IsEarly = policy.Status.LastRoundTime != nil && rules.SinceLast < period/2
 	// After a long gap, as while no operator ran, nothing is known of the time in between.
-	isGap := policy.Status.LastRoundTime == nil || now.Sub(policy.Status.LastRoundTime.Time) > 3*period
+	isGap := policy.Status.LastRoundTime == nil || rules.SinceLast > 3*period
 	last := map[quotaKey]v1alpha1.QuotaStatus{}
 	for _, q := range policy.Status.Quotas {
 		if isGap {
