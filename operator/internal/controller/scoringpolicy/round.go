@@ -57,6 +57,9 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
 	}
 	in.valid = in.period * time.Duration(cmp.Or(policy.Spec.ValidForPeriods, 3))
+	if err := r.restoreExpiry(ctx, policy, in); err != nil {
+		return nil, err
+	}
 	querier, err := r.source(ctx, policy, in)
 	if err != nil {
 		return nil, err
