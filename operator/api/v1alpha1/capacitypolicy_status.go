@@ -135,7 +135,7 @@ type ClusterCapacity struct {
 	// Fresh: measured. Held: the last number. Missing: unknown, so that the cluster counts
 	// 0.
 	State CapacityState `json:"state"`
-	// Cause if the state is not Fresh: Disconnected, NoSample, Stale, SharedLabel,
+	// Cause if the state is not Fresh: Disconnected, NoSample, QueryFailed, Stale, SharedLabel,
 	// SeveralSamples or NotANumber.
 	// +optional
 	Reason string `json:"reason,omitempty"`

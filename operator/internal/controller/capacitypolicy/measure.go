@@ -27,6 +27,7 @@ const maxClusters = 500
 const (
 	reasonDisconnected   = "Disconnected"
 	reasonNoSample       = "NoSample"
+	reasonQueryFailed    = "QueryFailed" // of the cluster's own endpoint
 	reasonStale          = "Stale"
 	reasonSharedLabel    = "SharedLabel"
 	reasonSeveralSamples = "SeveralSamples"
@@ -123,10 +124,10 @@ func (m *measurer) readFreshness(ctx context.Context, freshness *v1alpha1.Freshn
 	}
 	maxAge := seconds(freshness.MaxAgeSeconds, 120).Seconds()
 	for _, name := range m.clusters.Names() {
-		age := ages[name]
+		age, failed := ages.of(name)
 		isFresh := age.Outcome == clustermap.Found && age.Value <= maxAge && age.Value >= -timing.MaxClockSkew.Seconds()
 		if m.unusable[name] == "" && !isFresh {
-			m.unusable[name] = reasonStale
+			m.unusable[name] = cmp.Or(failed, reasonStale)
 		}
 	}
 	return true
@@ -142,7 +143,8 @@ func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota)
 	}
 	reading, known := capacity.Reading{}, false
 	for _, name := range m.clusters.Names() {
-		cluster := capacity.ClusterReading{Name: name, Devices: values[name].Value, Reason: cmp.Or(m.unusable[name], reasonOf(values[name]))}
+		value, failed := values.of(name)
+		cluster := capacity.ClusterReading{Name: name, Devices: value.Value, Reason: cmp.Or(m.unusable[name], failed, reasonOf(value))}
 		known = known || cluster.Reason == ""
 		reading.Clusters = append(reading.Clusters, cluster)
 	}
@@ -160,7 +162,8 @@ func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota)
 }
 
 // readUnhealthy returns a function that returns the number of broken devices of a cluster. It is nil if
-// there is no query, no response, or an unusable value. A cluster without a sample has no broken device.
+// there is no query, no response, or an unusable value. A cluster that responded without a sample has no
+// broken device.
 func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(cluster string) *int64 {
 	unknown := func(string) *int64 { return nil }
 	if expr == "" {
@@ -171,7 +174,8 @@ func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(c
 		return unknown
 	}
 	return func(cluster string) *int64 {
-		switch v := values[cluster]; reasonOf(v) {
+		v, failed := values.of(cluster)
+		switch cmp.Or(failed, reasonOf(v)) {
 		case "":
 			return new(int64(min(v.Value, math.MaxInt32)))
 		case reasonNoSample:
@@ -181,24 +185,40 @@ func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(c
 	}
 }
 
-// query returns the value of each cluster that has one. It returns false, and records the
-// reason, if there is no complete response.
-func (m *measurer) query(ctx context.Context, field, expr string) (map[string]clustermap.Value, bool) {
+// response has the values of one query.
+type response struct {
+	values map[string]clustermap.Value // by cluster
+	// failed maps clusters whose own endpoint failed to the message.
+	failed map[string]string
+}
+
+// of returns the value of a cluster. failed is reasonQueryFailed if its own endpoint failed, and
+// otherwise empty.
+func (r response) of(cluster string) (v clustermap.Value, failed string) {
+	if _, ok := r.failed[cluster]; ok {
+		return clustermap.Value{}, reasonQueryFailed
+	}
+	return r.values[cluster], ""
+}
+
+// query returns the values of the clusters. It returns false, and records the reason, if there is no
+// complete response.
+func (m *measurer) query(ctx context.Context, field, expr string) (response, bool) {
 	expr, _ = promql.ExpandClusterLabel(expr, m.clusterLabel)
 	if problems := promql.Check(expr); problems != nil {
 		m.result.invalid = append(m.result.invalid, field+": "+promql.Strings(problems))
-		return nil, false
+		return response{}, false
 	}
-	response, err := m.querier.Query(ctx, expr, m.now)
+	result, err := m.querier.Query(ctx, expr, m.now)
 	switch {
 	case err != nil:
 		m.fail(field, err.Error())
-		return nil, false
-	case response.Partial:
-		m.fail(field, "some stores of the source did not respond: "+response.PartialReason)
-		return nil, false
+		return response{}, false
+	case result.Partial:
+		m.fail(field, "some stores of the source did not respond: "+result.PartialReason)
+		return response{}, false
 	}
-	return m.clusters.Group(response.Samples).ByCluster(), true
+	return response{m.clusters.Group(result.Samples).ByCluster(), result.Failed}, true
 }
 
 func (m *measurer) fail(field, reason string) {
