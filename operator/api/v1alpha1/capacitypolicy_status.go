@@ -83,8 +83,8 @@ type QuotaStatus struct {
 	// Absent if none does.
 	// +optional
 	Lower *PendingLower `json:"lower,omitempty"`
-	// Devices of each cluster, by name. At most 500 clusters: a policy that selects more
-	// changes no quota.
+	// Devices of each cluster, by name. At most 500 clusters, and with more than 6 quotas at most 3000
+	// divided by their number: a policy that selects more changes no quota.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +24,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // usable is the query for usable devices as the source receives it.
@@ -315,17 +313,6 @@ func TestDeletedPolicyLeavesItsCohort(t *testing.T) {
 	}
 }
 
-func TestTooManyClusters(t *testing.T) {
-	var many []client.Object
-	for i := range maxClusters {
-		many = append(many, managedCluster(fmt.Sprintf("m%d", i), true))
-	}
-	h := newHub(t, nil, many...)
-	if got := describe(h.round(), v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False TooManyClusters: the policy selects 502 clusters") {
-		t.Errorf("Measured is %s", got)
-	}
-}
-
 // A Cohort that can't be written is a condition, and the state of the round is kept.
 func TestFailedWriteIsReported(t *testing.T) {
 	refused := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -404,24 +391,4 @@ func TestGapBetweenRoundsRestartsHolds(t *testing.T) {
 	if c := policy.Status.Quotas[0].Clusters[1]; c.State != v1alpha1.CapacityHeld || !c.Since.Time.Equal(h.now) {
 		t.Errorf("after the gap: %+v", c)
 	}
-}
-
-// The liveness probe restarts the operator if a round lasts 5 minutes.
-func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.PeriodSeconds = 3600 })
-		h.round()
-		h.r.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
-			<-ctx.Done()
-			return query.Result{}, ctx.Err()
-		}))
-		start := time.Now()
-		policy := h.round()
-		if took := time.Since(start); took != timing.MaxRound {
-			t.Errorf("the round took %v, want %v", took, timing.MaxRound)
-		}
-		if got := describe(policy, v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False SourceFailed") {
-			t.Errorf("Measured is %s", got)
-		}
-	})
 }

@@ -20,8 +20,18 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// maxClusters is the number of clusters that the status can hold.
-const maxClusters = 500
+const (
+	// maxClusters is the number of clusters that the status of a quota can hold.
+	maxClusters = 500
+	// maxStatusEntries is the number of clusters of all quotas together: the whole object must fit into
+	// etcd, with the fields of each entry in managedFields.
+	maxStatusEntries = 3000
+)
+
+// clusterLimit returns how many clusters a policy with this number of quotas can select.
+func clusterLimit(quotas int) int {
+	return min(maxClusters, maxStatusEntries/max(quotas, 1))
+}
 
 // Reasons why the number of a cluster is unknown. ClusterCapacity.reason has these values.
 const (
@@ -42,7 +52,7 @@ type measurement struct {
 	failures []string
 	// invalid are the parse errors of the queries.
 	invalid []string
-	// tooMany is the number of selected clusters if it is above maxClusters, else 0.
+	// tooMany is the number of selected clusters if it is above clusterLimit, else 0.
 	tooMany int
 }
 
@@ -99,7 +109,7 @@ func (m *measurer) selectClusters(ctx context.Context, hub client.Reader, policy
 		m.result.failures = []string{"clusterSelector: " + err.Error()}
 		selected = nil
 	}
-	if len(selected) > maxClusters {
+	if len(selected) > clusterLimit(len(policy.Spec.Quotas)) {
 		m.result.tooMany = len(selected)
 	}
 	m.clusterLabel = info.ClusterLabel

@@ -2,7 +2,9 @@ package capacitypolicy
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // A round follows when a hold ends or a decrease is due, however long the period is.
@@ -65,4 +68,24 @@ func TestNextRound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The liveness probe restarts the operator if a round lasts 5 minutes.
+func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.PeriodSeconds = 3600 })
+		h.round()
+		h.r.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
+			<-ctx.Done()
+			return query.Result{}, ctx.Err()
+		}))
+		start := time.Now()
+		policy := h.round()
+		if took := time.Since(start); took != timing.MaxRound {
+			t.Errorf("the round took %v, want %v", took, timing.MaxRound)
+		}
+		if got := describe(policy, v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False SourceFailed") {
+			t.Errorf("Measured is %s", got)
+		}
+	})
 }
