@@ -204,6 +204,8 @@ func TestPhaseOf(t *testing.T) {
 		{"no check of ours yet", inOrder(noCheck, func(o *observation) { o.lacksChecks = true }), PhaseIdle},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle},
+		{"no quota, check Ready", inOrder(setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost},
 		{"finished", func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }, PhaseIdle},
 		{"on a cluster", inOrder(setCheck(kueue.CheckStateReady), onCluster1), PhaseIdle},
 		{"on a cluster, bad record", inOrder(setCheck(kueue.CheckStateReady), onCluster1, badRecord), PhaseIdle},
@@ -347,6 +349,10 @@ func TestNext(t *testing.T) {
 			return step{writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
 		}, PhaseUngated},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{} }, PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*observation) step {
+			d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: quotaLost}
+			return step{writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
+		}, PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
 			return step{writes: []write{{record: &recordWrite{}, event: &notice{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},

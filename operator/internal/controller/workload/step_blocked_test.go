@@ -20,7 +20,8 @@ import (
 
 // withSecondCheck adds a second check of the gate.
 func withSecondCheck(wl *kueue.Workload, state kueue.CheckState) *kueue.Workload {
-	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was"})
+	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was",
+		LastTransitionTime: wl.Status.AdmissionChecks[0].LastTransitionTime})
 	return wl
 }
 
