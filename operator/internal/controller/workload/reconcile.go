@@ -94,7 +94,7 @@ func phaseOf(o *observation) Phase {
 		}
 	}
 	switch {
-	case o.hasYielded() && !o.isActive() && (isEvicting(o.wl) || o.now.Before(o.returnsAt())):
+	case o.hasYielded() && !o.isActive() && (kueuestate.HoldsQuota(o.wl) || o.now.Before(o.returnsAt())):
 		return PhaseYielded
 	case o.hasYielded():
 		return PhaseReturning
