@@ -144,7 +144,7 @@ func phaseAfterCheck(d gate.Decision, from Phase) Phase {
 	switch {
 	case from == PhaseEvictionStuck:
 		return PhaseEvictionStuck
-	case d.State == gate.Ready && from == PhasePlacedByKueue, d.State == gate.Rejected:
+	case d.State == gate.Ready && from == PhasePlacedByKueue, d.State == gate.Rejected, from == PhaseQuotaLost:
 		return PhaseIdle
 	case d.State == gate.Ready:
 		return PhaseReady

@@ -365,8 +365,10 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.record)}}); err != nil {
 		t.Fatal(err)
 	}
+	b.update(loseQuota("Pending"))
 	b.clock.add(time.Minute)
 	b.reconcile() // activates it
+	b.update(reserveQuota(b.now()))
 	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Message = "reset by Kueue" })
 	b.events()
 	b.reconcile()
