@@ -53,7 +53,7 @@ func TestRuleCost(t *testing.T) {
 	}))
 	defer targets.Close()
 	address := startRulePrometheus(t, strings.TrimPrefix(targets.URL, "http://"))
-	waitUntil(t, "the scrapes of all clusters", 5*time.Minute, func() bool {
+	waitUntil(t, "the scrapes of all clusters", 10*time.Minute, func() bool {
 		return instant(t, address, `sum(up{job=~"cluster-.+"})`) == float64(*ruleClusters)
 	})
 
@@ -128,13 +128,13 @@ func startRulePrometheus(t *testing.T, target string) string {
 	}
 	address := freeAddress(t)
 	var config strings.Builder
-	fmt.Fprintf(&config, `global: {scrape_interval: 30s, evaluation_interval: %[3]s}
+	fmt.Fprintf(&config, `global: {scrape_interval: %[4]s, scrape_timeout: %[4]s, evaluation_interval: %[3]s}
 rule_files: [%[1]s/recording-*.yaml, %[1]s/alerts-*.yaml]
 scrape_configs:
 - job_name: prometheus
   static_configs: [{targets: [%[2]s]}]
   metric_relabel_configs: [{source_labels: [__name__], regex: 'prometheus_.*|process_.*', action: keep}]
-`, rules, address, *ruleInterval)
+`, rules, address, *ruleInterval, max(30*time.Second, *ruleInterval/2))
 	for i := range *ruleClusters {
 		fmt.Fprintf(&config, `- job_name: cluster-%[1]d
   metrics_path: /%[1]d

@@ -4,7 +4,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,6 +59,28 @@ func TestPrometheusRulesAreGenerated(t *testing.T) {
 	for _, file := range append(slices.Clone(recordingFiles), alertFiles...) {
 		if !used[file] {
 			t.Errorf("config/prometheus does not contain the rules of %s", file)
+		}
+	}
+}
+
+// rules/README.md names the files of a Prometheus without prometheus-operator. They are those of the
+// PrometheusRules: with alerts-hub.yaml on a worker, PlimsollOperatorAbsent would always fire.
+func TestReadmeListsTheFilesOfEachPrometheus(t *testing.T) {
+	readme := readFile(t, filepath.Join(root, "rules", "README.md"))
+	ruleFiles := regexp.MustCompile("`((?:recording|alerts)-[a-z]+\\.yaml)`")
+	for _, folder := range []string{"worker", "hub"} {
+		_, row, found := strings.Cut(readme, "\n| configuration file, "+folder+" |")
+		if !found {
+			t.Errorf("rules/README.md has no row for the configuration file of a %s", folder)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		var listed []string
+		for _, match := range ruleFiles.FindAllStringSubmatch(row, -1) {
+			listed = append(listed, match[1])
+		}
+		if diff := cmp.Diff(prometheusRules[folder].files, listed); diff != "" {
+			t.Errorf("files of a %s (-PrometheusRule +README):\n%s", folder, diff)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (o options) writeNotes(images map[string]image, signed bool) error {
 		fmt.Fprintf(&b, "- `%s`\n", images[name])
 	}
 	if !images[requiredImages[0]].hasRegistry() {
-		b.WriteString("\nNo registry was set, so manifests and charts name the images by their tag, and no node can pull them. Load the archives of `make images` on each node; with kind: `kind load image-archive`.\n")
+		b.WriteString("\nNo registry was set, so manifests and charts name the images by their tag, and no node can pull them. Load the archives of `make images` on each node; with kind, for each name that `kind get clusters` prints: `kind load image-archive FILE --name NAME`.\n")
 	}
 	b.WriteString("\n## Verification\n\n`sha256sum -c checksums.txt` checks the files. ")
 	if signed {

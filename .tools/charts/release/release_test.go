@@ -221,8 +221,13 @@ func TestReleaseWithoutARegistry(t *testing.T) {
 		if err := o.writeNotes(images, false); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(read(t, o, "NOTES.md"), notice); got != want {
+		notes := read(t, o, "NOTES.md")
+		if got := strings.Contains(notes, notice); got != want {
 			t.Errorf("images %q: the notes name the missing registry: %t, want %t", names, got, want)
+		}
+		// Without --name, kind loads into the cluster "kind".
+		if got := strings.Contains(notes, "kind load image-archive FILE --name NAME"); got != want {
+			t.Errorf("images %q: the notes name the kind cluster to load into: %t, want %t", names, got, want)
 		}
 	}
 	if err := o.run(t.Context()); err != nil {

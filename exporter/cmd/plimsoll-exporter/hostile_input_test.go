@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -128,4 +131,49 @@ func TestSignalEndsBlockedStart(t *testing.T) {
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("%v, want exit status 1", err)
 	}
+}
+
+// Any pod of the cluster can send a request. Its headers do not take the exporter to the memory
+// limit of its container.
+func TestLargeHeadersAreRefused(t *testing.T) {
+	cmd := command(t, "--source=sim", "-k=false")
+	cmd.Path = buildExporter(t)
+	p := start(t, cmd)
+	p.waitFor("/metrics", http.StatusOK, "DCGM_FI_DEV_GPU_UTIL")
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			if status := p.statusFor(strings.Repeat("*;c=d,", 170_000)); status != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("the response has status %d, want 431", status)
+			}
+		})
+	}
+	clients.Wait()
+	if status := p.statusFor(strings.Repeat("*;c=d,", 2000)); status != http.StatusOK {
+		t.Errorf("the response to 12 kB has status %d, want 200", status)
+	}
+	if peak := peakMemory(t, p.Process.Pid); peak > memoryLimit*3/4 {
+		t.Errorf("the exporter used %d MiB, more than three quarters of its limit", peak>>20)
+	}
+}
+
+// statusFor requests the metrics with a header Accept and returns the status. The server may respond
+// before it has read the request.
+func (p *process) statusFor(accept string) int {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		p.t.Error(err)
+		return 0
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: " + accept + "\r\n\r\n"))
+	}()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		p.t.Error(err)
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
 }

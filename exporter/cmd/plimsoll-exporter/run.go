@@ -116,6 +116,10 @@ func printOnce(ctx context.Context, c *collector.Collector, out io.Writer) error
 	return c.WriteText(out)
 }
 
+// maxHeaderBytes limits the headers of a request. Any pod may send one, and the memory of the
+// exporter is small.
+const maxHeaderBytes = 16 << 10
+
 // serve collects in the background and serves HTTP until ctx ends.
 func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.Logger) error {
 	if os.Getenv("GOGC") == "" {
@@ -138,7 +142,7 @@ func (o *options) serve(ctx context.Context, c *collector.Collector, log *slog.L
 	if o.pprof {
 		handler = withPprof(handler)
 	}
-	server := &http.Server{Handler: handler, ReadTimeout: timeout("--web-read-timeout", o.readTimeout, defaultReadTimeout, log),
+	server := &http.Server{Handler: handler, MaxHeaderBytes: maxHeaderBytes, ReadTimeout: timeout("--web-read-timeout", o.readTimeout, defaultReadTimeout, log),
 		WriteTimeout: timeout("--web-write-timeout", o.writeTimeout, defaultWriteTimeout, log)}
 	if err := listenAndServe(ctx, server, o.web, log); err != nil {
 		return err

@@ -137,6 +137,9 @@ func mayBe(d device.Device, resource string, pods podmap.Map, id string, listed 
 	switch {
 	case requested != "" && requested != resource:
 		return false
+	case pods.Unprepared[id]: // a claim of any driver
+		class, ok := deviceClassOf(pods, d)
+		return ok && class == resource
 	case !listed[part.Device]:
 		return requested == resource || d.Vendor == vendorOfClaim(pods, id)
 	case d.Instance == nil:
@@ -230,7 +233,9 @@ func countUnlisted(pods podmap.Map, listed map[string]bool) map[string]float64 {
 		reasons[id] = allocatableNotListed
 	}
 	for id := range pods.Allocated {
-		reasons[id] = allocatedNotListed
+		if !pods.Unprepared[id] { // it belongs to a device
+			reasons[id] = allocatedNotListed
+		}
 	}
 	for id := range pods.UnknownFormat {
 		reasons[id] = unknownIDFormat

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -240,7 +239,6 @@ func TestNodeDevicesWithUnknownPartitions(t *testing.T) {
 func TestNodeDevicesBeforeFirstReading(t *testing.T) {
 	one := &fakeSource{hung: map[string]chan struct{}{uuid(0): make(chan struct{})}}
 	f := setupTwoVendors(t, one, &singleSource{uuid: "GPU-two"})
-	f.cfg.Deadline = time.Minute
 	f.pollPods(t.Context())
 	collected := make(chan error)
 	go func() { collected <- f.Collector.collect(t.Context(), f.vendors[0]) }()
@@ -340,6 +338,8 @@ func TestNodeDevicesLowersFreeForUnresolvedClaims(t *testing.T) {
 		"resolved instance":                {[]device.Instance{instance(7, "1g.10gb", "19-0"), instance(8, "1g.10gb", "19-1")}, []string{"gpu-0-mig-1g10gb-19-1"}, 7, 0, map[string]float64{"1g.10gb": 1}, 7},
 		"device bound to vfio":             {nil, []string{"gpu-vfio-3"}, 7, 1, nil, 7},
 		"unknown format":                   {nil, []string{"gpu-three", "gpu-four"}, 6, 2, nil, 6},
+		"not prepared":                     {nil, nil, 7, 1, nil, 7},
+		"not prepared, with instances":     {instances, nil, 6, 1, map[string]float64{"1g.10gb": 1, "1g.10gb+me": 0, "2g.20gb": 0}, 6},
 		"instance of a whole device":       {nil, []string{"gpu-3-mig-1g10gb-19-0"}, 7, 1, nil, 7},
 		"two instances of a whole device":  {nil, []string{"gpu-3-mig-1g10gb-19-0", "gpu-3-mig-1g10gb-19-1"}, 7, 1, nil, 7},
 		"instance of an unknown device":    {nil, []string{"gpu-9-mig-1g10gb-19-0"}, 7, 1, nil, 7},
@@ -351,6 +351,7 @@ func TestNodeDevicesLowersFreeForUnresolvedClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			f.kubelet.noDevices, f.source.instances = true, tc.instances
+			f.pods.ExpectClaims()
 			f.kubelet.claims = map[string][]string{"ml/a/main": tc.claims}
 			families, text := f.collect(t)
 			whole := []string{"resource", "gpu.nvidia.com", "model", "NVIDIA-H100-80GB-HBM3"}

@@ -229,6 +229,10 @@ type fixture struct {
 	socket  string
 }
 
+// longDeadline is never exceeded by a device that responds, also on a busy machine. hangDeadline is
+// that of tests in which a call hangs, which wait for it.
+const longDeadline, hangDeadline = time.Minute, 200 * time.Millisecond
+
 func setup(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{source: &fakeSource{lost: map[string]bool{}, hung: map[string]chan struct{}{}},
@@ -243,7 +247,7 @@ func setup(t testing.TB) *fixture {
 			t.Error(err)
 		}
 	})
-	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: 50 * time.Millisecond,
+	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: longDeadline,
 		Log: slog.New(slog.DiscardHandler)}, f.source, pods)
 	return f
 }

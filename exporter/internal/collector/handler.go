@@ -90,9 +90,16 @@ func (c *Collector) encode(response, request http.Header) []byte {
 	return body
 }
 
+// maxAccept is the size in bytes above which a header Accept is ignored. Parsing it takes 64 times
+// its size.
+const maxAccept = 4 << 10
+
 // negotiateFormat returns OpenMetrics if the scraper requests it, otherwise the plain
 // text format.
 func negotiateFormat(h http.Header) (expfmt.Format, *textFormat) {
+	if len(h.Get("Accept")) > maxAccept {
+		return expfmt.NewFormat(expfmt.TypeTextPlain), plainText
+	}
 	format := expfmt.NegotiateIncludingOpenMetrics(h)
 	switch format.FormatType() {
 	case expfmt.TypeOpenMetrics:

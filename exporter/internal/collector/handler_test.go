@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
@@ -39,11 +39,12 @@ func TestHandlerNegotiatesFormatAndEncoding(t *testing.T) {
 		{"no/such;;;q==, \"", ",;,", "text/plain; version=0.0.4; charset=utf-8", ""},
 		{"application/openmetrics-text;version=9.9.9", "", "text/plain; version=0.0.4; charset=utf-8", ""},
 		{"text/plain", "gzip;q=x", "text/plain; version=0.0.4; charset=utf-8", ""},
+		{"application/openmetrics-text;version=1.0.0," + strings.Repeat("*;c=d,", 1000), "", "text/plain; version=0.0.4; charset=utf-8", ""},
 	} {
-		t.Run(tc.accept+" "+tc.encoding, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%.100s %s", tc.accept, tc.encoding), func(t *testing.T) {
 			response := f.get(tc.accept, tc.encoding)
 			if got := response.Header().Get("Content-Type"); !strings.HasPrefix(got, tc.format) {
-				t.Errorf("Accept %q: %s", tc.accept, got)
+				t.Errorf("Accept %.100q: %s", tc.accept, got)
 			}
 			if got := response.Header().Get("Content-Encoding"); got != tc.compressed {
 				t.Errorf("Accept-Encoding %q: %q", tc.encoding, got)
@@ -112,7 +113,7 @@ func (s *countingSource) Read(context.Context, device.Device) (device.Reading, e
 
 func TestScrapeIsOfOneCollection(t *testing.T) {
 	f := setup(t)
-	f.vendors[0].Source, f.cfg.Deadline = &countingSource{}, time.Minute
+	f.vendors[0].Source = &countingSource{}
 	f.collect(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var scrapers sync.WaitGroup

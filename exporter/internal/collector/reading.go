@@ -42,7 +42,7 @@ func (c *Collector) read(ctx context.Context, v *vendor, t *trackedDevice) {
 		return // the exporter stops; the device is not at fault
 	}
 	if !ok {
-		t.hung, t.fresh = true, false
+		t.recordHang()
 		c.logFaults(t, nil)
 		return
 	}
@@ -100,4 +100,5 @@ func (c *Collector) readInstance(ctx context.Context, v *vendor, t *trackedDevic
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.fresh, t.lost, t.failed = false, t.parent.lost, !t.parent.lost
+	t.resetIdleTime()
 }

@@ -14,6 +14,7 @@ import (
 
 func TestHungDeviceDoesNotAffectOthers(t *testing.T) {
 	f := setup(t)
+	f.cfg.Deadline = hangDeadline
 	stall := make(chan struct{})
 	f.source.hung[uuid(3)] = stall
 	f.collect(t)
@@ -55,6 +56,7 @@ func TestInstancesOfHungDeviceAreUnhealthyAndNotRead(t *testing.T) {
 	f.source.mu.Lock()
 	f.source.hung[uuid(0)] = stall
 	f.source.mu.Unlock()
+	f.cfg.Deadline = hangDeadline
 	families, text := f.collect(t)
 	if value(t, families, "plimsoll_device_failed", "uuid", migUUID(0, 1, 0)) != 1 || families["DCGM_FI_DEV_FB_USED"] != nil {
 		t.Errorf("the instance of a hung device:\n%s", text)

@@ -34,7 +34,7 @@ type trackedDevice struct {
 	clockEvents       clockEventCounter
 
 	// Accounting.
-	idleSince    time.Time // zero while the device is busy
+	idleSince    time.Time // zero while the device is busy or cannot be read
 	holders      []podmap.Holder
 	holdersSince time.Time // time of the last change of holders
 	attribution  podAttribution
@@ -101,6 +101,7 @@ func (t *trackedDevice) recordReading(now time.Time, r readResult, usage *proces
 	t.lost = errors.Is(r.err, device.ErrLost)
 	t.failed = r.err != nil && !t.lost
 	if r.err != nil {
+		t.resetIdleTime()
 		return
 	}
 	t.reading, t.expectedInstances = r.reading, len(r.reading.Instances)
@@ -113,6 +114,15 @@ func (t *trackedDevice) recordReading(now time.Time, r readResult, usage *proces
 		t.clockEvents.observe(uint64(bits))
 	}
 }
+
+// recordHang records that a reading exceeds its deadline.
+func (t *trackedDevice) recordHang() {
+	t.hung, t.fresh = true, false
+	t.resetIdleTime()
+}
+
+// resetIdleTime ends the idle time of a device that could not be read: it may have been busy.
+func (t *trackedDevice) resetIdleTime() { t.idleSince = time.Time{} }
 
 // updateIdleSince starts the idle clock at a reading with less than 1% utilization. A
 // reading that is busy, or without utilization, resets the clock.

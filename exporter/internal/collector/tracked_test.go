@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -51,5 +52,96 @@ func TestIdleSinceOfInstanceFollowsEngineActivity(t *testing.T) {
 		if _, ok := utilization(r); !ok || d.idleSince.IsZero() == idle {
 			t.Errorf("active %g: utilization known: %t, idle since %s", active, ok, d.idleSince)
 		}
+	}
+}
+
+// A device may have been busy while it could not be read. The idle time starts again.
+func TestIdleTimeEndsWithFailedReading(t *testing.T) {
+	start := time.Unix(1000, 0)
+	idleAt := func(at time.Duration) readResult {
+		r := device.Reading{Time: start.Add(at)}
+		r.Set(device.GPUUtil, 0)
+		return readResult{reading: r}
+	}
+	for name, fail := range map[string]func(d *trackedDevice){
+		"an error": func(d *trackedDevice) {
+			d.recordReading(start.Add(time.Minute), readResult{err: errors.New("broken")}, nil)
+		},
+		"lost": func(d *trackedDevice) { d.recordReading(start.Add(time.Minute), readResult{err: device.ErrLost}, nil) },
+		"hung": (*trackedDevice).recordHang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &trackedDevice{}
+			d.recordReading(start, idleAt(0), nil)
+			if got := d.idleAllocated(start.Add(time.Minute)); got != time.Minute {
+				t.Fatalf("idle for %s, want 1m", got)
+			}
+			fail(d)
+			later := 40 * time.Minute
+			d.recordReading(start.Add(later), idleAt(later), nil)
+			if got := d.idleAllocated(start.Add(later)); got > time.Second {
+				t.Errorf("idle for %s after the failure, want about 0", got)
+			}
+		})
+	}
+}
+
+// The same is true while the source cannot list its devices, or the device of a MIG instance cannot be
+// read.
+func TestIdleTimeEndsWithFailureOfOthers(t *testing.T) {
+	instance := migUUID(0, 7, 0)
+	for name, tc := range map[string]struct {
+		uuid      string
+		instances []device.Instance
+		setFailed func(s *fakeSource, failed bool)
+	}{
+		"the list": {uuid(1), nil, func(s *fakeSource, failed bool) {
+			s.err = nil
+			if failed {
+				s.err = errors.New("driver not loaded")
+			}
+		}},
+		"the list of a partitioned device": {instance, []device.Instance{{GI: 7, Profile: "1g.10gb"}}, func(s *fakeSource, failed bool) {
+			s.err = nil
+			if failed {
+				s.err = errors.New("driver not loaded")
+			}
+		}},
+		"the device of an instance": {instance, []device.Instance{{GI: 7, Profile: "1g.10gb"}}, func(s *fakeSource, failed bool) {
+			s.fails = map[string]bool{uuid(0): failed}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			now := time.Unix(1000, 0)
+			f.cfg.Now = func() time.Time { return now }
+			f.source.override = func(d device.Device, r *device.Reading) {
+				r.Time = now
+				r.Set(device.GPUUtil, 0)
+				for _, i := range tc.instances {
+					if d.Instance == nil && d.Index == 0 {
+						i.Parent = d.UUID
+						part := d
+						part.UUID, part.Instance = instance, &i
+						r.MIG, r.Instances = true, append(r.Instances, part)
+					}
+				}
+			}
+			collectAfter := func(d time.Duration) time.Duration {
+				now = now.Add(d)
+				_ = f.Collect(t.Context()) // fails with the list
+				return f.tracked[tc.uuid].idleAllocated(now)
+			}
+			collectAfter(0)
+			if got := collectAfter(time.Minute); got != time.Minute {
+				t.Fatalf("idle for %s, want 1m", got)
+			}
+			tc.setFailed(f.source, true)
+			collectAfter(time.Minute)
+			tc.setFailed(f.source, false)
+			if got := collectAfter(40 * time.Minute); got > time.Second {
+				t.Errorf("idle for %s after the failure, want about 0", got)
+			}
+		})
 	}
 }

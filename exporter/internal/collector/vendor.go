@@ -94,6 +94,7 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 		c.mu.Lock()
 		v.errors++
 		v.took = time.Since(start)
+		c.resetIdleTimes(v)
 		c.mu.Unlock()
 		c.refreshExposition()
 		if v.Name != "" {
@@ -125,6 +126,20 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	v.stalled.Store(len(all) > 1 && !slices.ContainsFunc(all, func(t *trackedDevice) bool { return !t.hung }))
 	c.publish(now)
 	return nil
+}
+
+// resetIdleTimes ends the idle times of a vendor's devices. The caller holds the lock.
+func (c *Collector) resetIdleTimes(v *vendor) {
+	for _, d := range v.devices {
+		t := c.tracked[d.UUID]
+		if t == nil {
+			continue // another vendor dropped a device of the same UUID
+		}
+		t.resetIdleTime()
+		for _, instance := range t.instances {
+			instance.resetIdleTime()
+		}
+	}
 }
 
 // readJobs returns the jobs outside of Kubernetes that use the selected devices, by UUID.

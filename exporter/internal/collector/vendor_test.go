@@ -18,6 +18,7 @@ import (
 // The driver serializes calls with a lock. If every device hangs, the lock is held.
 func TestDriverStalledWhenAllDevicesHang(t *testing.T) {
 	f := setup(t)
+	f.cfg.Deadline = hangDeadline
 	release := make(chan struct{})
 	for i := range 7 {
 		f.source.hung[uuid(i)] = release
@@ -52,6 +53,7 @@ func TestDriverStalledKeepsLastCollection(t *testing.T) {
 	f.collect(t)
 	release := make(chan struct{})
 	f.source.stall = release
+	f.cfg.Deadline = hangDeadline / 10 // the limit of a listing is ten times that of a call
 	for range 2 {
 		if err := f.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not respond") {
 			t.Fatalf("a stalled listing: %v", err)
@@ -68,6 +70,7 @@ func TestDriverStalledKeepsLastCollection(t *testing.T) {
 	f.source.stall = nil
 	f.source.mu.Unlock()
 	close(release)
+	f.cfg.Deadline = longDeadline
 	families, _ = f.collect(t)
 	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
 		t.Error("still reported stalled after it responded")
@@ -78,7 +81,7 @@ func TestDriverStalledKeepsLastCollection(t *testing.T) {
 func setupTwoVendors(t *testing.T, one, two device.Source) *fixture {
 	t.Helper()
 	f := setup(t)
-	f.Collector = NewAuto(Config{Node: "node-1", Interval: time.Second, Deadline: 5 * time.Millisecond, Log: slog.New(slog.DiscardHandler)},
+	f.Collector = NewAuto(Config{Node: "node-1", Interval: time.Second, Deadline: longDeadline, Log: slog.New(slog.DiscardHandler)},
 		f.pods, NamedSource{"one", one}, NamedSource{"two", two})
 	return f
 }
@@ -89,6 +92,7 @@ func TestStalledVendorDoesNotAffectOther(t *testing.T) {
 	f.collect(t)
 	release := make(chan struct{})
 	one.set(release)
+	f.cfg.Deadline = hangDeadline
 	if err := f.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -48,10 +49,11 @@ type allocationResult struct {
 // claims of the node's pods consume of it. It watches the ResourceSlices of the node, and reads
 // each claim by name when the kubelet first reports it.
 type ClaimReader struct {
-	client dynamic.Interface
-	slices *sliceWatcher
-	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	log    *slog.Logger
+	client      dynamic.Interface
+	connections *http.Client // of client
+	slices      *sliceWatcher
+	queue       workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	log         *slog.Logger
 
 	mu      sync.Mutex
 	claims  map[types.NamespacedName]*claimEntry
@@ -70,7 +72,11 @@ type claimEntry struct {
 func NewClaimReader(config *rest.Config, node string, log *slog.Logger) (*ClaimReader, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // a watch is unlimited; other requests have their own timeout
-	client, err := dynamic.NewForConfig(config)
+	connections, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("create a client for the API server: %w", err)
+	}
+	client, err := dynamic.NewForConfigAndClient(config, connections)
 	if err != nil {
 		return nil, fmt.Errorf("create a client for the API server: %w", err)
 	}
@@ -78,12 +84,13 @@ func NewClaimReader(config *rest.Config, node string, log *slog.Logger) (*ClaimR
 	if err != nil {
 		return nil, err
 	}
-	return &ClaimReader{client: client, slices: watcher, log: log, claims: map[types.NamespacedName]*claimEntry{},
+	return &ClaimReader{client: client, connections: connections, slices: watcher, log: log, claims: map[types.NamespacedName]*claimEntry{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}, nil
 }
 
-// Run watches and reads until ctx ends.
+// Run watches and reads until ctx ends, and then closes its connections.
 func (r *ClaimReader) Run(ctx context.Context) {
+	defer closeConnections(r.connections)
 	done := make(chan struct{})
 	go func() { defer close(done); r.read(ctx) }()
 	r.slices.informer.RunWithContext(ctx)

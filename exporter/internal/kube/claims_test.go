@@ -3,9 +3,11 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -134,6 +136,49 @@ func await(t *testing.T, r *ClaimReader, want map[podmap.Claim]podmap.Consumptio
 
 func consumes(memory, cores float64) podmap.Consumption {
 	return podmap.Consumption{Amounts: map[string]float64{"memory": memory, "cores": cores}}
+}
+
+// A request that ends while its connection is being opened leaves the dial behind. The end of Run ends
+// the dial.
+func TestEndOfRunEndsDials(t *testing.T) {
+	for name, run := range map[string]func(config *rest.Config) (func(ctx context.Context), error){
+		"ClaimReader": func(config *rest.Config) (func(ctx context.Context), error) {
+			r, err := NewClaimReader(config, "n", slog.New(slog.DiscardHandler))
+			return r.Run, err
+		},
+		"Watcher": func(config *rest.Config) (func(ctx context.Context), error) {
+			w, err := New(config, Options{Node: "n", Owners: true, Log: slog.New(slog.DiscardHandler)})
+			return w.Run, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dialed, canceled := make(chan context.Context, 10), make(chan struct{})
+			config := &rest.Config{Host: "http://192.0.2.1", QPS: -1, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				dialed <- ctx
+				select {
+				case <-ctx.Done():
+				case <-canceled:
+				}
+				return nil, errors.New("no connection")
+			}}
+			defer close(canceled)
+			run, err := run(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); run(ctx) }()
+			dial := <-dialed
+			stop()
+			<-ended
+			select {
+			case <-dial.Done():
+			case <-time.After(10 * time.Second):
+				t.Error("the dial is still in progress after the end of Run")
+			}
+		})
+	}
 }
 
 // Each claim is read once, by name. A claim with another share of the device is a new one of the

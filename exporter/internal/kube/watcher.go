@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -25,13 +27,15 @@ var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 // Watcher watches the pods of a node. While the API server is unreachable it keeps the last
 // known metadata. Create a Watcher with New and call Run.
 type Watcher struct {
-	client    metadata.Interface
-	informer  cache.SharedIndexInformer
-	node      fields.Selector
-	owners    *ownerIndex // nil if owners are not looked up
-	reachable atomic.Bool
-	failing   atomic.Bool // a failure was logged
-	log       *slog.Logger
+	client      metadata.Interface
+	connections *http.Client // of client
+	informer    cache.SharedIndexInformer
+	ended       cache.SharedIndexInformer // pods that have ended; nil without Fractions
+	node        fields.Selector
+	owners      *ownerIndex // nil if owners are not looked up
+	reachable   atomic.Bool
+	failing     atomic.Bool // a failure was logged
+	log         *slog.Logger
 }
 
 // Options configure a Watcher.
@@ -53,11 +57,15 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 func New(config *rest.Config, o Options) (*Watcher, error) {
 	config = metadata.ConfigFor(config)
 	config.Timeout = 0 // a watch is unlimited; other requests have their own timeout
-	client, err := metadata.NewForConfig(config)
+	connections, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("create a client for the API server: %w", err)
 	}
-	w := &Watcher{client: client, node: fields.OneTermEqualSelector("spec.nodeName", o.Node), log: o.Log}
+	client, err := metadata.NewForConfigAndClient(config, connections)
+	if err != nil {
+		return nil, fmt.Errorf("create a client for the API server: %w", err)
+	}
+	w := &Watcher{client: client, connections: connections, node: fields.OneTermEqualSelector("spec.nodeName", o.Node), log: o.Log}
 	if o.Owners {
 		w.owners = newOwnerIndex(client, o.Log)
 	}
@@ -75,6 +83,11 @@ func New(config *rest.Config, o Options) (*Watcher, error) {
 	}
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.logWatchError); err != nil {
 		return nil, err
+	}
+	if o.Fractions {
+		if w.ended, err = newEndedPods(client, w.node); err != nil {
+			return nil, err
+		}
 	}
 	if w.owners != nil {
 		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: w.forgetReplaced, DeleteFunc: w.forgetOwner}); err != nil {
@@ -168,19 +181,33 @@ func filter(all map[string]string, isKept func(key, value string) bool) map[stri
 	return kept
 }
 
-// Run watches until ctx ends.
+// Run watches until ctx ends, and then closes its connections.
 func (w *Watcher) Run(ctx context.Context) {
+	defer closeConnections(w.connections)
 	if w.owners != nil {
 		done := make(chan struct{})
 		go func() { defer close(done); w.owners.run(ctx) }()
 		defer func() { <-done }()
 	}
+	if w.ended != nil {
+		done := make(chan struct{})
+		go func() { defer close(done); w.ended.RunWithContext(ctx) }()
+		defer func() { <-done }()
+	}
 	w.informer.RunWithContext(ctx)
 }
 
-// WaitForList waits for the first list of pods. It returns false if ctx ends first.
+// closeConnections closes the idle connections of a client, and ends the dials whose requests have
+// ended. A dial continues without its request, so that another request can use the connection.
+func closeConnections(client *http.Client) { utilnet.CloseIdleConnectionsFor(client.Transport) }
+
+// WaitForList waits for the first lists of pods. It returns false if ctx ends first.
 func (w *Watcher) WaitForList(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced)
+	lists := []cache.InformerSynced{w.informer.HasSynced}
+	if w.ended != nil {
+		lists = append(lists, w.ended.HasSynced)
+	}
+	return cache.WaitForCacheSync(ctx.Done(), lists...)
 }
 
 // Reachable reports whether the last request to list or watch pods succeeded.
@@ -206,13 +233,16 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	return meta, true
 }
 
-// Fraction returns what a pod requests from KAI Scheduler. ok is false if the pod is unknown.
+// Fraction returns what a pod requests from KAI Scheduler, which is nothing after it has ended. ok is false if the pod is unknown.
 func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) {
 	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return podmap.Fraction{}, false
 	}
 	m := object.(*metav1.PartialObjectMetadata)
+	if w.hasEnded(m) {
+		return podmap.Fraction{}, true
+	}
 	return podmap.ParseKAI(m.Labels, m.Annotations), true
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,6 +251,42 @@ func TestWatcherFollowsPodsOfNode(t *testing.T) {
 	apiServer.close()
 	goleak.VerifyNone(t, before)
 	g.Expect(w.owners.pods).To(HaveLen(8), "lookups of pods with a controller")
+}
+
+// The API server shows the end of a pod to a watch that selects by phase.
+func TestFractionEndsWithPod(t *testing.T) {
+	config, admin := startAPIServer(t)
+	grant(t, admin, "pod-owners")
+	c := cluster{t, admin}
+	label := map[string]string{"runai-gpu-group": "g"}
+	annotation := map[string]string{"gpu-fraction": "0.5"}
+	account := rest.CopyConfig(config)
+	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:plimsoll-exporter:plimsoll-exporter"}
+	w, err := New(account, Options{Node: "node-1", Fractions: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	g := NewWithT(t)
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		name := strings.ToLower(string(phase))
+		p := c.createPod(name, "node-1", nil)
+		p.Labels, p.Annotations = label, annotation
+		g.Expect(admin.Update(t.Context(), p)).To(Succeed())
+		ratio := func() float64 { f, _ := w.Fraction("default", name); return f.Ratio }
+		g.Eventually(ratio, time.Minute).Should(Equal(0.5))
+		p.Status.Phase = corev1.PodRunning
+		g.Expect(admin.Status().Update(t.Context(), p)).To(Succeed())
+		g.Consistently(ratio, time.Second).Should(Equal(0.5))
+		p.Status.Phase = phase
+		g.Expect(admin.Status().Update(t.Context(), p)).To(Succeed())
+		g.Eventually(ratio, time.Minute).Should(Equal(0.))
+		_, known := w.Fraction("default", name)
+		g.Expect(known).To(BeTrue())
+	}
 }
 
 func TestPermissionsAreMinimal(t *testing.T) {

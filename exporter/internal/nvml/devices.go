@@ -127,11 +127,12 @@ func awaitIdentification(limit context.Context, result <-chan identification) (i
 // addDevice lists an identified device and opens its handle.
 func (s *Source) addDevice(found identification) {
 	d := found.device
-	d.ReportsXIDs = s.registerEvents(found.handle, d.UUID)
+	events := s.registerEvents(found.handle, d.UUID)
+	d.ReportsXIDs = events != nil
 	s.devices = append(s.devices, d)
-	s.uuidByHandle[found.handle] = d.UUID
 	s.handles[d.UUID] = &deviceHandle{
 		Device:       found.handle,
+		events:       events,
 		lib:          s.lib,
 		fields:       fieldsFor(d.Driver),
 		memoryMiB:    d.MemoryMiB,
@@ -148,7 +149,7 @@ func (s *Source) dropIfReplaced(d device.Device) bool {
 		return false
 	}
 	maps.DeleteFunc(s.handles, func(_ string, other *deviceHandle) bool { return other == h || other.parent == h })
-	maps.DeleteFunc(s.uuidByHandle, func(_ nvml.Device, uuid string) bool { return uuid == d.UUID })
+	s.freeEvents(h)
 	h.free()
 	return true
 }

@@ -1,94 +1,122 @@
 package nvml
 
 import (
-	"maps"
+	"slices"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
 )
 
-// maxXIDs limits the events read per collection. The next collection reads the rest of an
-// event storm.
+// maxXIDs limits the events read per collection. Each device has an equal part of it, so that an
+// event storm on one device does not delay the events of the others. The next collection reads the
+// rest of the storm.
 const maxXIDs = 1000
 
 // eventSymbols are the calls needed for XIDs, apart from the wait call.
 var eventSymbols = []string{"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetFree"}
 
-// createEventSet prepares the reading of critical events. Without driver support no XIDs
-// are exported.
-func (s *Source) createEventSet() {
-	if !s.hasAll(eventSymbols) || !s.Has("nvmlEventSetWait_v2") && !s.Has("nvmlEventSetWait") {
+// waitSymbol is the name of the wait call in the readings.
+const waitSymbol = "nvmlEventSetWait"
+
+// deviceEvents is the event set of a device. Each device has its own: once a device of a set is lost,
+// each wait for events of the set fails.
+type deviceEvents struct {
+	nvml.EventSet             // nil once it is freed
+	last          device.Call // the last wait; without a name before the first
+}
+
+// checkEvents looks up whether the driver has the calls for events. Without them no XIDs are exported.
+func (s *Source) checkEvents() {
+	s.hasEvents = s.hasAll(eventSymbols) && (s.Has("nvmlEventSetWait_v2") || s.Has(waitSymbol))
+	if !s.hasEvents {
 		s.log.Info("the driver has no events; XIDs are not exported")
-		return
 	}
-	events, ret := s.lib.EventSetCreate()
+}
+
+// registerEvents subscribes to the XIDs of a device. It returns nil if they cannot be read.
+func (s *Source) registerEvents(handle nvml.Device, uuid string) *deviceEvents {
+	if !s.hasEvents {
+		return nil
+	}
+	set, ret := s.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
-		s.log.Warn("creating the XID event set failed; XIDs are not exported", "err", message(ret))
-		return
+		s.log.Warn("creating an event set failed; the device's XIDs are not exported", "uuid", uuid, "err", message(ret))
+		return nil
 	}
-	s.eventsMu.Lock()
-	s.events = events
-	s.eventsMu.Unlock()
-}
-
-// freeEventSet frees the event set once no call waits for its events.
-func (s *Source) freeEventSet() {
-	s.eventsMu.Lock()
-	defer s.eventsMu.Unlock()
-	if s.events != nil {
-		_ = s.events.Free() // fails if the driver was unloaded
-		s.events, s.eventsErr = nil, nvml.SUCCESS
+	if ret = handle.RegisterEvents(nvml.EventTypeXidCriticalError, set); ret == nvml.SUCCESS {
+		return &deviceEvents{EventSet: set}
 	}
-}
-
-// registerEvents subscribes to the XIDs of a device and reports whether they can be read.
-func (s *Source) registerEvents(handle nvml.Device, uuid string) bool {
-	if s.events == nil {
-		return false
-	}
-	ret := handle.RegisterEvents(nvml.EventTypeXidCriticalError, s.events)
-	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+	if ret != nvml.ERROR_NOT_SUPPORTED {
 		s.log.Warn("registering for XID events failed; the device's XIDs are not exported", "uuid", uuid, "err", message(ret))
 	}
-	return ret == nvml.SUCCESS
+	_ = set.Free() // fails if the driver was unloaded
+	return nil
 }
 
-// XIDs returns the critical events since the last call, at most maxXIDs.
-func (s *Source) XIDs() []device.XID {
+// freeEvents frees the event sets of handles once no call waits for their events.
+func (s *Source) freeEvents(handles ...*deviceHandle) {
+	s.eventsMu.Lock()
+	defer s.eventsMu.Unlock()
+	for _, h := range handles {
+		if h.events != nil && h.events.EventSet != nil {
+			_ = h.events.Free() // fails if the driver was unloaded
+			h.events.EventSet = nil
+		}
+	}
+}
+
+// XIDs returns the critical events since the last call, at most maxXIDs. It waits for each device for
+// 1 ms at most, the shortest wait.
+func (s *Source) XIDs() (xids []device.XID) {
 	s.mu.Lock()
-	uuids := maps.Clone(s.uuidByHandle)
+	devices, events := slices.Clone(s.devices), map[string]*deviceEvents{}
+	for uuid, h := range s.handles {
+		if h.events != nil {
+			events[uuid] = h.events
+		}
+	}
 	s.mu.Unlock()
 	s.eventsMu.Lock()
 	defer s.eventsMu.Unlock()
-	if s.events == nil {
-		return nil
-	}
-	var xids []device.XID
-	for range maxXIDs {
-		event, ret := s.events.Wait(1) // 1 ms is the shortest wait
-		if ret != nvml.SUCCESS {
-			s.logWaitError(ret)
-			return xids
-		}
-		uuid, ok := uuids[event.Device]
-		if !ok {
-			s.log.Warn("dropping an XID of a removed device", "xid", event.EventData)
+	for _, d := range devices {
+		e := events[d.UUID]
+		if e == nil || e.EventSet == nil {
 			continue
 		}
-		xids = append(xids, device.XID{UUID: uuid, Code: event.EventData})
+		for range max(1, maxXIDs/len(devices)) {
+			code, ok := s.nextXID(d, e)
+			if !ok {
+				break
+			}
+			xids = append(xids, device.XID{UUID: d.UUID, Code: code})
+		}
 	}
 	return xids
 }
 
-// logWaitError logs an error of waiting for events when it first occurs. A timeout means
-// no pending events.
-func (s *Source) logWaitError(ret nvml.Return) {
-	if ret == nvml.ERROR_TIMEOUT {
-		ret = nvml.SUCCESS
+// nextXID returns the next event of a device. ok is false if none is pending or the wait fails. It
+// logs an error when it first occurs. The caller holds eventsMu.
+func (s *Source) nextXID(d device.Device, e *deviceEvents) (code uint64, ok bool) {
+	start := time.Now()
+	event, ret := e.Wait(1)
+	call := device.Call{Name: waitSymbol, Took: time.Since(start)}
+	if ret != nvml.ERROR_TIMEOUT {
+		call.Err = callError(ret)
 	}
-	if ret != nvml.SUCCESS && ret != s.eventsErr {
-		s.log.Warn("reading XID events failed", "err", message(ret))
+	if call.Err != nil && (e.last.Err == nil || e.last.Err.Error() != call.Err.Error()) {
+		s.log.Warn("reading XID events failed", "uuid", d.UUID, "err", call.Err)
 	}
-	s.eventsErr = ret
+	e.last = call
+	return event.EventData, ret == nvml.SUCCESS
+}
+
+// addWait adds the last wait for events of a device to its reading.
+func (s *Source) addWait(h *deviceHandle, r *device.Reading) {
+	s.eventsMu.Lock()
+	defer s.eventsMu.Unlock()
+	if h.events != nil && h.events.last.Name != "" {
+		r.Calls = append(r.Calls, h.events.last)
+	}
 }

@@ -38,7 +38,7 @@ const (
 	devReplaced, devLinkGen, devLinkWidth, devFan             = 36, 38, 39, 40
 	devPState, devFabricState, devFabricStatus, devClique     = 41, 42, 43, 44
 	devFabricVersion, devComputeMode, devFieldResult          = 45, 37, 46
-	devSameUUID                                               = 47
+	devSameUUID, devFlood, wordEventSets                      = 47, 48, 15
 	stateOK, stateLost, stateHung, stateReset, stateAllBroken = 0, 1, 2, 3, 4
 )
 

@@ -25,6 +25,8 @@ type deviceHandle struct {
 	parent      *deviceHandle
 	gpuInstance gpuInstance
 
+	events *deviceEvents // nil without events, and for a MIG instance; guarded by Source.eventsMu
+
 	replaced bool // another device took the place of this device; guarded by Source.mu
 
 	mu          sync.Mutex // held during a reading

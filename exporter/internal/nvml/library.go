@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -29,7 +30,7 @@ func (s *Source) load() (count int, err error) {
 			s.reset()
 			return 0, err
 		}
-		s.createEventSet()
+		s.checkEvents()
 	}
 	count, ret := s.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -42,7 +43,7 @@ func (s *Source) load() (count int, err error) {
 // reset unloads the library and drops all state of the session. The next call of Devices
 // loads the library again.
 func (s *Source) reset() {
-	s.freeEventSet()
+	s.freeEvents(slices.Collect(maps.Values(s.handles))...)
 	for _, h := range s.handles {
 		h.free()
 	}
@@ -50,7 +51,7 @@ func (s *Source) reset() {
 		_ = s.lib.Shutdown() // fails if the driver was unloaded
 	}
 	s.identifying = map[int]chan identification{} // pending results belong to the old session
-	s.loaded, s.handles, s.uuidByHandle, s.devices, s.lastCount = false, map[string]*deviceHandle{}, map[nvml.Device]string{}, nil, 0
+	s.loaded, s.handles, s.devices, s.lastCount = false, map[string]*deviceHandle{}, nil, 0
 }
 
 // selectGetters looks up which calls the library has. Calling a missing symbol would end the

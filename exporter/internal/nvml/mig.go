@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -54,11 +55,17 @@ func readMIG(h *deviceHandle, r *device.Reading) nvml.Return {
 		return ret
 	}
 	r.MIG = true
+	placement := device.Call{Name: placementSymbols[0]}
+	defer func() {
+		if h.hasPlacement && len(h.instances) > 0 {
+			r.Calls = append(r.Calls, placement)
+		}
+	}()
 	slots, ret := h.GetMaxMigDeviceCount()
 	for i := 0; ret == nvml.SUCCESS && i < slots; i++ {
 		handle, failure := h.GetMigDeviceHandleByIndex(i)
 		if failure == nvml.SUCCESS {
-			failure = h.addInstance(handle)
+			failure = h.addInstance(handle, &placement)
 		}
 		h.beat()
 		if isUnusable(failure) {
@@ -77,8 +84,8 @@ func isAbsent(ret nvml.Return) bool {
 }
 
 // addInstance describes a MIG instance and adds it to h.instances. It returns the code of a call that
-// failed.
-func (h *deviceHandle) addInstance(handle nvml.Device) nvml.Return {
+// failed. An instance is also listed without its placement; placement has the error then.
+func (h *deviceHandle) addInstance(handle nvml.Device, placement *device.Call) nvml.Return {
 	m := migInstance{handle: handle}
 	var uuidRet, giRet, ciRet nvml.Return
 	name, nameRet := handle.GetName()
@@ -98,8 +105,14 @@ func (h *deviceHandle) addInstance(handle nvml.Device) nvml.Return {
 	}
 	if h.hasPlacement {
 		var ret nvml.Return
-		if m.Placement, ret = h.placement(m.GI); isUnusable(ret) {
+		start := time.Now()
+		m.Placement, ret = h.placement(m.GI)
+		placement.Took = max(placement.Took, time.Since(start))
+		if isUnusable(ret) {
 			return ret
+		}
+		if err := callError(ret); err != nil && !isAbsent(ret) {
+			placement.Err = err
 		}
 	}
 	h.instances = append(h.instances, m)

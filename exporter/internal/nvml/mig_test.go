@@ -143,3 +143,34 @@ func TestUnreadableMIGInstanceIsLoggedOnce(t *testing.T) {
 		t.Errorf("logged %d times, want once:\n%s", n, log.String())
 	}
 }
+
+// The driver denies the placement of an instance to users without privileges. The instance is listed
+// without it, and the denial is in the reading of its device.
+func TestDeniedPlacementIsInReading(t *testing.T) {
+	f := inFake(t)
+	if f == nil {
+		return
+	}
+	f.partition(0, 0, fakeInstance{1, 1, 10, 1, 0}, fakeInstance{2, 1, 20, 2, 0})
+	s := f.open()
+	d := listDevices(t, s)[0]
+	placementErrors := func() (errs []error) {
+		for _, call := range readDevice(t, s, d).Calls {
+			if call.Name == "nvmlDeviceGetGpuInstanceById" {
+				errs = append(errs, call.Err)
+			}
+		}
+		return errs
+	}
+	if got := placementErrors(); len(got) != 1 || got[0] != nil {
+		t.Errorf("the reading has the errors %v, want one call without an error", got)
+	}
+	f.setDevice(0, devFailing, 1<<48)
+	f.setDevice(0, devFailure, 4)
+	if got := placementErrors(); len(got) != 1 || !errors.Is(got[0], device.ErrDenied) {
+		t.Errorf("the reading has the errors %v, want one that is ErrDenied", got)
+	}
+	if got, want := instanceNames(readDevice(t, s, d)), []string{"1g.10gb 1/0 ", "2g.20gb 2/0 "}; !slices.Equal(got, want) {
+		t.Errorf("instances are %q, want %q", got, want)
+	}
+}

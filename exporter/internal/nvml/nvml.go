@@ -39,7 +39,6 @@ type Source struct {
 
 	devices      []device.Device
 	handles      map[string]*deviceHandle // by UUID, MIG instances included
-	uuidByHandle map[nvml.Device]string   // a lost device no longer returns its UUID
 	lastCount    int                      // device count of the last listing; 0 before the first
 	unidentified map[int]string           // by index: why the device could not be identified
 	repeated     map[int]string           // of unidentified: devices with the UUID of a listed one right after the library was loaded
@@ -50,9 +49,8 @@ type Source struct {
 	// up first.
 	identifyTimeout time.Duration
 
-	eventsMu  sync.Mutex // guards the fields below; lock mu first if both are needed
-	events    nvml.EventSet
-	eventsErr nvml.Return // last error of waiting for events, logged once
+	hasEvents bool       // the driver has the calls for events
+	eventsMu  sync.Mutex // guards the deviceEvents; lock mu first if both are needed
 }
 
 // New returns a Source for the library at path. An empty path uses the search path of the
@@ -68,7 +66,6 @@ func New(path string, log *slog.Logger) *Source {
 		now:             time.Now,
 		enabledGetters:  slices.Clone(allDeviceGetters),
 		handles:         map[string]*deviceHandle{},
-		uuidByHandle:    map[nvml.Device]string{},
 		identifying:     map[int]chan identification{},
 		identifyTimeout: 5 * time.Second,
 	}
@@ -133,6 +130,7 @@ func (s *Source) Read(ctx context.Context, d device.Device) (device.Reading, err
 		return device.Reading{}, fmt.Errorf("every call to the driver failed: %s", message(failure))
 	}
 	if d.Instance == nil {
+		s.addWait(h, &r)
 		s.addInstances(h, d, &r)
 		s.refreshLinks(ctx, h, d, r.Time)
 	}

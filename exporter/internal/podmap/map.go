@@ -94,13 +94,15 @@ type Map struct {
 	// Parts is the whole device of each device that is a part of another one, if the id
 	// contains it.
 	Parts map[string]Part
+	// Unprepared contains the id of each claim for which the kubelet reports no device yet.
+	Unprepared map[string]bool
 	// UnknownFormat contains each id that matches no known format.
 	UnknownFormat map[string]bool
 }
 
 func newMap() Map {
 	return Map{Allocatable: map[string]string{}, Allocated: map[string]string{}, Holders: map[string][]Holder{}, Containers: map[[2]string][]string{}, Reserved: map[string][]Holder{}, Shared: map[string]bool{}, Mixed: map[string]bool{}, Replicas: map[string]map[Holder][]string{},
-		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
+		ReplicaCounts: map[string]ReplicaCount{}, Claimed: map[string]map[Holder]Claim{}, Claims: map[string][]HeldClaim{}, Parts: map[string]Part{}, Unprepared: map[string]bool{}, UnknownFormat: map[string]bool{}, ClaimDrivers: map[string]bool{}}
 }
 
 // IsWithdrawn reports whether a device plugin offered the device with these names before, and

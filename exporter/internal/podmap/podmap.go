@@ -25,10 +25,13 @@ type Poller struct {
 	client    podresources.PodResourcesListerClient
 	conn      *grpc.ClientConn
 	resources func(name string) bool
+	now       func() time.Time
 
 	// self is the namespace and name of a pod that the kubelet runs. Both are empty if none
 	// is known.
 	self [2]string
+
+	unprepared map[string]time.Time // ids of claims without devices, and when a Poll first saw them
 
 	mu           sync.RWMutex
 	claimDrivers []string // whose claims are expected, or were seen in an earlier Poll
@@ -54,7 +57,7 @@ func New(socket string, extra []string) (*Poller, error) {
 	for _, n := range extra {
 		counted[strings.TrimSpace(n)] = true
 	}
-	p := &Poller{err: ErrUnknown, resources: func(name string) bool {
+	p := &Poller{err: ErrUnknown, now: time.Now, resources: func(name string) bool {
 		return counted[name] || isNVIDIAResource(name) || amdResource.MatchString(name) || name == tpuResource
 	}}
 	if socket == "" {
@@ -140,6 +143,7 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 	if err != nil {
 		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)
 	}
+	unprepared := map[string]time.Time{}
 	offered, held := replicaSet{}, replicaSet{}
 	for _, d := range allocatable.GetDevices() {
 		p.forEachDevice(d, &m, func(id deviceID) {
@@ -154,9 +158,12 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		for _, c := range pod.Containers {
 			key := [2]string{pod.Namespace, pod.Name}
 			m.Containers[key] = append(m.Containers[key], c.Name)
-			p.addContainer(&m, held, Holder{pod.Namespace, pod.Name, c.Name}, c)
+			h := Holder{pod.Namespace, pod.Name, c.Name}
+			p.addContainer(&m, held, h, c)
+			p.addUnprepared(&m, unprepared, h, c)
 		}
 	}
+	p.unprepared = unprepared
 	return m, nil
 }
 
@@ -199,6 +206,30 @@ func (p *Poller) addContainer(m *Map, held replicaSet, h Holder, c *podresources
 			m.record(id)
 			m.addHolder(id, "", h)
 			m.claim(id.name, h, Claim{claim.ClaimName, claim.ClaimNamespace, r.DriverName, r.PoolName, r.DeviceName, r.GetShareId()})
+		}
+	}
+}
+
+// unpreparedLimit is the time for which a claim without devices counts as a device.
+const unpreparedLimit = 5 * time.Minute
+
+// addUnprepared records the claims of a container for which the kubelet reports no device, and adds
+// them to since. While the driver prepares a claim, or fails to, the kubelet reports the claim's name
+// alone: its devices are allocated, and nothing says which ones. Drivers of network cards report no
+// devices of a prepared claim either. Therefore the claim counts for a limited time only.
+func (p *Poller) addUnprepared(m *Map, since map[string]time.Time, h Holder, c *podresources.ContainerResources) {
+	for _, claim := range c.DynamicResources {
+		if len(claim.ClaimResources) > 0 {
+			continue
+		}
+		id, now := deviceID{name: "claim " + claim.ClaimNamespace + "/" + claim.ClaimName}, p.now()
+		since[id.name] = now
+		if first, isKnown := p.unprepared[id.name]; isKnown {
+			since[id.name] = first
+		}
+		if now.Sub(since[id.name]) < unpreparedLimit {
+			m.Unprepared[id.name] = true
+			m.addHolder(id, "", h)
 		}
 	}
 }

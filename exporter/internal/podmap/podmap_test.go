@@ -136,7 +136,7 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 	share.DynamicResources[0].ClaimResources[0].ShareId = &shareID
 	k.hold(pod("plugin", plugin(uuid)), pod("replicas", plugin("nvidia9::0", "nvidia9::1")),
 		pod("claims", claim("gpu.nvidia.com", "gpu-1", "gpu-2-mig-19-0-1", "odd")), pod("share", share),
-		pod("channel", claim("compute-domain.nvidia.com", "channel-0")), pod("also", claim("gpu.nvidia.com", "gpu-1")))
+		pod("channel", claim("compute-domain.nvidia.com", "channel-0")), pod("also", claim("gpu.nvidia.com", "gpu-1")), pod("waits", claim("")))
 	held := func(names ...string) []Holder {
 		var out []Holder
 		for _, n := range names {
@@ -147,10 +147,10 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 	of := func(name string) Claim { return Claim{"c", "team-a", "gpu.nvidia.com", "node-1", name, ""} }
 	shared := of("gpu-4")
 	shared.ShareID = shareID
-	odd := "gpu.nvidia.com odd"
+	odd, unprepared := "gpu.nvidia.com odd", "claim team-a/c"
 	want := Map{
 		Allocatable: map[string]string{},
-		Allocated:   map[string]string{uuid: "nvidia.com/gpu", "nvidia9": "nvidia.com/gpu", "nvidia1": "", "nvidia2/mig-19-0": "", "nvidia4": "", odd: ""},
+		Allocated:   map[string]string{uuid: "nvidia.com/gpu", "nvidia9": "nvidia.com/gpu", "nvidia1": "", "nvidia2/mig-19-0": "", "nvidia4": "", odd: "", unprepared: ""},
 		Holders: map[string][]Holder{uuid: held("plugin"), "nvidia9": held("replicas"), "nvidia1": held("claims", "also"),
 			"nvidia2/mig-19-0": held("claims"), "nvidia4": held("share"), odd: held("claims")},
 		Shared:        map[string]bool{"nvidia4": true, "nvidia9": true},
@@ -164,7 +164,7 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 			odd:                {held("claims")[0]: of("odd")},
 		},
 		Containers: map[[2]string][]string{{"team-a", "plugin"}: {"main"}, {"team-a", "replicas"}: {"main"}, {"team-a", "claims"}: {"main"},
-			{"team-a", "share"}: {"main"}, {"team-a", "channel"}: {"main"}, {"team-a", "also"}: {"main"}},
+			{"team-a", "share"}: {"main"}, {"team-a", "channel"}: {"main"}, {"team-a", "also"}: {"main"}, {"team-a", "waits"}: {"main"}},
 		Reserved: map[string][]Holder{},
 		Claims: map[string][]HeldClaim{
 			"nvidia1":          {{held("claims")[0], of("gpu-1")}, {held("also")[0], of("gpu-1")}},
@@ -176,8 +176,10 @@ func TestPollMapsPluginDevicesAndClaims(t *testing.T) {
 		PluginDevices: map[string]bool{},
 		ClaimDevices:  map[string]bool{"nvidia1": true, "nvidia2/mig-19-0": true, "nvidia4": true, odd: true},
 		Parts:         map[string]Part{"nvidia2/mig-19-0": {Device: "nvidia2"}},
+		Unprepared:    map[string]bool{unprepared: true},
 		UnknownFormat: map[string]bool{odd: true},
 	}
+	want.Holders[unprepared], want.Mixed[unprepared] = held("waits"), true
 	if diff := cmp.Diff(want, poll(t, p)); diff != "" {
 		t.Error(diff)
 	}

@@ -83,8 +83,8 @@ type QuotaStatus struct {
 	// Absent if none does.
 	// +optional
 	Lower *PendingLower `json:"lower,omitempty"`
-	// Devices of each cluster, by name. At most 500 clusters: a policy that selects more
-	// changes no quota.
+	// Devices of each cluster, by name. At most 500 clusters, and with more than 6 quotas at most 3000
+	// divided by their number: a policy that selects more changes no quota.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -135,7 +135,7 @@ type ClusterCapacity struct {
 	// Fresh: measured. Held: the last number. Missing: unknown, so that the cluster counts
 	// 0.
 	State CapacityState `json:"state"`
-	// Cause if the state is not Fresh: Disconnected, NoSample, Stale, SharedLabel,
+	// Cause if the state is not Fresh: Disconnected, NoSample, QueryFailed, Stale, SharedLabel,
 	// SeveralSamples or NotANumber.
 	// +optional
 	Reason string `json:"reason,omitempty"`

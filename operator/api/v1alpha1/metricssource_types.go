@@ -291,7 +291,8 @@ type ThanosOptions struct {
 
 // Limits bound the load on a server and the size of its responses.
 type Limits struct {
-	// Time after which a query fails, in seconds. Default 10, from 1 to 300.
+	// Time after which a query fails, in seconds. Default 10, from 1 to 300. All queries of a round
+	// together end after 240 s.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=300

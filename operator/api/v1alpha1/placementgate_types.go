@@ -165,8 +165,10 @@ type GateQueries struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	EmptyFit string `json:"emptyFit,omitempty"`
-	// Unix time in seconds of each cluster's oldest sample that the other queries use.
-	// Default: cluster:plimsoll_sample_timestamp_seconds:min.
+	// Unix time in seconds of each cluster's oldest sample that the other queries use. If recording
+	// rules make the results of fit and emptyFit, the sample time must be a later rule of the same
+	// group: another group is evaluated at another time. Default:
+	// cluster:plimsoll_sample_timestamp_seconds:min, of the group plimsoll-nodes.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	SampleTime string `json:"sampleTime,omitempty"`

@@ -37,8 +37,9 @@ func cachesAreSynced(caches syncWaiter) healthz.Checker {
 	}
 }
 
-// maxReconcile is the time after which a reconciliation counts as stuck. All queries and
-// API requests have deadlines below a minute.
+// maxReconcile is the time after which a reconciliation counts as stuck. The queries of a
+// reconciliation end within timing.MaxRound, whatever periods and timeouts users set. Otherwise a
+// source that does not respond would restart the operator, and so every leader after it.
 const maxReconcile = 5 * time.Minute
 
 // loopsTurn returns the liveness check: no controller has worked on one object for longer

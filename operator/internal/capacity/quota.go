@@ -22,6 +22,8 @@ type Rules struct {
 	// IsEarly is true for a round that follows the last one by much less than the period. It does not
 	// count for a raise.
 	IsEarly bool
+	// SinceLast is the time since the last round. A failed round does not count it for a decrease.
+	SinceLast time.Duration
 	// BelowReserved allows quotas below what workloads have reserved.
 	BelowReserved bool
 }
@@ -65,7 +67,7 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 		state.Quota = new(*use.CohortQuota + use.QueueQuota)
 	}
 	if reading.Failed {
-		state.Raise, state.Lower = nil, nil
+		state.Raise, state.Lower = nil, pauseDecrease(last.Lower, rules, now)
 		if state.Quota != nil {
 			state.Quota = new(max(limit(spec, *state.Quota), min(reservedFloor(spec, rules, use), *state.Quota)))
 		}
@@ -98,6 +100,16 @@ func dueDecrease(pending *v1alpha1.PendingLower, to int64, after time.Duration, 
 		since = pending.Since.Time
 	}
 	return &v1alpha1.PendingLower{To: to, Since: metav1.NewTime(since).Rfc3339Copy()}
+}
+
+// pauseDecrease returns the pending decrease after a failed round. The round measured nothing, and so
+// no larger number that would end the decrease. A decrease that reservations stopped stays due. The
+// clock of another one does not count the time since the last round: nothing is known of it.
+func pauseDecrease(pending *v1alpha1.PendingLower, rules Rules, now time.Time) *v1alpha1.PendingLower {
+	if pending == nil || now.Add(-rules.SinceLast).Sub(pending.Since.Time) >= rules.LowerAfter {
+		return pending
+	}
+	return &v1alpha1.PendingLower{To: pending.To, Since: metav1.NewTime(pending.Since.Add(rules.SinceLast)).Rfc3339Copy()}
 }
 
 // RestartClocks returns the state without what depends on the time since the last round:

@@ -80,6 +80,11 @@ func TestNext(t *testing.T) {
 			want: []int64{16, 16, 16, 16, 16, 16, 8},
 		},
 		{
+			name: "the time in which a source fails does not count for a decrease, nor ends it", rules: func(r *Rules) { r.SinceLast = time.Minute },
+			rounds: []Reading{measured(16), measured(8), measured(8), failed, failed, measured(8), measured(8), measured(8), measured(8)},
+			want:   []int64{16, 16, 16, 16, 16, 16, 16, 16, 8},
+		},
+		{
 			name: "the larger of five minutes applies", rounds: []Reading{measured(16), measured(4), measured(12), measured(4), measured(4), measured(4), measured(4)},
 			want: []int64{16, 16, 16, 16, 16, 16, 12},
 		},

@@ -37,6 +37,18 @@ func TestDecreaseFollowsReservations(t *testing.T) {
 			want:     []int64{16, 16, 16, 16, 16, 16, 16, 16, 16, 16},
 		},
 		{
+			name:     "a failed response does not end it",
+			readings: append(append([]Reading{measured(16)}, repeat(measured(8), 7)...), failed, failed, measured(8)),
+			reserved: []int64{16, 16, 16, 16, 16, 16, 16, 16, 4, 4, 4},
+			want:     []int64{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 8},
+		},
+		{
+			name:     "a recovery after a failed response ends it",
+			readings: append(append([]Reading{measured(16)}, repeat(measured(8), 7)...), failed, measured(16), measured(8)),
+			reserved: []int64{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 4},
+			want:     []int64{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16},
+		},
+		{
 			name:     "to the largest number",
 			readings: append(append([]Reading{measured(16)}, repeat(measured(8), 6)...), measured(12), measured(8), measured(8)),
 			reserved: []int64{16, 16, 16, 16, 16, 16, 16, 16, 4, 4},
@@ -45,8 +57,10 @@ func TestDecreaseFollowsReservations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			state, got := v1alpha1.QuotaStatus{}, []int64{}
+			rules := defaults
+			rules.SinceLast = time.Minute
 			for i, reading := range tc.readings {
-				state = Next(&v1alpha1.MeasuredQuota{}, defaults, state, reading, Use{Reserved: tc.reserved[i]}, start.Add(time.Duration(i)*time.Minute))
+				state = Next(&v1alpha1.MeasuredQuota{}, rules, state, reading, Use{Reserved: tc.reserved[i]}, start.Add(time.Duration(i)*time.Minute))
 				got = append(got, *state.Quota)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -43,7 +43,7 @@ func (m *shareMetrics) addNodes(cluster string, n int) {
 	}
 }
 
-// fitOf evaluates the rules of shares over the samples. The function that it returns evaluates the
+// fitOf evaluates the rules of nodes and shares over the samples. The function that it returns evaluates the
 // fit query of a sample gate over them, and returns the pods that fit by cluster, and the query.
 func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fit map[string]float64, expr string) {
 	t.Helper()
@@ -53,12 +53,14 @@ func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fi
 		t.Fatal(err)
 	}
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	rules, err := promengine.DecodeRules("recording-shares.yaml", read(t, "rules/recording-shares.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := promengine.NewRecorder(engine, s, rules).Evaluate(t.Context(), at); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"rules/recording-nodes.yaml", "rules/recording-shares.yaml"} {
+		rules, err := promengine.DecodeRules(file, read(t, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := promengine.NewRecorder(engine, s, rules).Evaluate(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
 	}
 	template := sampleFit(t, sample)
 	return func(p shape.PodSet) (map[string]float64, string) {

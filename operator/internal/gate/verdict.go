@@ -57,6 +57,18 @@ type Verdict struct {
 	UnknownPrerequisites []shape.Reference `json:"unknownPrerequisites,omitempty"`
 }
 
+// AdmittedPods returns with how many pods of p Kueue on the worker admits the workload, by the quota
+// there. It returns false if the quota is not known, or does not suffice.
+func (v Verdict) AdmittedPods(p shape.PodSet) (int64, bool) {
+	switch {
+	case v.PartialPods > 0:
+		return v.PartialPods, true
+	case v.Rejection != RejectNone || v.QuotaUnknown || v.WithoutMetrics:
+		return 0, false
+	}
+	return p.Pods, true
+}
+
 // verdict evaluates the rules and then, if the candidate breaks none, its room.
 func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 	v := Verdict{

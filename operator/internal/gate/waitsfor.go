@@ -78,6 +78,9 @@ func (s Snapshot) waitsForActivation(now time.Time) string {
 	case until.After(now):
 		return "activation in " + until.Sub(now).Round(time.Second).String() + why
 	}
+	if kueuestate.HoldsQuota(s.Workload) {
+		return "eviction to complete" + why
+	}
 	return "activation by the operator" + why
 }
 

@@ -51,6 +51,9 @@ func TestWaitsFor(t *testing.T) {
 		}, "activation in 15s: ReclaimPolicy idle-gpus returned it to its queue, because its 8 devices on c1 have been idle for 47m0s"},
 		{"asleep for too long", func(s *Snapshot) {
 			s.Workload.Spec.Active, s.Dispatch.SleepsUntil = &inactive, t0.Add(-time.Second)
+		}, "eviction to complete: the workload returned its quota for other workloads"},
+		{"asleep for too long, without quota", func(s *Snapshot) {
+			s.Workload.Spec.Active, s.Workload.Status.Admission, s.Dispatch.SleepsUntil = &inactive, nil, t0.Add(-time.Second)
 		}, "activation by the operator: the workload returned its quota for other workloads"},
 		{"without quota", func(s *Snapshot) {
 			s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil

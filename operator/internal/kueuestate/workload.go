@@ -69,3 +69,8 @@ func CountEvictions(wl *kueue.Workload) int {
 	}
 	return n
 }
+
+// WasAdmitted reports whether the workload was admitted in an earlier attempt, which an eviction ended.
+func WasAdmitted(wl *kueue.Workload) bool {
+	return wl.Status.AccumulatedPastExecutionTimeSeconds != nil
+}

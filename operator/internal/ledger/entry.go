@@ -20,7 +20,8 @@ type Entry struct {
 	// DecidedBy is the UID of the primary component of the workload's job, if the entry rests on
 	// that component's decision. Empty means that it rests on the workload's own.
 	DecidedBy string `json:"decidedBy,omitempty"`
-	// PodSets are the pods that the workload will start there.
+	// PodSets are the pods that the workload will start there: fewer than it requests if Kueue on the
+	// cluster admits a part.
 	PodSets   []shape.PodSet `json:"podSets"`
 	DebitedAt time.Time      `json:"debitedAt"`
 	// AdmittedAt is when the cluster admitted the workload. Zero means not yet.

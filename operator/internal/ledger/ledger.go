@@ -9,6 +9,7 @@ package ledger
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -128,7 +129,8 @@ func (l *Ledger) OldestByCluster() map[string]time.Time {
 // of other components of its job that it decides for (DecidedBy). It returns false and changes
 // nothing if the ledger has changed since v was taken.
 //
-// Existing entries of the kept clusters stay: the workload is nominated there already.
+// Existing entries of the kept clusters stay: the workload is nominated there already. If entries has
+// a cluster, the existing entry there keeps its times and gets the new pods.
 // Existing entries of other clusters are dropped, because their nomination was not written.
 // If an ended entry exists for the workload on a cluster in entries, the new entry replaces it:
 // the new nomination adopts the copy that still exists there.
@@ -145,10 +147,23 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 		return (e.UID == uid || e.isDecidedBy(uid)) && !isReserved && !slices.Contains(kept, e.Cluster)
 	})
 	for _, e := range entries {
+		l.resize(e)
 		l.debit(e)
 	}
 	l.setHold(uid, hold)
 	return true
+}
+
+// resize gives an existing entry the pods of a later decision, which may have seen other quota on the
+// cluster. What the cluster has admitted does not change any more.
+func (l *Ledger) resize(e Entry) {
+	old, exists := l.current[e.UID][e.Cluster]
+	if !exists || !old.AdmittedAt.IsZero() || old.DecidedBy != e.DecidedBy || len(e.PodSets) == 0 || reflect.DeepEqual(old.PodSets, e.PodSets) {
+		return
+	}
+	old.PodSets = e.PodSets
+	l.current.put(old)
+	l.invalidate()
 }
 
 // drop removes the current entries that isDropped selects.

@@ -269,3 +269,45 @@ func TestMarkAdmittedReportsTheFirstAdmission(t *testing.T) {
 		}
 	}
 }
+
+// A later decision may see other quota, so that the cluster admits another number of pods. The times of
+// the entry stay. After the admission the number does not change.
+func TestCommitReplacesThePodsOfAnEntry(t *testing.T) {
+	sized := func(pods int64, decidedBy string) Entry {
+		e := entry("w", "cluster1")
+		e.PodSets, e.DecidedBy, e.DebitedAt = []shape.PodSet{podSet(8, pods)}, decidedBy, after(int(pods))
+		return e
+	}
+	for _, tc := range []struct {
+		name       string
+		old, later Entry
+		isAdmitted bool
+		want       int64
+	}{
+		{"more pods", sized(1, ""), sized(3, ""), false, 24},
+		{"fewer pods", sized(3, ""), sized(1, ""), false, 8},
+		{"admitted", sized(3, ""), sized(1, ""), true, 24},
+		{"decided by the primary component later", sized(3, ""), sized(1, "primary"), false, 24},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(time.Second, time.Hour)
+			l.Debit(tc.old)
+			if tc.isAdmitted {
+				l.MarkAdmitted("w", "cluster1", t0, false)
+			}
+			if !l.Commit(l.View(), "w", []string{"cluster1"}, []Entry{tc.later}, nil) {
+				t.Fatal("the ledger did not change")
+			}
+			if got := l.DevicesByCluster()["cluster1"]; got != tc.want {
+				t.Errorf("%d devices, want %d", got, tc.want)
+			}
+			if got := l.OldestByCluster()["cluster1"]; !got.Equal(tc.old.DebitedAt) {
+				t.Errorf("debited at %s, want %s", got, tc.old.DebitedAt)
+			}
+			before := l.View()
+			if !l.Commit(before, "w", []string{"cluster1"}, []Entry{tc.later}, nil) || l.View().generation != before.generation {
+				t.Error("the same decision changes the ledger again")
+			}
+		})
+	}
+}

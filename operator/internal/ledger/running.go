@@ -16,7 +16,9 @@ type Running struct {
 	// ClusterQueue on the hub. The worker has one of the same name.
 	ClusterQueue string
 	Priority     int32
-	PodSets      []shape.PodSet
+	// PodSets are the pods that the workload certainly runs. They have fewer pods than requested if
+	// Kueue on the cluster admitted a part.
+	PodSets []shape.PodSet
 	// Since is when the cluster admitted the workload.
 	Since time.Time
 	// EndsBy is the latest time at which the workload ends: its admission plus

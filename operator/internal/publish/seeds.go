@@ -32,6 +32,23 @@ func (p *Publisher) Seeds(ctx context.Context, owner Owner, name string) ([]scor
 	return seeds, nil
 }
 
+// Expiry returns the earliest time at which published scores of an owner expire. It is zero if there are
+// none.
+func (p *Publisher) Expiry(ctx context.Context, owner Owner, name string) (time.Time, error) {
+	var live clusterv1alpha1.AddOnPlacementScoreList
+	if err := p.Client.List(ctx, &live, client.MatchingFields{nameIndex: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return time.Time{}, fmt.Errorf("list AddOnPlacementScores: %w", err)
+	}
+	var earliest time.Time
+	for i := range live.Items {
+		until := live.Items[i].Status.ValidUntil
+		if owned, _ := owner.owns(&live.Items[i]); owned && until != nil && (earliest.IsZero() || until.Time.Before(earliest)) {
+			earliest = until.Time
+		}
+	}
+	return earliest, nil
+}
+
 // newSeed recovers the state of each score of a cluster from its condition. A score without
 // a condition was fresh when the object was last written. A score without a value is omitted.
 func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {

@@ -26,15 +26,23 @@ type Demand struct {
 
 type demandKey struct{ group, resource string }
 
+// AddReturning adds a workload of a group to which Kueue gives no quota, because its queue is stopped.
+// It waits for nothing, but its reclaim may not be complete.
+func (d *Demand) AddReturning(group string, wl *kueue.Workload) {
+	record, err := dispatch.Decode(wl.Annotations)
+	if err != nil || !isReturning(wl, &record) {
+		return
+	}
+	if d.returning == nil {
+		d.returning = map[string]string{}
+	}
+	d.returning[group] = wl.Namespace + "/" + wl.Name
+}
+
 // Add adds a workload of a group.
 func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
+	d.AddReturning(group, wl)
 	record, err := dispatch.Decode(wl.Annotations)
-	if err == nil && isReturning(wl, &record) {
-		if d.returning == nil {
-			d.returning = map[string]string{}
-		}
-		d.returning[group] = wl.Namespace + "/" + wl.Name
-	}
 	since, ok := waitsSince(wl)
 	if ok && !kueuestate.HoldsQuota(wl) || err == nil && yields(wl, &record) {
 		d.addQueued(group, wl)
@@ -74,9 +82,8 @@ func (d *Demand) Apply(c *Candidate) {
 // false if the workload does not wait. A workload that is being evicted holds quota and does not
 // wait.
 func waitsSince(wl *kueue.Workload) (time.Time, bool) {
-	switch {
-	case !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) || kueuestate.IsAdmitted(wl),
-		kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl):
+	waitsForChecks := kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsAdmitted(wl)
+	if !waitsForChecks && !kueuestate.WaitsForQuota(wl) {
 		return time.Time{}, false
 	}
 	since := wl.CreationTimestamp.Time

@@ -38,6 +38,17 @@ func evictedFor(reason string, after time.Duration) func(*kueue.Workload) {
 
 func inactive(wl *kueue.Workload) { wl.Spec.Active = new(false) }
 
+// onHold is the state of a workload of a StatefulSet without replicas.
+func onHold(wl *kueue.Workload) {
+	condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, -time.Hour)(wl)
+	wl.Status.Conditions[len(wl.Status.Conditions)-1].Reason = kueue.WorkloadOnHold
+}
+
+// admissionGated closes an admission gate of Kueue.
+func admissionGated(wl *kueue.Workload) {
+	annotation("kueue.x-k8s.io/admission-gated-by", "example.com/budget")(wl)
+}
+
 func withPriority(p int32) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) { wl.Spec.Priority = new(p) }
 }
@@ -73,6 +84,9 @@ func TestWhoWaits(t *testing.T) {
 		{"being deleted", pending(func(wl *kueue.Workload) { wl.DeletionTimestamp = &metav1.Time{Time: noon} }), false},
 		{"returns its quota", pending(withQuota(-time.Hour), evictedFor("Preempted", -time.Hour)), false},
 		{"evicted, without quota", pending(evictedFor("Preempted", -time.Hour)), true},
+		{"on hold", pending(onHold), false},
+		{"with a closed admission gate", pending(admissionGated), false},
+		{"without some pods of its group", pending(condition(kueue.WorkloadWaitingForReplacementPods, metav1.ConditionTrue, -time.Hour)), false},
 		{"for other devices", pending(limits(map[string]string{"amd.com/gpu": "1"})), false},
 		{"for CPUs", pending(limits(map[string]string{"cpu": "1"})), false},
 		{"lower priority", pending(withPriority(-1)), false},
@@ -156,6 +170,8 @@ func TestWhoWantsQuota(t *testing.T) {
 		{"was reclaimed", reclaimed(false), "research", true},
 		{"waits with quota", withQuota(-time.Hour), "research", false},
 		{"inactive", inactive, "research", false},
+		{"on hold", onHold, "research", false},
+		{"with a closed admission gate", admissionGated, "research", false},
 		{"pauses after a yield", func(wl *kueue.Workload) {
 			inactive(wl)
 			annotation(v1alpha1.DispatchAnnotation, dispatch.Record{}.Yielded(noon, noon).Encode())(wl)

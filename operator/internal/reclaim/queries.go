@@ -28,7 +28,7 @@ const (
 	defaultIdleQuery = `min by ($cluster_label, namespace, owner_kind, owner_name, node, uuid) (` +
 		`(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
 		` and on ($cluster_label, node, uuid) (max by ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))`
-	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_sample_timestamp_seconds:min)`
+	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_device_sample_timestamp_seconds:min)`
 	defaultMaxAgeSeconds  = 120
 )
 

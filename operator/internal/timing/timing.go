@@ -117,6 +117,10 @@ const (
 	// SourceRetry is the delay before a MetricsSource is looked up again that exists but is not
 	// registered yet.
 	SourceRetry = 100 * time.Millisecond
+	// MaxRound limits the queries of one reconciliation, whatever periods and timeouts are set. What a
+	// round writes after them must also end before the liveness probe fails, which restarts the
+	// operator if a reconciliation lasts for 5 minutes.
+	MaxRound = 4 * time.Minute
 	// QueryTimeout limits one query. A MetricsSource may set a shorter timeout.
 	QueryTimeout = 20 * time.Second
 )

@@ -46,6 +46,9 @@ type Limits struct {
 	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
 	// again yet.
 	LeftCluster string
+	// SliceOn are the clusters where a slice that the workload replaces may have the missing room,
+	// quoted.
+	SliceOn string
 	// NodeLabels are the values that the workload requires of the labels with which the gate pins
 	// pods to a cluster, quoted.
 	NodeLabels string

@@ -45,6 +45,7 @@ func Cases() []Case {
 		{"trial check gets a message", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStatePending, "tried")}, ""},
 		{"trial check is set Ready", "patch", "status", checkManager, states{addTrialCheck(kueue.CheckStatePending, "")}, states{addTrialCheck(kueue.CheckStateReady, "")}, ""},
 		{"gate names the cluster for pods", "patch", "status", checkManager, nil, states{setReady, updatePods(kueue.PodSetUpdate{Annotations: map[string]string{clusterAnnotation: "cluster1"}, NodeSelector: map[string]string{"a": "b"}})}, ""},
+		{"check of a workload that has lost its quota is set Pending", "patch", "status", checkManager, states{setReady, removeQuota}, states{removeQuota, setMessage}, ""},
 		{"gate writes its annotation", "patch", "", checkManager, nil, states{annotate}, ""},
 		{"yielding workload is deactivated", "patch", "", checkManager, nil, states{deactivate, putToSleep}, ""},
 		{"labeled running workload is deactivated", "patch", "", checkManager, states{admit, agreeByLabel}, states{admit, agreeByLabel, deactivate, putToSleep}, ""},
@@ -92,6 +93,8 @@ func Cases() []Case {
 		{"Retry during an old eviction", "patch", "status", checkManager, states{evictedAgo(time.Minute)}, states{evictedAgo(time.Minute), setRetry, requeueNow}, "is evicted"},
 		{"check of a finished workload", "patch", "status", checkManager, states{finish}, states{finish, setReady}, "is finished"},
 		{"check of a workload without quota", "patch", "status", checkManager, states{removeQuota}, states{removeQuota, setReady}, "has no quota"},
+		{"check of an inactive workload without quota is set Pending", "patch", "status", checkManager, states{setReady, removeQuota, deactivate}, states{removeQuota, deactivate}, "is not active"},
+		{"nomination of a workload without quota", "patch", "status", admissionManager, states{setReady, removeQuota}, states{setReady, removeQuota, nominateFirst}, "has no quota"},
 		{"check of an inactive workload", "patch", "status", checkManager, states{deactivate}, states{deactivate, setReady}, "is not active"},
 		{"check of a deleted workload", "patch", "status", checkManager, states{markDeleted}, states{markDeleted, setReady}, "is being deleted"},
 	} {

@@ -76,7 +76,7 @@ func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 	case deactivates && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted) && !agreesToReclaim(a):
 		return "it deactivates an admitted workload that did not agree to be reclaimed"
 	case deactivates:
-		if reason := r.stateViolation(e, before, false); reason != "" {
+		if reason := r.stateViolation(e, before, false, false); reason != "" {
 			return reason
 		}
 	}
@@ -115,7 +115,7 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 	if len(a.Status.AdmissionChecks) != len(b.Status.AdmissionChecks) {
 		return "it adds or removes an entry of the checks"
 	}
-	repair := true
+	repair, reset := true, true
 	for i := range a.Status.AdmissionChecks {
 		was, is := &a.Status.AdmissionChecks[i], &b.Status.AdmissionChecks[i]
 		switch {
@@ -131,7 +131,7 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 		case slices.ContainsFunc(is.PodSetUpdates, changesMetadata):
 			return "it changes the metadata of pods"
 		default:
-			repair = repair && is.State == kueue.CheckStateReady
+			repair, reset = repair && is.State == kueue.CheckStateReady, reset && is.State == kueue.CheckStatePending
 		}
 	}
 	a.Status.AdmissionChecks, b.Status.AdmissionChecks = nil, nil
@@ -139,7 +139,7 @@ func (r Rules) checkViolation(e *event, before *kueue.Workload) string {
 	if !equality.Semantic.DeepEqual(a, b) {
 		return "it changes more than its check"
 	}
-	return r.stateViolation(e, before, repair)
+	return r.stateViolation(e, before, repair, reset)
 }
 
 // changesMetadata returns whether the update changes more of a pod's metadata than the
@@ -179,19 +179,20 @@ func (r Rules) nominationViolation(e *event, before *kueue.Workload) string {
 			return "it nominates while check " + string(check.Name) + " is " + string(check.State)
 		}
 	}
-	return r.stateViolation(e, before, true)
+	return r.stateViolation(e, before, true, false)
 }
 
 // stateViolation allows writes to active workloads with quota. With repair it also
-// allows writes to a workload whose eviction does not complete.
-func (r Rules) stateViolation(e *event, before *kueue.Workload, repair bool) string {
+// allows writes to a workload whose eviction does not complete. With reset it also allows writes to a
+// workload that has lost its quota.
+func (r Rules) stateViolation(e *event, before *kueue.Workload, repair, reset bool) string {
 	conditions := before.Status.Conditions
 	switch {
 	case before.DeletionTimestamp != nil:
 		return "the workload is being deleted"
 	case apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadFinished):
 		return "the workload is finished"
-	case !apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadQuotaReserved):
+	case !reset && !apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadQuotaReserved):
 		return "the workload has no quota"
 	}
 	eviction := apimeta.FindStatusCondition(conditions, kueue.WorkloadEvicted)

@@ -112,13 +112,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
 	}
-	period := seconds(policy.Spec.PeriodSeconds, 60)
+	wait := untilNextRound(policy, measured, now, r.now())
 	if applyErr != nil {
 		// The work queue itself would repeat the whole round after milliseconds.
 		log.FromContext(ctx).Error(applyErr, "The Cohort could not be written", "cohort", policy.Spec.CohortName)
-		period = min(period, writeRetry)
+		wait = min(wait, writeRetry)
 	}
-	return reconcile.Result{RequeueAfter: period}, nil
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // isCurrent reports whether the policy still exists as it was when the round began. A round
@@ -133,14 +133,17 @@ func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.CapacityPol
 func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohort *cohortState, now time.Time) []v1alpha1.QuotaStatus {
 	spec := &policy.Spec
 	rules := capacity.Rules{
-		Hold: pointedSeconds(spec.HoldSeconds, 600), LowerAfter: pointedSeconds(spec.LowerAfterSeconds, 300),
+		Hold: holdOf(spec), LowerAfter: lowerAfterOf(spec),
 		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
 	}
 	period := seconds(spec.PeriodSeconds, 60)
 	// A change of the policy or a failed write starts another round before the period ends.
-	rules.IsEarly = policy.Status.LastRoundTime != nil && now.Sub(policy.Status.LastRoundTime.Time) < period/2
+	if last := policy.Status.LastRoundTime; last != nil {
+		rules.SinceLast = max(now.Sub(last.Time), 0)
+	}
+	rules.IsEarly = policy.Status.LastRoundTime != nil && rules.SinceLast < period/2
 	// After a long gap, as while no operator ran, nothing is known of the time in between.
-	isGap := policy.Status.LastRoundTime == nil || now.Sub(policy.Status.LastRoundTime.Time) > 3*period
+	isGap := policy.Status.LastRoundTime == nil || rules.SinceLast > 3*period
 	last := map[quotaKey]v1alpha1.QuotaStatus{}
 	for _, q := range policy.Status.Quotas {
 		if isGap {

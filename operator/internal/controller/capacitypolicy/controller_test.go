@@ -211,6 +211,10 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 				h.t.Fatal(err)
 			}
 		}, "Held", "c2 (Disconnected, h100)"},
+		{"the endpoint of a cluster fails", func(h *hub) {
+			h.devices(usable, "c1", 8)
+			h.responses[usable] = query.Result{Samples: h.responses[usable].Samples, Failed: map[string]string{"c2": "timeout"}}
+		}, "Held", "c2 (QueryFailed, h100)"},
 		{"two samples for a cluster", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8, "c2", 8) }, "Held", "c2 (SeveralSamples, h100)"},
 		{"a negative number", func(h *hub) { h.devices(usable, "c1", 8, "c2", -1) }, "Held", "c2 (NotANumber, h100)"},
 	} {
@@ -284,6 +288,11 @@ func testFreshness(t *testing.T, stale int) {
 	if diff := cmp.Diff(want, policy.Status.Quotas[0].Clusters); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	h.devices("age", "c1", -60)
+	h.responses["age"] = query.Result{Samples: h.responses["age"].Samples, Failed: map[string]string{"c2": "timeout"}}
+	if c := h.round().Status.Quotas[0].Clusters[1]; c.Reason != "QueryFailed" {
+		t.Errorf("after the age of c2 could not be queried: %+v", c)
+	}
 	delete(h.responses, "age")
 	if got := describe(h.round(), v1alpha1.ConditionMeasured); !strings.Contains(got, "freshness.query: Unreachable: connection refused") {
 		t.Errorf("Measured is %s", got)
@@ -301,17 +310,6 @@ func TestDeletedPolicyLeavesItsCohort(t *testing.T) {
 	}
 	if got := h.cohortQuota(); got != 24 {
 		t.Errorf("quota %d", got)
-	}
-}
-
-func TestTooManyClusters(t *testing.T) {
-	var many []client.Object
-	for i := range maxClusters {
-		many = append(many, managedCluster(fmt.Sprintf("m%d", i), true))
-	}
-	h := newHub(t, nil, many...)
-	if got := describe(h.round(), v1alpha1.ConditionMeasured); !strings.HasPrefix(got, "False TooManyClusters: the policy selects 502 clusters") {
-		t.Errorf("Measured is %s", got)
 	}
 }
 

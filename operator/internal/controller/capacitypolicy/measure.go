@@ -20,13 +20,24 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// maxClusters is the number of clusters that the status can hold.
-const maxClusters = 500
+const (
+	// maxClusters is the number of clusters that the status of a quota can hold.
+	maxClusters = 500
+	// maxStatusEntries is the number of clusters of all quotas together: the whole object must fit into
+	// etcd, with the fields of each entry in managedFields.
+	maxStatusEntries = 3000
+)
+
+// clusterLimit returns how many clusters a policy with this number of quotas can select.
+func clusterLimit(quotas int) int {
+	return min(maxClusters, maxStatusEntries/max(quotas, 1))
+}
 
 // Reasons why the number of a cluster is unknown. ClusterCapacity.reason has these values.
 const (
 	reasonDisconnected   = "Disconnected"
 	reasonNoSample       = "NoSample"
+	reasonQueryFailed    = "QueryFailed" // of the cluster's own endpoint
 	reasonStale          = "Stale"
 	reasonSharedLabel    = "SharedLabel"
 	reasonSeveralSamples = "SeveralSamples"
@@ -41,7 +52,7 @@ type measurement struct {
 	failures []string
 	// invalid are the parse errors of the queries.
 	invalid []string
-	// tooMany is the number of selected clusters if it is above maxClusters, else 0.
+	// tooMany is the number of selected clusters if it is above clusterLimit, else 0.
 	tooMany int
 }
 
@@ -76,7 +87,7 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.CapacityPolic
 	if err := m.selectClusters(ctx, r.client, policy, info); err != nil || m.result.tooMany > 0 {
 		return m.result, err
 	}
-	ctx, cancel := context.WithTimeout(query.ForClusters(ctx, m.clusters.Names()), seconds(policy.Spec.PeriodSeconds, 60))
+	ctx, cancel := context.WithTimeout(query.ForClusters(ctx, m.clusters.Names()), min(seconds(policy.Spec.PeriodSeconds, 60), timing.MaxRound))
 	defer cancel()
 	if !m.readFreshness(ctx, policy.Spec.Freshness) {
 		return m.result, nil
@@ -98,7 +109,7 @@ func (m *measurer) selectClusters(ctx context.Context, hub client.Reader, policy
 		m.result.failures = []string{"clusterSelector: " + err.Error()}
 		selected = nil
 	}
-	if len(selected) > maxClusters {
+	if len(selected) > clusterLimit(len(policy.Spec.Quotas)) {
 		m.result.tooMany = len(selected)
 	}
 	m.clusterLabel = info.ClusterLabel
@@ -123,10 +134,10 @@ func (m *measurer) readFreshness(ctx context.Context, freshness *v1alpha1.Freshn
 	}
 	maxAge := seconds(freshness.MaxAgeSeconds, 120).Seconds()
 	for _, name := range m.clusters.Names() {
-		age := ages[name]
+		age, failed := ages.of(name)
 		isFresh := age.Outcome == clustermap.Found && age.Value <= maxAge && age.Value >= -timing.MaxClockSkew.Seconds()
 		if m.unusable[name] == "" && !isFresh {
-			m.unusable[name] = reasonStale
+			m.unusable[name] = cmp.Or(failed, reasonStale)
 		}
 	}
 	return true
@@ -142,7 +153,8 @@ func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota)
 	}
 	reading, known := capacity.Reading{}, false
 	for _, name := range m.clusters.Names() {
-		cluster := capacity.ClusterReading{Name: name, Devices: values[name].Value, Reason: cmp.Or(m.unusable[name], reasonOf(values[name]))}
+		value, failed := values.of(name)
+		cluster := capacity.ClusterReading{Name: name, Devices: value.Value, Reason: cmp.Or(m.unusable[name], failed, reasonOf(value))}
 		known = known || cluster.Reason == ""
 		reading.Clusters = append(reading.Clusters, cluster)
 	}
@@ -160,7 +172,8 @@ func (m *measurer) readQuota(ctx context.Context, quota *v1alpha1.MeasuredQuota)
 }
 
 // readUnhealthy returns a function that returns the number of broken devices of a cluster. It is nil if
-// there is no query, no response, or an unusable value. A cluster without a sample has no broken device.
+// there is no query, no response, or an unusable value. A cluster that responded without a sample has no
+// broken device.
 func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(cluster string) *int64 {
 	unknown := func(string) *int64 { return nil }
 	if expr == "" {
@@ -171,7 +184,8 @@ func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(c
 		return unknown
 	}
 	return func(cluster string) *int64 {
-		switch v := values[cluster]; reasonOf(v) {
+		v, failed := values.of(cluster)
+		switch cmp.Or(failed, reasonOf(v)) {
 		case "":
 			return new(int64(min(v.Value, math.MaxInt32)))
 		case reasonNoSample:
@@ -181,24 +195,40 @@ func (m *measurer) readUnhealthy(ctx context.Context, field, expr string) func(c
 	}
 }
 
-// query returns the value of each cluster that has one. It returns false, and records the
-// reason, if there is no complete response.
-func (m *measurer) query(ctx context.Context, field, expr string) (map[string]clustermap.Value, bool) {
+// response has the values of one query.
+type response struct {
+	values map[string]clustermap.Value // by cluster
+	// failed maps clusters whose own endpoint failed to the message.
+	failed map[string]string
+}
+
+// of returns the value of a cluster. failed is reasonQueryFailed if its own endpoint failed, and
+// otherwise empty.
+func (r response) of(cluster string) (v clustermap.Value, failed string) {
+	if _, ok := r.failed[cluster]; ok {
+		return clustermap.Value{}, reasonQueryFailed
+	}
+	return r.values[cluster], ""
+}
+
+// query returns the values of the clusters. It returns false, and records the reason, if there is no
+// complete response.
+func (m *measurer) query(ctx context.Context, field, expr string) (response, bool) {
 	expr, _ = promql.ExpandClusterLabel(expr, m.clusterLabel)
 	if problems := promql.Check(expr); problems != nil {
 		m.result.invalid = append(m.result.invalid, field+": "+promql.Strings(problems))
-		return nil, false
+		return response{}, false
 	}
-	response, err := m.querier.Query(ctx, expr, m.now)
+	result, err := m.querier.Query(ctx, expr, m.now)
 	switch {
 	case err != nil:
 		m.fail(field, err.Error())
-		return nil, false
-	case response.Partial:
-		m.fail(field, "some stores of the source did not respond: "+response.PartialReason)
-		return nil, false
+		return response{}, false
+	case result.Partial:
+		m.fail(field, "some stores of the source did not respond: "+result.PartialReason)
+		return response{}, false
 	}
-	return m.clusters.Group(response.Samples).ByCluster(), true
+	return response{m.clusters.Group(result.Samples).ByCluster(), result.Failed}, true
 }
 
 func (m *measurer) fail(field, reason string) {

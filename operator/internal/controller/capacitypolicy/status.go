@@ -74,8 +74,12 @@ func decideQueriesValid(measured *measurement) condition.Decision {
 func decideMeasured(measured *measurement, quotas []v1alpha1.QuotaStatus) condition.Decision {
 	switch {
 	case measured.tooMany > 0:
+		limit, with := clusterLimit(len(measured.readings)), ""
+		if limit < maxClusters {
+			with = fmt.Sprintf(" with %d quotas", len(measured.readings))
+		}
 		return condition.False(v1alpha1.ReasonTooManyClusters, fmt.Sprintf(
-			"the policy selects %d clusters, at most %d are allowed; every quota stays. Narrow spec.clusterSelector", measured.tooMany, maxClusters))
+			"the policy selects %d clusters, at most %d are allowed%s; every quota stays. Narrow spec.clusterSelector", measured.tooMany, limit, with))
 	case len(measured.failures)+len(measured.invalid) > 0:
 		return condition.False(reasonUnusable, "quotas without a usable response stay: "+strings.Join(append(measured.failures, measured.invalid...), "; "))
 	}

@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // Devices that broke before the policy could see them are no new ones: a decrease beside them has
@@ -51,6 +52,15 @@ func TestOldBrokenDevicesAreNotNew(t *testing.T) {
 			h.devices(usable, "c1", 8)
 			h.devices("broken")
 			h.round()
+		}, 64},
+		{"the endpoint of a cluster fails for a round", nil, func(h *hub) {
+			h.devices(usable, "c1", 8, "c2", 56)
+			h.devices("broken", "c2", 8)
+			h.round()
+			h.responses["broken"] = query.Result{Failed: map[string]string{"c2": "timeout"}}
+			if got := h.round().Status.Quotas[0].Unhealthy; got != 8 {
+				t.Errorf("%d broken devices while the endpoint fails, want 8", got)
+			}
 		}, 64},
 		{"the query is added", nil, func(h *hub) {
 			h.devices(usable, "c1", 8, "c2", 56)

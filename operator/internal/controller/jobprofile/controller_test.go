@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func TestFinishedRunIsAddedToItsProfile(t *testing.T) {
@@ -323,4 +326,24 @@ func TestEventsOfFinishedWorkloads(t *testing.T) {
 			t.Errorf("%s: %t", tc.name, tc.got)
 		}
 	}
+}
+
+// The liveness probe restarts the operator if a reconciliation lasts 5 minutes.
+func TestMeasurementEndsBeforeTheLivenessProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, &v1alpha1.GateProfiles{})
+		h.r.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "site", Match: "Label", Key: "site"}, query.QuerierFunc(func(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
+			select {
+			case <-ctx.Done():
+				return query.Result{}, ctx.Err()
+			case <-time.After(299 * time.Second):
+				return query.Result{}, nil
+			}
+		}))
+		start := time.Now()
+		result := h.add(finished("a"))
+		if took := time.Since(start); took != timing.MaxRound || result.RequeueAfter == 0 {
+			t.Errorf("the measurement took %v, want %v; next attempt after %v", took, timing.MaxRound, result.RequeueAfter)
+		}
+	})
 }

@@ -6,9 +6,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/jobusage"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// measure sends one query per quantity to the source of the run's gate.
+// measure sends one query per quantity to the source of the run's gate, within timing.MaxRound.
 func (r *Reconciler) measure(ctx context.Context, f *finishedRun) (profile.Run, error) {
 	querier, info, err := r.sources.For(f.gate.Spec.SourceRef.Name)
 	if err != nil {
@@ -18,6 +19,8 @@ func (r *Reconciler) measure(ctx context.Context, f *finishedRun) (profile.Run, 
 	if err != nil {
 		return profile.Run{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, timing.MaxRound)
+	defer cancel()
 	results, err := jobusage.Measure(ctx, jobusage.Source{Querier: querier, Info: info, Members: members}, jobusage.Job{
 		Namespace: f.namespace, OwnerKind: f.ownerKind, OwnerName: f.ownerName, Cluster: f.cluster, End: f.end, Duration: f.duration,
 	}, profile.Queries(f.duration))

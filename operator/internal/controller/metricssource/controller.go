@@ -116,12 +116,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Sources.SetUnusable(dial.SourceInfo(src), err)
 		return r.report(ctx, src, observation{configErr: err}, failedPeriod)
 	}
-	version, err := c.Check(ctx)
+	version, err := check(ctx, c)
 	after := healthyPeriod
 	if err != nil {
 		after = failedPeriod
 	}
 	return r.report(ctx, src, observation{version: version, queryErr: err, health: c.Health()}, after)
+}
+
+// check checks the source within timing.MaxRound: a check consists of several queries, and with one
+// endpoint per cluster, each turn of the endpoints may last as long as the timeout.
+func check(ctx context.Context, c *query.Client) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timing.MaxRound)
+	defer cancel()
+	return c.Check(ctx)
 }
 
 // report writes the status and returns when to look at the source again.

@@ -3,7 +3,6 @@ package placementgate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -32,17 +31,22 @@ func clusterUses(obj client.Object) []string {
 	if !ok || kueuestate.IsFinished(wl) {
 		return nil
 	}
-	clusters := slices.Clone(wl.Status.NominatedClusterNames)
-	if wl.Status.ClusterName != nil {
-		clusters = append(clusters, *wl.Status.ClusterName)
-	}
 	var values []string
 	for _, check := range wl.Status.AdmissionChecks {
-		for _, cluster := range clusters {
+		for _, cluster := range clustersOf(wl) {
 			values = append(values, clusterUse(string(check.Name), cluster))
 		}
 	}
 	return values
+}
+
+// clustersOf returns the nominated clusters of a workload and the one that runs it.
+func clustersOf(wl *kueue.Workload) []string {
+	clusters := slices.Clone(wl.Status.NominatedClusterNames)
+	if wl.Status.ClusterName != nil {
+		clusters = append(clusters, *wl.Status.ClusterName)
+	}
+	return clusters
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
@@ -55,18 +59,17 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 	if err != nil {
 		return nil, err
 	}
-	members := slices.Collect(maps.Keys(in.mkClusters))
-	if in.config != nil {
-		members = in.config.Spec.Clusters
+	if in.config == nil {
+		return r.clustersWithWorkloads(ctx, checks)
 	}
-	for _, member := range members {
-		if in.config != nil && len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
+	for _, member := range in.config.Spec.Clusters {
+		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
 			continue
 		}
 		if inUse[member], err = r.hasWorkloads(ctx, member, checks); err != nil {
 			return nil, err
 		}
-		if in.config == nil || inUse[member] {
+		if inUse[member] {
 			continue
 		}
 		if inUse[member], err = r.mayHoldOrphanedCopies(ctx, in.mkClusters[member], checks); err != nil {
@@ -74,6 +77,28 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		}
 	}
 	return inUse, nil
+}
+
+// clustersWithWorkloads returns the clusters that unfinished workloads with one of the checks run on or
+// are nominated to, whether they have a MultiKueueCluster or not.
+func (r *Reconciler) clustersWithWorkloads(ctx context.Context, checks []string) (map[string]bool, error) {
+	list := &kueue.WorkloadList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Workloads of a deleted MultiKueueConfig: %w", err)
+	}
+	inUse := map[string]bool{}
+	for i := range list.Items {
+		if wl := &list.Items[i]; !kueuestate.IsFinished(wl) && hasCheck(wl, checks) {
+			for _, cluster := range clustersOf(wl) {
+				inUse[cluster] = true
+			}
+		}
+	}
+	return inUse, nil
+}
+
+func hasCheck(wl *kueue.Workload, checks []string) bool {
+	return slices.ContainsFunc(checks, func(name string) bool { return kueuestate.FindCheck(wl, name) != nil })
 }
 
 // hasWorkloads reports whether an unfinished workload with one of the checks runs on a cluster or is
@@ -130,8 +155,7 @@ func (r *Reconciler) wasNominated(ctx context.Context, cluster string, checks []
 	}
 	for i := range list.Items {
 		wl := &list.Items[i]
-		hasCheck := slices.ContainsFunc(checks, func(name string) bool { return kueuestate.FindCheck(wl, name) != nil })
-		if !hasCheck || kueuestate.IsFinished(wl) {
+		if !hasCheck(wl, checks) || kueuestate.IsFinished(wl) {
 			continue
 		}
 		if record, err := dispatch.Decode(wl.Annotations); err != nil || slices.Contains(record.EverNominated, cluster) {

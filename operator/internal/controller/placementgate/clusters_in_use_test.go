@@ -110,34 +110,87 @@ func TestMayHoldOrphanedCopies(t *testing.T) {
 }
 
 // A MultiKueueConfig that someone deleted is created again with the clusters that run workloads, also
-// if the Placement no longer decides them: Kueue evicts the workloads on other clusters.
-func TestDeletedConfigKeepsClustersInUse(t *testing.T) {
+// if the Placement no longer decides them: Kueue evicts the workloads on other clusters. Their
+// MultiKueueClusters are created again, too. Without one, Kueue neither sees that the workloads end nor
+// gives the cluster up.
+func TestDeletedObjectsOfClustersInUse(t *testing.T) {
 	const onCluster, nominated = "c7", "c8"
-	workload := func(name string, change func(*kueue.WorkloadStatus)) *kueue.Workload {
+	workload := func(name, check string, change func(*kueue.WorkloadStatus)) *kueue.Workload {
 		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
-		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}}
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: kueue.AdmissionCheckReference(check)}}
 		change(&wl.Status)
 		return wl
 	}
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "multikueue"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName,
 		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "MultiKueueConfig", Name: "plimsoll-gpu"}}}
-	objects := append(healthyHub("c1"), check,
-		workload("runs", func(s *kueue.WorkloadStatus) { s.ClusterName = ptr.To(onCluster) }),
-		workload("sent", func(s *kueue.WorkloadStatus) { s.NominatedClusterNames = []string{nominated} }),
-	)
-	for _, name := range []string{"c1", onCluster, nominated, "unused"} {
-		objects = append(objects, newForeignCluster(name, "gpu"))
+	for _, tc := range []struct {
+		name        string
+		credentials v1alpha1.CredentialsType
+		config      []string // nil = deleted
+		existing    []string // MultiKueueClusters
+		members     []string
+		created     []string
+	}{
+		{"the configuration", "", nil, []string{"c1", onCluster, nominated, "unused"}, []string{"c1", onCluster, nominated}, nil},
+		{"a MultiKueueCluster", "", []string{"c1", onCluster, nominated}, []string{"c1", nominated}, []string{"c1", onCluster, nominated}, []string{onCluster}},
+		{"the MultiKueueCluster of a decided member", "", []string{"c1", onCluster, nominated}, []string{onCluster, nominated}, []string{"c1", onCluster, nominated}, []string{"c1"}},
+		{"that of a member that is about to leave", "", []string{"c1", onCluster, nominated, "unused"}, []string{"c1", onCluster, nominated}, []string{"c1", onCluster, nominated, "unused"}, nil},
+		{"the configuration and a MultiKueueCluster", "", nil, []string{"c1", nominated}, []string{"c1", onCluster, nominated}, []string{onCluster}},
+		{"all of them", "", nil, nil, []string{"c1", onCluster, nominated}, []string{"c1", onCluster, nominated}},
+		{"all of them, which another component writes", v1alpha1.CredentialsExisting, nil, nil, []string{"c1", onCluster, nominated}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			objects := append(healthyHub("c1"), check.DeepCopy(),
+				workload("runs", "multikueue", func(s *kueue.WorkloadStatus) { s.ClusterName = ptr.To(onCluster) }),
+				workload("sent", "multikueue", func(s *kueue.WorkloadStatus) { s.NominatedClusterNames = []string{nominated} }),
+				workload("of-another-configuration", "other", func(s *kueue.WorkloadStatus) { s.ClusterName = ptr.To("c9") }),
+				workload("done", "multikueue", func(s *kueue.WorkloadStatus) {
+					s.ClusterName, s.Conditions = ptr.To("c9"), []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+				}),
+			)
+			objects[0].(*v1alpha1.PlacementGate).Spec.MultiKueue.Credentials.Type = tc.credentials
+			if tc.config != nil {
+				objects = append(objects, newConfig("plimsoll-gpu", "gpu", tc.config...))
+			}
+			for _, name := range tc.existing {
+				objects = append(objects, newForeignCluster(name, ""))
+			}
+			clock := now
+			r, hub := newReconciler(t, &clock, interceptor.Funcs{}, objects...)
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "gpu"}}); err != nil {
+				t.Fatal(err)
+			}
+			config := &kueue.MultiKueueConfig{}
+			if err := hub.Get(t.Context(), types.NamespacedName{Name: "plimsoll-gpu"}, config); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.members, config.Spec.Clusters); diff != "" {
+				t.Errorf("clusters (-want +got):\n%s", diff)
+			}
+			list := &kueue.MultiKueueClusterList{}
+			if err := hub.List(t.Context(), list, client.MatchingLabels{v1alpha1.ManagedByLabel: "gpu"}); err != nil {
+				t.Fatal(err)
+			}
+			var created []string
+			for _, c := range list.Items {
+				created = append(created, c.Name)
+			}
+			if diff := cmp.Diff(tc.created, created); diff != "" {
+				t.Errorf("created (-want +got):\n%s", diff)
+			}
+		})
 	}
-	clock := now
-	r, hub := newReconciler(t, &clock, interceptor.Funcs{}, objects...)
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "gpu"}}); err != nil {
-		t.Fatal(err)
+}
+
+// A cluster in use stays a member although its MultiKueueCluster can't be created: Kueue starts the
+// workloads of a cluster that is no member elsewhere.
+func TestClusterInUseIsMemberBeforeItIsCreated(t *testing.T) {
+	in := newInput("c1")
+	in.inUse = map[string]bool{"c7": true}
+	if diff := cmp.Diff([]string{"c7"}, withoutNewMember(in, []string{"c1", "c7"}, "c1")); diff != "" {
+		t.Errorf("c1 can't be created (-want +got):\n%s", diff)
 	}
-	config := &kueue.MultiKueueConfig{}
-	if err := hub.Get(t.Context(), types.NamespacedName{Name: "plimsoll-gpu"}, config); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"c1", onCluster, nominated}, config.Spec.Clusters); diff != "" {
-		t.Errorf("clusters (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"c1", "c7"}, withoutNewMember(in, []string{"c1", "c7"}, "c7")); diff != "" {
+		t.Errorf("c7 can't be created (-want +got):\n%s", diff)
 	}
 }

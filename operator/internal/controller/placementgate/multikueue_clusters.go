@@ -17,14 +17,16 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // clusterChange is a MultiKueueCluster with other credentials than it has.
 type clusterChange struct{ before, after *kueue.MultiKueueCluster }
 
 // decideClusters returns the MultiKueueClusters to create and to change, by name:
-//   - A decided cluster that is a member of the configuration gets a MultiKueueCluster.
-//     Others get none, because Kueue connects to every MultiKueueCluster.
+//   - A member of the configuration that is decided or in use gets a MultiKueueCluster. Without one,
+//     Kueue neither sees that the workloads on a cluster in use end nor gives the cluster up. Other
+//     clusters get none, because Kueue connects to every MultiKueueCluster.
 //   - Every MultiKueueCluster of this gate gets the credentials that its spec states.
 //
 // The gate never changes a MultiKueueCluster that it did not create.
@@ -33,9 +35,10 @@ func decideClusters(in *input, members []string) (create []*kueue.MultiKueueClus
 		return nil, nil
 	}
 	credentials := in.gate.Spec.MultiKueue.Credentials
-	for _, c := range in.clusters {
-		if in.mkClusters[c.Name] == nil && slices.Contains(members, c.Name) {
-			create = append(create, newCluster(in.gate.Name, c.Name, credentials))
+	for _, member := range slices.Sorted(slices.Values(members)) {
+		isDecided := slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member })
+		if in.mkClusters[member] == nil && (isDecided || in.inUse[member]) {
+			create = append(create, newCluster(in.gate.Name, member, credentials))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.mkClusters)) {

@@ -170,9 +170,10 @@ func (r *Reconciler) applyConfiguration(ctx context.Context, in *input, want con
 }
 
 // withoutNewMember returns the members without a cluster, unless the configuration contains it
-// already: Kueue evicts the workloads on a cluster that leaves.
+// already or, if the configuration was deleted, workloads use it: Kueue evicts the workloads on a
+// cluster that is not a member.
 func withoutNewMember(in *input, members []string, cluster string) []string {
-	if in.config != nil && slices.Contains(in.config.Spec.Clusters, cluster) {
+	if in.inUse[cluster] || in.config != nil && slices.Contains(in.config.Spec.Clusters, cluster) {
 		return members
 	}
 	return slices.DeleteFunc(slices.Clone(members), func(c string) bool { return c == cluster })

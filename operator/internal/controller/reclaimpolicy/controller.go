@@ -134,6 +134,11 @@ func periodOf(policy *v1alpha1.ReclaimPolicy) time.Duration {
 	return time.Duration(cmp.Or(policy.Spec.PeriodSeconds, 60)) * time.Second
 }
 
+// roundLimit returns the time that the queries of a round may take together.
+func roundLimit(policy *v1alpha1.ReclaimPolicy) time.Duration {
+	return min(periodOf(policy), timing.MaxRound)
+}
+
 // decide decides which workloads return to their queues. What others wait for is read again after the
 // queries of moves, which a slow source delays: it may have changed.
 func (r *Reconciler) decide(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, measured *measurement, now time.Time) (outcome, error) {

@@ -339,7 +339,7 @@ func TestClusterLabelIsExpanded(t *testing.T) {
 	h := newHub(t, nil, running("idle"))
 	h.round()
 	want := []string{
-		"time() - min by (site) (cluster:plimsoll_sample_timestamp_seconds:min)",
+		"time() - min by (site) (cluster:plimsoll_device_sample_timestamp_seconds:min)",
 		"min by (site, namespace, owner_kind, owner_name, node, uuid) ((time() - device:plimsoll_idle_since_timestamp_seconds:min)" +
 			" and on (site, node, uuid) (max by (site, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))",
 	}

@@ -68,36 +68,39 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 	return q, nil
 }
 
-// readDemand sets what other workloads wait for. It is read after the metrics, because a slow source
-// must not delay it: a workload may have been admitted, or another policy may have reclaimed one.
+// readDemand sets what other workloads wait for, and protects candidates that would not get their
+// quota back. It is read after the metrics, because a slow source must not delay it: a workload may have
+// been admitted, a queue stopped, or another policy may have reclaimed a workload.
 func (r *Reconciler) readDemand(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, now time.Time) error {
 	if len(q.candidates) == 0 {
 		return nil
 	}
-	all, localQueues := &kueue.WorkloadList{}, &kueue.LocalQueueList{}
+	all := &kueue.WorkloadList{}
 	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Workloads: %w", err)
 	}
-	if err := r.client.List(ctx, localQueues, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list LocalQueues: %w", err)
-	}
-	clusterQueues := map[client.ObjectKey]string{}
-	for i := range localQueues.Items {
-		clusterQueues[client.ObjectKeyFromObject(&localQueues.Items[i])] = string(localQueues.Items[i].Spec.ClusterQueue)
+	states, err := r.readQueueStates(ctx)
+	if err != nil {
+		return err
 	}
 	demand := &reclaim.Demand{MinWait: periodOf(policy)}
 	for i := range all.Items {
 		wl := &all.Items[i]
-		queue := clusterQueues[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
-		if wl.Status.Admission != nil {
-			queue = string(wl.Status.Admission.ClusterQueue)
+		group, ok := q.groups[states.clusterQueueOf(wl)]
+		if !ok {
+			continue
 		}
-		if group, ok := q.groups[queue]; ok {
-			demand.Add(group, wl, now)
+		if wl.Status.Admission == nil && states.noQuotaReason(wl) != "" {
+			demand.AddReturning(group, wl)
+			continue
 		}
+		demand.Add(group, wl, now)
 	}
 	for _, c := range q.candidates {
 		demand.Apply(c)
+		if why := states.noQuotaReason(q.workloads[c.UID]); why != "" && c.Protection == "" {
+			c.Protection = "it would not get its quota back: " + why
+		}
 	}
 	return nil
 }

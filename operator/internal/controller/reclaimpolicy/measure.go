@@ -61,7 +61,7 @@ func (r *Reconciler) measure(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 	}
 	mapping := clustermap.New(members, info).Select(slices.Sorted(maps.Keys(clusters)))
 	m.querier, m.mapping = querier, mapping
-	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), periodOf(policy))
+	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), roundLimit(policy))
 	defer cancel()
 	ages, ok := m.query(ctx, querier, "freshness.query", ageExpr, now)
 	if !ok {

@@ -37,14 +37,15 @@ type possibleMoves struct {
 }
 
 // readMoves reads what gates and metrics show of possible moves. It queries nothing unless a gate holds
-// a cluster where a candidate runs. A round that began more than periodSeconds ago moves nothing:
-// what it measured at first is too old.
+// a cluster where a candidate runs. A round that began more than roundLimit ago moves nothing: what it
+// measured at first is too old.
 func (r *Reconciler) readMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, q *queues, measured *measurement, began time.Time) (*possibleMoves, error) {
 	mode, isOn := rebalance.ModeOf(&policy.Spec)
 	if !isOn || r.gates == nil || measured.querier == nil || measured.failure != "" {
 		return nil, nil
 	}
-	isLate := func() bool { return r.now().Sub(began) > periodOf(policy) }
+	remaining := func() time.Duration { return roundLimit(policy) - r.now().Sub(began) }
+	isLate := func() bool { return remaining() < 0 }
 	waiting, err := r.readWaiting(ctx, policy, q, measured, isLate)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
@@ -53,7 +54,7 @@ func (r *Reconciler) readMoves(ctx context.Context, policy *v1alpha1.ReclaimPoli
 	if err != nil {
 		return nil, err
 	}
-	movable, err := r.readMovable(ctx, waiting, q.candidates, r.measureDevices(ctx, policy, waiting, measured), bounds, isLate)
+	movable, err := r.readMovable(ctx, waiting, q.candidates, r.measureDevices(ctx, remaining(), waiting, measured), bounds, isLate)
 	if err != nil || ctx.Err() != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (r *Reconciler) readMoves(ctx context.Context, policy *v1alpha1.ReclaimPoli
 }
 
 // problemLate is why nothing is decided for a waiting workload after responses that took too long.
-const problemLate = "the metrics source is too slow: the round takes longer than periodSeconds"
+const problemLate = "the metrics source is too slow: the round takes longer than periodSeconds, or than 240 s"
 
 // decideMoves decides which workloads move, after what the round returns because of idle devices.
 func (r *Reconciler) decideMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, possible *possibleMoves, idle []reclaim.Decision) ([]rebalance.Decision, error) {
@@ -168,15 +169,15 @@ func (r *Reconciler) boundsOfMoves(ctx context.Context, policy *v1alpha1.Reclaim
 	return b, nil
 }
 
-// measureDevices returns the devices by node. If it has no complete response, that is the problem of each
+// measureDevices returns the devices by node, within the limit. If it has no complete response, that is the problem of each
 // waiting workload.
-func (r *Reconciler) measureDevices(ctx context.Context, policy *v1alpha1.ReclaimPolicy, waiting []*rebalance.Waiting, measured *measurement) *rebalance.Devices {
+func (r *Reconciler) measureDevices(ctx context.Context, limit time.Duration, waiting []*rebalance.Waiting, measured *measurement) *rebalance.Devices {
 	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Allocated: map[reclaim.Owner]map[rebalance.Node]int64{}}
 	if !slices.ContainsFunc(waiting, func(w *rebalance.Waiting) bool { return w.Problem == "" }) {
 		return devices
 	}
 	mapping := measured.mapping
-	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), periodOf(policy))
+	ctx, cancel := context.WithTimeout(query.WithAllLabels(query.ForClusters(ctx, mapping.Names())), limit)
 	defer cancel()
 	m := &measurement{}
 	free, isComplete := m.query(ctx, measured.querier, "free devices", rebalance.FreeQuery(mapping.Label()), r.now())

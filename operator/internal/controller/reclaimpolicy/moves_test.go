@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,6 +22,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // gates hold c1 for big, which needs a node of 8 GPUs. small has 2 of the node there, and c2 has 4 free.
@@ -183,14 +185,14 @@ func TestNothingMoves(t *testing.T) {
 					h.now = h.now.Add(time.Minute + time.Second)
 				}
 			}
-		}, "the metrics source is too slow: the round takes longer than periodSeconds"},
+		}, "the metrics source is too slow: the round takes longer than periodSeconds, or than 240 s"},
 		{"the source is slow from the beginning", func(h *hub, g *gates) {
 			h.change = func(samples []query.Sample) []query.Sample {
 				h.now = h.now.Add(time.Minute + time.Second)
 				return samples
 			}
 			g.onRead = func(job string) { h.t.Errorf("read %s", job) }
-		}, "the metrics source is too slow: the round takes longer than periodSeconds"},
+		}, "the metrics source is too slow: the round takes longer than periodSeconds, or than 240 s"},
 		{"another policy has moved a workload for big", func(h *hub, _ *gates) {
 			other := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 			other.Status.History = []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ReclaimEnforce, Namespace: "team-b", Name: "x", UID: "x", Cluster: "c1",
@@ -287,5 +289,38 @@ func (h *hub) annotate(job string, record dispatch.Record) {
 	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 	if err := h.Update(h.t.Context(), wl); err != nil {
 		h.t.Fatal(err)
+	}
+}
+
+// The liveness probe restarts the operator if a round lasts 5 minutes. The queries of a round share one
+// limit, also those of moves.
+func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
+	for name, blocked := range map[string]string{"idle devices": "sample_timestamp", "moves": "plimsoll_free_devices"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+				policy := h.policy()
+				policy.Spec.PeriodSeconds = 3600
+				if err := h.Update(t.Context(), policy); err != nil {
+					t.Fatal(err)
+				}
+				start, isBlocked := time.Now(), false
+				h.r.now = func() time.Time { return h.now.Add(time.Since(start)) }
+				h.r.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "site", Match: "Name"}, query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
+					if strings.Contains(expr, blocked) {
+						isBlocked = true
+						<-ctx.Done()
+						return query.Result{}, ctx.Err()
+					}
+					time.Sleep(time.Second)
+					return h.query(ctx, expr, at)
+				}))
+				h.round()
+				if took := time.Since(start); took != timing.MaxRound || !isBlocked {
+					t.Errorf("the round took %v, want %v; blocked %t", took, timing.MaxRound, isBlocked)
+				}
+				h.requireUntouched("small", "big")
+			})
+		})
 	}
 }

@@ -41,6 +41,9 @@ const (
 	// maxRoundsPerSource leaves workers for other sources if many policies read one that does
 	// not respond.
 	maxRoundsPerSource = 16
+	// maxWriteRetry is the longest wait for the next round after a failed write of scores. It is not
+	// shorter: a hub can refuse a write for good.
+	maxWriteRetry = 30 * time.Second
 	// busySourceInterval is the wait for a source with maxRoundsPerSource rounds.
 	busySourceInterval = time.Second
 )
@@ -163,6 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	logRound(ctx, policy.Name, previous, done)
 	r.reportDeleted(ctx, policy, published.Deleted)
 	next := timeToNextRound(policy, done, r.now())
+	if published.Failed > 0 || len(published.NoNamespace) > 0 {
+		next = min(next, maxWriteRetry)
+	}
 	if !hasTurn {
 		next = min(next, busySourceInterval)
 	}

@@ -53,7 +53,7 @@ func newMetrics(reg prometheus.Registerer, perCluster bool, lastRounds func() ma
 			Name: "plimsoll_round_timestamp_seconds", Help: "Unix time at which a policy's last round started.",
 		}, []string{"policy"}),
 		validUntil: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "plimsoll_round_valid_until_timestamp_seconds", Help: "Unix time at which the scores of a policy's last round expire.",
+			Name: "plimsoll_round_valid_until_timestamp_seconds", Help: "Unix time at which the published scores of a policy expire. A round whose writes all fail does not advance it.",
 		}, []string{"policy"}),
 		refused:  counter("plimsoll_rounds_refused_total", "Number of rounds whose values did not count because fewer clusters than minHealthyPercent had fresh values."),
 		clamped:  counter("plimsoll_score_clamped_total", "Number of values that normalization left outside the range of the score."),
@@ -70,7 +70,9 @@ func newMetrics(reg prometheus.Registerer, perCluster bool, lastRounds func() ma
 func (m *metrics) observe(policy string, done *completedRound) {
 	m.duration.WithLabelValues(policy).Observe(done.took.Seconds())
 	m.startTime.WithLabelValues(policy).Set(unixSeconds(done.in.request.Now))
-	m.validUntil.WithLabelValues(policy).Set(unixSeconds(done.in.request.Now.Add(done.in.valid)))
+	if p := done.published; p.Failed == 0 || p.Written > 0 {
+		m.setExpiry(policy, done.in.request.Now.Add(done.in.valid))
+	}
 	m.clamped.WithLabelValues(policy).Add(float64(done.report.Result.Clamped))
 	refused := m.refused.WithLabelValues(policy) // 0 before the first refusal, which is then an increase
 	if done.report.Result.Refused {
@@ -86,6 +88,11 @@ func (m *metrics) observe(policy string, done *completedRound) {
 	}
 	m.writes.WithLabelValues(policy, "deleted").Add(float64(done.published.Deleted))
 	m.writes.WithLabelValues(policy, "failed").Add(float64(done.published.Failed))
+}
+
+// setExpiry records when the published scores of a policy expire.
+func (m *metrics) setExpiry(policy string, at time.Time) {
+	m.validUntil.WithLabelValues(policy).Set(unixSeconds(at))
 }
 
 // delete removes all series of a policy.

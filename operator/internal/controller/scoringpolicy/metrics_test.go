@@ -1,11 +1,19 @@
 package scoringpolicy
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -26,7 +34,7 @@ plimsoll_score{cluster="c2",policy="fleet",score="total"} -100
 # HELP plimsoll_round_timestamp_seconds Unix time at which a policy's last round started.
 # TYPE plimsoll_round_timestamp_seconds gauge
 plimsoll_round_timestamp_seconds{policy="fleet"} 1.767323045e+09
-# HELP plimsoll_round_valid_until_timestamp_seconds Unix time at which the scores of a policy's last round expire.
+# HELP plimsoll_round_valid_until_timestamp_seconds Unix time at which the published scores of a policy expire. A round whose writes all fail does not advance it.
 # TYPE plimsoll_round_valid_until_timestamp_seconds gauge
 plimsoll_round_valid_until_timestamp_seconds{policy="fleet"} 1.767323135e+09
 # HELP plimsoll_rounds_refused_total Number of rounds whose values did not count because fewer clusters than minHealthyPercent had fresh values.
@@ -97,6 +105,82 @@ func TestSnakeCase(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			if got := snakeCase(tc.reason); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestExpiryOfPublishedScores: plimsoll_round_valid_until_timestamp_seconds, by which PlimsollScoresStale
+// fires, is when the published scores expire, and not when those expire that could not be written.
+func TestExpiryOfPublishedScores(t *testing.T) {
+	const period, valid = 30 * time.Second, 90 * time.Second
+	refused := errors.New("the API server refuses it")
+	for name, tc := range map[string]struct {
+		calls interceptor.Funcs // of the client that publishes, from the second round on
+		// restart is true if the second round is the first one of another process.
+		restart bool
+		change  func(*v1alpha1.ScoringPolicySpec)
+		want    time.Duration // from the first round, after rounds that are due 30, 60, 90 and 120 s after it
+	}{
+		"written": {want: 4*period + valid},
+		"no write succeeds": {calls: interceptor.Funcs{SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return refused
+		}}, want: valid},
+		"no write succeeds after a restart": {calls: interceptor.Funcs{SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return refused
+		}}, restart: true, want: valid},
+		"one write fails": {calls: interceptor.Funcs{SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			if o, ok := obj.(client.Object); ok && o.GetNamespace() == "c1" {
+				return refused
+			}
+			return c.SubResource(sub).Apply(ctx, obj, opts...)
+		}}, want: 4*period + valid},
+		"the scores can't be listed": {calls: interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*clusterv1alpha1.AddOnPlacementScoreList); ok {
+				return refused
+			}
+			return c.List(ctx, list, opts...)
+		}}, want: valid},
+		"an invalid spec": {change: func(s *v1alpha1.ScoringPolicySpec) { s.Total.Expression = "1 +" }, want: valid},
+		"an invalid spec after a restart": {
+			change: func(s *v1alpha1.ScoringPolicySpec) { s.Total.Expression = "1 +" }, restart: true, want: valid,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet, clock := healthy, now
+			r, hub := newReconciler(t, &fleet, &clock)
+			run := func() {
+				t.Helper()
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "fleet"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run()
+			if tc.restart {
+				r.policies = map[string]*policyState{}
+				r.metrics = newMetrics(nil, true, r.lastRounds)
+			}
+			if tc.change != nil {
+				policy := &v1alpha1.ScoringPolicy{}
+				if err := hub.Get(t.Context(), client.ObjectKey{Name: "fleet"}, policy); err != nil {
+					t.Fatal(err)
+				}
+				tc.change(&policy.Spec)
+				policy.Generation++
+				if err := hub.Update(t.Context(), policy); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.publisher.Client = interceptor.NewClient(hub.(client.WithWatch), tc.calls)
+			for i := range 4 {
+				clock = now.Add(time.Duration(i+1) * period)
+				run()
+			}
+			if n := testutil.CollectAndCount(r.metrics.validUntil); n != 1 {
+				t.Fatalf("%d series", n)
+			}
+			if got := testutil.ToFloat64(r.metrics.validUntil.WithLabelValues("fleet")) - unixSeconds(now); got != tc.want.Seconds() {
+				t.Errorf("the scores expire after %g s, want %g", got, tc.want.Seconds())
 			}
 		})
 	}

@@ -33,6 +33,22 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 	return last, nil
 }
 
+// restoreExpiry sets the metric of the time at which the published scores expire, before the first round
+// of this process. Rounds advance it if they can write scores, and none runs if the spec is invalid.
+func (r *Reconciler) restoreExpiry(ctx context.Context, policy *v1alpha1.ScoringPolicy, in *roundInput) error {
+	if r.stateOf(policy) != nil {
+		return nil
+	}
+	expiry, err := r.publisher.Expiry(ctx, in.owner, in.name)
+	if err != nil {
+		return err
+	}
+	if !expiry.IsZero() {
+		r.metrics.setExpiry(policy.Name, expiry)
+	}
+	return nil
+}
+
 // lastResult returns the result of the last round, and the source and the generation of the policy
 // that it comes from. It sets in.contributions.
 func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput, members []*clusterv1.ManagedCluster) (last *score.Result, source string, generation int64, err error) {

@@ -15,6 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/round"
 	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // roundInput is everything that a round needs.
@@ -56,6 +57,9 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
 	}
 	in.valid = in.period * time.Duration(cmp.Or(policy.Spec.ValidForPeriods, 3))
+	if err := r.restoreExpiry(ctx, policy, in); err != nil {
+		return nil, err
+	}
 	querier, err := r.source(ctx, policy, in)
 	if err != nil {
 		return nil, err
@@ -130,10 +134,10 @@ func failingQuerier(reason query.Reason, err error) query.Querier {
 }
 
 // run evaluates the round. It waits for slow queries for one period, or for the timeout
-// of a single query if that is longer: published scores must be renewed before they
-// expire.
+// of a single query if that is longer, but at most for timing.MaxRound: published scores must be
+// renewed before they expire.
 func (in *roundInput) run(ctx context.Context) *round.Report {
-	ctx, cancel := context.WithTimeout(ctx, max(in.period, in.timeout))
+	ctx, cancel := context.WithTimeout(ctx, min(max(in.period, in.timeout), timing.MaxRound))
 	defer cancel()
 	return round.Run(ctx, in.request)
 }

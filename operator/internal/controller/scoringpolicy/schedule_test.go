@@ -1,10 +1,14 @@
 package scoringpolicy
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func TestPoliciesOfASourceAreDueTogether(t *testing.T) {
@@ -54,5 +58,30 @@ func TestEvaluationTime(t *testing.T) {
 		if got := r.evaluationTime(policy, at); !got.Equal(want) {
 			t.Errorf("%s: %v after it was due, want %v", tc.name, got.Sub(due), want.Sub(due))
 		}
+	}
+}
+
+// The liveness probe restarts the operator if a round lasts 5 minutes. A source that does not respond
+// must not cause this, however long the period and the timeout are.
+func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
+	for name, change := range map[string]func(*roundInput){
+		"long period":  func(in *roundInput) { in.period = time.Hour },
+		"long timeout": func(in *roundInput) { in.timeout = 300 * time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := healthy.round(newSpec("free", "used"), nil, now).in
+				change(in)
+				in.request.Querier = query.QuerierFunc(func(ctx context.Context, _ string, _ time.Time) (query.Result, error) {
+					<-ctx.Done()
+					return query.Result{}, ctx.Err()
+				})
+				start := time.Now()
+				in.run(t.Context())
+				if took := time.Since(start); took != timing.MaxRound {
+					t.Errorf("the round took %v, want %v", took, timing.MaxRound)
+				}
+			})
+		})
 	}
 }

@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -84,5 +88,62 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 	run(4 * time.Second)
 	if queries < 2 {
 		t.Errorf("%d queries in the first 4 s of another failure", queries)
+	}
+}
+
+// TestScoresThatCannotBeWritten: scores that could not be written are written after at most 30 s, however
+// long the period is.
+func TestScoresThatCannotBeWritten(t *testing.T) {
+	noNamespace := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c1")
+	noNamespace.ErrStatus.Details.Kind = "namespaces"
+	for name, tc := range map[string]struct {
+		err  error // of the first write for c1
+		wait time.Duration
+	}{
+		"a failed write": {errors.New("the API server is busy"), maxWriteRetry},
+		"no namespace":   {noNamespace, maxWriteRetry},
+		"no failure":     {nil, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet, clock := healthy, now
+			r, hub := newReconciler(t, &fleet, &clock)
+			policy := &v1alpha1.ScoringPolicy{}
+			if err := hub.Get(t.Context(), client.ObjectKey{Name: "fleet"}, policy); err != nil {
+				t.Fatal(err)
+			}
+			policy.Spec.PeriodSeconds = 3600
+			if err := hub.Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			clock = lastDue(policy, clock)
+			failure := tc.err
+			r.publisher.Client = interceptor.NewClient(hub.(client.WithWatch), interceptor.Funcs{
+				SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+					if o, ok := obj.(client.Object); ok && o.GetNamespace() == "c1" && failure != nil {
+						err := failure
+						failure = nil
+						return err
+					}
+					return c.SubResource(sub).Apply(ctx, obj, opts...)
+				},
+			})
+			run := func() time.Duration {
+				result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "fleet"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.RequeueAfter
+			}
+			wait := run()
+			if wait != tc.wait {
+				t.Errorf("the next round is after %v, want %v", wait, tc.wait)
+			}
+			clock = clock.Add(wait)
+			run()
+			written := &clusterv1alpha1.AddOnPlacementScore{}
+			if err := hub.Get(t.Context(), client.ObjectKey{Namespace: "c1", Name: "fleet"}, written); err != nil || len(written.Status.Scores) == 0 {
+				t.Errorf("after the next round: %+v, %v", written.Status, err)
+			}
+		})
 	}
 }

@@ -14,12 +14,13 @@ import (
 )
 
 // sourceChanged selects the events of a source after which its policies should run a
-// round at once: a new source, a changed spec, and a change of Reachable.
+// round at once: a new source, a changed spec, and a change of Reachable. A changed spec counts once it
+// is observed: the controller of the source registers the new client before it writes the status.
 func sourceChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*v1alpha1.MetricsSource)
 		after, ok2 := e.ObjectNew.(*v1alpha1.MetricsSource)
-		return ok1 && ok2 && (before.Generation != after.Generation || isReachable(before) != isReachable(after))
+		return ok1 && ok2 && (before.Status.ObservedGeneration != after.Status.ObservedGeneration || isReachable(before) != isReachable(after))
 	}}
 }
 

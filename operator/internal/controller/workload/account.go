@@ -118,7 +118,7 @@ func (r *Reconciler) endAttempt(uid types.UID, o *observation, how ending) histo
 // accountAdmission records the cluster that admitted the workload, and since when its pods
 // are ready.
 func (r *Reconciler) accountAdmission(o *observation, cluster string) {
-	e := o.entry(cluster, o.admittedAt(o.now))
+	e := o.admittedEntry(cluster, o.admittedAt(o.now))
 	isNews := o.history.running == nil || o.history.running.Cluster != cluster
 	o.history.running = &e
 	r.ledger.PutRunning(o.runningOn(e))

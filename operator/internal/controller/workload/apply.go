@@ -50,6 +50,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 	if s.lateAttempt > 0 {
 		o.history.lateAttempt = s.lateAttempt
 	}
+	if s.reservation != nil {
+		o.history = o.history.withAdmittedPods(s.reservation.admittedPods)
+	}
 	r.remember(o)
 	if s.event != nil {
 		r.record(o, *s.event)

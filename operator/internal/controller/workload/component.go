@@ -18,6 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
@@ -198,6 +199,19 @@ func (o *observation) componentEntries(cluster string) []ledger.Entry {
 			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: o.now})
 	}
 	return entries
+}
+
+// undecidedCandidates returns the cluster of the workload's job if the Placement decides others, but no
+// longer this one. Kueue sends a component nowhere else. The candidate states why the component waits,
+// and can't be chosen: a cluster leaves the decisions because it should not start anything more.
+func (o *observation) undecidedCandidates() []gate.Candidate {
+	cluster := o.component.cluster
+	isDecided := slices.ContainsFunc(o.gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
+	if cluster == "" || isDecided || len(o.gate.Clusters) == 0 {
+		return nil
+	}
+	placement := o.gate.Spec.PlacementRef
+	return []gate.Candidate{{Name: cluster, Unusable: "runs the job's other components, but is not decided by Placement " + placement.Namespace + "/" + placement.Name}}
 }
 
 // viewFor is the ledger without the reservations of the components that the workload decides

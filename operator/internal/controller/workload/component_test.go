@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 // replica is one workload of a LeaderWorkerSet, with two devices for one pod.
@@ -115,6 +116,34 @@ func TestReservationsOfAJobDoNotBlockIt(t *testing.T) {
 	}
 }
 
+// Kueue sends a component to the cluster of its job only. If the Placement no longer decides this
+// cluster, the check states what keeps the component waiting.
+func TestComponentOfAClusterThatIsNotDecided(t *testing.T) {
+	const others = "cluster1 does not run the job's other components, which are on cluster2"
+	for _, tc := range []struct {
+		name    string
+		decided []registry.Cluster
+		want    string
+	}{
+		{"another cluster is decided", []registry.Cluster{{Name: "cluster1"}},
+			"Pending no cluster is eligible; cluster2 runs the job's other components, but is not decided by Placement plimsoll-system/gpu, " + others},
+		{"no cluster is decided", nil, "Pending Placement plimsoll-system/gpu has decided no cluster"},
+		{"decided again", []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}, "Ready cluster2 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{PlacementRef: v1alpha1.NamespacedReference{Namespace: "plimsoll-system", Name: "gpu"}})
+			b.putGate(func(g *registry.Gate) { g.Clusters = tc.decided })
+			b.createReplicas(2)
+			b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+			b.selectReplica(1)
+			b.reconcile()
+			if got := checkTexts(b.workload())["plimsoll"]; got != tc.want {
+				t.Errorf("check %q\nwant  %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // Kueue sends a component with an evicted copy back to the cluster of the others.
 func TestPrimaryFollowsPlacedComponents(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
@@ -150,6 +179,57 @@ func TestPrimaryFollowsFinishedComponents(t *testing.T) {
 	}
 	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2") {
 		t.Errorf("check %s %q", got.State, got.Message)
+	}
+}
+
+// The cluster of the job is known, so that component 0 needs room for itself only: each of the others is
+// decided for itself.
+func TestPrimaryOfAPlacedJobNeedsRoomForItself(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createReplicas(3)
+	b.selectReplica(2)
+	b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
+	b.selectReplica(0)
+	b.room(map[string]float64{"cluster1": 9, "cluster2": 1})
+	b.reconcile()
+	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2 has room for 1 such pod") {
+		t.Errorf("check %s %q", got.State, got.Message)
+	}
+	if got := b.ledger.DevicesByCluster(); got["cluster2"] != 2 {
+		t.Errorf("reserved %v, want the 2 devices of component 0", got)
+	}
+}
+
+// A component 0 that has ended has no quota because it needs none: the others are not rejected or
+// returned with it.
+func TestComponentWithoutAnUnfinishedPrimary(t *testing.T) {
+	hour := int32(3600)
+	for _, tc := range []struct {
+		name string
+		end  func(*bench)
+	}{
+		{"finished", func(b *bench) {
+			b.update(func(wl *kueue.Workload) { rejectedCheck(wl); setCondition(wl, kueue.WorkloadFinished, noon) })
+		}},
+		{"is being deleted", func(b *bench) {
+			b.update(func(wl *kueue.Workload) {
+				rejectedCheck(wl)
+				wl.Finalizers = []string{"kueue.x-k8s.io/resource-in-use"}
+			})
+			b.delete()
+		}},
+		{"does not exist", func(b *bench) { b.delete() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}})
+			b.createReplicas(2)
+			tc.end(b)
+			b.selectReplica(1)
+			b.reconcile()
+			if got, want := checkTexts(b.workload())["plimsoll"], "Pending waits until Kueue has placed component 0 of the job"; got != want {
+				t.Errorf("check %q, want %q", got, want)
+			}
+		})
 	}
 }
 

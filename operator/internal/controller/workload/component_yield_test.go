@@ -42,6 +42,13 @@ func pausing(wl *kueue.Workload) {
 	wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{}.Yielded(noon, noon).Encode()
 }
 
+// activatedAgain is a workload whose pause ended before the operator looked at it.
+func activatedAgain(wl *kueue.Workload) {
+	pausing(wl)
+	active := true
+	wl.Spec.Active = &active
+}
+
 // Without component 0 the other components of a job cannot start. If it has lost its quota, they return
 // theirs under the gate's rules.
 func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
@@ -60,6 +67,7 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 		{"yielded", pausing, both, time.Second, true, gate.Retry, "returns its quota for other workloads: component 0 of the job, Workload serve-0, has none"},
 		{"yielded, and no other workload waits for quota", pausing, both, time.Hour, false, gate.Pending, ""},
 		{"pauses at a gate that does not yield", pausing, v1alpha1.WhenUnplaceable{}, time.Hour, true, gate.Pending, ""},
+		{"was activated again, and waits for quota", activatedAgain, both, time.Second, true, gate.Pending, ""},
 		{"waits for quota", withoutQuota, both, 5 * time.Minute, true, gate.Retry, ""},
 		{"waits for quota for a shorter time", withoutQuota, both, 299 * time.Second, true, gate.Pending, ""},
 		{"waits for quota, and no other workload does", withoutQuota, both, time.Hour, false, gate.Pending, ""},

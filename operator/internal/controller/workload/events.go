@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"slices"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -10,8 +12,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
-// concernsGate selects the events of workloads that hold quota, held it before the event, or have
-// a record of the gate. Most workloads of a hub wait for quota, and Kueue updates each of them
+// concernsGate selects the events of workloads that hold quota, held it before the event, have a
+// record of the gate, or a Ready check, which may be outdated. Most workloads of a hub wait for quota, and Kueue updates each of them
 // whenever it looks at the queue.
 var concernsGate = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return mayNeedStep(e.Object) },
@@ -20,5 +22,6 @@ var concernsGate = predicate.Funcs{
 
 func mayNeedStep(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
-	return !ok || kueuestate.HoldsQuota(wl) || wl.Annotations[v1alpha1.DispatchAnnotation] != ""
+	return !ok || kueuestate.HoldsQuota(wl) || wl.Annotations[v1alpha1.DispatchAnnotation] != "" ||
+		!kueuestate.IsFinished(wl) && slices.ContainsFunc(wl.Status.AdmissionChecks, isReady)
 }

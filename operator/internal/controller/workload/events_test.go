@@ -34,6 +34,8 @@ func TestEventsOfWorkloads(t *testing.T) {
 		{"finishes", reserved(), finished, true},
 		{"is finished", finished, finished, false},
 		{"is being deleted", reserved(), deleting, true},
+		{"waits for quota with a Ready check", readyFor(queued(), "cluster1", noon), readyFor(queued(), "cluster1", noon), true},
+		{"is finished with a Ready check", readyFor(finished.DeepCopy(), "cluster1", noon), readyFor(finished.DeepCopy(), "cluster1", noon), false},
 		{"yielded", withRecord(queued(), dispatch.Record{SleepsUntil: noon}), withRecord(queued(), dispatch.Record{SleepsUntil: noon}), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

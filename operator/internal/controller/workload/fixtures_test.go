@@ -60,6 +60,9 @@ type fakeSource struct {
 	mu    sync.Mutex
 	fit   map[string]float64
 	empty map[string]float64
+	// quota is the unreserved quota of the workload's queue on each cluster, in devices. Without it,
+	// no worker exports quotas.
+	quota map[string]float64
 	age   time.Duration
 	// holders are the series of pods that hold devices.
 	holders    []query.Sample
@@ -87,6 +90,10 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: s.conditions[cluster]})
 		case strings.Contains(expr, "sample_timestamp"):
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-cmp.Or(s.age, 5*time.Second)).Unix())})
+		case strings.Contains(expr, "kueue_unreserved_quota"):
+			if quota, isExported := s.quota[cluster]; isExported {
+				result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: quota})
+			}
 		case strings.Contains(expr, "floor(") && isMeasured:
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: fit})
 		}

@@ -29,6 +29,9 @@ type history struct {
 	// nominatedAt is when the operator nominated the clusters of this quota; zero = it did not, or
 	// added clusters later. Unlike the record, no user may write it.
 	nominatedAt time.Time
+	// admittedPods are the pods that each cluster admits under this quota, of a workload of which
+	// Kueue may admit fewer pods. A cluster is missing if its number is not known.
+	admittedPods map[string]int64
 	// nominatedSeen are the clusters that were seen nominated under this quota.
 	nominatedSeen []string
 	// running is where the workload was admitted; nil = nowhere.
@@ -78,7 +81,7 @@ func (h history) mayWriteMessage(kind string, interval time.Duration, now time.T
 // withQuota begins a new reservation of quota.
 func (h history) withQuota(wl *kueue.Workload, reservedAt, now time.Time) history {
 	h.reservedAt, h.quotaSeenAt, h.evictions = reservedAt, latestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
-	h.nominatedAt = time.Time{}
+	h.nominatedAt, h.admittedPods = time.Time{}, nil
 	return h
 }
 

@@ -22,6 +22,9 @@ func (o *observation) limits() waitqueue.Limits {
 	if o.facts.Preempts {
 		l.PreemptsBelow = o.rank().Priority
 	}
+	if len(o.replacedSliceOn) > 0 {
+		l.SliceOn = fmt.Sprintf("%q", o.replacedSliceOn)
+	}
 	if o.pinsPods() {
 		l.NodeLabels = fmt.Sprintf("%q", o.requiredPins())
 	}

@@ -144,6 +144,8 @@ func lineVariants() []lineVariant {
 		{"no cluster permitted", permit(""), false},
 		{"left cluster1", moved("cluster1"), false},
 		{"left cluster2", moved("cluster2"), false},
+		{"slice of a job with copies on cluster1", sliceOn("cluster1"), false},
+		{"slice of a job with copies on cluster2", sliceOn("cluster2"), false},
 		{"job on cluster1", componentOf("a"), false},
 		{"job on cluster2", componentOf("b"), false},
 		{"other MultiKueueConfig", func(wl *kueue.Workload) {
@@ -179,6 +181,15 @@ func moved(from string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
 		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, noon.Add(-time.Minute)).Woken().Move(from, "team-a/big")
 		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
+	}
+}
+
+// sliceOn is a slice of an elastic job, evicted after it was sent to a cluster where its copy may be.
+func sliceOn(cluster string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		record := dispatch.Record{}.Begin([]string{cluster}, noon.Add(-time.Hour), "test", noon.Add(-time.Hour))
+		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode(), "kueue.x-k8s.io/elastic-job": "true",
+			"kueue.x-k8s.io/workload-slice-replacement-for": wl.Namespace + "/slice-1"}
 	}
 }
 

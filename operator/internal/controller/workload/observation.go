@@ -80,7 +80,8 @@ type observation struct {
 	cohortQueues []string
 	facts        shape.Facts
 	component    component
-	// replacedSliceOn are the clusters that the slice which the workload replaces was sent to.
+	// replacedSliceOn are the clusters that may hold copies of the slice which the workload replaces, and
+	// of the workload itself if an eviction did not remove them. Empty for other workloads.
 	replacedSliceOn []string
 
 	// totalWaiting is the number of waiting workloads at all gates.
@@ -158,7 +159,7 @@ func (o *observation) decides() bool {
 // candidatesWith pairs the gate's clusters with their query results. MultiKueue's
 // configuration and the pods' own node selectors rule clusters out.
 func (o *observation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
-	list := make([]gate.Candidate, 0, len(o.gate.Clusters))
+	list := o.undecidedCandidates()
 	left, leftFor := o.record.LeftCluster(o.now)
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]

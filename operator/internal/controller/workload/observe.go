@@ -31,9 +31,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 		return nil, err
 	}
 	if !kueuestate.HoldsQuota(wl) {
-		// No step depends on anything else. Most workloads of a hub wait for quota.
 		o.observeRecord(r, wl)
-		return o, nil
+		return o, r.observeLostQuota(ctx, o)
 	}
 	return o, r.observeWorkload(ctx, o, wl)
 }
@@ -89,6 +88,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 }
 
 func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
+	o.forgetChecks()
 	gates := map[string]string{}
 	for _, entry := range o.wl.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}

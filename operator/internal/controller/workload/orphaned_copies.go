@@ -15,7 +15,8 @@ import (
 // that runs is adopted if its cluster is nominated again; otherwise Kueue can neither record
 // nor remove it. Kueue deletes a copy that it recorded, if it can reach the cluster.
 //
-// For the first attempt of a slice, they are the clusters of the slice that it replaces.
+// For a slice that replaces another one, Kueue removes no copy: they are the clusters of both slices,
+// however long ago.
 func (o *observation) possibleCopies() []string {
 	if o.multiKueue == "" {
 		return nil

@@ -43,7 +43,7 @@ func (p *pendingWorkloads) hasOther(ctx context.Context, c client.Reader, wl *ku
 	return len(pending) > 1 || len(pending) == 1 && !pending[jobKey(wl)], nil
 }
 
-// list reads all queues and workloads from the cache.
+// list reads all queues and workloads from the cache. Workloads of stopped queues wait for nothing.
 func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 	cohorts, queues, localQueues, workloads := &kueue.CohortList{}, &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.WorkloadList{}
 	for _, list := range []client.ObjectList{cohorts, queues, localQueues, workloads} {
@@ -51,6 +51,7 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 			return err
 		}
 	}
+	givesQuota := map[kueue.ClusterQueueReference]bool{}
 	p.quotaOf, p.byQuota = map[kueue.ClusterQueueReference]string{}, map[string]map[types.UID]bool{}
 	parents := kueuestate.ParentCohorts(cohorts)
 	for i := range queues.Items {
@@ -60,25 +61,24 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 			quota = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
 		}
 		p.quotaOf[kueue.ClusterQueueReference(q.Name)] = quota
+		givesQuota[kueue.ClusterQueueReference(q.Name)] = kueuestate.NoQuotaReason(q) == ""
 		if p.byQuota[quota] == nil {
 			p.byQuota[quota] = map[types.UID]bool{}
 		}
 	}
 	byLocalQueue := map[client.ObjectKey]map[types.UID]bool{}
 	for i := range localQueues.Items {
-		byLocalQueue[client.ObjectKeyFromObject(&localQueues.Items[i])] = p.byQuota[p.quotaOf[localQueues.Items[i].Spec.ClusterQueue]]
+		q := &localQueues.Items[i]
+		if givesQuota[q.Spec.ClusterQueue] && kueuestate.NoQuotaReasonOfLocal(q) == "" {
+			byLocalQueue[client.ObjectKeyFromObject(q)] = p.byQuota[p.quotaOf[q.Spec.ClusterQueue]]
+		}
 	}
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
 		pending := byLocalQueue[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
-		if pending != nil && isPending(wl) {
+		if pending != nil && kueuestate.WaitsForQuota(wl) {
 			pending[jobKey(wl)] = true
 		}
 	}
 	return nil
-}
-
-// isPending reports whether a workload waits for quota.
-func isPending(wl *kueue.Workload) bool {
-	return kueuestate.IsActive(wl) && wl.Status.Admission == nil && !kueuestate.IsFinished(wl) && wl.DeletionTimestamp.IsZero()
 }

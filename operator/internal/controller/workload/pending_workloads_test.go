@@ -73,6 +73,11 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 	deactivated.Spec.Active = &inactive
 	setCondition(&finished, kueue.WorkloadFinished, noon)
 	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+	onHold, gated := queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", "")
+	onHold.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: kueue.WorkloadOnHold}}
+	gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": "example.com/budget"}
+	stopped, stoppedLocal := clusterQueue("stopped", "shared"), localQueue("stopped-local", "gpu")
+	stopped.Spec.StopPolicy, stoppedLocal.Spec.StopPolicy = new(kueue.Hold), new(kueue.Hold)
 	for _, tc := range []struct {
 		name  string
 		other kueue.Workload
@@ -88,11 +93,15 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 		{"deactivated", deactivated, false},
 		{"finished", finished, false},
 		{"being deleted", deleted, false},
+		{"on hold", onHold, false},
+		{"with a closed admission gate", gated, false},
+		{"a stopped ClusterQueue of the cohort", queuedWorkload("other", "stopped", ""), false},
+		{"a stopped LocalQueue", queuedWorkload("other", "stopped-local", ""), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &countingClient{cohorts: []kueue.Cohort{cohort("shared", "division"), cohort("division", "company"), cohort("research", "company"), cohort("partner", "")},
-				queues:      []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("cousin", "research"), clusterQueue("apart", "partner")},
-				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("cousin", "cousin"), localQueue("apart", "apart")},
+				queues:      []kueue.ClusterQueue{clusterQueue("gpu", "shared"), clusterQueue("neighbor", "shared"), clusterQueue("cousin", "research"), clusterQueue("apart", "partner"), stopped},
+				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("cousin", "cousin"), localQueue("apart", "apart"), localQueue("stopped", "stopped"), stoppedLocal},
 				workloads:   []kueue.Workload{tc.other}}
 			big := queuedWorkload("big", "gpu", "gpu")
 			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, noon); err != nil || got != tc.want {

@@ -18,6 +18,8 @@ const (
 	PhaseYielded Phase = "Yielded"
 	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
 	PhaseReturning Phase = "Returning"
+	// PhaseQuotaLost: the check is Ready for quota that the workload has lost.
+	PhaseQuotaLost Phase = "QuotaLost"
 	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
 	PhaseUngated Phase = "Ungated"
 	// PhaseIdle: Kueue, a worker or another controller acts next.
@@ -67,19 +69,20 @@ var documentedPhases = []phaseDoc{
 	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
 	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself", "none; looks again when it should have completed", []Phase{PhaseEvictionStuck, PhaseYielded}},
 	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
-	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
-	{PhaseReturning, "the pause is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
+	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
+	{PhaseReturning, "the pause after that is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
+	{PhaseQuotaLost, "the check is Ready for quota that the workload has lost without an eviction, and nothing decides again before it starts", "sets the check Pending", []Phase{PhaseWaiting, PhaseTooManyChecks, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable}},
 	{PhaseUngated, "no check of a gate, but one of MultiKueue, Kueue has given it all checks of its queue, and the operator nominates", "nominates every connected cluster", nil},
-	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
+	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
 	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
 	{PhasePlacedByKueue, "the check is Pending, and Kueue chose the cluster or started the workload before its queue had the check", "sets the check Ready", nil},
 	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota", []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded}},
 	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
 	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},
-	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", nil},
-	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating}},
+	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", []Phase{PhaseQuotaLost}},
+	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating, PhaseQuotaLost}},
 	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end, or at once if the nomination was a [repair](kueue.md#healing), or is for quota that it has lost and the gate would not nominate the same; records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
+	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end. Returns it at once in two cases: the nomination was a [repair](kueue.md#healing) that is complete; or the workload lost the quota of the nomination, and the gate would not nominate one of these clusters now. Records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
 	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
 }

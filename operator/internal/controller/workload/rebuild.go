@@ -93,7 +93,7 @@ func (r *Reconciler) restore(o *observation) {
 		return
 	}
 	if cluster != "" {
-		e := o.entry(cluster, o.admittedAt(o.record.NominatedAt))
+		e := o.admittedEntry(cluster, o.admittedAt(o.record.NominatedAt))
 		o.history.running = &e
 		r.holdAdmitted(o, e)
 		r.ledger.PutRunning(o.runningOn(e))

@@ -94,7 +94,7 @@ func phaseOf(o *observation) Phase {
 		}
 	}
 	switch {
-	case o.hasYielded() && !o.isActive() && (isEvicting(o.wl) || o.now.Before(o.returnsAt())):
+	case o.hasYielded() && !o.isActive() && (kueuestate.HoldsQuota(o.wl) || o.now.Before(o.returnsAt())):
 		return PhaseYielded
 	case o.hasYielded():
 		return PhaseReturning
@@ -105,6 +105,8 @@ func phaseOf(o *observation) Phase {
 // gatePhaseOf names the state of a workload that neither pauses nor is being evicted.
 func gatePhaseOf(o *observation) Phase {
 	switch {
+	case len(o.outdatedChecks()) > 0:
+		return PhaseQuotaLost
 	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates && !o.lacksChecks:
 		return PhaseUngated
 	case len(o.checks) == 0 || !kueuestate.AcceptsCheckUpdate(o.wl):
@@ -162,6 +164,8 @@ func next(o *observation) step {
 		return o.stepAwaitEviction()
 	case PhaseEvictionStuck:
 		return o.stepRepairEviction()
+	case PhaseQuotaLost:
+		return o.stepResetChecks()
 	case PhaseUngated:
 		s = o.stepNominateAll()
 	case PhaseIdle:

@@ -183,7 +183,8 @@ func TestPhaseOf(t *testing.T) {
 		{"older than the last write", staleCache, PhaseCacheStale},
 		{"older than the last write for too long", inOrder(staleCache, func(o *observation) { o.now = noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
 		{"yielded", yielded(time.Second, false), PhaseYielded},
-		{"yielded, pause over", yielded(0, false), PhaseReturning},
+		{"yielded, pause over, Kueue has not begun the eviction", yielded(-time.Hour, false), PhaseYielded},
+		{"yielded, pause over, Kueue has not begun the eviction, Kueue nominates", inOrder(yielded(-time.Hour, false), kueueNominates), PhaseYielded},
 		{"yielded, eviction just began", inOrder(yielded(time.Minute, false), evictedFor(time.Second)), PhaseEvicting},
 		{"yielded, eviction stuck", inOrder(yielded(time.Minute, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
 		{"yielded, pause over, eviction stuck", inOrder(yielded(0, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
@@ -191,6 +192,7 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
 		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
 		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
+		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(o *observation) { o.wl.Status.Admission, o.wl.Status.Conditions = nil, nil }), PhaseReturning},
 		{"yielded, finished", inOrder(yielded(0, false), func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }), PhaseIdle},
 		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *observation) { o.wl.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
 		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},
@@ -204,6 +206,8 @@ func TestPhaseOf(t *testing.T) {
 		{"no check of ours yet", inOrder(noCheck, func(o *observation) { o.lacksChecks = true }), PhaseIdle},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle},
+		{"no quota, check Ready", inOrder(setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost},
 		{"finished", func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }, PhaseIdle},
 		{"on a cluster", inOrder(setCheck(kueue.CheckStateReady), onCluster1), PhaseIdle},
 		{"on a cluster, bad record", inOrder(setCheck(kueue.CheckStateReady), onCluster1, badRecord), PhaseIdle},
@@ -323,7 +327,7 @@ func TestNext(t *testing.T) {
 		{"deleted", noWorkload, PhaseDeleted, func(*observation) step { return step{} }, PhaseDeleted},
 		{"cache stale", staleCache, PhaseCacheStale, func(*observation) step { return step{} }, PhaseCacheStale},
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*observation) step { return step{requeueAfter: time.Second} }, PhaseYielded},
-		{"pause over", yielded(0, false), PhaseReturning, func(*observation) step {
+		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*observation) step {
 			active := true
 			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}, active: &active}}}}
 		}, PhaseIdle},
@@ -347,6 +351,10 @@ func TestNext(t *testing.T) {
 			return step{writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
 		}, PhaseUngated},
 		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{} }, PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*observation) step {
+			d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: quotaLost}
+			return step{writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
+		}, PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
 			return step{writes: []write{{record: &recordWrite{}, event: &notice{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
@@ -15,33 +16,64 @@ import (
 // it replaces.
 const reasonReplacesSlice = "ReplacesSlice"
 
-// observeReplacedSlice reads where the slice was sent that the workload replaces. Kueue copies the
-// cluster of the old slice to the new one, but the old slice may have none:
+// observeReplacedSlice reads on which clusters copies of the slice that the workload replaces, and of the
+// workload itself, may have room. Kueue copies the cluster of the old slice to the new one, but the old
+// slice may have none:
 //  1. An elastic job is resized while no cluster has admitted its slice.
 //  2. The new slice reserves quota, and Kueue finishes the old one as replaced.
 //  3. MultiKueue leaves the copies of a replaced slice on the workers. A copy keeps its quota until
 //     the same worker admits the new slice, which replaces it there.
+//  4. The new slice is evicted. MultiKueue also leaves the copies of a slice without quota that replaces
+//     another one. Each may be admitted while the slice waits for quota.
 //
-// Once the new slice was nominated, its own nominations count. An eviction removes the job from
-// every worker.
+// If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
+// only the clusters of a later attempt count.
 func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) error {
 	name := kueuestate.ReplacedSlice(o.wl)
-	if name == "" || o.multiKueue == "" || o.wl.Status.ClusterName != nil || o.record.Attempt > 0 || kueuestate.CountEvictions(o.wl) > 0 {
+	if name == "" || o.multiKueue == "" || o.wl.Status.ClusterName != nil {
+		return nil
+	}
+	if kueuestate.WasAdmitted(o.wl) {
+		if !o.history.copies.recorded {
+			o.replacedSliceOn = o.history.copies.clusters
+		}
 		return nil
 	}
 	old := &kueue.Workload{}
-	if err := r.client.Get(ctx, client.ObjectKey{Namespace: o.wl.Namespace, Name: name}, old); err != nil {
-		return client.IgnoreNotFound(err)
+	if err := r.client.Get(ctx, client.ObjectKey{Namespace: o.wl.Namespace, Name: name}, old); client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	o.replacedSliceOn = old.Status.NominatedClusterNames
-	if cluster := clusterOf(old); cluster != "" {
-		o.replacedSliceOn = []string{cluster}
+	o.replacedSliceOn = clustersOfSlice(old)
+	for _, c := range o.record.EverNominated {
+		if !slices.Contains(o.replacedSliceOn, c) {
+			o.replacedSliceOn = append(o.replacedSliceOn, c)
+		}
 	}
 	return nil
 }
 
-// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces.
-// The copy of that slice may have the missing devices, or their quota, and keeps them until the
+// clustersOfSlice returns the clusters that may hold a copy of a replaced slice. An eviction clears its
+// nominated clusters, but removes no copies if the slice replaced another one itself.
+func clustersOfSlice(old *kueue.Workload) []string {
+	if cluster := clusterOf(old); cluster != "" {
+		return []string{cluster}
+	}
+	clusters := slices.Clone(old.Status.NominatedClusterNames)
+	if kueuestate.ReplacedSlice(old) == "" || kueuestate.WasAdmitted(old) {
+		return clusters
+	}
+	// A record that does not parse was not written by the operator and names no cluster.
+	record, _ := dispatch.Decode(old.Annotations)
+	for _, c := range record.EverNominated {
+		if !slices.Contains(clusters, c) {
+			clusters = append(clusters, c)
+		}
+	}
+	return clusters
+}
+
+// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces, and
+// to its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them until the
 // new slice is there.
 func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
@@ -56,6 +88,9 @@ func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if len(clusters) == 0 {
 		return d
 	}
-	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters,
-		Message: "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message}
+	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
+	if len(o.record.EverNominated) > 0 {
+		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
+	}
+	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: message}
 }

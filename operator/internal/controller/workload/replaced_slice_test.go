@@ -3,6 +3,7 @@ package workload
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -10,7 +11,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 )
 
 // createSlices stores a slice of an elastic job that was replaced, as change leaves it, and selects
@@ -73,17 +76,107 @@ func TestSliceWithoutRoomStatesWhereItGoes(t *testing.T) {
 	}
 }
 
-// After an eviction no copy of the job is left on a worker, so that the slice goes where room is.
-func TestEvictedSliceGoesWhereRoomIs(t *testing.T) {
-	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.room(onlyCluster1)
-	b.createSlices(func(old *kueue.Workload) { old.Status.NominatedClusterNames = []string{"cluster2"} })
-	b.update(func(wl *kueue.Workload) {
-		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}}
-	})
-	b.reconcile()
-	if diff := cmp.Diff([]string{"cluster1"}, b.workload().Status.NominatedClusterNames); diff != "" {
-		t.Errorf("nominated (-want +got):\n%s", diff)
+// MultiKueue removes no copy of a slice that loses its quota while it replaces another one, and none of
+// the replaced slice: both may still have the room, whatever evicted the slice. What cluster had
+// admitted the slice has ended its copy, which had replaced the other one.
+func TestEvictedSliceFollowsItsCopies(t *testing.T) {
+	noRoomAtAll := map[string]float64{"cluster1": 0, "cluster2": 0}
+	ran := int32(60)
+	for _, tc := range []struct {
+		name  string
+		old   []string // clusters of the replaced slice; nil = it is deleted
+		ever  []string // clusters of the slice's earlier attempts
+		ran   *int32
+		room  map[string]float64
+		want  []string
+		check string
+	}{
+		{"the old slice was sent to a cluster without room", []string{"cluster2"}, nil, nil, noRoomAtAll, []string{"cluster2"},
+			"it replaces a slice that was sent to cluster2, where that may take the room: "},
+		{"so was this slice", []string{"cluster2"}, []string{"cluster2"}, nil, noRoomAtAll, []string{"cluster2"},
+			"it or the slice that it replaces was sent to cluster2 earlier, where a copy may take the room: "},
+		{"another one has room", []string{"cluster2"}, []string{"cluster2"}, nil, onlyCluster1, []string{"cluster1", "cluster2"}, "cluster1 has room for 9 such pods"},
+		{"this slice was sent to another cluster", []string{"cluster2"}, []string{"cluster1"}, nil, noRoomAtAll, []string{"cluster1", "cluster2"},
+			"it or the slice that it replaces was sent to cluster1 earlier, where a copy may take the room: "},
+		{"the old slice is deleted", nil, []string{"cluster1"}, nil, noRoomAtAll, []string{"cluster1"},
+			"it or the slice that it replaces was sent to cluster1 earlier, where a copy may take the room: "},
+		{"a cluster had admitted this slice", []string{"cluster2"}, []string{"cluster2"}, &ran, onlyCluster1, []string{"cluster1"}, "cluster1 has room for 9 such pods"},
+		{"a cluster had admitted this slice, no room", []string{"cluster2"}, []string{"cluster2"}, &ran, noRoomAtAll, nil, "no cluster has 2 free "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.room(tc.room)
+			b.createSlices(func(old *kueue.Workload) {
+				old.Status.NominatedClusterNames = tc.old
+				if tc.old == nil {
+					old.Name = "another"
+				}
+			})
+			b.update(func(wl *kueue.Workload) {
+				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Deactivated", Count: 1}}}
+				wl.Status.AccumulatedPastExecutionTimeSeconds = tc.ran
+				if tc.ever != nil {
+					record := dispatch.Record{}.Begin(tc.ever, noon.Add(-time.Hour), "an earlier attempt", noon.Add(-time.Hour))
+					wl.Annotations[v1alpha1.DispatchAnnotation] = record.Encode()
+				}
+			})
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+			if got := checkTexts(b.workload())["plimsoll"]; !strings.Contains(got, tc.check) {
+				t.Errorf("check %q, want %q", got, tc.check)
+			}
+		})
+	}
+}
+
+// A slice may be sent elsewhere after a cluster has admitted and ended it, and be evicted again. MultiKueue
+// leaves the copies of the last attempt, also if the slice waits for quota for long.
+func TestEvictedSliceFollowsItsLastAttempt(t *testing.T) {
+	for _, isAdmitted := range []bool{false, true} {
+		b := newBench(t, v1alpha1.PlacementGateSpec{})
+		b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
+		b.createSlices(func(old *kueue.Workload) { old.Status.NominatedClusterNames = []string{"cluster2"} })
+		ran := int32(60)
+		b.update(func(wl *kueue.Workload) { wl.Status.AccumulatedPastExecutionTimeSeconds = &ran })
+		h := history{}.withNominations([]string{"cluster1"})
+		if isAdmitted {
+			h.running = &ledger.Entry{Cluster: "cluster1"}
+		}
+		b.histories.put("uid-2", h.withoutQuota(false, noon.Add(-time.Hour)))
+		b.reconcile()
+		var want []string
+		if !isAdmitted {
+			want = []string{"cluster1"}
+		}
+		if diff := cmp.Diff(want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the last attempt was admitted %t: nominated (-want +got):\n%s", isAdmitted, diff)
+		}
+	}
+}
+
+// A slice that was resized again follows what it replaces, which may have followed another slice before
+// it was evicted: eviction clears its nominated clusters.
+func TestSliceFollowsAnEvictedSlice(t *testing.T) {
+	for _, isSlice := range []bool{true, false} {
+		b := newBench(t, v1alpha1.PlacementGateSpec{})
+		b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
+		b.createSlices(func(old *kueue.Workload) {
+			record := dispatch.Record{}.Begin([]string{"cluster2"}, noon.Add(-time.Hour), "an earlier attempt", noon.Add(-time.Hour))
+			old.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
+			if isSlice {
+				old.Annotations["kueue.x-k8s.io/elastic-job"], old.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", "team-a/slice-0"
+			}
+		})
+		b.reconcile()
+		var want []string
+		if isSlice { // otherwise MultiKueue removed its copies
+			want = []string{"cluster2"}
+		}
+		if diff := cmp.Diff(want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the old slice replaced another one %t: nominated (-want +got):\n%s", isSlice, diff)
+		}
 	}
 }
 

@@ -42,6 +42,8 @@ type step struct {
 type reservation struct {
 	kept    []string
 	entries []ledger.Entry
+	// admittedPods by cluster, as in history.
+	admittedPods map[string]int64
 	// hold is the cluster that the gate holds for the workload; nil = none.
 	hold *ledger.Hold
 }
@@ -142,7 +144,7 @@ func phaseAfterCheck(d gate.Decision, from Phase) Phase {
 	switch {
 	case from == PhaseEvictionStuck:
 		return PhaseEvictionStuck
-	case d.State == gate.Ready && from == PhasePlacedByKueue, d.State == gate.Rejected:
+	case d.State == gate.Ready && from == PhasePlacedByKueue, d.State == gate.Rejected, from == PhaseQuotaLost:
 		return PhaseIdle
 	case d.State == gate.Ready:
 		return PhaseReady

@@ -18,8 +18,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
-// stepSleep waits until the pause of a yielded workload is over. The pause does not end before
-// the eviction, whose end is a change of the workload.
+// stepSleep waits until the pause of a yielded workload is over. The pause does not end before Kueue
+// has taken the quota, which is a change of the workload: Kueue may begin the eviction late, such as
+// after a restart, and would not evict a workload that is active again.
 func (o *observation) stepSleep() step {
 	return step{requeueAfter: max(0, o.returnsAt().Sub(o.now))}
 }
@@ -37,11 +38,6 @@ func (o *observation) returnsAt() time.Time {
 		}
 	}
 	return at
-}
-
-// isEvicting reports whether Kueue evicts the workload and has not released its quota.
-func isEvicting(wl *kueue.Workload) bool {
-	return kueuestate.HoldsQuota(wl) && kueuestate.IsEvicted(wl)
 }
 
 // stepReturn activates a yielded workload. If a user activated it already, only the record

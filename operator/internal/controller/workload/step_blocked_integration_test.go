@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -95,6 +96,30 @@ func TestMultiKueueCheckWithOtherConfig(t *testing.T) {
 	g.Expect(nominatedClusters(t, wl)()).To(BeEmpty())
 	tg.setMultiKueueConfig("apart")
 	g.Eventually(nominatedClusters(t, wl)).Should(HaveLen(1), "the gate continues after the configuration is repaired")
+}
+
+// Nothing else wakes a workload whose check names no gate.
+func TestCorrectedParametersOfACheck(t *testing.T) {
+	g := NewWithT(t)
+	tg := newTestGate(t, "typo", nil)
+	tg.connect("typo-1", "typo-2")
+	fleet.reset(map[string]*clusterMetrics{"typo-1": {1, 8, 8, 64}, "typo-2": {0, 0, 0, 64}})
+	setKind := func(kind string) {
+		tg.retry(func() error {
+			check := &kueue.AdmissionCheck{}
+			if err := apiClient.Get(t.Context(), client.ObjectKey{Name: tg.gateCheck()}, check); err != nil {
+				return err
+			}
+			check.Spec.Parameters.Kind = kind
+			return apiClient.Update(t.Context(), check)
+		})
+	}
+	setKind("Gate")
+	g.Eventually(checkActive(t, "typo")).Should(HavePrefix("False "))
+	wl := tg.submitGated("job", 1)
+	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: AdmissionCheck typo-plimsoll names no PlacementGate: correct its spec.parameters"))
+	setKind("PlacementGate")
+	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"typo-1"}))
 }
 
 func TestLostMultiKueueConfigKeepsNominations(t *testing.T) {

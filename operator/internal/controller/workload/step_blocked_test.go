@@ -15,12 +15,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // withSecondCheck adds a second check of the gate.
 func withSecondCheck(wl *kueue.Workload, state kueue.CheckState) *kueue.Workload {
-	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was"})
+	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was",
+		LastTransitionTime: wl.Status.AdmissionChecks[0].LastTransitionTime})
 	return wl
 }
 
@@ -221,16 +223,22 @@ func TestYieldedWorkloadReturns(t *testing.T) {
 		until    time.Duration
 		isActive bool
 		isAsleep bool
+		isTaken  bool // the quota, before the pause began
 		look     time.Duration
 	}{
-		{"during the pause", &inactive, time.Second, false, true, time.Second},
-		{"after the pause", &inactive, -time.Second, true, false, 0},
-		{"activated by a user", nil, time.Second, true, false, 0},
+		{"during the pause", &inactive, time.Second, false, true, false, time.Second},
+		{"after the pause", &inactive, -time.Second, true, false, true, 0},
+		{"after the pause, with quota that Kueue has not taken yet", &inactive, -time.Hour, false, true, false, 0},
+		{"activated by a user", nil, time.Second, true, false, false, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			wl := withRecord(pendingWorkload(noon), dispatch.Record{Attempt: 1, SleepsUntil: noon.Add(tc.until)})
 			wl.Spec.Active = tc.active
+			if tc.isTaken {
+				loseQuota("Pending")(wl)
+				wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(tc.until - timing.YieldSleep))
+			}
 			b.create(wl)
 			if got := b.reconcile().RequeueAfter; got != tc.look {
 				t.Errorf("next look after %s, want %s", got, tc.look)

@@ -29,7 +29,7 @@ func (o *observation) stepDecide() step {
 	if o.gate.Problem == "" {
 		key = o.queryKey
 		d, clusters, s.requeueAfter = o.decide()
-		s.reservation = o.reserve(clusters, d.Order)
+		s.reservation = o.reserve(clusters, d)
 	}
 	record := o.record
 	if d.State == gate.Pending {
@@ -128,7 +128,7 @@ func (o *observation) rules() gate.Rules {
 //  1. Without MultiKueue, the cluster that a Ready check names.
 //  2. The nominated clusters.
 //  3. If the operator stopped between the annotation and the nomination, those of the annotation.
-//  4. Else the clusters that may hold a copy of the last attempt, or of the slice that the workload
+//  4. Else the clusters that may hold a copy of an earlier attempt, or of the slice that the workload
 //     replaces.
 func (o *observation) sentTo() []string {
 	if sent := o.sentByCheck(); sent != "" {
@@ -178,6 +178,9 @@ func (o *observation) orphanNote(clusters []string, choice string) string {
 	source := "the last attempt"
 	if len(o.replacedSliceOn) > 0 {
 		source = "the slice that it replaces"
+		if len(o.record.EverNominated) > 0 {
+			source = "an earlier attempt, or of the slice that it replaces"
+		}
 	}
 	return "; " + strings.Join(orphans, ", ") + " may still hold a copy of " + source
 }
@@ -185,15 +188,15 @@ func (o *observation) orphanNote(clusters []string, choice string) string {
 // reserve debits the chosen clusters that have room. Where a cluster has none, the workload
 // may never take anything. Clusters whose nomination outlived the ledger's TTL are not
 // debited again.
-func (o *observation) reserve(clusters, withRoom []string) *reservation {
-	res := &reservation{kept: o.wl.Status.NominatedClusterNames}
+func (o *observation) reserve(clusters []string, d gate.Decision) *reservation {
+	res := &reservation{kept: o.wl.Status.NominatedClusterNames, admittedPods: o.admittedPods(d)}
 	var expired []string
 	if o.record.IsCurrent(o.quotaReservedAt()) && !o.record.NominatedAt.After(o.now.Add(-o.ledgerTTL)) && o.recordErr == nil {
 		expired = o.wl.Status.NominatedClusterNames
 	}
 	for _, c := range clusters {
-		if slices.Contains(withRoom, c) && !slices.Contains(expired, c) {
-			res.entries = append(res.entries, o.entry(c, o.now))
+		if slices.Contains(d.Order, c) && !slices.Contains(expired, c) {
+			res.entries = append(res.entries, o.entryOf(d, c))
 			res.entries = append(res.entries, o.componentEntries(c)...)
 		}
 	}
@@ -238,7 +241,7 @@ func (o *observation) unplaceableAfter() time.Duration {
 	return 0
 }
 
-// entry of the ledger for the workload on a cluster.
+// entry of the ledger for all pods of the workload on a cluster.
 func (o *observation) entry(cluster string, debitedAt time.Time) ledger.Entry {
 	return ledger.Entry{UID: o.facts.UID, Workload: o.facts.Key(), Cluster: cluster, ClusterQueue: o.facts.ClusterQueue,
 		PodSets: o.facts.PodSets, DebitedAt: debitedAt, Owners: o.owners()}

@@ -51,7 +51,7 @@ func TestReservationOfNominations(t *testing.T) {
 			record.QuotaReservedAt = noon.Add(-tc.nominated)
 			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), record))
 			o := b.look()
-			res := o.reserve([]string{"cluster1", "cluster2", "full"}, []string{"cluster1", "cluster2"})
+			res := o.reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
 			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
@@ -365,8 +365,10 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.record)}}); err != nil {
 		t.Fatal(err)
 	}
+	b.update(loseQuota("Pending"))
 	b.clock.add(time.Minute)
 	b.reconcile() // activates it
+	b.update(reserveQuota(b.now()))
 	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Message = "reset by Kueue" })
 	b.events()
 	b.reconcile()

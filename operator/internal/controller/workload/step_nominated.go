@@ -71,7 +71,7 @@ func (o *observation) stepWiden() step {
 	d := o.decision(o.record.Attempt)
 	widened := o.record.WidenedList(stage, nominated, o.wideningClusters(d), o.pace())
 	if o.decides() {
-		s.reservation = o.reserve(widened, d.Order)
+		s.reservation = o.reserve(widened, d)
 	}
 	message := fmt.Sprintf("%s has not admitted it within %s; check that the worker has the queue and quota",
 		strings.Join(nominated, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
@@ -206,7 +206,7 @@ func (o *observation) stepAdopt() step {
 	record := o.record.Adopt(nominated, o.quotaReservedAt(), o.now)
 	s := step{writes: []write{{record: &recordWrite{record: record}}}, requeueAfter: o.widenAfter()}
 	if o.decides() {
-		s.reservation = o.reserve(nominated, o.decision(record.Attempt).Order)
+		s.reservation = o.reserve(nominated, o.decision(record.Attempt))
 	}
 	return s
 }
@@ -254,7 +254,7 @@ func (o *observation) stepRepairEviction() step {
 	d := o.decision(o.record.Attempt + 1)
 	clusters := o.repairList(d.Order)
 	if o.decides() {
-		s.reservation = o.reserve(clusters, d.Order)
+		s.reservation = o.reserve(clusters, d)
 	}
 	record := o.record.BeginRepair(clusters, o.quotaReservedAt(), message, o.now)
 	s.writes = o.nominate(clusters, &record, reasonEvictionRepair, message)

@@ -458,3 +458,53 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 		t.Errorf("%d late admissions after the pods became ready, want none", n)
 	}
 }
+
+// In its last stage a nomination is widened to clusters whose room is not known. A full cluster is
+// nominated only if that completes a stuck eviction.
+func TestWideningToClustersOfUnknownRoom(t *testing.T) {
+	later := func(o *observation) {
+		o.now = noon.Add(3 * time.Minute)
+		for i := range o.candidates {
+			o.candidates[i].SampledAt = o.now
+		}
+	}
+	late := inOrder(sentTo(noon, "cluster1"), later)
+	for _, tc := range []struct {
+		name   string
+		change func(*observation)
+		want   []string // nil = not widened
+	}{
+		{"full", late, nil},
+		{"no samples", inOrder(late, func(o *observation) { o.candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
+		{"no samples, and not connected", inOrder(late, func(o *observation) {
+			o.candidates[1].SampledAt, o.workers.connected = time.Time{}, []string{"cluster1"}
+		}), nil},
+		{"the gate can't decide", inOrder(late, func(o *observation) { o.gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
+		{"full, and an eviction is stuck", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), later), []string{"cluster1", "cluster2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, w := range next(observationWith(tc.change)).writes {
+				if w.nomination != nil {
+					got = w.nomination.clusters
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// MultiKueue creates no copy while a check of another controller is Pending, so that a nomination would
+// not complete the eviction.
+func TestRepairWaitsForOtherChecks(t *testing.T) {
+	for _, state := range []kueue.CheckState{kueue.CheckStatePending, kueue.CheckStateReady} {
+		s := next(observationWith(inOrder(evictedFor(stuckAfter), func(o *observation) {
+			o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
+		})))
+		if isRepaired := len(s.writes) > 0; isRepaired != (state == kueue.CheckStateReady) || s.requeueAfter == 0 {
+			t.Errorf("the other check is %s: repaired %t, next look in %s", state, isRepaired, s.requeueAfter)
+		}
+	}
+}

@@ -144,9 +144,9 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		o.workers.connected, o.workers.disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&o.history)
 		c.gate(o)
-		if !kueuestate.HoldsQuota(o.wl) { // see Reconciler.observe
-			o.checks, o.multiKueue, o.gateName, o.gateKnown, o.gateExists, o.component = nil, "", "", false, false, component{}
-			return
+		hasQuota := kueuestate.HoldsQuota(o.wl)
+		if !hasQuota { // see Reconciler.observe
+			o.gateKnown, o.gateExists, o.component = false, false, component{}
 		}
 		o.checks = nil
 		for _, name := range []string{"plimsoll", "second"} {
@@ -159,6 +159,9 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		}
 		if len(o.checks) == 0 {
 			o.gateName, o.gateKnown, o.gateExists, o.gate.Problem = "", false, false, ""
+		}
+		if !hasQuota && len(o.outdatedChecks()) == 0 {
+			o.forgetChecks()
 		}
 		o.view = l.View()
 	})
@@ -321,7 +324,8 @@ func forbiddenRecord(o *observation, w *recordWrite) error {
 }
 
 func forbiddenCheck(o *observation, w *checkWrite) error {
-	if len(w.names) == 0 || o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl) {
+	isReset := o.phase == PhaseQuotaLost && w.decision.State == gate.Pending && !kueuestate.IsEvicted(o.wl) && kueuestate.IsActive(o.wl) && !kueuestate.IsAdmitted(o.wl)
+	if len(w.names) == 0 || o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl) && !isReset {
 		return fmt.Errorf("writes checks %v", w.names)
 	}
 	for _, name := range w.names {

@@ -34,8 +34,8 @@ func unplacedChecks(obj client.Object) []string {
 	return names
 }
 
-// unplacedWorkloads are the workloads that a change of a MultiKueueConfig or of one of its
-// clusters concerns. Those that wait at a gate are decided by an early round instead.
+// unplacedWorkloads are the workloads that a change of an AdmissionCheck, of a MultiKueueConfig or of
+// one of its clusters concerns. Those that wait at a gate are decided by an early round instead.
 func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Object) []reconcile.Request {
 	requests, err := r.listUnplaced(ctx, changed)
 	if err != nil {
@@ -45,29 +45,23 @@ func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Objec
 }
 
 func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([]reconcile.Request, error) {
-	configs, err := r.configsWith(ctx, changed)
+	checks, err := r.checksOf(ctx, changed)
 	if err != nil {
 		return nil, err
-	}
-	checks := &kueue.AdmissionCheckList{}
-	if err := r.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list AdmissionChecks: %w", err)
 	}
 	var requests []reconcile.Request
 	gates := map[string]bool{}
 	defer func() { r.waiting.MarkDirty(slices.Collect(maps.Keys(gates))...) }()
-	for i := range checks.Items {
-		config, ok := kueuestate.MultiKueueConfigOf(&checks.Items[i])
-		if !ok || !slices.Contains(configs, config) {
-			continue
-		}
+	for _, check := range checks {
 		workloads := &kueue.WorkloadList{}
-		if err := r.client.List(ctx, workloads, client.MatchingFields{unplacedIndex: checks.Items[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list Workloads with AdmissionCheck %s: %w", checks.Items[i].Name, err)
+		if err := r.client.List(ctx, workloads, client.MatchingFields{unplacedIndex: check.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list Workloads with AdmissionCheck %s: %w", check.Name, err)
 		}
+		own, isOwn := kueuestate.GateOf(check)
 		for j := range workloads.Items {
 			key := client.ObjectKeyFromObject(&workloads.Items[j])
-			if gate := r.waiting.GateOf(key); gate != "" {
+			// A round of another gate than that of the check does not decide the workload.
+			if gate := r.waiting.GateOf(key); gate != "" && (!isOwn || gate == own) {
 				gates[gate] = true
 				continue
 			}
@@ -75,6 +69,29 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 		}
 	}
 	return requests, nil
+}
+
+// checksOf returns a changed AdmissionCheck, or the checks of MultiKueue that depend on a changed
+// MultiKueueConfig or MultiKueueCluster.
+func (r *Reconciler) checksOf(ctx context.Context, changed client.Object) ([]*kueue.AdmissionCheck, error) {
+	if check, isCheck := changed.(*kueue.AdmissionCheck); isCheck {
+		return []*kueue.AdmissionCheck{check}, nil
+	}
+	configs, err := r.configsWith(ctx, changed)
+	if err != nil {
+		return nil, err
+	}
+	all := &kueue.AdmissionCheckList{}
+	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list AdmissionChecks: %w", err)
+	}
+	var checks []*kueue.AdmissionCheck
+	for i := range all.Items {
+		if config, ok := kueuestate.MultiKueueConfigOf(&all.Items[i]); ok && slices.Contains(configs, config) {
+			checks = append(checks, &all.Items[i])
+		}
+	}
+	return checks, nil
 }
 
 // configsWith returns the name of a changed MultiKueueConfig, or of every MultiKueueConfig that

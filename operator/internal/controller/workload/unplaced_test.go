@@ -36,6 +36,8 @@ func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
 		{"other cluster", &kueue.MultiKueueCluster{ObjectMeta: named("cluster9")}, nil},
 		{"configuration", &kueue.MultiKueueConfig{ObjectMeta: named("gpu")}, []string{"waits"}},
 		{"other configuration", &kueue.MultiKueueConfig{ObjectMeta: named("tpu")}, nil},
+		{"check of the gate", admissionCheck("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate"), []string{"elsewhere", "waits"}},
+		{"other check", admissionCheck("budget", "example.com/budget", "example.com", "Budget"), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
@@ -59,6 +61,14 @@ func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
 	b.round()
 	if requests := b.unplacedWorkloads(t.Context(), &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster2"}}); len(requests) > 0 {
 		t.Errorf("woke %v outside of a round", requests)
+	}
+	check := admissionCheck("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
+	if requests := b.unplacedWorkloads(t.Context(), check); len(requests) > 0 {
+		t.Errorf("a change of the check woke %v outside of a round", requests)
+	}
+	check.Spec.Parameters.Name = "another"
+	if requests := b.unplacedWorkloads(t.Context(), check); len(requests) != 1 {
+		t.Errorf("a check that names another gate woke %v, want the workload: no round of that gate has it", requests)
 	}
 	b.clock.add(timing.MinRoundGap)
 	b.refreshes = 0

@@ -23,7 +23,7 @@
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, IS_LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999 };
 
 /* Words of the whole library. */
-enum { COUNT, INIT_RESULT, UNLOADED, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, XID_RING = 16, DEVICES = 64 };
+enum { COUNT, INIT_RESULT, UNLOADED, RELEASE_FD, READY, STALLED, CALLS, INITS, SHUTDOWNS, XID_WRITTEN, XID_READ, STALL_COUNT, LATENCY_US, DRIVER, SAMPLES, EVENT_SETS, XID_RING = 16, DEVICES = 64 };
 enum { RING = 16, MAX_DEVICES = 16, DEVICE_WORDS = 64, MIG_WORDS = 80, PROCESS_WORDS = 24 };
 
 /* Words of a device. */
@@ -31,7 +31,7 @@ enum {
 	STATE, UNSUPPORTED, SERIAL, ABSENT, DEVICE_CALLS, SM_CLOCK, MEM_CLOCK, TEMPERATURE, POWER, POWER_LIMIT, ENERGY, REPLAY,
 	UTIL, MEM_UTIL, ENC, DEC, TOTAL, USED, RESERVED, CORRECTABLE, UNCORRECTABLE, REMAP_FAILED, MEMORY_TEMP, WATCHED, SWITCHLESS,
 	FAILING, FAILURE, SLOWDOWN, MARGIN, POWER_SET, EVENTS, LICENSED, NARROW, NVLINK_KIB, PCIE_BYTES, GPM_UTIL, REPLACED, COMPUTE_MODE,
-	LINK_GEN, LINK_WIDTH, FAN, PSTATE, FABRIC_STATE, FABRIC_STATUS, CLIQUE, FABRIC_VERSION, FIELD_RESULT, SAME_UUID
+	LINK_GEN, LINK_WIDTH, FAN, PSTATE, FABRIC_STATE, FABRIC_STATUS, CLIQUE, FABRIC_VERSION, FIELD_RESULT, SAME_UUID, FLOOD
 };
 enum { STATE_OK, STATE_LOST, STATE_HUNG, STATE_RESET_REQUIRED, STATE_BROKEN };
 
@@ -578,31 +578,76 @@ ret nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, struct pci *pci)
 	return link ? INVALID_ARGUMENT : nvmlDeviceGetPciInfo_v3(peer, pci);
 }
 
-typedef struct { int unused; } *set;
+typedef struct { int open; } *set;
+
+/* Event sets. WATCHED is 0, or 1 + the index of the set that a device is registered with. */
+enum { MAX_SETS = 64 };
+static __typeof__(*(set)0) event_sets[MAX_SETS];
 
 ret nvmlEventSetCreate(set *s)
 {
-	static int event_set;
 	words[CALLS]++;
 	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
-	*s = (set)&event_set;
-	return SUCCESS;
+	for (int i = 0; i < MAX_SETS; i++) {
+		if (!event_sets[i].open) {
+			event_sets[i].open = 1;
+			words[EVENT_SETS]++;
+			*s = &event_sets[i];
+			return SUCCESS;
+		}
+	}
+	return UNKNOWN;
 }
 
-ret nvmlEventSetFree(set s) { words[CALLS]++; return s ? SUCCESS : INVALID_ARGUMENT; }
+ret nvmlEventSetFree(set s)
+{
+	words[CALLS]++;
+	if (!s || !s->open)
+		return INVALID_ARGUMENT;
+	s->open = 0;
+	words[EVENT_SETS]--;
+	for (int n = 0; n < MAX_DEVICES; n++)
+		if (device_words(n)[WATCHED] == (uint64_t)(1 + (s - event_sets)))
+			device_words(n)[WATCHED] = 0;
+	return SUCCESS;
+}
 
 ret nvmlDeviceRegisterEvents(dev d, unsigned long long types, set s)
 {
 	ret r = enter(d, 12);
-	if (r == SUCCESS && s && types == 8)
-		device_words(d->n)[WATCHED] = 1;
+	if (r == SUCCESS && s && s->open && types == 8)
+		device_words(d->n)[WATCHED] = 1 + (uint64_t)(s - event_sets);
 	return r;
 }
 
 struct event { dev device; unsigned long long type, data; unsigned gi, ci; };
 
-/* Returns the events of all registered devices, lost devices included. */
+enum { DELIVERED = MAX_DEVICES };
+
+/* Takes the next event of the set from the ring, and returns whether there is one. With only_lost,
+ * events of other devices stay in the ring. Events of a device that no set watches are lost. */
+static int next_event(uint64_t watched, int only_lost, struct event *e)
+{
+	for (uint64_t i = words[XID_READ]; i < words[XID_WRITTEN]; i++) {
+		_Atomic uint64_t *slot = words + XID_RING + 2 * (i % RING);
+		if (slot[0] == DELIVERED)
+			continue;
+		uint64_t by = device_words((int)slot[0])[WATCHED];
+		if (by && (by != watched || (only_lost && device_words((int)slot[0])[STATE] != STATE_LOST)))
+			continue;
+		e->device = &devices[slot[0]];
+		e->data = slot[1];
+		slot[0] = DELIVERED;
+		if (by)
+			return 1;
+	}
+	return 0;
+}
+
+/* Returns the events of the devices of the set. Once the events of its lost devices are read, each call
+ * returns IS_LOST, whatever other devices report. FLOOD is a number of further events of a device,
+ * which come first. */
 #ifdef OLD_DRIVER
 ret nvmlEventSetWait(set s, struct event *e, unsigned ms)
 #else
@@ -613,17 +658,29 @@ ret nvmlEventSetWait_v2(set s, struct event *e, unsigned ms)
 	words[CALLS]++;
 	if (words[UNLOADED] || !words[READY])
 		return UNINITIALIZED;
-	while (s && words[XID_READ] < words[XID_WRITTEN]) {
-		_Atomic uint64_t *slot = words + XID_RING + 2 * (words[XID_READ]++ % RING);
-		if (!device_words((int)slot[0])[WATCHED])
+	if (!s || !s->open)
+		return INVALID_ARGUMENT;
+	uint64_t watched = 1 + (uint64_t)(s - event_sets);
+	int has_event = 0, is_lost = 0, failure = TIMEOUT;
+	for (int n = 0; n < MAX_DEVICES; n++) {
+		_Atomic uint64_t *w = device_words(n);
+		if (w[WATCHED] != watched)
 			continue;
-		e->device = &devices[slot[0]];
-		e->type = 8;
-		e->data = slot[1];
-#ifndef OLD_DRIVER
-		e->gi = e->ci = 0xffffffff;
-#endif
-		return SUCCESS;
+		is_lost |= w[STATE] == STATE_LOST;
+		if (w[FAILING] >> 49 & 1)
+			failure = (ret)w[FAILURE];
+		if (!has_event && w[FLOOD]) {
+			w[FLOOD]--;
+			e->device = &devices[n];
+			e->data = 31;
+			has_event = 1;
+		}
 	}
-	return TIMEOUT;
+	if (!has_event && !next_event(watched, is_lost, e))
+		return is_lost ? IS_LOST : failure;
+	e->type = 8;
+#ifndef OLD_DRIVER
+	e->gi = e->ci = 0xffffffff;
+#endif
+	return SUCCESS;
 }

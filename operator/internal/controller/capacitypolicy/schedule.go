@@ -1,0 +1,45 @@
+package capacitypolicy
+
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// untilNextRound returns the time from now until the next round of a policy: a period, or less if the
+// hold of a cluster or the clock of a decrease ends before. began is the start of the last round: what
+// ended before it is no reason for another one, as a decrease that reservations stop. What ended during
+// the round is. A failed response stops the clocks, so that the next one is not earlier.
+func untilNextRound(policy *v1alpha1.CapacityPolicy, measured *measurement, began, now time.Time) time.Duration {
+	spec := &policy.Spec
+	hold, lowerAfter := holdOf(spec), lowerAfterOf(spec)
+	wait := seconds(spec.PeriodSeconds, 60)
+	until := func(end time.Time) {
+		if end.After(began) {
+			wait = min(wait, max(end.Sub(now), rereadDelay))
+		}
+	}
+	for i := range policy.Status.Quotas {
+		if measured.readings[i].Failed {
+			continue
+		}
+		q := &policy.Status.Quotas[i]
+		if q.Lower != nil {
+			until(q.Lower.Since.Add(lowerAfter))
+		}
+		for _, c := range q.Clusters {
+			if c.State == v1alpha1.CapacityHeld && c.Since != nil {
+				until(c.Since.Add(hold))
+			}
+		}
+	}
+	return wait
+}
+
+func holdOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {
+	return pointedSeconds(spec.HoldSeconds, 600)
+}
+
+func lowerAfterOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {
+	return pointedSeconds(spec.LowerAfterSeconds, 300)
+}
