@@ -113,10 +113,11 @@ soak-exporter: ## Run the exporter for two minutes: its resource use must not gr
 lint: ## Run golangci-lint
 	$(GOLANGCI) run ./...
 
-generate: ## Generate deepcopy functions, the messages of the TPU runtime and the exporter's METRICS.md
+generate: ## Generate deepcopy functions, the messages of the TPU runtime, the exporter's METRICS.md and operator/docs/metrics.md
 	$(CONTROLLERGEN) object paths=./operator/api/...
 	$(GO) -C .tools/proto run . ../../exporter/internal/tpu/tpupb runtime.proto
 	$(GO) generate ./exporter/...
+	$(GO) test -count=1 -run TestOperatorMetricsReferenceIsGenerated ./test/contract -update
 
 manifests: ## Generate the CRDs, the operator's role and operator/docs/api.md
 	$(CONTROLLERGEN) crd:generateEmbeddedObjectMeta=false paths=./operator/api/... output:crd:dir=config/crd
@@ -157,4 +158,4 @@ check-language: ## Check the English of code and documents with test/language
 
 verify: generate manifests charts check-language ## Check that generated files are committed, Go files are formatted and the language is plain
 	@test -z "$$(gofmt -l operator exporter config dashboards test)" || { echo "run gofmt -w on:"; gofmt -l operator exporter config dashboards test; exit 1; }
-	git diff --exit-code -- operator/api operator/docs/api.md config exporter/METRICS.md
+	git diff --exit-code -- operator/api operator/docs/api.md operator/docs/metrics.md config exporter/METRICS.md

@@ -50,10 +50,18 @@ func kueueCRDs(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 
 func startGuarded(ctx context.Context, t *testing.T) guarded {
 	t.Helper()
+	g, _ := startGuard(ctx, t, kueueCRDs(t))
+	g.createChecks(ctx, t)
+	return g
+}
+
+// startGuard starts an API server with the CRDs and config/guard, without AdmissionChecks.
+func startGuard(ctx context.Context, t *testing.T, kueueCRDs []*apiextensionsv1.CustomResourceDefinition) (guarded, *rest.Config) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(kueue.AddToScheme(scheme))
 	utilruntime.Must(corev1.AddToScheme(scheme))
-	config, untyped := startEnvironment(t, &envtest.Environment{CRDDirectoryPaths: append(ocmScoreCRDs(t), "crd"), CRDs: kueueCRDs(t), ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute}})
+	config, untyped := startEnvironment(t, &envtest.Environment{CRDDirectoryPaths: append(ocmScoreCRDs(t), "crd"), CRDs: kueueCRDs, ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute}})
 	admin, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +78,18 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}); err != nil {
 		t.Fatal(err)
 	}
+	return guarded{admin, operator}, config
+}
+
+// createChecks creates an AdmissionCheck of each kind.
+func (g guarded) createChecks(ctx context.Context, t *testing.T) {
+	t.Helper()
 	for name, controller := range map[string]string{"plimsoll": "plimsoll.dev/placement", "multikueue": "kueue.x-k8s.io/multikueue", "budget": "example.com/budget", "trial": "plimsoll.dev/trial"} {
 		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
-		if err := admin.Create(ctx, check); err != nil {
+		if err := g.admin.Create(ctx, check); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return guarded{admin, operator}
 }
 
 func ocmScoreCRDs(t *testing.T) []string {

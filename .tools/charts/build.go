@@ -223,3 +223,30 @@ func monitorLabelsValue(path string) value {
 func monitorLabels(value string) string {
 	return "{{- with " + value + " }}\nlabels: {{ toJson . }}\n{{- end }}\n"
 }
+
+// kueueMonitorValues are the settings of the ServiceMonitor of Kueue.
+func kueueMonitorValues(path string) []value {
+	return []value{
+		{path + ".enabled", true, boolean, "Also scrape Kueue. Let one release do it, if two are on one cluster."},
+		{path + ".namespace", "kueue-system", objectName, "Namespace of Kueue. Without it, nothing is scraped."},
+	}
+}
+
+// splitKueueMonitor returns the monitors and rules, and the ServiceMonitor of Kueue by itself, with the
+// namespace of Kueue from a value.
+func splitKueueMonitor(monitoring []object, namespace string) (rest, kueue []object, err error) {
+	for _, o := range monitoring {
+		if o.kind() != "ServiceMonitor" || !strings.HasSuffix(o.name(), "-kueue") {
+			rest = append(rest, o)
+			continue
+		}
+		kueue = append(kueue, o)
+		if err := set(o, []any{"@@ " + namespace + " @@"}, "spec", "namespaceSelector", "matchNames"); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.name(), err)
+		}
+	}
+	if len(kueue) != 1 {
+		return nil, nil, fmt.Errorf("%d monitors of Kueue", len(kueue))
+	}
+	return rest, kueue, nil
+}

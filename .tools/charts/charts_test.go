@@ -318,6 +318,49 @@ func TestExporterChartOptions(t *testing.T) {
 	compare(t, want, got)
 }
 
+// KAI Scheduler shares NVIDIA GPUs, so only their exporter gets the argument.
+func TestExporterChartWithKAI(t *testing.T) {
+	enabled := map[string]any{"enabled": true}
+	for k, o := range render(t, "plimsoll-exporter", map[string]any{"podOwners": enabled, "kaiShares": enabled}) {
+		if has := strings.Contains(fmt.Sprint(o), "--kubernetes-kai-shares"); has != (k == "DaemonSet plimsoll-exporter/plimsoll-exporter") {
+			t.Errorf("%s has the argument: %t", k, has)
+		}
+	}
+	if _, err := tryRender("plimsoll-exporter", map[string]any{"kaiShares": enabled}); err == nil {
+		t.Error("kaiShares is accepted without podOwners")
+	}
+}
+
+// The notes name only DaemonSets and steps that the values leave.
+func TestExporterNotes(t *testing.T) {
+	disabled := map[string]any{"enabled": false}
+	for _, tc := range []struct {
+		name        string
+		values      map[string]any
+		want, never []string
+	}{
+		{"default", nil, []string{"daemonset/plimsoll-exporter --", "daemonset/plimsoll-exporter-amd --", "daemonset/plimsoll-exporter-tpu --", "load the recording rules"}, nil},
+		{"TPUs", map[string]any{"gpu": disabled, "amd": disabled}, []string{"daemonset/plimsoll-exporter-tpu --"}, []string{"daemonset/plimsoll-exporter --", "exporter-amd"}},
+		{"monitoring", map[string]any{"prometheus": map[string]any{"enabled": true}}, []string{"The PodMonitor scrapes"}, []string{"load the recording rules"}},
+	} {
+		files, err := renderChart(root, "plimsoll-exporter", "gpu", tc.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := files["plimsoll-exporter/templates/NOTES.txt"]
+		for _, want := range tc.want {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%s: no %q in\n%s", tc.name, want, notes)
+			}
+		}
+		for _, never := range tc.never {
+			if strings.Contains(notes, never) {
+				t.Errorf("%s: %q in\n%s", tc.name, never, notes)
+			}
+		}
+	}
+}
+
 // TestExporterChartByVendor: a vendor that is disabled has no DaemonSet and no Service.
 func TestExporterChartByVendor(t *testing.T) {
 	disabled := map[string]any{"enabled": false}

@@ -12,7 +12,7 @@ var platforms = map[string]string{"gpu-operator": "", "gke": "exporter/gke", "cd
 
 var exporterChart = chart{
 	name: "plimsoll-exporter", kubernetes: "1.27", description: "Exports metrics of a node's GPUs and TPUs: their state, which pods hold them, and which are free.",
-	values: append(imageValues("plimsoll-exporter"), []value{
+	values: slices.Concat(imageValues("plimsoll-exporter"), []value{
 		{"gpu.enabled", true, boolean, "Install the DaemonSet for nodes with NVIDIA GPUs."},
 		{"amd.enabled", true, boolean, "Install the DaemonSet for nodes with AMD GPUs."},
 		{"tpu.enabled", true, boolean, "Install the DaemonSet for nodes with Google TPUs."},
@@ -23,17 +23,19 @@ var exporterChart = chart{
 		{"attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"podOwners.enabled", false, boolean, "Export the owner of each pod. Requires read access to pods in all namespaces."},
 		{"claimShares.enabled", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
+		{"kaiShares.enabled", false, boolean, "Export the shares of NVIDIA GPUs that KAI Scheduler assigns. Requires podOwners.enabled."},
 		{"extraArgs", []any{}, textList, "More arguments of the exporter for NVIDIA GPUs."},
 		{"resources", map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "48Mi"}, "limits": map[string]any{"memory": "128Mi"}}, anyMap, "Resources of the container."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicies."},
 		{"prometheus.enabled", false, boolean, "Install a PodMonitor, recording rules and alerts. Requires prometheus-operator."},
 		monitorLabelsValue("prometheus.labels"),
-	}...),
+	}, kueueMonitorValues("prometheus.kueue")),
 	parts: exporterParts,
 	blocks: map[string]string{
 		"image":         imageExpression,
 		"monitorLabels": monitorLabels(".Values.prometheus.labels"),
 		"args":          exporterArgs(".Values.podOwners.enabled", ".Values.claimShares.enabled"),
+		"kaiArgs":       kaiArgs(".Values.kaiShares.enabled", ".Values.podOwners.enabled", "kaiShares.enabled requires podOwners.enabled"),
 		"extraArgs":     extraArgs,
 		"token":         exporterToken(".Values.podOwners.enabled", ".Values.claimShares.enabled"),
 	},
@@ -44,9 +46,14 @@ var exporterChart = chart{
 
 1. The pods use a hostPath volume and user 0. The namespace must allow that:
    kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=privileged
-2. Scrape the port metrics with honor_labels{{ if .Values.prometheus.enabled }}: the PodMonitor does{{ end }}, and load the recording rules.
-3. Check a node:
-   kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter -- /plimsoll-exporter doctor
+2. {{ if .Values.prometheus.enabled }}The PodMonitor scrapes the exporter, and the recording rules are loaded. Set the external label cluster in Prometheus.{{ else }}Scrape the port metrics with honor_labels, and load the recording rules: config/prometheus/worker, or prometheus.enabled=true for prometheus-operator.{{ end }}
+3. Check a node of each kind that the cluster has:
+{{- if .Values.gpu.enabled }}
+   kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter -- /plimsoll-exporter doctor{{ end }}
+{{- if .Values.amd.enabled }}
+   kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter-amd -- /plimsoll-exporter doctor{{ end }}
+{{- if .Values.tpu.enabled }}
+   kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter-tpu -- /plimsoll-exporter doctor{{ end }}
 4. Check the fleet, on the hub. If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:
    kubectl plimsoll doctor
 `,
@@ -55,6 +62,11 @@ var exporterChart = chart{
 // exporterArgs are the arguments of the components pod-owners and claim-shares, if their values are true.
 func exporterArgs(podOwners, claimShares string) string {
 	return "{{- if " + podOwners + " }}\n- --kubernetes-pod-owners\n{{- end }}\n{{- if " + claimShares + " }}\n- --kubernetes-claim-shares\n{{- end }}\n"
+}
+
+// kaiArgs is the argument for KAI Scheduler's shares, which needs the permissions of pod owners.
+func kaiArgs(kaiShares, podOwners, message string) string {
+	return "{{- if " + kaiShares + " }}\n{{- if not " + podOwners + " }}\n{{- fail \"" + message + "\" }}\n{{- end }}\n- --kubernetes-kai-shares\n{{- end }}\n"
 }
 
 // exporterToken mounts the token of the service account, which both components need.
@@ -115,13 +127,18 @@ func exporterParts(root string) ([]part, error) {
 	if err := templateMonitors(monitoring); err != nil {
 		return nil, err
 	}
+	monitoring, kueue, err := splitKueueMonitor(monitoring, ".Values.prometheus.kueue.namespace")
+	if err != nil {
+		return nil, err
+	}
 	return append(parts,
 		part{file: "pod-owners.yaml", condition: ".Values.podOwners.enabled", objects: slices.Concat(only(owners, "ClusterRole"), only(owners, "ClusterRoleBinding"))},
 		part{file: "networkpolicy-pod-owners.yaml", condition: "and .Values.podOwners.enabled .Values.networkPolicy.enabled", objects: named(only(owners, "NetworkPolicy"), "plimsoll-exporter-pod-owners")},
 		part{file: "claim-shares.yaml", condition: ".Values.claimShares.enabled", objects: slices.Concat(only(claims, "ClusterRole"), only(claims, "ClusterRoleBinding"))},
 		part{file: "networkpolicy-claim-shares.yaml", condition: "and .Values.claimShares.enabled .Values.networkPolicy.enabled", objects: named(only(claims, "NetworkPolicy"), "plimsoll-exporter-claim-shares")},
 		part{file: "openshift.yaml", condition: ".Values.openshift.enabled", objects: only(openshift, "SecurityContextConstraints")},
-		part{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring}), nil
+		part{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring},
+		part{file: "prometheus-kueue.yaml", condition: "and .Values.prometheus.enabled .Values.prometheus.kueue.enabled", objects: kueue}), nil
 }
 
 // named returns the objects with the name.
@@ -162,7 +179,7 @@ func templateExporter(o object, gpu bool) error {
 	}
 	container["args"] = append(args, "@@line args@@")
 	if gpu {
-		container["args"] = append(container["args"].([]any), "@@line extraArgs@@")
+		container["args"] = append(container["args"].([]any), "@@line kaiArgs@@", "@@line extraArgs@@")
 	}
 	container["image"] = "@@line image@@"
 	container["imagePullPolicy"] = "@@ .Values.image.pullPolicy @@"

@@ -35,7 +35,7 @@ func sampleFlavors() []any {
 
 var fleetChart = chart{
 	name: "plimsoll-fleet", kubernetes: "1.30", description: "A first gate from one file of values: source, policy, gate, queue and exporter on the hub, and the queues of the workers.",
-	values: append(imageValues("plimsoll-exporter"), []value{
+	values: slices.Concat(imageValues("plimsoll-exporter"), []value{
 		{"source.type", "Thanos", oneOf("Prometheus", "Thanos", "Mimir"), "Type of the server with the metrics of all workers."},
 		{"source.url", "http://thanos-query.monitoring.svc:9090", str, "Its URL. Empty if source.fields has a topology."},
 		{"source.fields", map[string]any{}, anyMap, "Other fields of the MetricsSource, such as tls, auth and tenant."},
@@ -48,6 +48,7 @@ var fleetChart = chart{
 		{"createNamespaces", true, boolean, "Create the namespaces. They are kept when the release is removed."},
 		{"monitoring.enabled", false, boolean, "Install the scrape configuration, recording rules and alerts on the workers. Requires prometheus-operator there."},
 		monitorLabelsValue("monitoring.labels"),
+	}, kueueMonitorValues("monitoring.kueue"), []value{
 		{"exporter.enabled", true, boolean, "Install the exporter on the clusters of clusterSets, as an add-on of Open Cluster Management."},
 		{"exporter.platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(addOnTemplates))...), "How containers get access to GPUs. sim: simulated devices on every node."},
 		{"exporter.kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the nodes."},
@@ -55,7 +56,8 @@ var fleetChart = chart{
 		{"exporter.attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"exporter.podOwners", false, boolean, "Export the owner of each pod: for job profiles, shares of devices, and what running jobs hold. Requires read access to pods in all namespaces."},
 		{"exporter.claimShares", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
-	}...),
+		{"exporter.kaiShares", false, boolean, "Export the shares of NVIDIA GPUs that KAI Scheduler assigns. Requires exporter.podOwners."},
+	}),
 	parts:  fleetParts,
 	blocks: fleetBlocks,
 	finish: func(text string) string {
@@ -64,8 +66,11 @@ var fleetChart = chart{
 	files: workFiles,
 	notes: `The source, policy, gate and queue {{ .Values.queue.name }} are created{{ if .Values.exporter.enabled }}, and the exporter's add-on for the clusters of {{ join ", " .Values.clusterSets }}{{ end }}.
 
-1. Connect Kueue to the workers, with a context of your kubeconfig for each, and make the operator Kueue's dispatcher:
+1. {{ if eq .Values.credentials.type "Secret" }}Connect Kueue to the workers, with a context of your kubeconfig for each, and make the operator Kueue's dispatcher:
    kubectl plimsoll connect{{ range .Values.workers }} {{ . }}=CONTEXT{{ else }} CLUSTER=CONTEXT{{ end }} --dispatcher=plimsoll.dev/dispatcher
+{{- else }}Kueue connects to the workers by {{ .Values.credentials.type }}. Make the operator Kueue's dispatcher:
+   kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher
+{{- end }}
 2. Check the installation. If the operator is not in its default namespace, add --operator-namespace=NAMESPACE:
    kubectl plimsoll doctor
 `,
@@ -90,6 +95,7 @@ var fleetBlocks = map[string]string{
 	"keep":          "helm.sh/resource-policy: keep\n",
 	"monitorLabels": monitorLabels("$.Values.monitoring.labels"),
 	"args":          exporterArgs(".Values.exporter.podOwners", ".Values.exporter.claimShares"),
+	"kaiArgs":       kaiArgs(".Values.exporter.kaiShares", ".Values.exporter.podOwners", "exporter.kaiShares requires exporter.podOwners"),
 	"token":         exporterToken(".Values.exporter.podOwners", ".Values.exporter.claimShares"),
 	"ifPodOwners":   "{{- if .Values.exporter.podOwners }}\n",
 	"ifClaimShares": "{{- if .Values.exporter.claimShares }}\n",
@@ -228,6 +234,9 @@ func templateFleetObject(o object) error {
 			pod["imagePullSecrets"] = "@@ toJson .Values.imagePullSecrets @@"
 			pod["automountServiceAccountToken"] = "@@line token@@"
 			container["args"] = append(container["args"].([]any), "@@line args@@")
+			if manifest.name() == "plimsoll-exporter" {
+				container["args"] = append(container["args"].([]any), "@@line kaiArgs@@")
+			}
 		}
 	}
 	return nil

@@ -300,8 +300,34 @@ func TestFleetChartOptions(t *testing.T) {
 	if strings.Contains(fmt.Sprint(objects["ManifestWork w1/plimsoll-fleet"]), "Namespace") || objects["Namespace /a"] != nil {
 		t.Error("createNamespaces does not apply")
 	}
-	if notes := files["plimsoll-fleet/templates/NOTES.txt"]; !strings.Contains(notes, "kubectl plimsoll connect w1=CONTEXT --dispatcher=plimsoll.dev/dispatcher\n") {
-		t.Errorf("notes:\n%s", notes)
+}
+
+// `connect` connects workers by Secrets only. With other credentials, it skips them.
+func TestFleetNotesByCredentials(t *testing.T) {
+	for name, want := range map[string]string{
+		"Secret":         "\n   kubectl plimsoll connect w1=CONTEXT --dispatcher=plimsoll.dev/dispatcher\n",
+		"ClusterProfile": "\n   kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher\n",
+	} {
+		files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"workers": []any{"w1"}, "credentials": map[string]any{"type": name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := files["plimsoll-fleet/templates/NOTES.txt"]; !strings.Contains(notes, want) {
+			t.Errorf("%s: notes:\n%s", name, notes)
+		}
+	}
+}
+
+// KAI Scheduler shares NVIDIA GPUs, so only their exporter gets the argument.
+func TestFleetChartWithKAI(t *testing.T) {
+	objects := renderFleet(t, map[string]any{"exporter": map[string]any{"podOwners": true, "kaiShares": true}})
+	for k, o := range objects {
+		if count := strings.Count(fmt.Sprint(o), "--kubernetes-kai-shares"); strings.HasPrefix(k, "AddOnTemplate ") != (count == 1) {
+			t.Errorf("%s has the argument %d times", k, count)
+		}
+	}
+	if _, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"exporter": map[string]any{"kaiShares": true}}); err == nil {
+		t.Error("kaiShares is accepted without podOwners")
 	}
 }
 

@@ -27,6 +27,10 @@ func workFiles(root string) (map[string]string, error) {
 	if err := templateMonitors(monitoring); err != nil {
 		return nil, err
 	}
+	monitoring, kueue, err := splitKueueMonitor(monitoring, "$.Values.monitoring.kueue.namespace")
+	if err != nil {
+		return nil, err
+	}
 	if err := templateFleet(slices.Concat(worker, team)); err != nil {
 		return nil, err
 	}
@@ -38,6 +42,7 @@ func workFiles(root string) (map[string]string, error) {
 		{condition: "$.Values.createNamespaces", each: "$.Values.namespaces", objects: only(team, "Namespace")},
 		{each: "$.Values.namespaces", objects: only(team, "LocalQueue")},
 		{condition: "$.Values.monitoring.enabled", objects: monitoring},
+		{condition: "and $.Values.monitoring.enabled $.Values.monitoring.kueue.enabled", objects: kueue},
 	} {
 		text, err := p.toManifests(fleetBlocks)
 		if err != nil {

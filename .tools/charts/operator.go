@@ -70,7 +70,7 @@ func (c chart) generate(root string) (map[string]string, error) {
 
 var operatorChart = chart{
 	name: "plimsoll", kubernetes: "1.30", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
-	values: append(imageValues("plimsoll-operator"), []value{
+	values: slices.Concat(imageValues("plimsoll-operator"), []value{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
 		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates; quote it in a file, where YAML reads off as false."},
 		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
@@ -84,12 +84,13 @@ var operatorChart = chart{
 		{"extraTolerations", []any{}, anyList, "More tolerations of the pods."},
 		{"crds.enabled", true, boolean, "Install the CRDs."},
 		{"crds.keep", true, boolean, "Keep the CRDs, and with them all policies, gates and sources, when the release is removed."},
-		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields. Requires Kueue's CRDs."},
+		{"guard.enabled", true, boolean, "Install the admission policies that limit the operator's account to its own fields."},
 		{"networkPolicy.enabled", true, boolean, "Install the NetworkPolicy."},
 		{"prometheus.enabled", false, boolean, "Install a ServiceMonitor and the hub's alerts. Requires prometheus-operator."},
 		monitorLabelsValue("prometheus.labels"),
+	}, kueueMonitorValues("prometheus.kueue"), []value{
 		{"dashboards.enabled", false, boolean, "Install the dashboards as ConfigMaps with the label grafana_dashboard."},
-	}...),
+	}),
 	parts: operatorParts,
 	blocks: map[string]string{
 		"image": imageExpression,
@@ -146,6 +147,10 @@ func operatorParts(root string) ([]part, error) {
 	if err := templateMonitors(built["prometheus/hub"]); err != nil {
 		return nil, err
 	}
+	monitoring, kueue, err := splitKueueMonitor(built["prometheus/hub"], ".Values.prometheus.kueue.namespace")
+	if err != nil {
+		return nil, err
+	}
 	withTrials, err := buildFolder(root, "default", "trials")
 	if err != nil {
 		return nil, fmt.Errorf("trials: %w", err)
@@ -170,7 +175,8 @@ func operatorParts(root string) ([]part, error) {
 		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
 		{file: "nomination.yaml", condition: `eq .Values.nominateAs "own"`, objects: built["nomination"]},
 		{file: "trials.yaml", condition: ".Values.trials.enabled", objects: trials},
-		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: built["prometheus/hub"]},
+		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring},
+		{file: "prometheus-kueue.yaml", condition: "and .Values.prometheus.enabled .Values.prometheus.kueue.enabled", objects: kueue},
 	}, nil
 }
 

@@ -276,7 +276,7 @@ type ThanosOptions struct {
 	Dedup *bool `json:"dedup,omitempty"`
 	// Coarsest resolution of downsampled data that queries may use, in seconds
 	// (parameter max_source_resolution): 0 for raw data, 300 for 5 minutes, 3600 for 1
-	// hour. By default, Thanos decides.
+	// hour. From 0 to 86400. By default, Thanos decides.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400

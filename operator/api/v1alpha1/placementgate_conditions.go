@@ -13,7 +13,7 @@ const (
 )
 
 // GatePolicy applies one score of a ScoringPolicy to the gate's decisions.
-// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum must stand with use: Require alone: a preferred score ranks and rules nothing out"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum is allowed only with use: Require; use: Prefer only ranks clusters"
 type GatePolicy struct {
 	// Name of the AddOnPlacementScore, which is the ScoringPolicy's name unless that states
 	// publish.name.
@@ -30,7 +30,8 @@ type GatePolicy struct {
 	// +optional
 	Use PolicyUse `json:"use,omitempty"`
 	// Lowest score in points of a cluster that takes workloads, only with use: Require.
-	// Default -99, which excludes the clusters that a policy sets to -100 for lack of data.
+	// Default -99, which excludes the clusters that a policy sets to -100 for lack of data,
+	// from -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100

@@ -16,7 +16,7 @@ type PlacementGateSpec struct {
 	PlacementRef NamespacedReference `json:"placementRef"`
 	// MetricsSource that serves the gate's queries.
 	SourceRef LocalReference `json:"sourceRef"`
-	// Seconds between two query rounds while at least one workload waits. Default 15.
+	// Seconds between two query rounds while at least one workload waits. Default 15, from 1 to 3600.
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
@@ -42,7 +42,7 @@ type PlacementGateSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Policies []GatePolicy `json:"policies,omitempty"`
 	// Width of a tier in points. Clusters whose preferred score is at most this much
-	// below the best one rank as equals; the best tier with room gets the workload. Default 20.
+	// below the best one rank as equals; the best tier with room gets the workload. Default 20, from 0 to 200.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=200
@@ -91,7 +91,7 @@ type PlacementGateSpec struct {
 	Widen Widen `json:"widen,omitempty"`
 	// Seconds after which a nominated workload that no cluster has admitted returns to its
 	// queue. The time counts from when MultiKueue has copied the workload, and is at least six
-	// times widen.afterSeconds. Default 600.
+	// times widen.afterSeconds. Default 600, from 1 to 604800.
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
@@ -175,17 +175,17 @@ type GateQueries struct {
 }
 
 // GateFreshness bounds the age of the metrics behind a decision.
-// +kubebuilder:validation:XValidation:rule="!has(self.maxSampleAgeSeconds) || !has(self.unknownAfterSeconds) || self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must be at least maxSampleAgeSeconds: a trusted sample is known"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSampleAgeSeconds) || !has(self.unknownAfterSeconds) || self.unknownAfterSeconds >= self.maxSampleAgeSeconds",message="unknownAfterSeconds must not be smaller than maxSampleAgeSeconds"
 type GateFreshness struct {
 	// Age in seconds up to which a cluster's samples are trusted. A cluster with older
-	// samples takes no workload. Default 120.
+	// samples takes no workload. Default 120, from 1 to 86400.
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MaxSampleAgeSeconds int32 `json:"maxSampleAgeSeconds,omitempty"`
 	// Age in seconds after which a cluster's data counts as unknown. onStale then applies.
-	// Default 300.
+	// Default 300, from 1 to 86400. It must not be smaller than maxSampleAgeSeconds.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -252,7 +252,7 @@ type GateHold struct {
 	// +optional
 	Mode HoldMode `json:"mode,omitempty"`
 	// Seconds from the quota reservation after which a cluster may be held for a workload.
-	// Default 300.
+	// Default 300, from 1 to 86400.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -260,7 +260,7 @@ type GateHold struct {
 	AfterSeconds int32 `json:"afterSeconds,omitempty"`
 	// Seconds from the quota reservation after which a workload ranks before all workloads that
 	// began to wait later, whatever their priority. This bounds the wait of low priorities.
-	// Default 14400.
+	// Default 14400, from 60 to 2592000.
 	// +kubebuilder:default=14400
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=2592000
@@ -268,7 +268,7 @@ type GateHold struct {
 	AgingSeconds int32 `json:"agingSeconds,omitempty"`
 	// Seconds after which a hold moves to the next cluster, by name, that could take the workload
 	// when empty. A hold does not move while the start of the workload on its cluster is known.
-	// Absent: the cluster stays held.
+	// From 60 to 2592000. Absent: the cluster stays held.
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=2592000
 	// +optional
@@ -297,7 +297,7 @@ type WhenUnplaceable struct {
 	// +optional
 	Mode UnplaceableMode `json:"mode,omitempty"`
 	// Seconds for which the workload keeps its quota before the first yield. Later yields
-	// are 5 to 30 minutes apart. Default 300.
+	// are 5 to 30 minutes apart. Default 300, from 1 to 86400.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -306,7 +306,7 @@ type WhenUnplaceable struct {
 	// Seconds without room after which the gate rejects the workload, which Kueue then
 	// deactivates. Only the time counts in which the workload holds quota and every cluster
 	// was measured and has no room. Failing queries, conditions, scores or a broken gate
-	// never count. Absent: the gate never rejects a workload.
+	// never count. From 1 to 2592000. Absent: the gate never rejects a workload.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
@@ -329,13 +329,13 @@ const (
 type Widen struct {
 	// Seconds until more clusters are nominated, from when MultiKueue has copied the workload.
 	// After twice that time the gate also nominates every cluster it ever nominated for the
-	// workload, after four times all active clusters that are not known to be full. Default 30.
+	// workload, after four times all active clusters that are not known to be full. Default 30, from 1 to 86400.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	AfterSeconds int32 `json:"afterSeconds,omitempty"`
-	// Number of clusters to add. Absent: all clusters with room.
+	// Number of clusters to add, from 1 to 20. Absent: all clusters with room.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20

@@ -78,11 +78,11 @@ type ScoringPolicySpec struct {
 
 // Freshness limits the age of samples.
 type Freshness struct {
-	// PromQL query that returns the age of the newest trusted sample of each cluster,
-	// in seconds. $cluster_label stands for the name of the cluster label. Compute the age from a sample value that is a timestamp, such as
-	// time() - max by (cluster) (last_sample_timestamp_seconds). The function
-	// timestamp() of a recorded series is always recent. At most 4096 characters.
-	// Required.
+	// PromQL query that returns the age of the oldest trusted sample of each cluster, in
+	// seconds. $cluster_label stands for the name of the cluster label. Compute the age from
+	// a sample value that is a timestamp, such as
+	// time() - max by (cluster) (cluster:plimsoll_sample_timestamp_seconds:min). The function
+	// timestamp() of a recorded series is always recent. At most 4096 characters. Required.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`

@@ -100,6 +100,9 @@ func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
 
 // checkKueue checks the version of Kueue and its dispatcher.
 func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
+	if d.hub.withoutKueue {
+		return nil, nil
+	}
 	var diagnoses []diagnosis
 	deployment, subject := &appsv1.Deployment{}, "Deployment "+d.kueue+"/"+kueueDeployment
 	switch err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: kueueDeployment}, deployment); {

@@ -30,12 +30,15 @@ type hubObjects struct {
 	placements clusterv1beta1.PlacementList
 	// unread are the kinds that are not served or not readable.
 	unread []string
+	// withoutKueue is true if the hub serves no kind of Kueue.
+	withoutKueue bool
 }
 
 // read lists all objects. It returns a diagnosis for each kind that is not served or not
-// readable.
+// readable. Kueue is one kind: gates need all of it, and scores none.
 func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, error) {
-	var diagnoses []diagnosis
+	var diagnoses, ofKueue []diagnosis
+	kindsOfKueue := 0
 	for _, list := range []struct {
 		kind    string
 		objects client.ObjectList
@@ -55,11 +58,16 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 		{"Placements", &h.placements, installOCM},
 	} {
 		err := c.List(ctx, list.objects)
+		if list.fix == installKueue {
+			kindsOfKueue++
+		}
 		if err == nil {
 			continue
 		}
 		h.unread = append(h.unread, list.kind)
 		switch {
+		case apierrors.IsNotFound(err) && noSuchResource(err) && list.fix == installKueue:
+			ofKueue = append(ofKueue, fault(list.kind, "this cluster does not serve them", list.fix))
 		case apierrors.IsNotFound(err) && noSuchResource(err):
 			diagnoses = append(diagnoses, fault(list.kind, "this cluster does not serve them", list.fix))
 		default:
@@ -70,7 +78,29 @@ func (h *hubObjects) read(ctx context.Context, c client.Client) ([]diagnosis, er
 			diagnoses = append(diagnoses, skipped...)
 		}
 	}
-	return diagnoses, nil
+	if len(ofKueue) < kindsOfKueue {
+		return append(diagnoses, ofKueue...), nil
+	}
+	h.withoutKueue = true
+	if users := h.usersOfKueue(); users != "" {
+		return append(diagnoses, fault("Kueue", "is not installed on this hub: "+users+" can't work", installKueue)), nil
+	}
+	return append(diagnoses, warn("Kueue", "is not installed on this hub: scores work, gates and measured quota do not", "for gates: "+installKueue+", and start the operator again")), nil
+}
+
+// usersOfKueue names one of the objects that need Kueue, or returns "".
+func (h *hubObjects) usersOfKueue() string {
+	switch {
+	case len(h.gates.Items) > 0:
+		return "PlacementGate " + h.gates.Items[0].Name
+	case len(h.capacity.Items) > 0:
+		return "CapacityPolicy " + h.capacity.Items[0].Name
+	case len(h.reclaim.Items) > 0:
+		return "ReclaimPolicy " + h.reclaim.Items[0].Name
+	case len(h.trials.Items) > 0:
+		return "TrialPolicy " + h.trials.Items[0].Name
+	}
+	return ""
 }
 
 const (

@@ -43,13 +43,15 @@ func (h *hubExplainer) noteFailure(err error) bool {
 }
 
 // readChecks lists the admission checks of the workload and finds the checks of
-// PlacementGates and of MultiKueue among them.
-func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) error {
+// PlacementGates and of MultiKueue among them. AdmissionChecks are cluster-scoped: a user
+// with a RoleBinding can't read them. The report notes that once, and lists all checks.
+func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) {
 	for _, state := range wl.Status.AdmissionChecks {
 		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message}
 		check := &kueue.AdmissionCheck{}
-		if _, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: entry.Name}, check); err != nil {
-			return reading("read hub", err)
+		if !h.stand.ChecksUnknown {
+			_, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: entry.Name}, check)
+			h.stand.ChecksUnknown = h.noteFailure(err)
 		}
 		if name, ok := kueuestate.GateOf(check); ok {
 			entry.Ours = true
@@ -61,7 +63,6 @@ func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) error
 		}
 		h.report.Checks = append(h.report.Checks, entry)
 	}
-	return nil
 }
 
 // readMultiKueue reads the MultiKueueConfig of the workload's MultiKueue check and

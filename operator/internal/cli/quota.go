@@ -25,9 +25,10 @@ type quotaRow struct {
 	// Current is the nominal quota of the Cohort; nil = the Cohort does not have one.
 	Current *int64 `json:"current,omitempty"`
 	// Wanted is the nominal quota that the policy computes; nil = not measured yet.
-	Wanted   *int64                     `json:"wanted,omitempty"`
-	Measured int64                      `json:"measured"`
-	Reserved int64                      `json:"reserved"`
+	Wanted   *int64 `json:"wanted,omitempty"`
+	Measured int64  `json:"measured"`
+	Reserved int64  `json:"reserved"`
+	// Pending is the next value of Wanted, as text; "" = no change is pending.
 	Pending  string                     `json:"pending,omitempty"`
 	Clusters []v1alpha1.ClusterCapacity `json:"clusters,omitempty"`
 }
@@ -45,8 +46,8 @@ func newQuota(a *app) *cobra.Command {
 		Long: `Show the quotas that CapacityPolicies measure, beside those of Kueue.
 
 CURRENT is the nominal quota of the Cohort, WANTED the one that the policy computes: the
-measured devices, less the quotas of the Cohort's own queues. -o wide also lists the devices
-of each cluster.
+measured devices, less the quotas of the Cohort's own queues. PENDING is the next value of
+WANTED. -o wide also lists the devices of each cluster.
 
 With --diff, only quotas whose Cohort differs are shown, and the exit code is 1 if there are
 any. This is what mode Apply would change.`,
@@ -118,9 +119,9 @@ func newQuotaRow(p *v1alpha1.CapacityPolicy, q *v1alpha1.QuotaStatus, cohorts []
 	}
 	switch {
 	case q.Raise != nil:
-		row.Pending = fmt.Sprintf("raise to %d", q.Raise.To)
+		row.Pending = fmt.Sprintf("raise to %d", max(q.Raise.To-q.QueueQuota, 0))
 	case q.Lower != nil:
-		row.Pending = fmt.Sprintf("lower to %d since %s", q.Lower.To, q.Lower.Since.UTC().Format("15:04:05Z"))
+		row.Pending = fmt.Sprintf("lower to %d since %s", max(q.Lower.To-q.QueueQuota, 0), q.Lower.Since.UTC().Format("15:04:05Z"))
 	}
 	return row
 }

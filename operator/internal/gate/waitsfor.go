@@ -25,6 +25,9 @@ type Snapshot struct {
 	Config string
 	// Connected are the clusters of Config with a connection to Kueue.
 	Connected []string
+	// ChecksUnknown is true if the AdmissionChecks can't be read. Own and MultiKueue are then
+	// incomplete.
+	ChecksUnknown bool
 	// Cluster is the cluster with the workload, or "".
 	Cluster string
 	// Dispatch is the workload's dispatch record.
@@ -140,7 +143,7 @@ func checkText(c *kueue.AdmissionCheckState) string {
 
 func (s Snapshot) waitsForDispatch(now time.Time) string {
 	switch {
-	case s.MultiKueue == "" && len(s.Own) == 0:
+	case s.MultiKueue == "" && len(s.Own) == 0 && !s.ChecksUnknown:
 		return "admission by Kueue: no gate decides for this queue"
 	case s.MultiKueue == "":
 		return "admission by Kueue"

@@ -113,6 +113,10 @@ func TestWaitsFor(t *testing.T) {
 		}, "a cluster of MultiKueueConfig gpu that Kueue is connected to"},
 		{"gate without MultiKueue", func(s *Snapshot) { ready(s); withoutMultiKueue(s); s.Decision = noRoom }, "admission by Kueue"},
 		{"no check", func(s *Snapshot) { withoutMultiKueue(s); s.Own, s.Workload.Status.AdmissionChecks = nil, nil }, "admission by Kueue: no gate decides for this queue"},
+		{"no check that can be read", func(s *Snapshot) {
+			withoutMultiKueue(s)
+			s.Own, s.Workload.Status.AdmissionChecks, s.ChecksUnknown = nil, nil, true
+		}, "admission by Kueue"},
 		{"admitted", func(s *Snapshot) { withoutMultiKueue(s); setCondition(s.Workload, kueue.WorkloadAdmitted, "True", "") }, "nothing: Kueue has admitted the workload"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

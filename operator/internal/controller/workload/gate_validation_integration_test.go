@@ -28,10 +28,10 @@ func TestInvalidGateIsRejected(t *testing.T) {
 	}{
 		{"unknown before too old", func(s *v1alpha1.PlacementGateSpec) {
 			s.Freshness.MaxSampleAgeSeconds, s.Freshness.UnknownAfterSeconds = 120, 119
-		}, "unknownAfterSeconds must be at least maxSampleAgeSeconds"},
+		}, "unknownAfterSeconds must not be smaller than maxSampleAgeSeconds"},
 		{"minimum of a preferred score", func(s *v1alpha1.PlacementGateSpec) {
 			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Minimum: &minimum}}
-		}, "minimum must stand with use: Require alone"},
+		}, "minimum is allowed only with use: Require"},
 		{"podSetUpdates with multiKueue", func(s *v1alpha1.PlacementGateSpec) {
 			s.PodSetUpdates = &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{clusterLabel: "vk-{cluster}"}}
 		}, "podSetUpdates must not be set together with multiKueue"},
