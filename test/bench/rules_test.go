@@ -3,7 +3,7 @@
 package bench
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"flag"
@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,22 +40,20 @@ type groupCost struct{ interval, slowest time.Duration }
 // TestRuleCost prints how long a real Prometheus takes to evaluate each rule group. Each
 // must end within a third of its interval, or slow scrapes and queries make it late.
 func TestRuleCost(t *testing.T) {
-	fleet := scripted.NewUniform(time.Now(), *ruleClusters, *ruleNodes, *ruleDevices)
+	exporters := newTargets(*ruleNodes, *ruleDevices)
 	targets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
-		if err != nil {
-			http.NotFound(w, r)
-			return
-		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		buffered := bufio.NewWriterSize(w, 64<<10)
-		fleet.WriteCluster(buffered, i, time.Now())
-		_ = buffered.Flush() // Prometheus closed the connection.
+		_, _ = w.Write(exporters.of(strings.TrimPrefix(r.URL.Path, "/"), time.Now())) // Prometheus closed the connection.
 	}))
 	defer targets.Close()
 	address := startRulePrometheus(t, strings.TrimPrefix(targets.URL, "http://"))
 	waitUntil(t, "the scrapes of all clusters", 10*time.Minute, func() bool {
 		return instant(t, address, `sum(up{job=~"cluster-.+"})`) == float64(*ruleClusters)
+	})
+
+	// The first evaluation creates the series of the rules.
+	waitUntil(t, "the first evaluation of all groups", 10*time.Minute, func() bool {
+		return instant(t, address, `min(prometheus_rule_group_last_evaluation_timestamp_seconds)`) > 0
 	})
 
 	costs := map[string]groupCost{}
@@ -83,6 +82,32 @@ func TestRuleCost(t *testing.T) {
 	if missed := instant(t, address, "sum(prometheus_rule_evaluation_failures_total)"); missed > 0 {
 		t.Errorf("%v evaluations failed", missed)
 	}
+}
+
+// targets are the exporters of clusters of the same size, which differ in the label cluster and in the
+// names of their nodes.
+type targets struct {
+	fleet *scripted.Fleet
+	mu    sync.Mutex
+	at    time.Time
+	text  []byte // of the first cluster
+}
+
+func newTargets(nodes, devices int) *targets {
+	return &targets{fleet: scripted.NewUniform(time.Now(), nodes, devices)}
+}
+
+// of returns the series of a cluster, which are at most as old as the collections of the exporter. One
+// text serves all clusters, so that the processor time is that of Prometheus.
+func (x *targets) of(cluster string, now time.Time) []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now.Sub(x.at) > 10*time.Second {
+		var text bytes.Buffer
+		x.fleet.Write(&text, now)
+		x.at, x.text = now, text.Bytes()
+	}
+	return bytes.ReplaceAll(x.text, []byte("cluster-0"), []byte(cluster))
 }
 
 // logSlowestRules prints the rules that took longest at their last evaluation.
@@ -137,7 +162,7 @@ scrape_configs:
 `, rules, address, *ruleInterval, max(30*time.Second, *ruleInterval/2))
 	for i := range *ruleClusters {
 		fmt.Fprintf(&config, `- job_name: cluster-%[1]d
-  metrics_path: /%[1]d
+  metrics_path: /cluster-%[1]d
   honor_labels: true
   static_configs: [{targets: [%[2]s]}]
 `, i, target)
