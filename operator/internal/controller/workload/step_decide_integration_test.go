@@ -147,8 +147,8 @@ func TestStaleSamples(t *testing.T) {
 				pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
 			})
 			tg.connect(tc.name+"-1", tc.name+"-2")
+			tg.publishScore(tc.name+"-2", 90) // first: ScoresFound is True as soon as one score is found
 			tg.publishScore(tc.name+"-1", 10)
-			tg.publishScore(tc.name+"-2", 90)
 			g.Eventually(gateCondition(t, tc.name, "ScoresFound")).Should(HavePrefix("True"))
 			fleet.reset(map[string]*clusterMetrics{tc.name + "-1": {1, 8, 8, 64}, tc.name + "-2": {0, 0, 0, 64}})
 			fleet.update(func(p *fakePrometheus) { p.sampledAt = time.Now().Add(-10 * time.Minute) })
