@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	prommodel "github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 
@@ -135,7 +135,7 @@ func seriesOf(t *testing.T, expr string) []string {
 	names := map[string]bool{}
 	for _, matchers := range parser.ExtractSelectors(template.Expr()) {
 		for _, m := range matchers {
-			if m.Name == labels.MetricName {
+			if m.Name == prommodel.MetricNameLabel {
 				names[m.Value] = true
 			}
 		}
