@@ -102,10 +102,11 @@ func (r *renderer) renderClaimShares(d *deviceSnapshot, id labelText) {
 }
 
 // claimsOn returns the shared device that a device is, and the claims on it. ok is false if it is
-// none, if two drivers offer it, if it is also allocated in another way, or if it may have MIG
-// instances: its memory is then that of the instances.
+// none, if two drivers offer it, if it is also allocated in another way, if it may have MIG
+// instances, whose memory is then that of the device, or while the kubelet lists a claim without its
+// devices, which may be on it.
 func (r *renderer) claimsOn(d *deviceSnapshot) (of podmap.SharedDevice, claims []podmap.HeldClaim, ok bool) {
-	if r.snapshot.claims == nil || d.reading.MIG || d.reading.PartitionsUnknown {
+	if r.snapshot.claims == nil || d.reading.MIG || d.reading.PartitionsUnknown || len(r.snapshot.pods.Unprepared) > 0 {
 		return of, nil, false
 	}
 	pods, found := r.snapshot.pods, 0

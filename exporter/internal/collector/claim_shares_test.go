@@ -82,6 +82,7 @@ func TestSharesOfClaims(t *testing.T) {
 		devices     []podmap.SharedDevice
 		held        []podmap.HeldClaim
 		plugin      bool // a device plugin allocated the device, too
+		unprepared  bool // the kubelet lists a claim without devices
 		unlisted    bool
 		consumption map[string]podmap.Consumption
 		capacity    []string
@@ -126,6 +127,7 @@ func TestSharesOfClaims(t *testing.T) {
 			consumption: map[string]podmap.Consumption{"a": consumes(10, 25)}},
 		{name: "another driver allocated it, too", devices: []podmap.SharedDevice{sharedGPU()}, held: []podmap.HeldClaim{held("a", "a", "s1"), other},
 			consumption: map[string]podmap.Consumption{"a": consumes(10, 25), "b": consumes(1, 1)}},
+		{name: "a claim that is not prepared", devices: []podmap.SharedDevice{sharedGPU()}, unprepared: true},
 		{name: "two drivers offer it", devices: []podmap.SharedDevice{sharedGPU(), hamiToo}},
 		{name: "before the list", devices: []podmap.SharedDevice{sharedGPU()}, unlisted: true},
 		{name: "a device of an unknown driver", devices: []podmap.SharedDevice{{Driver: "nic.example.com", Pool: "p", Device: "gpu-0"}}},
@@ -144,6 +146,9 @@ func TestSharesOfClaims(t *testing.T) {
 			}
 			if tc.plugin {
 				pods.Allocated[uuid(0)], pods.Holders[uuid(0)] = "nvidia.com/gpu", []podmap.Holder{{Namespace: "ml", Pod: "a", Container: "main"}}
+			}
+			if tc.unprepared {
+				pods.Allocated["claim ml/c"], pods.Unprepared["claim ml/c"] = "", true
 			}
 			f.mu.Lock()
 			f.publish(f.cfg.Now())

@@ -40,7 +40,8 @@ type CapacityPolicyStatus struct {
 	// Generation of the spec that the status refers to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Time of the last round. After a gap of more than 3 periods, pending changes end and
+	// Time of the last round that was not early: rounds less than half a period later, such as
+	// at the end of a hold, do not change it. After a gap of more than 3 periods, pending changes end and
 	// holds begin again.
 	// +optional
 	LastRoundTime *metav1.Time `json:"lastRoundTime,omitempty"`

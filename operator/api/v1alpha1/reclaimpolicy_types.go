@@ -56,7 +56,8 @@ type ReclaimPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	IdleQuery string `json:"idleQuery,omitempty"`
 	// Limit of the age of samples. No workload on a cluster with older samples is reclaimed.
-	// Default: 120 s by the recording rule cluster:plimsoll_device_sample_timestamp_seconds:min.
+	// Default: 240 s by the recording rule cluster:plimsoll_device_sample_timestamp_seconds:min,
+	// which lags by up to three evaluation intervals of the rules.
 	// +optional
 	Freshness *Freshness `json:"freshness,omitempty"`
 	// Time in seconds for which every device of a workload must be idle. Default 1800, from 10

@@ -217,7 +217,7 @@ func TestDefaults(t *testing.T) {
 	if got := BoundsOf(&v1alpha1.ReclaimPolicySpec{}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if f := FreshnessOf(&v1alpha1.ReclaimPolicySpec{}); f != (v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: 120}) {
+	if f := FreshnessOf(&v1alpha1.ReclaimPolicySpec{}); f != (v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: 240}) {
 		t.Errorf("freshness %+v", f)
 	}
 	if got := IdleQueryOf(&v1alpha1.ReclaimPolicySpec{}); got != defaultIdleQuery {

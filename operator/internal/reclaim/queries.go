@@ -29,7 +29,13 @@ const (
 		`(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
 		` and on ($cluster_label, node, uuid) (max by ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))`
 	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_device_sample_timestamp_seconds:min)`
-	defaultMaxAgeSeconds  = 120
+
+	// The time of the samples passes through the groups plimsoll-nodes, plimsoll-holders or
+	// plimsoll-devices, and plimsoll-device-jobs, each of which may read a result that is one
+	// interval old: three of Prometheus' default of 1m, and 60 s for the samples.
+	defaultMaxAgeSeconds = 240
+	// That of a query of the policy's own, as in the CRD.
+	maxAgeSecondsOfQuery = 120
 )
 
 // IdleQueryOf returns the query for the idle time of devices.
@@ -42,5 +48,5 @@ func FreshnessOf(spec *v1alpha1.ReclaimPolicySpec) v1alpha1.Freshness {
 	if spec.Freshness == nil {
 		return v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: defaultMaxAgeSeconds}
 	}
-	return v1alpha1.Freshness{Query: spec.Freshness.Query, MaxAgeSeconds: cmp.Or(spec.Freshness.MaxAgeSeconds, defaultMaxAgeSeconds)}
+	return v1alpha1.Freshness{Query: spec.Freshness.Query, MaxAgeSeconds: cmp.Or(spec.Freshness.MaxAgeSeconds, maxAgeSecondsOfQuery)}
 }

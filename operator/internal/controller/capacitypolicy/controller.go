@@ -104,7 +104,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	before := policy.DeepCopy()
 	policy.Status.Quotas = computeQuotas(policy, measured, cohort, now)
-	policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
+	if !isEarly(policy, now) {
+		policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
+	}
 	applied, applyErr := r.applyCohort(ctx, policy, cohort)
 	if apierrors.IsConflict(applyErr) || apierrors.IsAlreadyExists(applyErr) {
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the Cohort changed since it was read
@@ -137,11 +139,7 @@ func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohor
 		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
 	}
 	period := seconds(spec.PeriodSeconds, 60)
-	// A change of the policy or a failed write starts another round before the period ends.
-	if last := policy.Status.LastRoundTime; last != nil {
-		rules.SinceLast = max(now.Sub(last.Time), 0)
-	}
-	rules.IsEarly = policy.Status.LastRoundTime != nil && rules.SinceLast < period/2
+	rules.SinceLast, rules.IsEarly = sinceLastRound(policy, now), isEarly(policy, now)
 	// After a long gap, as while no operator ran, nothing is known of the time in between.
 	isGap := policy.Status.LastRoundTime == nil || rules.SinceLast > 3*period
 	last := map[quotaKey]v1alpha1.QuotaStatus{}

@@ -28,11 +28,11 @@ func TestNextRound(t *testing.T) {
 		quota int64 // after the last round
 	}{
 		{"nothing changes", func(*hub) {}, 0, []time.Duration{time.Hour, time.Hour}, false, 24},
-		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, 5 * time.Minute, time.Hour}, false, 8},
-		{"the hold ends during the round", func(h *hub) { h.devices(usable, "c1", 8) }, 2 * time.Minute, []time.Duration{rereadDelay, 5 * time.Minute, time.Hour}, false, 8},
-		{"fewer devices", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, time.Hour}, false, 16},
-		{"fewer devices, then the source fails", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, time.Hour, time.Hour}, true, 24},
-		{"a cluster is silent, then the source fails", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, time.Hour}, true, 24},
+		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, 5 * time.Minute, 54 * time.Minute, time.Hour}, false, 8},
+		{"the hold ends during the round", func(h *hub) { h.devices(usable, "c1", 8) }, 2 * time.Minute, []time.Duration{rereadDelay, 5 * time.Minute, 53*time.Minute - rereadDelay, time.Hour}, false, 8},
+		{"fewer devices", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, 55 * time.Minute, time.Hour}, false, 16},
+		{"fewer devices, then the source fails", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, 55 * time.Minute, time.Hour}, true, 24},
+		{"a cluster is silent, then the source fails", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, 59 * time.Minute}, true, 24},
 		{"more devices", func(h *hub) { h.devices(usable, "c1", 8, "c2", 24) }, 0, []time.Duration{time.Hour, time.Hour}, false, 32},
 		{"the source fails", func(h *hub) { delete(h.responses, usable) }, 0, []time.Duration{time.Hour, time.Hour}, false, 24},
 	} {

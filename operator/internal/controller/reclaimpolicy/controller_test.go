@@ -100,7 +100,7 @@ func TestUnusableMetricsReclaimNothing(t *testing.T) {
 			h.failing = &query.Error{Reason: query.ReasonUnreachable, Message: "connection refused"}
 		}, "False SourceFailed: no workload is reclaimed: freshness.query: "},
 		{"stores are missing", nil, func(h *hub) { h.partial = true }, "False SourceFailed: no workload is reclaimed: freshness.query: some stores"},
-		{"old samples", nil, func(h *hub) { h.age = 121 }, "False Stale: no workload is reclaimed on clusters whose samples are missing or older than freshness permits: c1"},
+		{"old samples", nil, func(h *hub) { h.age = 241 }, "False Stale: no workload is reclaimed on clusters whose samples are missing or older than freshness permits: c1"},
 		{"no samples", nil, func(h *hub) { h.age = math.NaN() }, "False Stale: "},
 		{"samples from the future", nil, func(h *hub) { h.age = -61 }, "False Stale: "},
 		{"no source", func(s *v1alpha1.ReclaimPolicySpec) { s.SourceRef.Name = "absent" }, func(*hub) {}, "False SourceFailed: "},

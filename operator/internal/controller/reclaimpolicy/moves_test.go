@@ -162,7 +162,7 @@ func TestNothingMoves(t *testing.T) {
 		{"the source fails", func(h *hub, _ *gates) { h.failing = fmt.Errorf("timeout") }, ""},
 		{"partial responses", func(h *hub, _ *gates) { h.partial = true }, ""},
 		{"partial response about devices", func(h *hub, _ *gates) { h.devicesPartial = true }, "the devices of the nodes were not measured: free devices: some stores"},
-		{"stale samples", func(h *hub, _ *gates) { h.age = 121 }, "the samples of c1 are missing or too old"},
+		{"stale samples", func(h *hub, _ *gates) { h.age = 241 }, "the samples of c1 are missing or too old"},
 		{"the gate of small is not ready", func(_ *hub, g *gates) { g.problem = "PlacementGate gpu is not ready" }, "fits on no other cluster: PlacementGate gpu is not ready"},
 		{"another workload waits for quota", func(h *hub, _ *gates) {
 			if err := h.Create(h.t.Context(), waiting("late")); err != nil {

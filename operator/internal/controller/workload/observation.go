@@ -83,6 +83,9 @@ type observation struct {
 	// replacedSliceOn are the clusters that may hold copies of the slice which the workload replaces, and
 	// of the workload itself if an eviction did not remove them. Empty for other workloads.
 	replacedSliceOn []string
+	// sliceSeenOn are those of replacedSliceOn that Kueue's status names, or that this process saw
+	// nominated. The others are named by records, which users may write.
+	sliceSeenOn []string
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32

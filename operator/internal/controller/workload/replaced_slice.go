@@ -35,7 +35,7 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 	}
 	if kueuestate.WasAdmitted(o.wl) {
 		if !o.history.copies.recorded {
-			o.replacedSliceOn = o.history.copies.clusters
+			o.replacedSliceOn, o.sliceSeenOn = o.history.copies.clusters, o.history.copies.clusters
 		}
 		return nil
 	}
@@ -43,45 +43,52 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 	if err := r.client.Get(ctx, client.ObjectKey{Namespace: o.wl.Namespace, Name: name}, old); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	o.replacedSliceOn = clustersOfSlice(old)
-	for _, c := range o.record.EverNominated {
-		if !slices.Contains(o.replacedSliceOn, c) {
-			o.replacedSliceOn = append(o.replacedSliceOn, c)
-		}
-	}
+	o.sliceSeenOn = appendNew(clustersOfSlice(old), o.history.copies.clusters)
+	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recordedClusters(old)), o.record.EverNominated)
 	return nil
 }
 
-// clustersOfSlice returns the clusters that may hold a copy of a replaced slice. An eviction clears its
-// nominated clusters, but removes no copies if the slice replaced another one itself.
+// clustersOfSlice returns the clusters that a replaced slice was sent to, as its status says.
 func clustersOfSlice(old *kueue.Workload) []string {
 	if cluster := clusterOf(old); cluster != "" {
 		return []string{cluster}
 	}
-	clusters := slices.Clone(old.Status.NominatedClusterNames)
-	if kueuestate.ReplacedSlice(old) == "" || kueuestate.WasAdmitted(old) {
-		return clusters
+	return slices.Clone(old.Status.NominatedClusterNames)
+}
+
+// recordedClusters returns the clusters that the record of a replaced slice names. An eviction clears
+// the nominated clusters of its status, but removes no copies if the slice replaced another one itself.
+func recordedClusters(old *kueue.Workload) []string {
+	if clusterOf(old) != "" || kueuestate.ReplacedSlice(old) == "" || kueuestate.WasAdmitted(old) {
+		return nil
 	}
 	// A record that does not parse was not written by the operator and names no cluster.
 	record, _ := dispatch.Decode(old.Annotations)
-	for _, c := range record.EverNominated {
-		if !slices.Contains(clusters, c) {
-			clusters = append(clusters, c)
-		}
-	}
-	return clusters
+	return record.EverNominated
 }
 
-// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces, and
-// to its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them until the
-// new slice is there.
+// appendNew appends the values that list does not have.
+func appendNew(list, values []string) []string {
+	for _, v := range values {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces, and to
+// its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
+// until the new slice is there. Users can write a record, so a cluster that only a record names gives no
+// devices that are held for others, and the workload waits for its turn.
 func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
 		return d
 	}
 	var clusters []string
 	for _, v := range d.Verdicts {
-		if v.Rejection.MayHoldCopy() && slices.Contains(o.replacedSliceOn, v.Cluster) {
+		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.sliceSeenOn, v.Cluster)
+		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.replacedSliceOn, v.Cluster) {
 			clusters = append(clusters, v.Cluster)
 		}
 	}

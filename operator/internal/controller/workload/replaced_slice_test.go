@@ -182,10 +182,44 @@ func TestSliceFollowsAnEvictedSlice(t *testing.T) {
 
 // The slice that is replaced had its turn. The new one does not wait for others that rank before it.
 func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
-	o := observationWith(inOrder(noRoom, func(o *observation) {
-		o.preceding, o.replacedSliceOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}
-	}))
-	if d, clusters, _ := o.decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
+	slice := func(seenOn ...string) *observation {
+		return observationWith(inOrder(noRoom, func(o *observation) {
+			o.preceding, o.replacedSliceOn, o.sliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
+		}))
+	}
+	if d, clusters, _ := slice("cluster2").decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
 		t.Errorf("%s %q for %v, want cluster2", d.State, d.Message, clusters)
+	}
+	if d, clusters, _ := slice().decide(); d.Reason != gate.ReasonQueued || len(clusters) > 0 {
+		t.Errorf("only a record names the cluster: %s %q for %v, want Queued", d.State, d.Message, clusters)
+	}
+}
+
+// Devices that are held for another workload go to a slice only if Kueue's status shows that its job was
+// sent there. A user can write a record.
+func TestRecordOfASliceGivesNoHeldDevices(t *testing.T) {
+	held := gate.Decision{State: gate.Pending, Reason: gate.ReasonHeld, Verdicts: []gate.Verdict{{Cluster: "cluster2", Rejection: gate.RejectHeld}}}
+	o := &observation{replacedSliceOn: []string{"cluster2"}}
+	if d := o.followReplacedSlice(held); d.State != gate.Pending {
+		t.Errorf("%s for %v, want Pending", d.State, d.Order)
+	}
+	o.sliceSeenOn = []string{"cluster2"}
+	if d := o.followReplacedSlice(held); d.State != gate.Ready {
+		t.Errorf("%s, want Ready", d.State)
+	}
+}
+
+// The clusters of a record are not those that Kueue's status shows.
+func TestForgedSliceIsNotSeen(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
+	wl.Annotations["kueue.x-k8s.io/elastic-job"], wl.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", wl.Namespace+"/none"
+	b.create(wl)
+	o, err := b.observe(t.Context(), b.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.replacedSliceOn) != 1 || len(o.sliceSeenOn) > 0 {
+		t.Errorf("on %v, seen on %v", o.replacedSliceOn, o.sliceSeenOn)
 	}
 }

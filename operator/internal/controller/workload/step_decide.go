@@ -96,7 +96,8 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
 // its way already, or runs, does not wait for others.
 func (o *observation) mustQueue(d gate.Decision) bool {
-	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "" && d.Reason != reasonReplacesSlice
+	isOnItsWay := d.Reason == reasonReplacesSlice && slices.ContainsFunc(d.Order, func(c string) bool { return slices.Contains(o.sliceSeenOn, c) })
+	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "" && !isOnItsWay
 }
 
 // decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is

@@ -48,7 +48,13 @@ func (o *observation) outdatedChecks() []string {
 		o.nominates && o.multiKueue != "" && !kueuestate.IsPinnedByKueue(o.wl) {
 		return nil
 	}
-	hasQuota, reserved := kueuestate.HoldsQuota(o.wl), o.quotaReservedAt()
+	hasQuota, reserved, seen := kueuestate.HoldsQuota(o.wl), o.quotaReservedAt(), o.now
+	if o.history.reservedAt.Equal(reserved) {
+		seen = o.history.quotaSeenAt
+	}
+	if seen.Before(reserved) { // Kueue's clock is ahead of this one, which is that of the check
+		reserved = seen
+	}
 	if hasQuota && o.multiKueue != "" {
 		return nil
 	}

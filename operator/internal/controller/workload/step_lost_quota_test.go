@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,24 @@ func TestReadyCheckOfLostQuota(t *testing.T) {
 				t.Errorf("the second look writes again: %q", events)
 			}
 		})
+	}
+}
+
+// A clock of Kueue that is ahead makes no decision outdated that was made for this quota.
+func TestClockOfKueueIsAhead(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(pendingWorkload(noon.Add(10 * time.Minute)))
+	for range 5 {
+		b.reconcile()
+		b.clock.add(time.Minute)
+	}
+	if got := b.check(); got.State != kueue.CheckStateReady {
+		t.Errorf("check is %+v, want Ready", got)
+	}
+	for _, e := range b.events() {
+		if strings.Contains(e, "QuotaLost") {
+			t.Errorf("event %q", e)
+		}
 	}
 }
 
