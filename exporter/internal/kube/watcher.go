@@ -233,7 +233,8 @@ func (w *Watcher) Pod(namespace, name string) (meta podmap.Meta, ok bool) {
 	return meta, true
 }
 
-// Fraction returns what a pod requests from KAI Scheduler, which is nothing after it has ended. ok is false if the pod is unknown.
+// Fraction returns what a pod requests from KAI Scheduler, which is nothing after it has ended. ok is
+// false if the pod is unknown.
 func (w *Watcher) Fraction(namespace, name string) (f podmap.Fraction, ok bool) {
 	object, ok, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
