@@ -109,7 +109,11 @@ func pauseDecrease(pending *v1alpha1.PendingLower, rules Rules, now time.Time) *
 	if pending == nil || now.Add(-rules.SinceLast).Sub(pending.Since.Time) >= rules.LowerAfter {
 		return pending
 	}
-	return &v1alpha1.PendingLower{To: pending.To, Since: metav1.NewTime(pending.Since.Add(rules.SinceLast)).Rfc3339Copy()}
+	since := pending.Since.Add(rules.SinceLast)
+	if since.After(now) { // several early rounds failed, and count the same time
+		since = now
+	}
+	return &v1alpha1.PendingLower{To: pending.To, Since: metav1.NewTime(since).Rfc3339Copy()}
 }
 
 // RestartClocks returns the state without what depends on the time since the last round:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -67,5 +68,19 @@ func TestDecreaseFollowsReservations(t *testing.T) {
 				t.Errorf("quota after each round (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Early rounds count from the last round that was not early. If several fail, the clock of a decrease
+// begins again at the latest of them, and not later.
+func TestClockOfADecreaseIsNeverAhead(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	pending := &v1alpha1.PendingLower{To: 8, Since: metav1.NewTime(now)}
+	for range 5 {
+		now = now.Add(30 * time.Second)
+		pending = pauseDecrease(pending, Rules{LowerAfter: 5 * time.Minute, SinceLast: 2 * time.Minute}, now)
+		if pending.Since.After(now) {
+			t.Fatalf("the decrease is pending since %s, %s ahead", pending.Since, pending.Since.Sub(now))
+		}
 	}
 }

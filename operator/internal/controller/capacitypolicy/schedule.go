@@ -22,9 +22,10 @@ func isEarly(policy *v1alpha1.CapacityPolicy, now time.Time) bool {
 }
 
 // untilNextRound returns the time from now until the next round of a policy: a period after the last
-// one that was not early, or less if the hold of a cluster or the clock of a decrease ends before. began is the start of the last round: what
-// ended before it is no reason for another one, as a decrease that reservations stop. What ended during
-// the round is. A failed response stops the clocks, so that the next one is not earlier.
+// one that was not early, or less if the hold of a cluster or the clock of a decrease ends before. began
+// is the start of the last round: what ended before it is no reason for another one, as a decrease that
+// reservations stop. What ended during the round is. A failed response stops the clocks, so that the
+// next one is not earlier.
 func untilNextRound(policy *v1alpha1.CapacityPolicy, measured *measurement, began, now time.Time) time.Duration {
 	spec := &policy.Spec
 	hold, lowerAfter := holdOf(spec), lowerAfterOf(spec)
