@@ -80,7 +80,7 @@ func (f *Fleet) exportHub(e *emitter) {
 
 // ruleGroupSeconds are the durations of groups of rules.
 var ruleGroupSeconds = map[string]float64{
-	"plimsoll-nodes": 0.6, "plimsoll-holders": 0.4, "plimsoll-devices": 0.4, "plimsoll-device-power": 0.2, "plimsoll-device-activity": 0.3, "plimsoll-device-health": 0.4, "plimsoll-device-jobs": 0.3, "plimsoll-shares": 0.1, "plimsoll-topology": 0.4, "plimsoll-topology-daily": 0.9,
+	"plimsoll-nodes": 0.6, "plimsoll-holders": 0.4, "plimsoll-devices": 0.4, "plimsoll-device-power": 0.2, "plimsoll-device-activity": 0.3, "plimsoll-device-health": 0.3, "plimsoll-device-links": 0.2, "plimsoll-device-jobs": 0.3, "plimsoll-shares": 0.1, "plimsoll-topology": 0.4, "plimsoll-topology-daily": 0.9,
 	"plimsoll-owners": 0.4, "plimsoll-profiles": 0.7, "plimsoll-owners-weekly": 2.1, "plimsoll-queues": 0.05, "plimsoll-queues-history": 0.8,
 	"plimsoll-fleet": 0.02, "plimsoll-device-alerts": 0.2, "plimsoll-device-health-alerts": 0.2,
 }
