@@ -2,8 +2,10 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,9 +31,11 @@ const reasonReplacesSlice = "ReplacesSlice"
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
 // only the clusters of a later attempt count.
 func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) error {
-	name := kueuestate.ReplacedSlice(o.wl)
-	if name == "" || o.multiKueue == "" || o.wl.Status.ClusterName != nil {
+	switch {
+	case kueuestate.ReplacedSlice(o.wl) == "" || o.wl.Status.ClusterName != nil:
 		return nil
+	case o.multiKueue == "":
+		return r.observeRunningSlice(ctx, o)
 	}
 	if kueuestate.WasAdmitted(o.wl) {
 		if !o.history.copies.recorded {
@@ -39,13 +43,32 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 		}
 		return nil
 	}
-	old := &kueue.Workload{}
-	if err := r.client.Get(ctx, client.ObjectKey{Namespace: o.wl.Namespace, Name: name}, old); client.IgnoreNotFound(err) != nil {
+	old, err := r.replacedSlice(ctx, o.wl)
+	if err != nil {
 		return err
+	}
+	if old == nil {
+		old = &kueue.Workload{}
 	}
 	o.sliceSeenOn = appendNew(clustersOfSlice(old), o.history.copies.clusters)
 	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recordedClusters(old)), o.record.EverNominated)
 	return nil
+}
+
+// replacedSlice returns the slice that a workload replaces. It is nil if there is none.
+func (r *Reconciler) replacedSlice(ctx context.Context, wl *kueue.Workload) (*kueue.Workload, error) {
+	name := kueuestate.ReplacedSlice(wl)
+	if name == "" {
+		return nil, nil
+	}
+	old := &kueue.Workload{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: name}, old)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the slice that Workload %s/%s replaces: %w", wl.Namespace, wl.Name, err)
+	}
+	return old, nil
 }
 
 // clustersOfSlice returns the clusters that a replaced slice was sent to, as its status says.

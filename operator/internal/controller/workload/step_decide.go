@@ -337,22 +337,6 @@ func (o *observation) widenAfter() time.Duration {
 	return timing.Seconds(o.gate.Spec.Widen.AfterSeconds, timing.DefaultWidenAfter)
 }
 
-// stepFollowKueue sets the check Ready for a workload that runs already. The new slice of an
-// elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
-// before it updates the running copy. Without MultiKueue, the workload was admitted before its
-// ClusterQueue got the check.
-func (o *observation) stepFollowKueue() step {
-	message := "the job ran before its queue had this check"
-	if cluster := o.wl.Status.ClusterName; cluster != nil {
-		message = "Kueue placed it on " + *cluster + ", where the job already runs"
-	}
-	d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}
-	return step{decision: &d, writes: []write{{
-		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
-		event: &notice{reason: d.Reason, message: d.Message},
-	}}}
-}
-
 // podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
 // carry it as an annotation; the gate's own updates pin them to it.
 func (o *observation) podSetUpdates(d gate.Decision) []kueue.PodSetUpdate {
