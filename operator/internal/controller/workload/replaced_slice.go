@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,9 @@ const reasonReplacesSlice = "ReplacesSlice"
 //  2. The new slice reserves quota, and Kueue finishes the old one as replaced.
 //  3. MultiKueue leaves the copies of a replaced slice on the workers. A copy keeps its quota until
 //     the same worker admits the new slice, which replaces it there.
-//  4. The new slice is evicted. MultiKueue also leaves the copies of a slice without quota that replaces
+//  4. The old slice may have been evicted while the new one waited for quota. Kueue finishes it as
+//     replaced, with its quota, so that its copies also stay. An admitted one runs on.
+//  5. The new slice is evicted. MultiKueue also leaves the copies of a slice without quota that replaces
 //     another one. Each may be admitted while the slice waits for quota.
 //
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
@@ -43,16 +46,31 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 		}
 		return nil
 	}
-	old, err := r.replacedSlice(ctx, o.wl)
+	recorded, err := r.observeClustersOfSlices(ctx, o)
 	if err != nil {
 		return err
 	}
-	if old == nil {
-		old = &kueue.Workload{}
-	}
-	o.sliceSeenOn = appendNew(clustersOfSlice(old), o.history.copies.clusters)
-	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recordedClusters(old)), o.record.EverNominated)
+	o.sliceSeenOn = appendNew(o.sliceSeenOn, o.history.copies.clusters)
+	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recorded), o.record.EverNominated)
 	return nil
+}
+
+// observeClustersOfSlices reads the clusters of the replaced slice, or of the latest one before it that
+// was sent somewhere. It returns those that only a record names.
+func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *observation) (recorded []string, err error) {
+	slice := o.wl
+	for range maxReplacedSlices {
+		old, err := r.replacedSlice(ctx, slice)
+		if err != nil || old == nil {
+			return nil, err
+		}
+		o.sliceSeenOn, recorded = r.clustersOfSlice(old, o.now)
+		if len(o.sliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
+			return recorded, nil
+		}
+		slice = old
+	}
+	return nil, nil
 }
 
 // replacedSlice returns the slice that a workload replaces. It is nil if there is none.
@@ -71,23 +89,32 @@ func (r *Reconciler) replacedSlice(ctx context.Context, wl *kueue.Workload) (*ku
 	return old, nil
 }
 
-// clustersOfSlice returns the clusters that a replaced slice was sent to, as its status says.
-func clustersOfSlice(old *kueue.Workload) []string {
+// clustersOfSlice returns the clusters that may hold a copy of a replaced slice: those that its status
+// names or that this process saw, and those that only its record names.
+func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, recorded []string) {
 	if cluster := clusterOf(old); cluster != "" {
-		return []string{cluster}
-	}
-	return slices.Clone(old.Status.NominatedClusterNames)
-}
-
-// recordedClusters returns the clusters that the record of a replaced slice names. An eviction clears
-// the nominated clusters of its status, but removes no copies if the slice replaced another one itself.
-func recordedClusters(old *kueue.Workload) []string {
-	if clusterOf(old) != "" || kueuestate.ReplacedSlice(old) == "" || kueuestate.WasAdmitted(old) {
-		return nil
+		return []string{cluster}, nil
 	}
 	// A record that does not parse was not written by the operator and names no cluster.
 	record, _ := dispatch.Decode(old.Annotations)
-	return record.EverNominated
+	seen = slices.Clone(old.Status.NominatedClusterNames)
+	if isEndingWithQuota(old) {
+		const endedByWorker = false
+		seen = appendNew(seen, r.histories.get(old.UID).withoutQuota(endedByWorker, now).copies.clusters)
+		recorded = record.Nominated
+	}
+	// An eviction removes no copies of a slice that replaced another one, unless a cluster had admitted it.
+	if kueuestate.ReplacedSlice(old) != "" && !kueuestate.WasAdmitted(old) && !kueuestate.IsAdmitted(old) {
+		recorded = appendNew(recorded, record.EverNominated)
+	}
+	return seen, recorded
+}
+
+// isEndingWithQuota reports whether a slice was replaced while Kueue evicted it. Eviction clears the
+// clusters of its status. MultiKueue removes copies of a slice that has lost its quota, but none of a
+// replaced one.
+func isEndingWithQuota(old *kueue.Workload) bool {
+	return kueuestate.IsEvicted(old) && old.Status.Admission != nil
 }
 
 // appendNew appends the values that list does not have.
