@@ -267,11 +267,15 @@ func (o *observation) whenUnplaceable(d gate.Decision) (gate.Decision, dispatch.
 }
 
 // writeDecision returns the writes of a decision: the record if the clock of giving up
-// started or stopped, then the check if it changes.
+// started, stopped or was reset, then the check if it changes. Kueue deactivates a workload as soon as
+// its check is Rejected, so that a later write could be a conflict.
 func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []write {
+	if d.State == gate.Rejected {
+		record = record.GivenUp()
+	}
 	var writes []write
-	if d.State != gate.Ready && !record.UnplacedSince.Equal(o.record.UnplacedSince) {
-		writes = append(writes, write{record: &recordWrite{record: record}})
+	if d.State != gate.Ready {
+		writes = o.writeClock(record)
 	}
 	old := *o.check()
 	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next round
@@ -304,6 +308,14 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 		w.event = &notice{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message}
 	}
 	return append(writes, w)
+}
+
+// writeClock returns the write of a record whose clock of giving up started, stopped or was reset.
+func (o *observation) writeClock(record dispatch.Record) []write {
+	if record.HasClockOf(o.record) {
+		return nil
+	}
+	return []write{{record: &recordWrite{record: record}}}
 }
 
 // writeYield deactivates the workload for a moment. A workload that is merely evicted would
