@@ -74,7 +74,7 @@ func TestFactsOfAScaledDownSlice(t *testing.T) {
 		{"scaled down", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 2, 6, false, 2},
 		{"scaled down, copied by MultiKueue", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 2, 6, true, 2},
 		{"scaled down, with a claim", claimed, 2, 6, false, 2},
-		{"admitted in part", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 6, 2, false, 2},
+		{"partial admission", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 6, 2, false, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: tc.count, Template: corev1.PodTemplateSpec{Spec: tc.spec}}}}}
