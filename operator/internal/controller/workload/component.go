@@ -249,10 +249,14 @@ func (o *observation) stepAwaitPrimary() step {
 	case d.State == gate.Pending && o.check().Message == message:
 		return step{wait: o.waitWithoutResults(), requeueAfter: o.followPrimaryAfter()}
 	}
-	s := step{decision: &d, writes: []write{{
+	s := step{decision: &d}
+	if d.State == gate.Rejected {
+		s.writes = o.writeClock(o.record.GivenUp())
+	}
+	s.writes = append(s.writes, write{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
 		event: &notice{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message},
-	}}}
+	})
 	if d.State == gate.Pending {
 		s.wait, s.requeueAfter = o.waitWithoutResults(), o.followPrimaryAfter()
 	}

@@ -86,6 +86,9 @@ type observation struct {
 	// sliceSeenOn are those of replacedSliceOn that Kueue's status names, or that this process saw
 	// nominated. The others are named by records, which users may write.
 	sliceSeenOn []string
+	// runningSlice is the admitted slice of a job that runs without MultiKueue, if the workload is a newer
+	// slice of it; nil = none.
+	runningSlice *kueue.Workload
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32
@@ -257,10 +260,11 @@ func (o *observation) check() *kueue.AdmissionCheckState {
 	return kueuestate.FindCheck(o.wl, o.checks[0])
 }
 
-// runsAlready reports whether Kueue has chosen the cluster itself, or has started the workload on the
-// hub before its ClusterQueue got the check. Kueue adds the check to running workloads, too.
+// runsAlready reports whether Kueue has chosen the cluster itself, has started the workload on the hub
+// before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
+// adds the check to running workloads, too.
 func (o *observation) runsAlready() bool {
-	return o.wl.Status.ClusterName != nil || o.multiKueue == "" && kueuestate.IsAdmitted(o.wl)
+	return o.wl.Status.ClusterName != nil || o.multiKueue == "" && kueuestate.IsAdmitted(o.wl) || o.runningSlice != nil
 }
 
 // pendingChecks are the gate's entries that are Pending.
