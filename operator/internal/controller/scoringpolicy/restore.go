@@ -2,7 +2,6 @@ package scoringpolicy
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -69,9 +68,7 @@ func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPol
 	}
 	in.contributions = round.RestoreContributions(seeds)
 	last = score.FromSeeds(compiled, seeds, r.now())
-	// A query that replaced another one while no round ran has matched nothing yet. The same holds
-	// for the queries of a policy that was deleted and created again.
-	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !hasMatched(policy, expr) })
+	last.Matched = matchedQueries(policy)
 	return last, source, policy.Status.ObservedGeneration, nil
 }
 
@@ -105,10 +102,17 @@ func renewSamples(seeds []score.Seed, policy *v1alpha1.ScoringPolicy, maxAge tim
 	}
 }
 
-// hasMatched reports whether the status has a round with the query, and the query has matched a
-// cluster in it or before.
-func hasMatched(policy *v1alpha1.ScoringPolicy, expr string) bool {
-	return slices.ContainsFunc(policy.Status.Scores, func(s v1alpha1.ScoreStatus) bool { return s.Query == expr && !s.Unmatched })
+// matchedQueries returns the queries that have matched a cluster in the last round or before. A query that
+// replaced another one while no round ran has matched nothing yet, and so have those of a policy that was
+// deleted and created again. Published scores don't say it: none may be left of a query that has matched.
+func matchedQueries(policy *v1alpha1.ScoringPolicy) map[string]bool {
+	matched := map[string]bool{}
+	for _, s := range policy.Status.Scores {
+		if !s.Unmatched {
+			matched[s.Query] = true
+		}
+	}
+	return matched
 }
 
 // membersOf returns the selected clusters. Both arguments must be sorted by name.
