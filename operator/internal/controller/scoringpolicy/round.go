@@ -55,7 +55,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		owner: publish.Owner{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScoringPolicy", Name: policy.Name, UID: policy.UID,
 		},
-		name:   cmp.Or(policy.Spec.Publish.Name, policy.Name),
+		name:   publishName(policy),
 		period: periodOf(policy),
 		shadow: policy.Spec.Mode == v1alpha1.ModeShadow,
 		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
