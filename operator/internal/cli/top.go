@@ -16,6 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/explain"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // Queries of top, over the shipped recording rules. %s is the cluster label.
@@ -73,6 +74,7 @@ lacks data: the sums are then too small.`,
 		},
 	}
 	cmd.Flags().StringVar(&flags.url, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")
+	flags.addHubSource(cmd.Flags())
 	flags.add(cmd.Flags())
 	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
@@ -105,21 +107,20 @@ func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) 
 
 // queryDevices returns the devices of each cluster and model.
 func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterDevices, error) {
-	source, err := flags.connectSource(a, nil, nil)
+	source, err := flags.connectFleet(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	defer source.client.Close()
 	devices := clusterDevices{}
-	add := func(what, query string, set func(counts *deviceCounts, n int)) error {
-		label := source.info.ClusterLabel
-		result, err := source.client.Query(ctx, fmt.Sprintf(query, label), a.now())
+	add := func(what, expr string, set func(counts *deviceCounts, n int)) error {
+		result, err := source.client.Query(ctx, fmt.Sprintf(expr, source.info.ClusterLabel), a.now())
 		if err != nil {
 			return err
 		}
 		a.warnIncomplete(what, result)
-		for _, s := range result.Samples {
-			cluster, model := s.Labels[label], cmp.Or(s.Labels["model"], "unknown")
+		source.byCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
+			model := cmp.Or(s.Labels["model"], "unknown")
 			if devices[cluster] == nil {
 				devices[cluster] = map[string]deviceCounts{}
 			}
@@ -129,7 +130,7 @@ func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterD
 			}
 			set(&counts, int(s.Value))
 			devices[cluster][model] = counts
-		}
+		})
 		return nil
 	}
 	if err := add("free devices", freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
