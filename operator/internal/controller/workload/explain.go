@@ -106,10 +106,10 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 
 // nextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
 func (o *observation) nextDecision() *gate.Decision {
-	switch o.phase {
-	case PhaseWaiting, PhaseNominating:
+	if o.phase == PhaseWaiting || o.phase == PhaseNominating {
 		return o.stepDecide().decision
-	case PhaseAwaitingPrimary:
+	}
+	if o.phase == PhaseAwaitingPrimary {
 		d := o.decisionWithoutPrimary()
 		return &d
 	}
