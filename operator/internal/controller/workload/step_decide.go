@@ -82,7 +82,7 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 	case d.State != gate.Ready:
 	case o.mustQueue(d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
-			Message: "there is room, but " + o.preceding.String() + " is decided first"}
+			Message: queuedMessage(o.preceding.String())}
 	case o.mayNominate():
 		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
 			clusters = o.nominationList(d)
@@ -91,6 +91,11 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 		clusters = d.Order[:1]
 	}
 	return d, clusters, wait
+}
+
+// queuedMessage is the message of a workload that has room and waits for another one.
+func queuedMessage(preceding string) string {
+	return "there is room, but " + preceding + " is decided first"
 }
 
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on

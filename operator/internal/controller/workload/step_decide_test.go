@@ -110,7 +110,9 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: evictions}}}
 				b.create(wl)
 				o, e := b.look(), &gate.Explanation{}
-				b.explainDecision(t.Context(), o, e)
+				if err := b.explainDecision(t.Context(), o, e); err != nil {
+					t.Fatal(err)
+				}
 				d := o.decision(o.record.Attempt + 1)
 				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
 					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
