@@ -7,12 +7,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // reasonReplacesSlice is the reason of a decision that sends a slice to the clusters of the slice that
@@ -73,7 +76,8 @@ func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *observation
 	return nil, nil
 }
 
-// replacedSlice returns the slice that a workload replaces. It is nil if there is none.
+// replacedSlice returns the slice that a workload replaces. It is nil if there is none. Users can write the
+// annotation that names it, so that the rest must be as Kueue makes it.
 func (r *Reconciler) replacedSlice(ctx context.Context, wl *kueue.Workload) (*kueue.Workload, error) {
 	name := kueuestate.ReplacedSlice(wl)
 	if name == "" {
@@ -86,7 +90,25 @@ func (r *Reconciler) replacedSlice(ctx context.Context, wl *kueue.Workload) (*ku
 	} else if err != nil {
 		return nil, fmt.Errorf("read the slice that Workload %s/%s replaces: %w", wl.Namespace, wl.Name, err)
 	}
+	if !isReplaceable(old, wl) {
+		return nil, nil
+	}
 	return old, nil
+}
+
+// isReplaceable reports whether the second workload may be the slice that replaces the first: both are
+// slices of one job, and Kueue had not finished the first when it created the second.
+func isReplaceable(old, wl *kueue.Workload) bool {
+	finished := apimeta.FindStatusCondition(old.Status.Conditions, kueue.WorkloadFinished)
+	if finished != nil && finished.Status == metav1.ConditionTrue &&
+		(finished.Reason != kueue.WorkloadSliceReplaced || finished.LastTransitionTime.Add(timing.MaxClockSkew).Before(wl.CreationTimestamp.Time)) {
+		return false
+	}
+	job, jobOfOld := metav1.GetControllerOf(wl), metav1.GetControllerOf(old)
+	if job == nil || jobOfOld == nil {
+		return job == jobOfOld
+	}
+	return job.UID == jobOfOld.UID
 }
 
 // clustersOfSlice returns the clusters that may hold a copy of a replaced slice: those that its status

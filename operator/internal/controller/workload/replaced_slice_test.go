@@ -22,7 +22,7 @@ func (b *bench) createSlices(change func(old *kueue.Workload)) {
 	b.t.Helper()
 	old := withMultiKueue(pendingWorkload(noon))
 	old.Name, old.UID = "slice-1", "uid-1"
-	setCondition(old, kueue.WorkloadFinished, noon)
+	replaced(old, noon)
 	change(old)
 	b.create(old)
 	slice := withMultiKueue(pendingWorkload(noon))

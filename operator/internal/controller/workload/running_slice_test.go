@@ -32,6 +32,13 @@ func replaced(wl *kueue.Workload, at time.Time) *kueue.Workload {
 	return wl
 }
 
+// ownedBy makes a job the controller of a slice.
+func ownedBy(wl *kueue.Workload, uid types.UID) *kueue.Workload {
+	isController := true
+	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: uid, Controller: &isController}}
+	return wl
+}
+
 // runningSlice is a slice that was admitted on cluster1 ten minutes ago.
 func runningSlice(name string) *kueue.Workload {
 	wl := readyFor(localSlice(name, "", 4, noon.Add(-10*time.Minute)), "cluster1", noon.Add(-10*time.Minute))
@@ -65,6 +72,15 @@ func TestNewSliceOfARunningJobIsLetThrough(t *testing.T) {
 			setCondition(wl, kueue.WorkloadEvicted, noon)
 			return wl
 		}()}, nil, ""},
+		{"Kueue has finished the old slice for another reason", []*kueue.Workload{func() *kueue.Workload {
+			wl := runningSlice("slice-1")
+			setCondition(wl, kueue.WorkloadFinished, noon)
+			return wl
+		}()}, nil, ""},
+		{"replaced before the new slice existed", []*kueue.Workload{replaced(runningSlice("slice-1"), noon.Add(-2*time.Minute))}, nil, ""},
+		{"of another job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-2") }, ""},
+		{"of a job, and the new slice of none", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, nil, ""},
+		{"of one job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-1") }, "cluster1"},
 		{"the slices replace each other", []*kueue.Workload{replaced(localSlice("slice-1", "slice-2", 4, noon), noon)}, nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
