@@ -77,7 +77,7 @@ var (
 	callErrors         = metric{"plimsoll_exporter_call_errors_total", counter, []string{"node", "call"}, "Failed calls to the vendor's library on devices that could be read otherwise, by call, since the exporter started. The log has the reason."}
 	callDenied         = metric{"plimsoll_exporter_call_denied", gauge, []string{"node", "call"}, "1 if the driver denies a call in the last readings for lack of a privilege. For nvmlGpmMetricsGet, which provides DCGM_FI_PROF_* metrics, the container needs CAP_SYS_ADMIN."}
 	driverStalled      = metric{"plimsoll_exporter_driver_stalled", gauge, []string{"node"}, "1 if no call to the vendor's library returns, or if all of several devices hang."}
-	lastCollection     = metric{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the last collection that listed the devices."}
+	lastCollection     = metric{"plimsoll_exporter_last_collection_timestamp_seconds", gauge, []string{"node"}, "Unix time of the oldest part of the last collection: the start of the query for the holders of devices, if the kubelet responded, or the end of the last readings of the source that was read longest ago. An allocation after that time may be missing in plimsoll_node_devices and plimsoll_device_share_allocated."}
 	readDuration       = metric{"plimsoll_exporter_device_read_seconds", gauge, deviceLabels, "Duration of the last reading of the device in seconds."}
 	callDuration       = metric{"plimsoll_exporter_device_call_seconds", gauge, []string{"node", "call"}, "Longest duration of a call to the vendor's library in the last readings of all devices, by call, in seconds."}
 )
