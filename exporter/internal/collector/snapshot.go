@@ -85,6 +85,12 @@ func (d *deviceSnapshot) isPartitioningKnown() bool {
 	return d.parent != nil || d.fresh && !d.reading.PartitionsUnknown
 }
 
+// mayBePartitioned reports whether the device is in MIG mode, or its mode is unknown. A device that
+// cannot be read keeps its last mode.
+func (d *deviceSnapshot) mayBePartitioned() bool {
+	return d.parent == nil && (d.reading.MIG || d.reading.PartitionsUnknown || d.reading.Time.IsZero())
+}
+
 // account updates the holders, idle time, energy and recent events of every device as of
 // now, and returns the result. It is the only step that changes the accounting. If the
 // devices have not been read again since the last call, energy does not increase. The
