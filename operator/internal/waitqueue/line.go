@@ -43,6 +43,8 @@ type Limits struct {
 	PermittedClusters string
 	// JobCluster has the other components of the workload's job.
 	JobCluster string
+	// HasPlaceInJob is true if devices are reserved for the workload on JobCluster. It passes holds there.
+	HasPlaceInJob bool
 	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
 	// again yet.
 	LeftCluster string

@@ -175,6 +175,22 @@ func (o *observation) jobFacts() shape.Facts {
 	return o.facts.With(others...)
 }
 
+// jobRunsFor is the longest time for which what jobFacts has runs; zero = unknown.
+func (o *observation) jobRunsFor() time.Duration {
+	longest := o.runsFor()
+	if !o.decidesForJob() {
+		return longest
+	}
+	for _, other := range o.component.unplaced {
+		limit := runTimeLimit(other)
+		if limit == 0 || longest == 0 {
+			return 0
+		}
+		longest = max(longest, limit)
+	}
+	return longest
+}
+
 // componentFacts are the facts of another component. A component without quota has no flavors
 // yet and gets those of the workload: pod sets of the same name have the same template.
 func (o *observation) componentFacts(other *kueue.Workload) shape.Facts {
@@ -199,6 +215,13 @@ func (o *observation) componentEntries(cluster string) []ledger.Entry {
 			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: o.now})
 	}
 	return entries
+}
+
+// hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
+// decision that placed the job counted it. A replica that an autoscaler adds later has no place in the
+// job. Annotations and owners alone give none: users may write them.
+func (o *observation) hasPlaceInJob() bool {
+	return o.component.cluster != "" && o.view.Reserves(o.facts.UID, o.component.cluster)
 }
 
 // undecidedCandidates returns the cluster of the workload's job if the Placement decides others, but no

@@ -79,10 +79,11 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions, e.SkippedConditions = fleet.Problem, fleet.Conditions, fleet.SkippedConditions
 	e.Rank, e.Preceding = o.rank(), ""
+	o.view = r.viewFor(o)
 	if first := r.waiting.Preceding(o.waitEntry(r.cache.KeyOf(o.gate, e.Facts))); first.Name != "" {
 		e.Preceding = first.String()
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, o.view, o.rules(), attempt, o.now)
 	e.Decision.Hold = o.usableHold(e.Decision)
 }
 

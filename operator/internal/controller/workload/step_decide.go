@@ -94,10 +94,10 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 }
 
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
-// its way already, or runs, does not wait for others.
+// its way already, or that was counted when its job was placed, does not wait for others.
 func (o *observation) mustQueue(d gate.Decision) bool {
 	isOnItsWay := d.Reason == reasonReplacesSlice && slices.ContainsFunc(d.Order, func(c string) bool { return slices.Contains(o.sliceSeenOn, c) })
-	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "" && !isOnItsWay
+	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && !o.hasPlaceInJob() && !isOnItsWay
 }
 
 // decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is
@@ -112,7 +112,7 @@ func (o *observation) decision(attempt int) gate.Decision {
 func (o *observation) rules() gate.Rules {
 	rules := gate.RulesOf(&o.gate.Spec)
 	rules.Incumbents = o.sentTo()
-	if o.component.cluster != "" { // its job has the devices there already
+	if o.hasPlaceInJob() {
 		rules.Incumbents = append(rules.Incumbents, o.component.cluster)
 	}
 	rules.Hold.Gate = o.gateName
