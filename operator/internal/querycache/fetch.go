@@ -22,22 +22,23 @@ import (
 // maxConcurrentQueries is the number of queries that one plan runs at once.
 const maxConcurrentQueries = 6
 
-// query returns the results of a plan in the order of its queries. It runs the queries
-// without a cached result for which isServable is true.
-func (c *Cache) query(ctx context.Context, p *queryPlan, isServable func(*cachedResult) bool) []queryResult {
-	f := planFetch{cache: c, plan: p, isServable: isServable}
-	results := f.queryAll(ctx, p.queries[:1])
-	f.sampleTimes = results[0].result
-	return append(results, f.queryAll(ctx, p.queries[1:])...)
-}
-
 // planFetch is one pass over the queries of a plan.
 type planFetch struct {
 	cache      *Cache
 	plan       *queryPlan
 	isServable func(*cachedResult) bool
+	// explains: the context may end before the queries do.
+	explains bool
 	// sampleTimes is the result of the first query; nil until the query has run.
 	sampleTimes *cachedResult
+}
+
+// queryPlan returns the results of the plan in the order of its queries. It runs the queries without a
+// cached result for which isServable is true.
+func (f *planFetch) queryPlan(ctx context.Context) []queryResult {
+	results := f.queryAll(ctx, f.plan.queries[:1])
+	f.sampleTimes = results[0].result
+	return append(results, f.queryAll(ctx, f.plan.queries[1:])...)
 }
 
 func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []queryResult {
@@ -58,6 +59,10 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 	for i := range results {
 		if isAbsent(results[i]) {
 			group.Go(func() error {
+				if f.explains {
+					results[i].result = f.runAndStore(ctx, source, results[i].renderedQuery)
+					return nil
+				}
 				results[i].result = f.queryOnce(ctx, source, results[i].renderedQuery)
 				return nil
 			})
@@ -72,16 +77,24 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 func (f *planFetch) queryOnce(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
 	runOrWait := func() *cachedResult {
 		got, _, _ := f.cache.flights.Do(q.cacheKey, func() (any, error) {
-			result := f.run(ctx, source, q)
-			previous := f.cache.store(q, result)
-			f.logTransition(ctx, q, previous, result)
-			return result, nil
+			return f.runAndStore(ctx, source, q), nil
 		})
 		return got.(*cachedResult)
 	}
 	result := runOrWait()
 	if !f.isServable(result) {
 		result = runOrWait()
+	}
+	return result
+}
+
+// runAndStore runs a query. If the context has ended, the source is not at fault, and the cache keeps what
+// it has.
+func (f *planFetch) runAndStore(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
+	result := f.run(ctx, source, q)
+	if ctx.Err() == nil {
+		previous := f.cache.store(q, result)
+		f.logTransition(ctx, q, previous, result)
 	}
 	return result
 }
@@ -113,9 +126,6 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 
 // logTransition logs when a query begins to fail and when it succeeds again.
 func (f *planFetch) logTransition(ctx context.Context, q *renderedQuery, previous, result *cachedResult) {
-	if ctx.Err() != nil {
-		return // the operator stops
-	}
 	logger := f.logger(ctx).WithValues("query", q.Name)
 	switch {
 	case result.failureLogged && !previous.failureLogged:

@@ -56,7 +56,9 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	case o.gate.Problem != "":
 		snapshot.Fault = "PlacementGate " + o.gateName + " to be repaired: " + o.gate.Problem
 	default:
-		r.explainDecision(ctx, o, e)
+		if err := r.explainDecision(ctx, o, e); err != nil {
+			return nil, err
+		}
 		snapshot.Decision = &e.Decision
 	}
 	e.WaitsFor = snapshot.WaitsFor(o.now)
@@ -73,9 +75,12 @@ func (r *Reconciler) isLeader() bool {
 	}
 }
 
-func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) {
+func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
 	e.Facts = o.jobFacts()
-	results, fleet := r.cache.Results(ctx, o.gate, e.Facts)
+	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, e.Facts)
+	if err != nil {
+		return err
+	}
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions, e.SkippedConditions = fleet.Problem, fleet.Conditions, fleet.SkippedConditions
 	e.Rank, e.Preceding = o.rank(), ""
@@ -85,6 +90,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	}
 	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, o.view, o.rules(), attempt, o.now)
 	e.Decision.Hold = o.usableHold(e.Decision)
+	return nil
 }
 
 // otherNamespace stands for the name of a workload of another namespace.
@@ -119,7 +125,8 @@ func reduce(e ledger.Entry) ledger.Entry {
 // Prefix of the handler's paths.
 const Prefix = "/explain/workload/"
 
-// Handler serves Explain at /explain/workload/NAMESPACE/NAME as JSON.
+// Handler serves Explain at /explain/workload/NAMESPACE/NAME as JSON, one namespace's explanations after
+// each other.
 func (r *Reconciler) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		namespace, name, ok := strings.Cut(strings.TrimPrefix(req.URL.Path, Prefix), "/")
@@ -127,13 +134,9 @@ func (r *Reconciler) Handler() http.Handler {
 			http.Error(w, "want GET "+Prefix+"NAMESPACE/NAME", http.StatusBadRequest)
 			return
 		}
-		e, err := r.Explain(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
-		if errors.As(err, &errNotFound{}) {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
+		e, err := r.explainInTurn(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, err.Error(), statusOf(err))
 			return
 		}
 		hideOtherNamespaces(e, namespace)
@@ -144,4 +147,14 @@ func (r *Reconciler) Handler() http.Handler {
 			log.FromContext(req.Context()).V(1).Info("Sending an explanation failed", "workload", e.Workload, "error", err.Error())
 		}
 	})
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.As(err, &errNotFound{}):
+		return http.StatusNotFound
+	case errors.As(err, &errBusy{}):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
