@@ -92,8 +92,10 @@ func (f *planFetch) queryOnce(ctx context.Context, source querySource, q *render
 // it has.
 func (f *planFetch) runAndStore(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
 	result := f.run(ctx, source, q)
-	if ctx.Err() == nil {
-		previous := f.cache.store(q, result)
+	if ctx.Err() != nil {
+		return result
+	}
+	if previous := f.cache.store(q, result); previous != nil {
 		f.logTransition(ctx, q, previous, result)
 	}
 	return result
