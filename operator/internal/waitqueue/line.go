@@ -56,9 +56,9 @@ type Limits struct {
 	NodeLabels string
 	// RunsFor is the longest time for which the workload runs; zero = unknown. It may pass a hold.
 	RunsFor time.Duration
-	// AwaitsCheck is true if the workload waits for the check of another controller. No cluster is held
-	// for it.
-	AwaitsCheck bool
+	// NoHold is true if no cluster is held for the workload, because it waits for something else than
+	// room.
+	NoHold bool
 	// PreemptsBelow is the priority of a workload that may preempt others, and zero for one that
 	// may not: its priority orders the line only.
 	PreemptsBelow int32

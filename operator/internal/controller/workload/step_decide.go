@@ -204,15 +204,18 @@ func (o *observation) reserve(clusters []string, d gate.Decision) *reservation {
 	return res
 }
 
-// usableHold returns the hold of a decision; nil while the workload waits for another check, without
-// which it does not start. The check of a trial waits for copies of the workload, which the hold would
-// keep from the cluster.
+// usableHold returns the hold of a decision; nil if no cluster may be held for the workload.
 func (o *observation) usableHold(d gate.Decision) *ledger.Hold {
-	if o.awaitedCheck() != "" {
+	if !o.mayHold() {
 		return nil
 	}
 	return d.Hold
 }
+
+// mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
+// another check, without which it does not start, or components of its job for quota. The check of a trial
+// waits for copies of the workload, which the hold would keep from the cluster.
+func (o *observation) mayHold() bool { return o.awaitedCheck() == "" && !o.lacksJobQuota() }
 
 // holdEvent is the event of a hold that begins; nil = none does.
 func (o *observation) holdEvent(d gate.Decision) *notice {
