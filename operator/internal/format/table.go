@@ -14,7 +14,13 @@ func Table(out io.Writer, writeRows func(w io.Writer)) error {
 }
 
 // Row writes the cells of one table row. Table returns its errors.
-func Row(w io.Writer, cells ...string) { _, _ = io.WriteString(w, strings.Join(cells, "\t")+"\n") }
+func Row(w io.Writer, cells ...string) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		texts[i] = printable(cell)
+	}
+	_, _ = io.WriteString(w, strings.Join(texts, "\t")+"\n")
+}
 
 // spaceTrimmer removes trailing spaces from each line. tabwriter writes them if the last
 // cell of a row is empty.

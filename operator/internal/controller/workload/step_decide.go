@@ -24,7 +24,7 @@ import (
 func (o *observation) stepDecide() step {
 	s := step{}
 	key := querycache.Key{Gate: o.gate.Name}
-	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + o.gate.Name + " is not ready: " + o.gate.Problem}
+	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + o.gate.Name + " is not ready: " + o.gate.Problem)}
 	var clusters []string
 	if o.gate.Problem == "" {
 		key = o.queryKey
