@@ -20,6 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // component is what a workload has to do with the other components of its job. It is empty
@@ -235,6 +236,12 @@ func (o *observation) componentEntries(cluster string) []ledger.Entry {
 func (o *observation) lacksJobQuota() bool {
 	lacksQuota := func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) }
 	return o.decidesForJob() && slices.ContainsFunc(o.component.unplaced, lacksQuota)
+}
+
+// awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
+// decides for. Their devices can be reserved then, so that the job starts as a whole.
+func (o *observation) awaitsJobQuota() bool {
+	return o.lacksJobQuota() && o.now.Sub(o.quotaReservedAt()) < timing.JobQuotaGrace
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // createReplicasWithQuota stores n replicas, of which the first ones hold quota, and selects the first.
@@ -85,6 +86,50 @@ func TestComponentsThatCannotStart(t *testing.T) {
 			b.reconcile()
 			if got := b.check(); (got.State == kueue.CheckStatePending) != tc.counts {
 				t.Errorf("room for one component, and the other one counts: %t; check %s %q", tc.counts, got.State, got.Message)
+			}
+		})
+	}
+}
+
+// Kueue reserves quota for one component after the other. If component 0 were nominated at once, another
+// job could take the devices of those that follow, and neither job could start as a whole.
+func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		follows bool
+		devices int64
+	}{
+		{"the quota follows", true, 4},
+		{"the quota does not follow", false, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			b.createReplicasWithQuota(2, 1)
+			b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
+			b.reconcile()
+			if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
+				t.Fatalf("check %s %q, nominated %v, want Pending without a message", c.State, c.Message, b.workload().Status.NominatedClusterNames)
+			}
+			b.clock.add(timing.JobQuotaGrace)
+			if tc.follows {
+				b.clock.add(time.Second - timing.JobQuotaGrace)
+				b.selectReplica(1)
+				b.update(func(wl *kueue.Workload) { wl.Status = replica(1).Status })
+			}
+			b.waiting.StartRounds() // the early round
+			for _, key := range b.refreshed {
+				b.waiting.Refreshed(key, b.now())
+			}
+			b.selectReplica(0)
+			if !slices.Contains(b.woken, b.key) {
+				t.Fatalf("woke %v, want component 0", b.woken)
+			}
+			b.reconcile()
+			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
+				t.Errorf("nominated %v, want cluster1: %q", got, b.check().Message)
+			}
+			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.devices {
+				t.Errorf("%d devices are reserved, want %d", got, tc.devices)
 			}
 		})
 	}

@@ -83,6 +83,9 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 	case o.mustQueue(d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: "there is room, but " + o.preceding.String() + " is decided first"}
+	case o.awaitsJobQuota():
+		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
+			Message: "there is room, but Kueue may be about to reserve quota for other components of the job"}
 	case o.mayNominate():
 		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
 			clusters = o.nominationList(d)
