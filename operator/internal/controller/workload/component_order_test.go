@@ -37,7 +37,9 @@ func TestComponentsAndHolds(t *testing.T) {
 			wl.Annotations, wl.OwnerReferences = nil, nil
 			b.create(wl)
 			b.reconcile()
-			b.update(func(wl *kueue.Workload) { wl.Annotations, wl.OwnerReferences = replica(1).Annotations, replica(1).OwnerReferences })
+			b.update(func(wl *kueue.Workload) {
+				wl.Annotations, wl.OwnerReferences = replica(1).Annotations, replica(1).OwnerReferences
+			})
 		}, heldForBig},
 		{"annotated as a component of a finished job of another kind", 1, func(b *bench) {
 			b.selectReplica(0)
