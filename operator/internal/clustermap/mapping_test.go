@@ -53,6 +53,12 @@ func TestNew(t *testing.T) {
 			info: query.SourceInfo{ClusterLabel: "cluster", Match: "ClusterClaim", Key: "id"},
 			want: map[string]string{"uid-a": "a", "uid-b": "b", "uid-c": "c", "uid-d": "d"},
 		},
+		{
+			name:      "by a claim that clusters have copied",
+			info:      query.SourceInfo{ClusterLabel: "cluster", Match: "ClusterClaim", Key: "other"},
+			want:      map[string]string{},
+			ambiguous: map[string][]string{"x": {"a", "b", "c", "d"}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := New(clusters, tc.info)

@@ -32,7 +32,13 @@ func Table(out io.Writer, writeRows func(w io.Writer)) error {
 }
 
 // Row writes the cells of one table row. Table returns its errors.
-func Row(w io.Writer, cells ...string) { _, _ = io.WriteString(w, strings.Join(cells, "\t")+"\n") }
+func Row(w io.Writer, cells ...string) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		texts[i] = printable(cell)
+	}
+	_, _ = io.WriteString(w, strings.Join(texts, "\t")+"\n")
+}
 
 // alignColumn pads the cells of a column that have a cell to their right. It returns false if there
 // are none.

@@ -32,7 +32,7 @@ const (
 	// ReasonHeld is set if the clusters with room are held for workloads that rank before.
 	ReasonHeld = "Held"
 	// ReasonQueued is set if a cluster has room, but workloads that rank before are decided
-	// first.
+	// first, or other components of the job get their quota first.
 	ReasonQueued = "Queued"
 	// ReasonRuledOut is set if scores, conditions or connections exclude every cluster.
 	ReasonRuledOut = "RuledOut"

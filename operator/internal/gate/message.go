@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -12,8 +13,19 @@ import (
 // MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 1024
 
-// Truncate shortens a message to MaxMessage bytes.
+// Truncate returns a message without characters that are not printable, and shortens it to MaxMessage
+// bytes. Messages have texts of users and of other clusters, and administrators read them on terminals.
+// White space becomes a space.
 func Truncate(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, s)
 	if len(s) > MaxMessage {
 		return strings.ToValidUTF8(s[:MaxMessage-3], "") + "..."
 	}

@@ -129,6 +129,8 @@ func TestTruncate(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"as long as permitted", exact, exact},
 		{"too long", exact + "x", exact[3:] + "..."},
+		{"escape sequences", "zone\x1b]0;title\x07\x1b[2J \u202eé", "zone]0;title[2J é"},
+		{"white space", "forbidden\r\nfaked\tline", "forbidden  faked line"},
 		{"within a character", exact[4:] + "üxxx", exact[4:] + "..."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

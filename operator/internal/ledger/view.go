@@ -46,6 +46,11 @@ func (v View) Without(uids []string) View {
 	return v
 }
 
+// Reserves reports whether the workload has a reservation of its current attempt on the cluster.
+func (v View) Reserves(uid, cluster string) bool {
+	return slices.ContainsFunc(v.byCluster[cluster], func(e Entry) bool { return e.UID == uid && e.EndedAt.IsZero() })
+}
+
 // Entries returns the cluster's entries that its samples do not show yet, in no
 // particular order.
 func (v View) Entries(cluster string, sampledAt time.Time) []Entry {

@@ -155,3 +155,15 @@ func TestCreditExpiresWithoutSamples(t *testing.T) {
 		t.Errorf("%d devices credited after the TTL, want 0", got)
 	}
 }
+
+func TestViewReserves(t *testing.T) {
+	l := New(time.Second, time.Hour)
+	l.Debit(Entry{UID: "a", Cluster: "cluster1", PodSets: []shape.PodSet{podSet(8, 1)}, DebitedAt: after(0)})
+	if v := l.View(); !v.Reserves("a", "cluster1") || v.Reserves("a", "cluster2") || v.Reserves("b", "cluster1") {
+		t.Error("want one reservation, of a on cluster1")
+	}
+	l.MarkEnded("a", after(1))
+	if l.View().Reserves("a", "cluster1") {
+		t.Error("the reservation of an attempt that ended counts")
+	}
+}

@@ -72,12 +72,27 @@ func (c *Cache) OnFailing(f func(messages map[string]string)) {
 // timing.QueryTimeout. Other requests may wait for the same query, so the query continues
 // if ctx is canceled.
 func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet) {
+	results, fleet, _ := c.fetchResults(context.WithoutCancel(ctx), g, f, false) // the error is that of the context
+	return results, fleet
+}
+
+// ResultsToExplain is Results for an explanation. Its queries end with ctx, and then it returns the error
+// of ctx. No other request waits for them.
+func (c *Cache) ResultsToExplain(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet, error) {
+	return c.fetchResults(ctx, g, f, true)
+}
+
+func (c *Cache) fetchResults(ctx context.Context, g registry.Gate, f shape.Facts, explains bool) (map[string]ClusterResult, gate.Fleet, error) {
 	key, now := c.KeyOf(g, f), c.now()
 	maxSampleAge := timing.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge)
 	// With a long period, results must not become older than maxSampleAge while they are served.
 	period := min(timing.Seconds(g.Spec.PeriodSeconds, timing.DefaultPeriod), maxSampleAge/2)
 	p := c.plan(key, g, f)
-	results := c.query(context.WithoutCancel(ctx), p, func(r *cachedResult) bool { return r.isServable(period, now) })
+	fetch := planFetch{cache: c, plan: p, explains: explains, isServable: func(r *cachedResult) bool { return r.isServable(period, now) }}
+	results := fetch.queryPlan(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, gate.Fleet{}, err
+	}
 	isOld := func(r queryResult) bool {
 		return r.renderError == nil && now.Sub(r.result.storedAt) >= timing.FreshResult
 	}
@@ -96,7 +111,7 @@ func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (ma
 	for _, cluster := range g.Clusters {
 		clusters[cluster.Name] = clusterResultOf(cluster.Name, results, len(f.PodSets))
 	}
-	return clusters, fleet
+	return clusters, fleet, nil
 }
 
 // cleanUp drops unused plans and results, expires the ledger entries whose pods every

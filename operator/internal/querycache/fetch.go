@@ -22,31 +22,32 @@ import (
 // maxConcurrentQueries is the number of queries that one plan runs at once.
 const maxConcurrentQueries = 6
 
-// query returns the results of a plan in the order of its queries. It runs the queries
-// without a cached result for which isServable is true.
-func (c *Cache) query(ctx context.Context, p *queryPlan, isServable func(*cachedResult) bool) []queryResult {
-	f := planFetch{cache: c, plan: p, isServable: isServable}
-	first := 1
-	if p.hasQuotaTimes() {
-		first = 2
-	}
-	results := f.queryAll(ctx, p.queries[:first])
-	f.sampleTimes = results[0].result
-	if first > 1 {
-		f.quotaTimes = results[1].result
-	}
-	return append(results, f.queryAll(ctx, p.queries[first:])...)
-}
-
 // planFetch is one pass over the queries of a plan.
 type planFetch struct {
 	cache      *Cache
 	plan       *queryPlan
 	isServable func(*cachedResult) bool
+	// explains: the context may end before the queries do.
+	explains bool
 	// sampleTimes is the result of the first query; nil until the query has run.
 	sampleTimes *cachedResult
 	// quotaTimes is the result of the query for the sample times of the quota; nil if the plan has none.
 	quotaTimes *cachedResult
+}
+
+// queryPlan returns the results of the plan in the order of its queries. It runs the queries without a
+// cached result for which isServable is true.
+func (f *planFetch) queryPlan(ctx context.Context) []queryResult {
+	first := 1
+	if f.plan.hasQuotaTimes() {
+		first = 2
+	}
+	results := f.queryAll(ctx, f.plan.queries[:first])
+	f.sampleTimes = results[0].result
+	if first > 1 {
+		f.quotaTimes = results[1].result
+	}
+	return append(results, f.queryAll(ctx, f.plan.queries[first:])...)
 }
 
 func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []queryResult {
@@ -67,6 +68,10 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 	for i := range results {
 		if isAbsent(results[i]) {
 			group.Go(func() error {
+				if f.explains {
+					results[i].result = f.runAndStore(ctx, source, results[i].renderedQuery)
+					return nil
+				}
 				results[i].result = f.queryOnce(ctx, source, results[i].renderedQuery)
 				return nil
 			})
@@ -81,16 +86,26 @@ func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []que
 func (f *planFetch) queryOnce(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
 	runOrWait := func() *cachedResult {
 		got, _, _ := f.cache.flights.Do(q.cacheKey, func() (any, error) {
-			result := f.run(ctx, source, q)
-			previous := f.cache.store(q, result)
-			f.logTransition(ctx, q, previous, result)
-			return result, nil
+			return f.runAndStore(ctx, source, q), nil
 		})
 		return got.(*cachedResult)
 	}
 	result := runOrWait()
 	if !f.isServable(result) {
 		result = runOrWait()
+	}
+	return result
+}
+
+// runAndStore runs a query. If the context has ended, the source is not at fault, and the cache keeps what
+// it has.
+func (f *planFetch) runAndStore(ctx context.Context, source querySource, q *renderedQuery) *cachedResult {
+	result := f.run(ctx, source, q)
+	if ctx.Err() != nil {
+		return result
+	}
+	if previous := f.cache.store(q, result); previous != nil {
+		f.logTransition(ctx, q, previous, result)
 	}
 	return result
 }
@@ -125,9 +140,6 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 
 // logTransition logs when a query begins to fail and when it succeeds again.
 func (f *planFetch) logTransition(ctx context.Context, q *renderedQuery, previous, result *cachedResult) {
-	if ctx.Err() != nil {
-		return // the operator stops
-	}
 	logger := f.logger(ctx).WithValues("query", q.Name)
 	switch {
 	case result.failureLogged && !previous.failureLogged:

@@ -95,7 +95,8 @@ func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[
 	}
 	p, newerThan := c.refreshTarget(key)
 	if p != nil {
-		c.query(ctx, p, func(r *cachedResult) bool { return r.isNewerThan(newerThan) })
+		refresh := planFetch{cache: c, plan: p, isServable: func(r *cachedResult) bool { return r.isNewerThan(newerThan) }}
+		refresh.queryPlan(ctx)
 		c.markCompleted(p)
 	}
 	c.mu.Lock()

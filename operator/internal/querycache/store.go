@@ -26,7 +26,8 @@ func (c *Cache) lookUp(queries []renderedQuery, isServable func(*cachedResult) b
 
 // store puts a result into the cache and returns the previous one, which is empty for the
 // first result. A failed result takes over the previous values. If gates with different
-// TTLs share a result, the longest TTL applies.
+// TTLs share a result, the longest TTL applies. If the cache has the result of a later query, it
+// stays, and store returns nil: the query of an explanation does not wait for the same query of others.
 func (c *Cache) store(q *renderedQuery, result *cachedResult) (previous *cachedResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,6 +44,9 @@ func (c *Cache) store(q *renderedQuery, result *cachedResult) (previous *cachedR
 	}
 	result.storedAt = c.now()
 	result.usedAt, result.ttl = result.storedAt, max(previous.ttl, q.ttl)
+	if previous.queriedAt.After(result.queriedAt) {
+		return nil
+	}
 	c.results[q.cacheKey] = result
 	return previous
 }

@@ -100,3 +100,20 @@ func TestDropUnused(t *testing.T) {
 		t.Errorf("reserved devices after the ledger's TTL: %v", f.ledger.DevicesByCluster())
 	}
 }
+
+// An explanation queries beside decisions. Its result must not replace one that is newer: the ledger may
+// have dropped reservations that the newer one shows.
+func TestStoreKeepsTheNewestResult(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{})
+	f.results(t)
+	key := f.KeyOf(f.gate, f.facts)
+	q := &f.plan(key, f.gate, f.facts).queries[0]
+	older := &cachedResult{queriedAt: noon.Add(-time.Second)}
+	if previous := f.store(q, older); previous != nil {
+		t.Errorf("replaced %+v", previous)
+	}
+	everything := func(*cachedResult) bool { return true }
+	if got := f.lookUp([]renderedQuery{*q}, everything)[0].result; !got.queriedAt.Equal(noon) {
+		t.Errorf("the cache has the result of %s, want that of %s", got.queriedAt, noon)
+	}
+}

@@ -79,6 +79,9 @@ const (
 	FirstYieldPause = 5 * time.Minute
 	// LastYieldPause is the longest pause between two yields of a workload.
 	LastYieldPause = 30 * time.Minute
+	// JobQuotaGrace is the time after its own reservation for which component 0 of a job waits until
+	// Kueue has reserved quota for the others. Kueue does it for one after the other.
+	JobQuotaGrace = 5 * time.Second
 	// MaxCopyWait is the longest time for which a workload waits for an unreachable cluster
 	// that may hold its copy.
 	MaxCopyWait = time.Minute

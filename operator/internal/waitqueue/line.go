@@ -43,6 +43,8 @@ type Limits struct {
 	PermittedClusters string
 	// JobCluster has the other components of the workload's job.
 	JobCluster string
+	// HasPlaceInJob is true if devices are reserved for the workload on JobCluster. It passes holds there.
+	HasPlaceInJob bool
 	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
 	// again yet.
 	LeftCluster string
@@ -54,9 +56,9 @@ type Limits struct {
 	NodeLabels string
 	// RunsFor is the longest time for which the workload runs; zero = unknown. It may pass a hold.
 	RunsFor time.Duration
-	// AwaitsCheck is true if the workload waits for the check of another controller. No cluster is held
-	// for it.
-	AwaitsCheck bool
+	// NoHold is true if no cluster is held for the workload, because it waits for something else than
+	// room.
+	NoHold bool
 	// PreemptsBelow is the priority of a workload that may preempt others, and zero for one that
 	// may not: its priority orders the line only.
 	PreemptsBelow int32

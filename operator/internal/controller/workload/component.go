@@ -20,12 +20,13 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // component is what a workload has to do with the other components of its job. It is empty
 // for a workload that is a job of its own.
 type component struct {
-	// unplaced are the job's other components that have no cluster.
+	// unplaced are the job's other components that have no cluster and will start. Some may have no quota.
 	unplaced []*kueue.Workload
 	// cluster of the other components; empty = none has one.
 	cluster string
@@ -132,11 +133,21 @@ func (r *Reconciler) observeComponents(ctx context.Context, o *observation) erro
 		case other.UID == o.wl.UID:
 		case cluster != "": // also of a component that has ended: Kueue sends the others there
 			o.component.cluster = cluster
-		case !hasEnded:
+		case !hasEnded && willStart(other):
 			o.component.unplaced = append(o.component.unplaced, other)
 		}
 	}
 	return nil
+}
+
+// willStart reports whether a component waits for quota or holds it. One that a user deactivated, or that
+// is in no queue, does neither. The operator activates a component again that it deactivated.
+func willStart(wl *kueue.Workload) bool {
+	if kueuestate.IsActive(wl) {
+		return wl.Spec.QueueName != ""
+	}
+	record, err := dispatch.Decode(wl.Annotations)
+	return err == nil && !record.SleepsUntil.IsZero()
 }
 
 // assignedFlavors are the flavors that Kueue assigned to the workload and to the other
@@ -175,6 +186,22 @@ func (o *observation) jobFacts() shape.Facts {
 	return o.facts.With(others...)
 }
 
+// jobRunsFor is the longest time for which what jobFacts has runs; zero = unknown.
+func (o *observation) jobRunsFor() time.Duration {
+	longest := o.runsFor()
+	if !o.decidesForJob() {
+		return longest
+	}
+	for _, other := range o.component.unplaced {
+		limit := runTimeLimit(other)
+		if limit == 0 || longest == 0 {
+			return 0
+		}
+		longest = max(longest, limit)
+	}
+	return longest
+}
+
 // componentFacts are the facts of another component. A component without quota has no flavors
 // yet and gets those of the workload: pod sets of the same name have the same template.
 func (o *observation) componentFacts(other *kueue.Workload) shape.Facts {
@@ -187,18 +214,41 @@ func (o *observation) componentFacts(other *kueue.Workload) shape.Facts {
 
 // componentEntries reserve the devices of the other components, whose cluster the workload
 // decides. Each component has its own entry, which its own decision replaces, and which ends with the
-// workload's reservation.
+// workload's reservation. A component without quota has none: only quota limits how many devices a
+// tenant keeps from others.
 func (o *observation) componentEntries(cluster string) []ledger.Entry {
 	if !o.decidesForJob() {
 		return nil
 	}
 	var entries []ledger.Entry
 	for _, other := range o.component.unplaced {
+		if !kueuestate.HoldsQuota(other) {
+			continue
+		}
 		facts := o.componentFacts(other)
 		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
 			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: o.now})
 	}
 	return entries
+}
+
+// lacksJobQuota reports whether the workload decides for components that have no quota.
+func (o *observation) lacksJobQuota() bool {
+	lacksQuota := func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) }
+	return o.decidesForJob() && slices.ContainsFunc(o.component.unplaced, lacksQuota)
+}
+
+// awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
+// decides for. Their devices can be reserved then, so that the job starts as a whole.
+func (o *observation) awaitsJobQuota() bool {
+	return o.lacksJobQuota() && o.now.Sub(o.quotaReservedAt()) < timing.JobQuotaGrace
+}
+
+// hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
+// decision that placed the job counted it. A replica that an autoscaler adds later has no place in the
+// job. Annotations and owners alone give none: users may write them.
+func (o *observation) hasPlaceInJob() bool {
+	return o.component.cluster != "" && o.view.Reserves(o.facts.UID, o.component.cluster)
 }
 
 // undecidedCandidates returns the cluster of the workload's job if the Placement decides others, but no

@@ -19,6 +19,7 @@ import (
 func replica(index int) *kueue.Workload {
 	wl := withMultiKueue(pendingWorkload(noon))
 	wl.Name, wl.UID = fmt.Sprintf("serve-%d", index), types.UID(fmt.Sprintf("uid-%d", index))
+	wl.Spec.QueueName = "gpu"
 	wl.Annotations = map[string]string{
 		kueuestate.ComponentAnnotation:  fmt.Sprint(index),
 		"kueue.x-k8s.io/job-owner-gvk":  "leaderworkerset.x-k8s.io/v1, Kind=LeaderWorkerSet",

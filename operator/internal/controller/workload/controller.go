@@ -87,6 +87,7 @@ type Reconciler struct {
 	// claimTemplates that fit queries of shares read.
 	claimTemplates claimTemplates
 	pending        pendingWorkloads
+	explanations   explanationLimit
 	metrics        *metrics
 	nominates      bool
 	nominateAs     NominateAs

@@ -78,12 +78,17 @@ func (r *Reconciler) isLeader() bool {
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
 func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
-	r.measureRoom(ctx, o) // before the phase is known: nothing is widened here, so nothing queries the holders of devices
+	facts := o.jobFacts()
+	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, facts)
+	if err != nil {
+		return err
+	}
+	r.setRoom(o, facts, results, fleet) // nothing is widened here, so nothing queries the holders of devices
 	o.phase = phaseOf(o)
 	if err := r.measureOthers(ctx, o); err != nil {
 		return err
 	}
-	e.Facts = o.jobFacts()
+	e.Facts = facts
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions, e.SkippedConditions = o.fleet.Problem, o.fleet.Conditions, o.fleet.SkippedConditions
 	e.Rank, e.Preceding = o.rank(), ""
@@ -154,7 +159,8 @@ func reduce(e ledger.Entry) ledger.Entry {
 // Prefix of the handler's paths.
 const Prefix = "/explain/workload/"
 
-// Handler serves Explain at /explain/workload/NAMESPACE/NAME as JSON.
+// Handler serves Explain at /explain/workload/NAMESPACE/NAME as JSON, one namespace's explanations after
+// each other.
 func (r *Reconciler) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		namespace, name, ok := strings.Cut(strings.TrimPrefix(req.URL.Path, Prefix), "/")
@@ -162,13 +168,9 @@ func (r *Reconciler) Handler() http.Handler {
 			http.Error(w, "want GET "+Prefix+"NAMESPACE/NAME", http.StatusBadRequest)
 			return
 		}
-		e, err := r.Explain(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
-		if errors.As(err, &errNotFound{}) {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
+		e, err := r.explainInTurn(req.Context(), client.ObjectKey{Namespace: namespace, Name: name})
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, err.Error(), statusOf(err))
 			return
 		}
 		hideOtherNamespaces(e, namespace)
@@ -179,4 +181,14 @@ func (r *Reconciler) Handler() http.Handler {
 			log.FromContext(req.Context()).V(1).Info("Sending an explanation failed", "workload", e.Workload, "error", err.Error())
 		}
 	})
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.As(err, &errNotFound{}):
+		return http.StatusNotFound
+	case errors.As(err, &errBusy{}):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }

@@ -37,7 +37,8 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	}
 	facts := o.jobFacts()
 	results, fleet := r.cache.Results(ctx, o.gate, facts)
-	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: r.viewFor(o), Rules: o.rules(),
+	o.view = r.viewFor(o)
+	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: o.view, Rules: o.rules(),
 		Attempt: o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl), Source: o.gate.Spec.SourceRef.Name, OwnFit: o.gate.Spec.Queries.Fit != "", AwaitsCheck: o.awaitedCheck()}, "", nil
 }
 

@@ -14,7 +14,7 @@ import (
 // rank nor the queries show. A new input of candidatesWith or rules belongs here, unless the facts
 // or the rank determine it.
 func (o *observation) limits() waitqueue.Limits {
-	l := waitqueue.Limits{MultiKueueConfig: o.workers.config, JobCluster: o.component.cluster, RunsFor: roundUp(o.runsFor()), AwaitsCheck: o.awaitedCheck() != ""}
+	l := waitqueue.Limits{MultiKueueConfig: o.workers.config, JobCluster: o.component.cluster, HasPlaceInJob: o.hasPlaceInJob(), RunsFor: roundUp(o.jobRunsFor()), NoHold: !o.mayHold()}
 	l.LeftCluster, _ = o.record.LeftCluster(o.now)
 	if permitted, isRestricted := kueuestate.PermittedClusters(o.wl); isRestricted && o.multiKueue != "" {
 		l.PermittedClusters = fmt.Sprintf("%q", permitted)

@@ -148,6 +148,7 @@ func lineVariants() []lineVariant {
 		{"slice of a job with copies on cluster2", sliceOn("cluster2"), false},
 		{"job on cluster1", componentOf("a"), false},
 		{"job on cluster2", componentOf("b"), false},
+		{"job on cluster2 that was placed with this component", func(wl *kueue.Workload) { componentOf("b")(wl); wl.UID = "counted" }, false},
 		{"other MultiKueueConfig", func(wl *kueue.Workload) {
 			if len(wl.Status.AdmissionChecks) > 1 {
 				wl.Status.AdmissionChecks[1].Name = "multikueue-east"
@@ -215,6 +216,7 @@ func componentOf(job types.UID) func(*kueue.Workload) {
 }
 
 // createPlacedComponents stores the first components of job a, on cluster1, and of job b, on cluster2.
+// Devices that no other workload requests are reserved on cluster2 for the component with the UID counted.
 func (b *bench) createPlacedComponents() {
 	b.t.Helper()
 	for job, cluster := range map[types.UID]string{"a": "cluster1", "b": "cluster2"} {
@@ -224,6 +226,8 @@ func (b *bench) createPlacedComponents() {
 		wl.Status.ClusterName = &cluster
 		b.create(wl)
 	}
+	b.ledger.Debit(ledger.Entry{UID: "counted", Cluster: "cluster2", DecidedBy: "placed-b", DebitedAt: noon,
+		PodSets: []shape.PodSet{{Resource: "amd.com/gpu", DevicesPerPod: 1, Pods: 1}}})
 }
 
 // lineSituation is a state of the fleet. Clusters have room for one pod of any shape.

@@ -234,8 +234,10 @@ func (o *observation) waitEntry(key querycache.Key) waitqueue.Entry {
 }
 
 // runsFor is the longest time for which the workload runs; zero = unknown.
-func (o *observation) runsFor() time.Duration {
-	if limit := o.wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+func (o *observation) runsFor() time.Duration { return runTimeLimit(o.wl) }
+
+func runTimeLimit(wl *kueue.Workload) time.Duration {
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		return time.Duration(*limit) * time.Second
 	}
 	return 0

@@ -15,8 +15,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -221,13 +223,18 @@ func (r *Reconciler) measureOthers(ctx context.Context, o *observation) error {
 // measureRoom adds the query results and the ledger's view.
 func (r *Reconciler) measureRoom(ctx context.Context, o *observation) {
 	facts := o.jobFacts()
-	o.queryKey = r.cache.KeyOf(o.gate, facts)
 	results, fleet := r.cache.Results(ctx, o.gate, facts)
+	r.setRoom(o, facts, results, fleet)
+	o.holdingOn = r.holdingOn(ctx, o)
+}
+
+// setRoom adds the results of the gate's queries for the job to the observation.
+func (r *Reconciler) setRoom(o *observation, facts shape.Facts, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
+	o.queryKey = r.cache.KeyOf(o.gate, facts)
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
 	o.view = r.viewFor(o)
 	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
-	o.holdingOn = r.holdingOn(ctx, o)
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them

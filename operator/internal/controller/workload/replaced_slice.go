@@ -171,5 +171,5 @@ func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if len(o.record.EverNominated) > 0 {
 		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
 	}
-	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: message}
+	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}
 }

@@ -24,7 +24,7 @@ import (
 func (o *observation) stepDecide() step {
 	s := step{}
 	key := querycache.Key{Gate: o.gate.Name}
-	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate " + o.gate.Name + " is not ready: " + o.gate.Problem}
+	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + o.gate.Name + " is not ready: " + o.gate.Problem)}
 	var clusters []string
 	if o.gate.Problem == "" {
 		key = o.queryKey
@@ -83,6 +83,9 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 	case o.mustQueue(d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: queuedMessage(o.preceding.String())}
+	case o.awaitsJobQuota():
+		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
+			Message: "there is room, but Kueue may be about to reserve quota for other components of the job"}
 	case o.mayNominate():
 		if d, wait = o.waitForCopies(d); d.State == gate.Ready {
 			clusters = o.nominationList(d)
@@ -99,10 +102,10 @@ func queuedMessage(preceding string) string {
 }
 
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
-// its way already, or runs, does not wait for others.
+// its way already, or that was counted when its job was placed, does not wait for others.
 func (o *observation) mustQueue(d gate.Decision) bool {
 	isOnItsWay := d.Reason == reasonReplacesSlice && slices.ContainsFunc(d.Order, func(c string) bool { return slices.Contains(o.sliceSeenOn, c) })
-	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && o.component.cluster == "" && !isOnItsWay
+	return !o.hasTurn && o.preceding != (types.NamespacedName{}) && !o.hasPlaceInJob() && !isOnItsWay
 }
 
 // decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is
@@ -117,7 +120,7 @@ func (o *observation) decision(attempt int) gate.Decision {
 func (o *observation) rules() gate.Rules {
 	rules := gate.RulesOf(&o.gate.Spec)
 	rules.Incumbents = o.sentTo()
-	if o.component.cluster != "" { // its job has the devices there already
+	if o.hasPlaceInJob() {
 		rules.Incumbents = append(rules.Incumbents, o.component.cluster)
 	}
 	rules.Hold.Gate = o.gateName
@@ -209,15 +212,18 @@ func (o *observation) reserve(clusters []string, d gate.Decision) *reservation {
 	return res
 }
 
-// usableHold returns the hold of a decision; nil while the workload waits for another check, without
-// which it does not start. The check of a trial waits for copies of the workload, which the hold would
-// keep from the cluster.
+// usableHold returns the hold of a decision; nil if no cluster may be held for the workload.
 func (o *observation) usableHold(d gate.Decision) *ledger.Hold {
-	if o.awaitedCheck() != "" {
+	if !o.mayHold() {
 		return nil
 	}
 	return d.Hold
 }
+
+// mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
+// another check, without which it does not start, or components of its job for quota. The check of a trial
+// waits for copies of the workload, which the hold would keep from the cluster.
+func (o *observation) mayHold() bool { return o.awaitedCheck() == "" && !o.lacksJobQuota() }
 
 // holdEvent is the event of a hold that begins; nil = none does.
 func (o *observation) holdEvent(d gate.Decision) *notice {

@@ -1,0 +1,122 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/order"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+)
+
+const heldForBig = "Pending no cluster is eligible; cluster1 is held for team-a/big, cluster2 does not run the job's other components, which are on cluster1"
+
+// A component passes a hold on the cluster of its job only if the decision that placed the job counted
+// it. Otherwise every replica that an autoscaler adds, and every workload with a forged annotation,
+// would pass workloads that rank before it.
+func TestComponentsAndHolds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// placed are the components that exist when the job is placed on cluster1.
+		placed int
+		// change leads to the workload serve-1, which is decided while cluster1 is held for big.
+		change func(*bench)
+		want   string
+	}{
+		{"placed with the job", 2, func(*bench) {}, "Ready cluster1 has room for 2 such pods"},
+		{"added to the job later", 1, func(b *bench) { b.create(replica(1)) }, heldForBig},
+		{"annotated after the job was placed", 1, func(b *bench) {
+			wl := replica(1)
+			wl.Annotations, wl.OwnerReferences = nil, nil
+			b.create(wl)
+			b.reconcile()
+			b.update(func(wl *kueue.Workload) {
+				wl.Annotations, wl.OwnerReferences = replica(1).Annotations, replica(1).OwnerReferences
+			})
+		}, heldForBig},
+		{"annotated as a component of a finished job of another kind", 1, func(b *bench) {
+			b.selectReplica(0)
+			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, b.now()) })
+			b.reconcile()
+			wl := replica(1)
+			wl.Annotations["kueue.x-k8s.io/job-owner-gvk"] = "/v1, Kind=ConfigMap"
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)},
+				{APIVersion: "v1", Kind: "ConfigMap", Name: "any", UID: "job"}}
+			b.create(wl)
+		}, heldForBig},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newHoldBench(t, v1alpha1.HoldEnforce)
+			b.room(map[string]float64{"cluster1": float64(tc.placed), "cluster2": 0})
+			b.createReplicas(tc.placed)
+			b.reconcile()
+			b.update(func(wl *kueue.Workload) { admitBy(wl, "cluster1") })
+			b.reconcile()
+			b.submit("big", 3, 1000, 10*time.Minute)
+			b.expectHolds("cluster1 team-a/big")
+			b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
+			b.cache = b.newCache()
+			tc.change(b)
+			b.selectReplica(1)
+			b.reconcile()
+			if got := checkTexts(b.workload())["plimsoll"]; !strings.HasPrefix(got, tc.want) {
+				t.Errorf("check %q\nwant  %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A component that the placement of its job did not count waits for its turn, as any other workload.
+func TestAddedComponentWaitsForItsTurn(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.createPlacedComponents()
+	wl := withMultiKueue(pendingWorkload(noon))
+	componentOf("a")(wl)
+	b.create(wl)
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+	b.waiting.Add(urgent)
+	b.reconcile()
+	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" {
+		t.Errorf("check %s %q, want Pending without a message", c.State, c.Message)
+	}
+	b.waiting.Remove(urgent.Workload)
+	b.clock.add(time.Second)
+	b.reconcile()
+	if c := b.check(); c.State != kueue.CheckStateReady {
+		t.Errorf("check %s %q after the urgent workload left, want Ready", c.State, c.Message)
+	}
+}
+
+// A job of several workloads passes a hold if all of its components end before the held workload starts.
+func TestRunTimeOfAJobIsThatOfItsLongestComponent(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		other *int32
+		want  time.Duration
+	}{
+		{"shorter", ptr.To[int32](60), 10 * time.Minute},
+		{"longer", ptr.To[int32](7200), 2 * time.Hour},
+		{"unknown", nil, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			for i, limit := range []*int32{ptr.To[int32](600), tc.other} {
+				wl := replica(i)
+				wl.Spec.MaximumExecutionTimeSeconds = limit
+				b.create(wl)
+			}
+			b.selectReplica(0)
+			if got := b.look().rules().RunsFor; got < tc.want || got > tc.want+tc.want/8 {
+				t.Errorf("component 0 is decided as if the job ran for %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
