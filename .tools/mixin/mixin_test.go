@@ -240,6 +240,9 @@ func TestClusterLabel(t *testing.T) {
 				t.Errorf("%s: the variable of a dashboard was changed: %s", name, text)
 			}
 		}
+		if url := r.Annotations["dashboard_url"]; strings.Contains(url, "$labels.cluster") {
+			t.Errorf("%s still has the label cluster: %s", name, url)
+		}
 		if strings.Contains(r.Annotations["description"], "$externalLabels.cluster") {
 			t.Errorf("%s still reads the external label cluster", name)
 		}
@@ -253,7 +256,7 @@ func TestClusterLabel(t *testing.T) {
 		t.Errorf("the label was renamed %d times", renamed)
 	}
 	lost := got.rules()["PlimsollDeviceLost"]
-	if !strings.Contains(lost.Annotations["summary"], `or $labels.k8s_cluster $externalLabels.k8s_cluster "this cluster"`) || !strings.HasSuffix(lost.Annotations["dashboard_url"], "?var-cluster={{ $labels.k8s_cluster }}&var-node={{ $labels.node }}") {
+	if !strings.Contains(lost.Annotations["summary"], `or $labels.k8s_cluster $externalLabels.k8s_cluster "this cluster"`) || !strings.HasSuffix(lost.Annotations["dashboard_url"], "?{{ with $labels.k8s_cluster }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.node }}") {
 		t.Errorf("annotations of PlimsollDeviceLost: %v", lost.Annotations)
 	}
 	settles := got.rules()["PlimsollLedgerNotSettling"]

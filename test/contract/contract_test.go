@@ -102,10 +102,7 @@ func TestCheckFindsMistakesInRules(t *testing.T) {
 	}
 }
 
-var (
-	labelUse      = regexp.MustCompile(`\$labels\.(\w+)`)
-	labelTemplate = regexp.MustCompile(`\{\{[^}]*\}\}`)
-)
+var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
 
 func TestAlertsAreComplete(t *testing.T) {
 	known := exportedMetrics(t)
