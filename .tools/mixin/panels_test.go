@@ -97,7 +97,7 @@ func TestThresholdsAndObjectiveOfPanels(t *testing.T) {
 	}
 }
 
-// PlimsollStartsLate compares the share of late starts with six times of what may be late. At 1 or more,
+// PlimsollStartsLate compares a share of starts with six times of what may be late. At 1 or more,
 // it would never fire.
 func TestShareOfObjectiveHasARange(t *testing.T) {
 	for share, valid := range map[string]bool{"0.8": false, "5/6": false, "0.84": true, "1": true, "95": false} {
