@@ -20,7 +20,7 @@ const root = "../.."
 
 var (
 	recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
-	alertFiles     = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}
+	alertFiles     = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-prometheus.yaml", "alerts-hub.yaml"}
 )
 
 // rule is a rule of a group.
@@ -343,7 +343,7 @@ func TestToleratedTaintsPartsAndRunbooks(t *testing.T) {
 		}
 		return names
 	}
-	if diff := cmp.Diff([]string{"plimsoll-queues", "plimsoll-queues-history", "plimsoll-fleet", "plimsoll-fleet-daily", "plimsoll-hub-alerts"}, groups("{ worker: false }")); diff != "" {
+	if diff := cmp.Diff([]string{"plimsoll-queues", "plimsoll-queues-history", "plimsoll-fleet", "plimsoll-fleet-daily", "plimsoll-prometheus-alerts", "plimsoll-hub-alerts"}, groups("{ worker: false }")); diff != "" {
 		t.Errorf("groups of a hub (-want +got):\n%s", diff)
 	}
 	worker := groups("{ hub: false, fleet: false }")

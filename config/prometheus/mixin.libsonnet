@@ -86,6 +86,7 @@ local groupsOf(text) = std.parseYaml(text).groups;
       worker(importstr '../../rules/alerts-capacity.yaml') +
       worker(importstr '../../rules/alerts-devices.yaml') +
       worker(importstr '../../rules/alerts-pipeline.yaml') +
+      transform(importstr '../../rules/alerts-prometheus.yaml') +
       hub(importstr '../../rules/alerts-hub.yaml'),
   },
 
