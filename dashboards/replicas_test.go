@@ -40,6 +40,7 @@ var replicatedPanels = []struct {
 	{"self.json", "Exporters", "unsupported", []string{`plimsoll_exporter_unsupported_field{cluster="c",node="n",field="x"} 1x60`, `plimsoll_exporter_unsupported_field{cluster="c",node="n",field="y"} 1x60`}, []float64{2}},
 	{"self.json", "Nodes without the kubelet", "kubelet", []string{`plimsoll_exporter_kubelet_up{cluster="c",node="n"} 0x60`, `plimsoll_exporter_kubelet_up{cluster="c",node="o"} 0x60`}, []float64{2}},
 	{"tpu.json", "Queued programs of nodes", "queued", []string{`plimsoll_device_queued_programs{cluster="c",node="n",uuid="a"} 3x60`, `plimsoll_device_queued_programs{cluster="c",node="n",uuid="b"} 3x60`}, []float64{6}},
+	{"tpu.json", "Memory of chips", "memory_used", []string{`memory_used_node{cluster="c",accelerator_id="n-0",make="cloud-tpu",model="v5e"} 8x60`}, []float64{8}},
 	{"tpu.json", "Services", "services", []string{`plimsoll_exporter_services{cluster="c",node="n",service="r",state="up"} 1x60`, `plimsoll_exporter_services{cluster="c",node="o",service="r",state="up"} 1x60`}, []float64{2}},
 }
 
