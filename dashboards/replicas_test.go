@@ -42,6 +42,32 @@ var replicatedPanels = []struct {
 	{"tpu.json", "Queued programs of nodes", "queued", []string{`plimsoll_device_queued_programs{cluster="c",node="n",uuid="a"} 3x60`, `plimsoll_device_queued_programs{cluster="c",node="n",uuid="b"} 3x60`}, []float64{6}},
 	{"tpu.json", "Memory of chips", "memory_used", []string{`memory_used_node{cluster="c",accelerator_id="n-0",make="cloud-tpu",model="v5e"} 8x60`}, []float64{8}},
 	{"tpu.json", "Services", "services", []string{`plimsoll_exporter_services{cluster="c",node="n",service="r",state="up"} 1x60`, `plimsoll_exporter_services{cluster="c",node="o",service="r",state="up"} 1x60`}, []float64{2}},
+
+	// Counters of two replicas of the operator, or of an exporter that was restarted.
+	{"admission.json", "Mispredictions", "mispredictions", []string{`plimsoll_gate_mispredictions_total{gate="g",instance="1"} 0+1x60`, `plimsoll_gate_mispredictions_total{gate="g",instance="2"} 0+1x60`}, []float64{120}},
+	{"admission.json", "Gates", "requeues", []string{`plimsoll_gate_requeues_total{gate="g",instance="1"} 0+1x60`, `plimsoll_gate_requeues_total{gate="g",instance="2"} 0+1x60`}, []float64{120}},
+	{"admission.json", "Why workloads wait", "decisions", []string{`plimsoll_gate_decisions_total{gate="g",state="pending",reason="r",instance="1"} 0+1x60`, `plimsoll_gate_decisions_total{gate="g",state="pending",reason="r",instance="2"} 0+1x60`}, []float64{120}},
+	{"admission.json", "Decisions", "decisions", []string{`plimsoll_gate_decisions_total{gate="g",state="pending",reason="r",instance="1"} 0+1x60`, `plimsoll_gate_decisions_total{gate="g",state="pending",reason="r",instance="2"} 0+1x60`}, []float64{2}},
+	{"admission.json", "Nominations", "nominations", []string{`plimsoll_gate_nominations_total{cluster="c",reason="r",instance="1"} 0+1x60`, `plimsoll_gate_nominations_total{cluster="c",reason="r",instance="2"} 0+1x60`}, []float64{2}},
+	{"admission.json", "Admitted workloads", "admitted", []string{`plimsoll_gate_admitted_seconds_count{gate="g",cluster="c",instance="1"} 0+1x60`, `plimsoll_gate_admitted_seconds_count{gate="g",cluster="c",instance="2"} 0+1x60`}, []float64{2}},
+	{"jobs.json", "ReclaimPolicies", "workloads_total{mode=\"enforce\"", []string{`plimsoll_reclaim_workloads_total{policy="p",mode="enforce",instance="1"} 0+1x60`, `plimsoll_reclaim_workloads_total{policy="p",mode="enforce",instance="2"} 0+1x60`}, []float64{120}},
+	{"jobs.json", "ReclaimPolicies", "workloads_total{mode=\"shadow\"", []string{`plimsoll_reclaim_workloads_total{policy="p",mode="shadow",instance="1"} 0+1x60`, `plimsoll_reclaim_workloads_total{policy="p",mode="shadow",instance="2"} 0+1x60`}, []float64{120}},
+	{"jobs.json", "ReclaimPolicies", "moves_total{mode=\"enforce\"", []string{`plimsoll_reclaim_moves_total{policy="p",mode="enforce",instance="1"} 0+1x60`, `plimsoll_reclaim_moves_total{policy="p",mode="enforce",instance="2"} 0+1x60`}, []float64{120}},
+	{"jobs.json", "ReclaimPolicies", "moves_total{mode=\"shadow\"", []string{`plimsoll_reclaim_moves_total{policy="p",mode="shadow",instance="1"} 0+1x60`, `plimsoll_reclaim_moves_total{policy="p",mode="shadow",instance="2"} 0+1x60`}, []float64{120}},
+	{"jobs.json", "Runs in job profiles", "runs", []string{`plimsoll_profile_runs_total{result="r",instance="1"} 0+1x60`, `plimsoll_profile_runs_total{result="r",instance="2"} 0+1x60`}, []float64{120}},
+	{"jobs.json", "Trials", "trials", []string{`plimsoll_trials_total{policy="p",result="r",instance="1"} 0+1x60`, `plimsoll_trials_total{policy="p",result="r",instance="2"} 0+1x60`}, []float64{120}},
+	{"scores.json", "Failed queries", "failures", []string{`plimsoll_score_query_failures_total{policy="p",score="s",reason="r",instance="1"} 0+1x60`, `plimsoll_score_query_failures_total{policy="p",score="s",reason="r",instance="2"} 0+1x60`}, []float64{120}},
+	{"scores.json", "Refused rounds", "refused", []string{`plimsoll_rounds_refused_total{policy="p",instance="1"} 0+1x60`, `plimsoll_rounds_refused_total{policy="p",instance="2"} 0+1x60`}, []float64{120}},
+	{"scores.json", "Failed writes", "writes", []string{`plimsoll_score_writes_total{policy="p",result="failed",instance="1"} 0+1x60`, `plimsoll_score_writes_total{policy="p",result="failed",instance="2"} 0+1x60`}, []float64{120}},
+	{"scores.json", "Writes and clamped values", "writes", []string{`plimsoll_score_writes_total{policy="p",result="failed",instance="1"} 0+1x60`, `plimsoll_score_writes_total{policy="p",result="failed",instance="2"} 0+1x60`}, []float64{2}},
+	{"scores.json", "Writes and clamped values", "clamped", []string{`plimsoll_score_clamped_total{policy="p",instance="1"} 0+1x60`, `plimsoll_score_clamped_total{policy="p",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Queries of the operator", "query_duration", []string{`plimsoll_query_duration_seconds_count{source="s",instance="1"} 0+1x60`, `plimsoll_query_duration_seconds_count{source="s",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Queries of the operator", "query_failures", []string{`plimsoll_query_failures_total{source="s",reason="r",instance="1"} 0+1x60`, `plimsoll_query_failures_total{source="s",reason="r",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Queries of the operator", "query_retries", []string{`plimsoll_query_retries_total{source="s",reason="r",instance="1"} 0+1x60`, `plimsoll_query_retries_total{source="s",reason="r",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Queries of the operator", "query_annotations", []string{`plimsoll_query_annotations_total{source="s",kind="k",instance="1"} 0+1x60`, `plimsoll_query_annotations_total{source="s",kind="k",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Dropped values", "bogus", []string{`plimsoll_exporter_bogus_values_total{cluster="c",node="n",uuid="u",field="f",instance="1"} 0+1x60`, `plimsoll_exporter_bogus_values_total{cluster="c",node="n",uuid="u",field="f",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Failed collections", "collection", []string{`plimsoll_exporter_collection_errors_total{cluster="c",node="n",source="s",instance="1"} 0+1x60`, `plimsoll_exporter_collection_errors_total{cluster="c",node="n",part="p",instance="2"} 0+1x60`}, []float64{2}},
+	{"self.json", "Failed library calls", "call", []string{`plimsoll_exporter_call_errors_total{cluster="c",node="n",call="c",instance="1"} 0+1x60`, `plimsoll_exporter_call_errors_total{cluster="c",node="n",call="c",instance="2"} 0+1x60`}, []float64{2}},
 }
 
 // podSeries are the series of a pod with two devices, and its owner.
