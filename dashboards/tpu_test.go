@@ -1,6 +1,7 @@
 package dashboards
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,31 @@ func TestTPUsAreNotGPUs(t *testing.T) {
 	for _, v := range board.Templating.List {
 		if strings.Contains(v.Definition, "busy_ratio") {
 			t.Errorf("the variable %s lists GPUs: %s", v.Name, v.Definition)
+		}
+	}
+}
+
+// The memory of chips follows the variable Node, whose name starts the label accelerator_id. Another node
+// has a name that continues the first one.
+func TestMemoryOfTheSelectedNode(t *testing.T) {
+	var series []string
+	for chip, used := range map[string]string{"pool-1-0": "8", "pool-1-10": "4", "pool-1-1-0": "2", "pool-2-0": "1"} {
+		labels := `{cluster="c",make="cloud-tpu",model="v5e",accelerator_id="` + chip + `"} `
+		series = append(series, "memory_used_node"+labels+used+"x60", "memory_total_node"+labels+"10x60")
+	}
+	for node, want := range map[string]struct{ used, chips []float64 }{
+		".*":              {[]float64{0.375}, []float64{1, 2, 4, 8}},
+		"pool-1":          {[]float64{0.6}, []float64{4, 8}},
+		"(pool-1|pool-2)": {[]float64{0.433}, []float64{1, 4, 8}},
+	} {
+		variables := map[string]string{"node": node}
+		if got := evaluatePanel(t, "tpu.json", "Memory used", "memory", variables, series); !slices.Equal(got, want.used) {
+			t.Errorf("used memory of %s: %v, want %v", node, got, want.used)
+		}
+		got := evaluatePanel(t, "tpu.json", "Memory of chips", "memory", variables, series)
+		slices.Sort(got)
+		if !slices.Equal(got, want.chips) {
+			t.Errorf("memory of the chips of %s: %v, want %v", node, got, want.chips)
 		}
 	}
 }

@@ -20,7 +20,7 @@ const root = "../.."
 
 var (
 	recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
-	alertFiles     = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}
+	alertFiles     = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-prometheus.yaml", "alerts-hub.yaml"}
 )
 
 // rule is a rule of a group.
@@ -240,6 +240,9 @@ func TestClusterLabel(t *testing.T) {
 				t.Errorf("%s: the variable of a dashboard was changed: %s", name, text)
 			}
 		}
+		if url := r.Annotations["dashboard_url"]; strings.Contains(url, "$labels.cluster") {
+			t.Errorf("%s still has the label cluster: %s", name, url)
+		}
 		if strings.Contains(r.Annotations["description"], "$externalLabels.cluster") {
 			t.Errorf("%s still reads the external label cluster", name)
 		}
@@ -253,7 +256,7 @@ func TestClusterLabel(t *testing.T) {
 		t.Errorf("the label was renamed %d times", renamed)
 	}
 	lost := got.rules()["PlimsollDeviceLost"]
-	if !strings.Contains(lost.Annotations["summary"], `or $labels.k8s_cluster $externalLabels.k8s_cluster "this cluster"`) || !strings.HasSuffix(lost.Annotations["dashboard_url"], "?var-cluster={{ $labels.k8s_cluster }}&var-node={{ $labels.node }}") {
+	if !strings.Contains(lost.Annotations["summary"], `or $labels.k8s_cluster $externalLabels.k8s_cluster "this cluster"`) || !strings.HasSuffix(lost.Annotations["dashboard_url"], "?{{ with $labels.k8s_cluster }}var-cluster={{ . }}&{{ end }}var-node={{ $labels.node }}") {
 		t.Errorf("annotations of PlimsollDeviceLost: %v", lost.Annotations)
 	}
 	settles := got.rules()["PlimsollLedgerNotSettling"]
@@ -340,7 +343,7 @@ func TestToleratedTaintsPartsAndRunbooks(t *testing.T) {
 		}
 		return names
 	}
-	if diff := cmp.Diff([]string{"plimsoll-queues", "plimsoll-queues-history", "plimsoll-fleet", "plimsoll-fleet-daily", "plimsoll-hub-alerts"}, groups("{ worker: false }")); diff != "" {
+	if diff := cmp.Diff([]string{"plimsoll-queues", "plimsoll-queues-history", "plimsoll-fleet", "plimsoll-fleet-daily", "plimsoll-prometheus-alerts", "plimsoll-hub-alerts"}, groups("{ worker: false }")); diff != "" {
 		t.Errorf("groups of a hub (-want +got):\n%s", diff)
 	}
 	worker := groups("{ hub: false, fleet: false }")

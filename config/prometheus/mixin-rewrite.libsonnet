@@ -74,10 +74,13 @@ local boardQuery(config, text) =
     query(config, parts[0])
   );
 
+// lateShare returns the share of workloads that may start late.
+local lateShare(config) = std.parseJson(number(1 - config.objective.share));
+
 // replacements lists the texts of a rule that settings change, with the new texts.
 local replacements(config) =
   local t = config.thresholds, o = config.objective;
-  local late = 1 - o.share;
+  local late = lateShare(config);
   {
     PlimsollCapacityLow: [['< 0.05', '< ' + number(t.capacityLowRatio)]],
     PlimsollDemandExceedsCapacity: [['> 0.7 *', '> ' + number(t.demandPeakRatio) + ' *']],
@@ -101,6 +104,40 @@ local replacements(config) =
     'cluster_queue:kueue_late_starts:ratio3d': [['"640(', '"' + number(o.seconds) + '(']],
   };
 
+// panelReplacements lists what settings change in panels, by file and title: texts, and steps of
+// colors. Titles, descriptions and queries have the texts.
+local panelReplacements(config) =
+  local t = config.thresholds, o = config.objective;
+  local late = lateShare(config);
+  local idleTime = ['for 30 minutes', 'for ' + number(t.idleSeconds / 60) + ' minutes'];
+  local idleUtilization = ['less than 1%', 'less than ' + percent(t.idleUtilization)];
+  {
+    'admission.json': {
+      'Longest wait': [[1800, t.gateWaitSeconds]],
+      Gates: [[1800, t.gateWaitSeconds]],
+      'Starts within 640 seconds': [['640 s', number(o.seconds) + ' s'], ['alerts is 10%', 'alerts is ' + percent(late)], [0.1, late]],
+      'Wasted device-hours': [idleUtilization],
+    },
+    'devices.json': {
+      Throttled: [['> 0.05', '> ' + number(t.throttledRatio)], ['more than 5%', 'more than ' + percent(t.throttledRatio)]],
+      Devices: [[0.05, t.throttledRatio]],
+      'Interference on shared devices': [['Above 70%', 'Above ' + percent(t.interferenceUtilization)]],
+    },
+    'fleet.json': { Idle: [idleTime, idleUtilization, ['> 1800', '> ' + number(t.idleSeconds)]] },
+    'jobs.json': {
+      'Idle devices': [idleTime, idleUtilization],
+      Stragglers: [['< 0.9', '< ' + number(t.stragglerRatio)], ['below 90%', 'below ' + percent(t.stragglerRatio)]],
+      'Devices of the jobs': [[0.1, std.parseJson(number(1 - t.stragglerRatio))]],
+      'Device-hours of the last 7 days': [idleUtilization, [0.5, t.namespaceIdleRatio]],
+    },
+    'tpu.json': {
+      Stalled: [['> 600', '> ' + number(t.tpuStalledSeconds)], ['for 10 minutes', 'for ' + number(t.tpuStalledSeconds / 60) + ' minutes']],
+      'State of nodes': [['> bool 600', '> bool ' + number(t.tpuStalledSeconds)]],
+      Chips: [[600, t.tpuStalledSeconds]],
+      'Longest stall of nodes': [[600, t.tpuStalledSeconds]],
+    },
+  };
+
 local replaceAll(text, pairs) = std.foldl(function(text, pair) std.strReplace(text, pair[0], pair[1]), pairs, text);
 
 local nameOf(rule) = if std.objectHas(rule, 'alert') then rule.alert else rule.record;
@@ -122,6 +159,34 @@ local changeRule(config, rule) =
     expr: query(config, replaceAll(rule.expr, pairs)),
     [if std.objectHas(rule, 'annotations') then 'annotations']: std.mapWithKey(function(key, text) annotation(config, rule, key, text, pairs), rule.annotations),
   };
+
+// changePanel replaces texts, and steps of colors.
+local changePanel(pairs, key, value) =
+  if std.isObject(value) then
+    { [name]: changePanel(pairs, if key == 'steps' then 'step of ' + name else name, value[name]) for name in std.objectFields(value) }
+  else if std.isArray(value) then [changePanel(pairs, key, element) for element in value]
+  else if std.isString(value) then replaceAll(value, [pair for pair in pairs if std.isString(pair[0])])
+  else if key == 'step of value' then std.foldl(function(n, pair) if n == pair[0] then pair[1] else n, pairs, value)
+  else value;
+
+// changePanels makes the replacements of the panels of a file. Each must change a panel.
+local changePanels(config, file, board) =
+  local all = panelReplacements(config);
+  local byTitle = if std.objectHas(all, file) then all[file] else {};
+  local panels = std.flatMap(function(p) if p.type == 'row' then p.panels else [p], board.panels);
+  local changes(pair, p) = changePanel([[pair[0], if std.isString(pair[0]) then '' else null]], '', p) != p;
+  local missing = [
+    title + ': ' + pair[0]
+    for title in std.objectFields(byTitle)
+    for pair in byTitle[title]
+    if !std.any([changes(pair, p) for p in panels if p.title == title])
+  ];
+  assert std.length(missing) == 0 : file + ' does not contain ' + std.join(', ', missing);
+  local change(p) =
+    if p.type == 'row' then p { panels: [change(q) for q in p.panels] }
+    else if std.objectHas(byTitle, p.title) then changePanel(byTitle[p.title], '', p)
+    else p;
+  board { panels: [change(p) for p in board.panels] };
 
 local toleratedTaint = 'plimsoll:tolerated_taint:info';
 
@@ -147,7 +212,8 @@ local change(config, key, value, isOperators) =
     local others = [changeRule(config, rule) for rule in group.rules if nameOf(rule) != toleratedTaint];
     group { rules: (if std.length(taints) == 0 then [] else [taints[0] { labels: { key: key } } for key in config.toleratedTaints]) + others },
 
-  dashboard(config, dashboard)::
-    local isChanged = config.clusterLabel != 'cluster' || std.any([config.selectors[prefix] != '' for prefix in std.objectFields(config.selectors)]);
-    if isChanged then change(config, '', dashboard, false) else dashboard,
+  dashboard(config, file, dashboard)::
+    local changed = changePanels(config, file, dashboard);
+    local isRenamed = config.clusterLabel != 'cluster' || std.any([config.selectors[prefix] != '' for prefix in std.objectFields(config.selectors)]);
+    if isRenamed then change(config, '', changed, false) else changed,
 }

@@ -37,7 +37,8 @@ local groupsOf(text) = std.parseYaml(text).groups;
     ],
 
     // This share of the workloads of a ClusterQueue is to be admitted within this time. The time
-    // must be a bucket of kueue_admission_wait_time_seconds: 320, 640, 1280 and so on.
+    // must be a bucket of kueue_admission_wait_time_seconds: 320, 640, 1280 and so on. The share must
+    // be above 5/6, since the warning compares the share of late starts with six times the rest.
     objective: { share: 0.9, seconds: 640 },
 
     thresholds: {
@@ -62,6 +63,8 @@ local groupsOf(text) = std.parseYaml(text).groups;
   },
 
   local config = self._config,
+  assert config.objective.share > 5 / 6 && config.objective.share <= 1 :
+         'objective.share is %g: set a share above 5/6 and at most 1, or the warning PlimsollStartsLate cannot fire' % config.objective.share,
   local transform(text) = [rewrite.group(config, group) for group in groupsOf(text)],
   local worker(text) = if config.worker then transform(text) else [],
   local hub(text) = if config.hub then transform(text) else [],
@@ -83,6 +86,7 @@ local groupsOf(text) = std.parseYaml(text).groups;
       worker(importstr '../../rules/alerts-capacity.yaml') +
       worker(importstr '../../rules/alerts-devices.yaml') +
       worker(importstr '../../rules/alerts-pipeline.yaml') +
+      transform(importstr '../../rules/alerts-prometheus.yaml') +
       hub(importstr '../../rules/alerts-hub.yaml'),
   },
 
@@ -95,5 +99,5 @@ local groupsOf(text) = std.parseYaml(text).groups;
     'self.json': import '../../dashboards/self.json',
     'tpu.json': import '../../dashboards/tpu.json',
   },
-  grafanaDashboards+:: std.mapWithKey(function(_, d) rewrite.dashboard(config, d), dashboards),
+  grafanaDashboards+:: std.mapWithKey(function(file, d) rewrite.dashboard(config, file, d), dashboards),
 }

@@ -202,7 +202,7 @@ type ruleFile struct {
 var recordingFiles = []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "recording-fleet.yaml"}
 
 // alertFiles are the files with alerts.
-var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-hub.yaml"}
+var alertFiles = []string{"alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-prometheus.yaml", "alerts-hub.yaml"}
 
 func readRules(t *testing.T, names ...string) ruleFile {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -26,6 +27,12 @@ func (s labelSet) with(other labelSet) labelSet {
 	maps.Copy(union, s)
 	maps.Copy(union, other)
 	return union
+}
+
+func (s labelSet) intersect(other labelSet) labelSet {
+	common := maps.Clone(s)
+	maps.DeleteFunc(common, func(name string, _ bool) bool { return !other[name] })
+	return common
 }
 
 func (s labelSet) without(names ...string) labelSet {
@@ -100,11 +107,29 @@ func (k *checker) labels(e parser.Expr) labelSet {
 	return nil
 }
 
+// selector returns the labels of a metric. Of {__name__=~"a|b"} it returns those that all of the
+// metrics have.
 func (k *checker) selector(e *parser.VectorSelector) labelSet {
-	have, known := k.known[e.Name]
-	if !known {
-		k.report("metric %q is unknown", e.Name)
-		return targetLabels
+	names := []string{e.Name}
+	for _, m := range e.LabelMatchers {
+		if m.Name == model.MetricNameLabel && m.Type == labels.MatchRegexp {
+			names = m.SetMatches()
+		}
+	}
+	if len(names) == 0 {
+		k.report("%s does not list its metrics", e)
+	}
+	var have labelSet
+	for i, name := range names {
+		own, known := k.known[name]
+		if !known {
+			k.report("metric %q is unknown", name)
+			return targetLabels
+		}
+		if i == 0 {
+			have = own
+		}
+		have = have.intersect(own)
 	}
 	for _, m := range e.LabelMatchers {
 		if m.Name != model.MetricNameLabel {

@@ -77,6 +77,9 @@ func TestCheckFindsMistakes(t *testing.T) {
 		{"label in label_join", `label_join(plimsoll_device_lost, "x", ".", "uuid", "UUID")`, `label "UUID"`},
 		{"label in label_replace", `label_replace(plimsoll_device_lost, "UUID", "$1", "UUID", "(.+)")`, `label "UUID"`},
 		{"result without cluster", `sum(plimsoll_node_devices)`, "no label cluster"},
+		{"one of several metrics", `sum by (cluster) ({__name__=~"plimsoll_device_lost|plimsol_device_hung"})`, `"plimsol_device_hung" is unknown`},
+		{"label of one of several metrics", `sum by (cluster) ({__name__=~"plimsoll_device_owner_info|plimsoll_device_lost",pod="x"})`, `label "pod"`},
+		{"metrics by a pattern", `sum by (cluster) ({__name__=~"plimsoll_device_.+"})`, "does not list its metrics"},
 		{"syntax error", `sum by (cluster) (up`, "unclosed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -99,10 +102,7 @@ func TestCheckFindsMistakesInRules(t *testing.T) {
 	}
 }
 
-var (
-	labelUse      = regexp.MustCompile(`\$labels\.(\w+)`)
-	labelTemplate = regexp.MustCompile(`\{\{[^}]*\}\}`)
-)
+var labelUse = regexp.MustCompile(`\$labels\.(\w+)`)
 
 func TestAlertsAreComplete(t *testing.T) {
 	known := exportedMetrics(t)

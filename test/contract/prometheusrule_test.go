@@ -23,8 +23,8 @@ var prometheusRules = map[string]struct {
 	namespace string
 	files     []string
 }{
-	"worker":  {"plimsoll-exporter", []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml"}},
-	"hub":     {"plimsoll-system", []string{"recording-queues.yaml", "recording-fleet.yaml", "alerts-hub.yaml"}},
+	"worker":  {"plimsoll-exporter", []string{"recording-nodes.yaml", "recording-devices.yaml", "recording-shares.yaml", "recording-topology.yaml", "recording-owners.yaml", "recording-queues.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-prometheus.yaml"}},
+	"hub":     {"plimsoll-system", []string{"recording-queues.yaml", "recording-fleet.yaml", "alerts-prometheus.yaml", "alerts-hub.yaml"}},
 	"central": {"plimsoll-system", append(slices.Clone(recordingFiles), alertFiles...)},
 }
 

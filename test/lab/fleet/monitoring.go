@@ -168,7 +168,7 @@ func (c *Cluster) prometheusConfig() string {
 		label = "prometheus: hub"
 	}
 	fmt.Fprintf(&b, "global:\n  scrape_interval: 2s\n  scrape_timeout: 2s\n  evaluation_interval: 2s\n  external_labels: {%s}\n", label)
-	files := []string{"recording-*.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml"}
+	files := []string{"recording-*.yaml", "alerts-capacity.yaml", "alerts-devices.yaml", "alerts-pipeline.yaml", "alerts-prometheus.yaml"}
 	if c.Name == Hub { // a worker scrapes no operator, and its absence is an alert
 		files = append(files, "alerts-hub.yaml")
 	}
