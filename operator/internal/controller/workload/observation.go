@@ -168,8 +168,8 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 	left, leftFor := o.record.LeftCluster(o.now)
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes,
-			Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, QuotaSampledAt: result.QuotaSampledAt,
+			Shapes: result.Shapes, Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
 		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
 			candidate.Unusable = o.workers.disconnected[c.Name]
 			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {
