@@ -106,7 +106,7 @@ func (r *renderer) renderClaimShares(d *deviceSnapshot, id labelText) {
 // instances, whose memory is then that of the device, or while the kubelet lists a claim without its
 // devices, which may be on it.
 func (r *renderer) claimsOn(d *deviceSnapshot) (of podmap.SharedDevice, claims []podmap.HeldClaim, ok bool) {
-	if r.snapshot.claims == nil || d.reading.MIG || d.reading.PartitionsUnknown || len(r.snapshot.pods.Unprepared) > 0 {
+	if r.snapshot.claims == nil || d.mayBePartitioned() || len(r.snapshot.pods.Unprepared) > 0 {
 		return of, nil, false
 	}
 	pods, found := r.snapshot.pods, 0

@@ -59,7 +59,7 @@ type renderer struct {
 // render returns the metric families of a snapshot, sorted by name.
 func render(node string, labels Labels, s *snapshot) []*family {
 	r := &renderer{node: node, labels: labels, snapshot: s, families: familySet{}}
-	r.families.add(lastCollection, unixSeconds(s.oldestCollection), node)
+	r.families.add(lastCollection, unixSeconds(s.sampledAt), node)
 	for _, name := range s.selection.unsupported {
 		r.families.add(unsupportedField, 1, node, name)
 	}

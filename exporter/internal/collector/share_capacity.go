@@ -28,10 +28,11 @@ type amount struct {
 }
 
 // renderShares writes what a shared device offers and what of it is allocated. It writes nothing
-// if the device is also held in another way: what is left for replicas is unknown then.
+// if the device is also held in another way, or may have MIG instances: what is left for replicas is
+// unknown then.
 func (r *renderer) renderShares(d *deviceSnapshot, id labelText) {
 	isMixed := func(name string) bool { return r.snapshot.pods.Mixed[name] }
-	if slices.ContainsFunc(d.device.Names(), isMixed) {
+	if d.mayBePartitioned() || slices.ContainsFunc(d.device.Names(), isMixed) {
 		return
 	}
 	withSeries := podsWithSeries([]*deviceSnapshot{d})

@@ -13,11 +13,11 @@ import (
 // snapshot is the result of accounting one collection. It never changes, and rendering
 // uses nothing else, so that rendering a snapshot twice gives the same metrics.
 type snapshot struct {
-	oldestCollection time.Time // the oldest of the vendors' last collections; zero before the first
-	selection        *selection
-	devices          []*deviceSnapshot // the MIG instances of a device follow the device
-	pods             podmap.Map
-	podsErr          error // the holders of devices are unknown
+	sampledAt time.Time // the oldest of what the snapshot consists of
+	selection *selection
+	devices   []*deviceSnapshot // the MIG instances of a device follow the device
+	pods      podmap.Map
+	podsErr   error // the holders of devices are unknown
 
 	// Pod metadata from the API server.
 	podMeta      map[podName]podmap.Meta // of the pods that hold devices; nil if the API server is not queried
@@ -85,6 +85,12 @@ func (d *deviceSnapshot) isPartitioningKnown() bool {
 	return d.parent != nil || d.fresh && !d.reading.PartitionsUnknown
 }
 
+// mayBePartitioned reports whether the device is in MIG mode, or its mode is unknown. A device that
+// cannot be read keeps its last mode.
+func (d *deviceSnapshot) mayBePartitioned() bool {
+	return d.parent == nil && (d.reading.MIG || d.reading.PartitionsUnknown || d.reading.Time.IsZero())
+}
+
 // account updates the holders, idle time, energy and recent events of every device as of
 // now, and returns the result. It is the only step that changes the accounting. If the
 // devices have not been read again since the last call, energy does not increase. The
@@ -94,7 +100,7 @@ func (c *Collector) account(now time.Time, pods podmap.Map, podsErr error) *snap
 	if c.cfg.Fractions != nil && podsErr == nil {
 		pods = pods.ApplyKAI(c.cfg.Fractions)
 	}
-	s := &snapshot{oldestCollection: c.oldestCollection(), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, sharesOfKAI: c.cfg.Fractions != nil, callErrors: maps.Clone(c.callErrors)}
+	s := &snapshot{sampledAt: c.sampledAt(pods, podsErr), selection: c.selected.Load(), pods: pods, podsErr: podsErr, exportOwners: c.cfg.Owners, sharesOfKAI: c.cfg.Fractions != nil, callErrors: maps.Clone(c.callErrors)}
 	s.claims = c.lookUpClaims(pods, podsErr)
 	tracked := c.trackedInOrder()
 	of := map[*trackedDevice]*deviceSnapshot{}
@@ -204,9 +210,14 @@ func (c *Collector) addSources(s *snapshot) {
 	}
 }
 
-// oldestCollection returns the oldest of the vendors' last collections. Vendors without
-// any are ignored.
-func (c *Collector) oldestCollection() (oldest time.Time) {
+// sampledAt returns the time of the oldest of the vendors' last collections and of the holders, if
+// they are known. Vendors without a collection are ignored. A device counts as free by the holders,
+// which can be older than the readings by the time that slow devices take: a pod that took a device
+// in between is not in the snapshot.
+func (c *Collector) sampledAt(pods podmap.Map, podsErr error) (oldest time.Time) {
+	if podsErr == nil {
+		oldest = pods.At
+	}
 	for _, v := range c.vendors {
 		if !v.at.IsZero() && (oldest.IsZero() || v.at.Before(oldest)) {
 			oldest = v.at

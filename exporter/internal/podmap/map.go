@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Holder is a container that holds a device.
@@ -46,6 +47,8 @@ type Meta struct {
 // Map is the state of the kubelet at one time. Its keys are names of devices as in
 // device.Device.Names, and ids of unknown format. A Map never changes after Poll.
 type Map struct {
+	// At is the time before the query. The Map may lack what happened after it.
+	At time.Time
 	// Allocatable is the resource name of each device that the kubelet can allocate.
 	Allocatable map[string]string
 	// AllocatableErr is the error of the query for allocatable devices, which kubelets

@@ -131,6 +131,7 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	at := p.now()
 	pods, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return Map{}, fmt.Errorf("list pod resources of the kubelet: %w", err)
@@ -139,6 +140,7 @@ func (p *Poller) query(ctx context.Context) (Map, error) {
 		return Map{}, fmt.Errorf("the kubelet has not loaded its pods yet: it does not list the pod of the exporter, %s/%s", p.self[0], p.self[1])
 	}
 	m := newMap()
+	m.At = at
 	allocatable, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		m.AllocatableErr = fmt.Errorf("get allocatable resources of the kubelet: %w", err)

@@ -153,5 +153,9 @@ func threeClusters(now float64) []promengine.Sample {
 	m.add(8, "kube_node_status_capacity", "cluster", "bridge", "node", "n", "resource", "nvidia_com_gpu")
 	m.add(8, "kube_node_status_allocatable", "cluster", "bridge", "node", "n", "resource", "nvidia_com_gpu")
 	m.add(1, "kube_pod_container_resource_requests", "cluster", "bridge", "namespace", "ml", "pod", "p", "container", "c", "node", "n", "resource", "nvidia_com_gpu")
+	for _, container := range []string{"init", "sidecar"} {
+		m.add(1, "kube_pod_init_container_resource_requests", "cluster", "bridge", "namespace", "ml", "pod", "p", "container", container, "node", "n", "resource", "nvidia_com_gpu")
+	}
+	m.add(1, "kube_pod_init_container_info", "cluster", "bridge", "namespace", "ml", "pod", "p", "container", "sidecar", "restart_policy", "Always")
 	return m
 }
