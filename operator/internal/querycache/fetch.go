@@ -26,9 +26,16 @@ const maxConcurrentQueries = 6
 // without a cached result for which isServable is true.
 func (c *Cache) query(ctx context.Context, p *queryPlan, isServable func(*cachedResult) bool) []queryResult {
 	f := planFetch{cache: c, plan: p, isServable: isServable}
-	results := f.queryAll(ctx, p.queries[:1])
+	first := 1
+	if p.hasQuotaTimes() {
+		first = 2
+	}
+	results := f.queryAll(ctx, p.queries[:first])
 	f.sampleTimes = results[0].result
-	return append(results, f.queryAll(ctx, p.queries[1:])...)
+	if first > 1 {
+		f.quotaTimes = results[1].result
+	}
+	return append(results, f.queryAll(ctx, p.queries[first:])...)
 }
 
 // planFetch is one pass over the queries of a plan.
@@ -38,6 +45,8 @@ type planFetch struct {
 	isServable func(*cachedResult) bool
 	// sampleTimes is the result of the first query; nil until the query has run.
 	sampleTimes *cachedResult
+	// quotaTimes is the result of the query for the sample times of the quota; nil if the plan has none.
+	quotaTimes *cachedResult
 }
 
 func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []queryResult {
@@ -96,6 +105,9 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 	result := &cachedResult{queriedAt: f.cache.now()}
 	if q.measuresRoom() {
 		result.sampleTimes = f.sampleTimes
+	}
+	if q.Name == gate.QueryQuota {
+		result.quotaTimes = f.quotaTimes
 	}
 	switch {
 	case q.PerQueue:

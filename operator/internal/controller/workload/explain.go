@@ -56,7 +56,9 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	case o.gate.Problem != "":
 		snapshot.Fault = "PlacementGate " + o.gateName + " to be repaired: " + o.gate.Problem
 	default:
-		r.explainDecision(ctx, o, e)
+		if err := r.explainDecision(ctx, o, e); err != nil {
+			return nil, err
+		}
 		snapshot.Decision = &e.Decision
 	}
 	e.WaitsFor = snapshot.WaitsFor(o.now)
@@ -73,17 +75,45 @@ func (r *Reconciler) isLeader() bool {
 	}
 }
 
-func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) {
-	e.Facts = o.jobFacts()
-	results, fleet := r.cache.Results(ctx, o.gate, e.Facts)
-	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
-	e.Problem, e.Conditions, e.SkippedConditions = fleet.Problem, fleet.Conditions, fleet.SkippedConditions
-	e.Rank, e.Preceding = o.rank(), ""
-	if first := r.waiting.Preceding(o.waitEntry(r.cache.KeyOf(o.gate, e.Facts))); first.Name != "" {
-		e.Preceding = first.String()
+// explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
+// decision that sends the workload nowhere keeps the order that the verdicts give.
+func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
+	r.measureRoom(ctx, o) // before the phase is known: nothing is widened here, so nothing queries the holders of devices
+	o.phase = phaseOf(o)
+	if err := r.measureOthers(ctx, o); err != nil {
+		return err
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, r.viewFor(o), o.rules(), attempt, o.now)
+	e.Facts = o.jobFacts()
+	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
+	e.Problem, e.Conditions, e.SkippedConditions = o.fleet.Problem, o.fleet.Conditions, o.fleet.SkippedConditions
+	e.Rank, e.Preceding = o.rank(), ""
+	if o.preceding.Name != "" {
+		e.Preceding = o.preceding.String()
+	}
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidates, o.fleet, o.view, o.rules(), attempt, o.now)
 	e.Decision.Hold = o.usableHold(e.Decision)
+	next := o.nextDecision()
+	if next == nil {
+		return nil
+	}
+	if len(next.Order) == 0 {
+		next.Order = e.Decision.Order
+	}
+	next.Verdicts = nil
+	e.Decision = *next
+	return nil
+}
+
+// nextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
+func (o *observation) nextDecision() *gate.Decision {
+	if o.phase == PhaseWaiting || o.phase == PhaseNominating {
+		return o.stepDecide().decision
+	}
+	if o.phase == PhaseAwaitingPrimary {
+		d := o.decisionWithoutPrimary()
+		return &d
+	}
+	return nil
 }
 
 // otherNamespace stands for the name of a workload of another namespace.
@@ -94,6 +124,12 @@ const otherNamespace = "a workload of another namespace"
 func hideOtherNamespaces(e *gate.Explanation, namespace string) {
 	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
 	if isOther(e.Preceding) {
+		if e.Decision.Reason == gate.ReasonQueued {
+			if e.WaitsFor == e.Decision.Message {
+				e.WaitsFor = queuedMessage(otherNamespace)
+			}
+			e.Decision.Message = queuedMessage(otherNamespace)
+		}
 		e.Preceding = otherNamespace
 	}
 	for i := range e.Clusters {

@@ -205,6 +205,11 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	case o.phase == PhaseGateUnknown && o.gateExists:
 		o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
 	}
+	return r.measureOthers(ctx, o)
+}
+
+// measureOthers adds whether other workloads wait for the quota of a workload that may yield.
+func (r *Reconciler) measureOthers(ctx context.Context, o *observation) error {
 	if !o.decides() && o.phase != PhaseAwaitingPrimary || !o.mayYield() {
 		return nil
 	}
