@@ -129,6 +129,7 @@ func exportedMetrics(t *testing.T) catalog {
 		"plimsoll_build_info":                         {"component", "version", "revision"},
 		"prometheus_rule_group_last_duration_seconds": {"rule_group"},
 		"prometheus_rule_group_interval_seconds":      {"rule_group"},
+		"prometheus_rule_evaluation_failures_total":   {"rule_group"},
 		"controller_runtime_reconcile_errors_total":   {"controller"},
 		"process_resident_memory_bytes":               nil,
 		"process_cpu_seconds_total":                   nil,

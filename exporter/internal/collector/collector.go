@@ -118,7 +118,7 @@ func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector
 		c.vendors = append(c.vendors, &vendor{NamedSource: s})
 	}
 	c.selected.Store(selectEverything(cfg.Labels.Dialect))
-	c.store(time.Time{}, nil)
+	c.store(nil)
 	return c
 }
 
@@ -154,7 +154,7 @@ func (c *Collector) Run(ctx context.Context) error {
 }
 
 // Collect queries the kubelet and collects from every vendor once. It fails if no vendor can list its devices.
-// The exposition then keeps the results of earlier collections.
+// The exposition then has the devices of the last listing, without measurements.
 func (c *Collector) Collect(ctx context.Context) error {
 	c.pollPods(ctx)
 	failures := make([]error, len(c.vendors))
@@ -179,7 +179,7 @@ func (c *Collector) publish(now time.Time) {
 		c.cfg.Log.Warn("dropped duplicate series", "metrics", duplicates)
 	}
 	c.loggedDuplicates = duplicates
-	c.store(now, families)
+	c.store(families)
 }
 
 // pollPods queries the kubelet for the holders of devices, and logs each new failure.
@@ -197,12 +197,15 @@ func (c *Collector) pollPods(ctx context.Context) {
 	}
 }
 
-// describeServed describes the content of /metrics for log messages.
-func (c *Collector) describeServed() string {
-	if e := c.exposition.Load(); !e.at.IsZero() {
-		return "the collection of " + e.at.Format(time.RFC3339)
+// describeServed describes for log messages what /metrics has of a vendor whose devices cannot be
+// listed.
+func (c *Collector) describeServed(v *vendor) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.at.IsZero() {
+		return "no device metrics yet"
 	}
-	return "no device metrics yet"
+	return "no measurements since the collection of " + v.at.Format(time.RFC3339)
 }
 
 // Healthy returns an error if a driver is stalled, if no collection has succeeded yet, or

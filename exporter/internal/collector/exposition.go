@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -14,9 +13,8 @@ import (
 // exposition is the content of /metrics. It never changes. Each encoding is produced at
 // its first scrape and reused by later scrapes.
 type exposition struct {
-	at        time.Time // of the collection; zero before the first
-	collected []*family // from the last successful collection
-	current   []*family // state of the sources, also updated when a collection fails
+	collected []*family // of the devices, from the last accounting
+	current   []*family // state of the sources
 	encoded   map[encodingKey]func() []byte
 }
 
@@ -28,8 +26,8 @@ type encodingKey struct {
 
 // store replaces the exposition. The metrics of the exporter process are read at the
 // first scrape. The caller holds the lock.
-func (c *Collector) store(at time.Time, collected []*family) {
-	e := &exposition{at: at, collected: collected, current: c.renderSources(), encoded: map[encodingKey]func() []byte{}}
+func (c *Collector) store(collected []*family) {
+	e := &exposition{collected: collected, current: c.renderSources(), encoded: map[encodingKey]func() []byte{}}
 	gather := sync.OnceValues(c.cfg.Own.Gather)
 	for _, f := range []*textFormat{plainText, openMetrics} {
 		plain := sync.OnceValue(func() []byte {
@@ -44,14 +42,6 @@ func (c *Collector) store(at time.Time, collected []*family) {
 		e.encoded[encodingKey{f, true}] = sync.OnceValue(func() []byte { return compress(plain()) })
 	}
 	c.exposition.Store(e)
-}
-
-// refreshExposition updates the state of the sources and keeps the collected metrics.
-func (c *Collector) refreshExposition() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last := c.exposition.Load()
-	c.store(last.at, last.collected)
 }
 
 // renderSources writes the metrics that do not depend on a successful collection.

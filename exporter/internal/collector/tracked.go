@@ -121,6 +121,12 @@ func (t *trackedDevice) recordHang() {
 	t.resetIdleTime()
 }
 
+// recordUnread records that the device was not read, because its source could not list its devices.
+func (t *trackedDevice) recordUnread() {
+	t.fresh = false
+	t.resetIdleTime()
+}
+
 // resetIdleTime ends the idle time of a device that could not be read: it may have been busy.
 func (t *trackedDevice) resetIdleTime() { t.idleSince = time.Time{} }
 

@@ -68,7 +68,7 @@ func (c *Collector) run(ctx context.Context, v *vendor, due <-chan struct{}) err
 		}
 		wasFailing := reported.last != ""
 		if reported.isNew(err) {
-			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.describeServed())
+			c.cfg.Log.Warn("collection failed", "source", v.Name, "err", err, "serving", c.describeServed(v))
 		}
 		if err == nil && wasFailing {
 			c.cfg.Log.Info("collection succeeds again", "source", v.Name)
@@ -94,9 +94,8 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 		c.mu.Lock()
 		v.errors++
 		v.took = time.Since(start)
-		c.resetIdleTimes(v)
+		c.publishFailure(v)
 		c.mu.Unlock()
-		c.refreshExposition()
 		if v.Name != "" {
 			return fmt.Errorf("%s: %w", v.Name, l.err)
 		}
@@ -128,18 +127,25 @@ func (c *Collector) collect(ctx context.Context, v *vendor) error {
 	return nil
 }
 
-// resetIdleTimes ends the idle times of a vendor's devices. The caller holds the lock.
-func (c *Collector) resetIdleTimes(v *vendor) {
+// publishFailure publishes that a vendor's devices could not be listed. What an earlier collection
+// measured is left out: a device that was idle may be busy now. The time of the last collection
+// and the counters stay. The caller holds the lock.
+func (c *Collector) publishFailure(v *vendor) {
+	if v.at.IsZero() { // it has no devices, and maybe no vendor has any yet
+		c.store(c.exposition.Load().collected)
+		return
+	}
 	for _, d := range v.devices {
 		t := c.tracked[d.UUID]
 		if t == nil {
 			continue // another vendor dropped a device of the same UUID
 		}
-		t.resetIdleTime()
+		t.recordUnread()
 		for _, instance := range t.instances {
-			instance.resetIdleTime()
+			instance.recordUnread()
 		}
 	}
+	c.publish(c.cfg.Now())
 }
 
 // readJobs returns the jobs outside of Kubernetes that use the selected devices, by UUID.

@@ -48,7 +48,8 @@ func TestDriverStalledWhenAllDevicesHang(t *testing.T) {
 	}
 }
 
-func TestDriverStalledKeepsLastCollection(t *testing.T) {
+// A listing that stalls or fails leaves no measurements: a device that was idle may be busy now.
+func TestDriverStalledEndsMeasurements(t *testing.T) {
 	f := setup(t)
 	f.collect(t)
 	release := make(chan struct{})
@@ -60,8 +61,8 @@ func TestDriverStalledKeepsLastCollection(t *testing.T) {
 		}
 	}
 	families, _ := f.scrape(t)
-	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || value(t, families, "DCGM_FI_DEV_GPU_UTIL", "gpu", "3") != 13 {
-		t.Error("driver_stalled is not 1, or earlier values are gone")
+	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 1 || families["DCGM_FI_DEV_GPU_UTIL"] != nil {
+		t.Error("driver_stalled is not 1, or earlier values are still there")
 	}
 	if err := f.Healthy(); err == nil {
 		t.Error("healthy although the driver is stalled")
@@ -74,6 +75,44 @@ func TestDriverStalledKeepsLastCollection(t *testing.T) {
 	families, _ = f.collect(t)
 	if value(t, families, "plimsoll_exporter_driver_stalled", "node", "node-1") != 0 || f.Healthy() != nil {
 		t.Error("still reported stalled after it responded")
+	}
+}
+
+// A job whose device was idle at the last listing may be busy since, and must not be reclaimed. What
+// does not depend on a reading stays.
+func TestFailedListingEndsMeasurements(t *testing.T) {
+	f := setup(t)
+	now := time.Unix(1000, 0)
+	f.cfg.Now = func() time.Time { return now }
+	f.source.override = func(_ device.Device, r *device.Reading) { r.Time = now; r.Set(device.GPUUtil, 0) }
+	f.kubelet.holdings["ml/job/main"] = []string{uuid(0)}
+	f.collect(t)
+	now = now.Add(time.Minute)
+	f.collect(t)
+	f.source.err = errors.New("Unknown Error")
+	now = now.Add(2 * time.Hour)
+	if err := f.Collect(t.Context()); err == nil {
+		t.Fatal("the collection succeeds")
+	}
+	families, text := f.scrape(t)
+	for _, name := range []string{"DCGM_FI_DEV_GPU_UTIL", "plimsoll_device_idle_allocated_seconds", "plimsoll_pod_device_utilization_ratio"} {
+		if families[name] != nil {
+			t.Errorf("%s is there 2 h after the last reading:\n%s", name, text)
+		}
+	}
+	if got := value(t, families, "plimsoll_exporter_last_collection_timestamp_seconds"); got != 1060 {
+		t.Errorf("the last collection is of %f", got)
+	}
+	if value(t, families, "plimsoll_device_lost", "uuid", uuid(0)) != 0 || value(t, families, "plimsoll_device_owner_info", "uuid", uuid(0), "pod", "job") != 1 {
+		t.Error("the device or its holder is gone")
+	}
+	if free := value(t, families, "plimsoll_node_devices", "state", "free"); free != 0 {
+		t.Errorf("%v devices are free although none can be read", free)
+	}
+	f.source.err = nil
+	families, _ = f.collect(t)
+	if got := value(t, families, "plimsoll_device_idle_allocated_seconds", "uuid", uuid(0)); got > 1 {
+		t.Errorf("idle for %v s after the failure", got)
 	}
 }
 
@@ -100,8 +139,8 @@ func TestStalledVendorDoesNotAffectOther(t *testing.T) {
 	if got := value(t, families, "DCGM_FI_DEV_GPU_UTIL", "UUID", "TWO-0"); got != 2 {
 		t.Errorf("the other vendor's value is that of collection %g:\n%s", got, text)
 	}
-	if got := value(t, families, "DCGM_FI_DEV_GPU_UTIL", "UUID", "ONE-0"); got != 1 {
-		t.Errorf("the stalled vendor's value is that of collection %g", got)
+	if got := len(families["DCGM_FI_DEV_GPU_UTIL"].Metric); got != 1 {
+		t.Errorf("%d devices have a value although the other vendor is stalled:\n%s", got, text)
 	}
 	if value(t, families, "plimsoll_exporter_source_up", "source", "one") != 0 || value(t, families, "plimsoll_exporter_source_up", "source", "two") != 1 {
 		t.Errorf("source_up is wrong:\n%s", text)

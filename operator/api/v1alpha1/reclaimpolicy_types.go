@@ -49,8 +49,8 @@ type ReclaimPolicySpec struct {
 	// sample per device, with the cluster label of the source, for which $cluster_label
 	// stands, the labels node and uuid of the device, and the labels namespace, owner_kind and
 	// owner_name of the pods' topmost controller. Of several samples of a device, the smallest
-	// counts. A device without a sample counts as busy. Default: the devices whose utilization
-	// is below 1% now, by the recording rule
+	// counts. A device without a sample counts as busy. Default: the devices of trusted nodes
+	// whose utilization is below 1% now, by the recording rule
 	// device:plimsoll_idle_since_timestamp_seconds:min. At most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096

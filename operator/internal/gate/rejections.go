@@ -33,8 +33,8 @@ const (
 	RejectStale Rejection = "StaleSamples"
 	// RejectNoModel applies if the cluster reports no devices of the requested model.
 	RejectNoModel Rejection = "NoSuchDevices"
-	// RejectNoFit applies if the cluster has devices of the requested model, but the gate's own query
-	// fit has no series for it.
+	// RejectNoFit applies if the cluster has devices of the requested model, but the query fit has no
+	// series for it: no node with such devices is trusted, or the gate's own query lacks series.
 	RejectNoFit Rejection = "NoFitSeries"
 	// RejectNoQueue applies if the worker has no ClusterQueue of the same name with quota for
 	// the resource.

@@ -46,11 +46,12 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 }
 
 // cannotTest returns why there is no room to test for the i-th pod set: the cluster lacks the devices
-// or a queue with quota for them. It returns false if the room can be tested.
+// or a queue with quota for them, or its metrics do not say how many of the devices are free. It returns
+// false if the room can be tested.
 func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
 	p := e.facts.PodSets[i]
 	switch {
-	case i < len(c.Shapes) && !c.Shapes[i].Fit.Known && e.rules.OwnFit && c.Shapes[i].Capacity.Value > 0:
+	case i < len(c.Shapes) && !c.Shapes[i].Fit.Known && c.Shapes[i].Capacity.Value > 0:
 		return BrokenRule{RejectNoFit, deviceName(p)}, true
 	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
 		return BrokenRule{RejectNoModel, deviceName(p)}, true

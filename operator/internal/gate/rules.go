@@ -32,8 +32,6 @@ type Rules struct {
 	// SpareKnown is true if headroom and fit count the same devices, so that their difference
 	// is the number of devices on nodes without room for another pod.
 	SpareKnown bool
-	// OwnFit is true if the gate has its own query fit, which may lack series for devices that exist.
-	OwnFit bool
 	// Hold are the gate's rules for holding a cluster.
 	Hold HoldRules
 	// Rank of the workload among those that wait.
@@ -73,7 +71,6 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		UnknownAfter: timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
 		OnStale:      spec.Freshness.OnStale,
 		SpareKnown:   (spec.Queries.Fit == "") == (spec.Queries.Headroom == ""),
-		OwnFit:       spec.Queries.Fit != "",
 		Hold:         holdRulesOf(spec),
 	}
 	if spec.TierPoints != nil {

@@ -159,3 +159,15 @@ func TestYieldsOnlyForUnmetConditions(t *testing.T) {
 		})
 	}
 }
+
+// kube-state-metrics of cluster2, or the exporters of its nodes with such devices, are down: the devices exist,
+// and how many are free is unknown.
+func TestUnknownFreeDevicesAreNotMeasured(t *testing.T) {
+	unknown := cluster("cluster2", 0, 0, 0, 64)
+	unknown.Shapes[0].Fit, unknown.Shapes[0].Headroom, unknown.Shapes[0].Largest = Number{}, Number{}, Number{}
+	candidates := []Candidate{cluster("cluster1", 0, 0, 0, 64), unknown}
+	d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, RulesOf(&v1alpha1.PlacementGateSpec{}), 1, t0)
+	if d.NoRoomAnywhere || d.Verdicts[1].Rejection != RejectNoFit {
+		t.Errorf("no room anywhere: %t, cluster2: %s, %q", d.NoRoomAnywhere, d.Verdicts[1].Rejection, d.Message)
+	}
+}

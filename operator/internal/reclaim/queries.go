@@ -22,12 +22,14 @@ func DeviceLabels() []string {
 }
 
 // Default queries, over the shipped recording rules. The rule for idle devices keeps the last
-// value while an exporter is silent, so the query also demands a low utilization now. It returns one
+// value while an exporter is silent, so the query also demands a low utilization now. An exporter whose collections fail may
+// serve that of an earlier one, so the node must be trusted, too. The query returns one
 // sample per device: replicas of Prometheus may return several series for one device.
 const (
 	defaultIdleQuery = `min by ($cluster_label, namespace, owner_kind, owner_name, node, uuid) (` +
 		`(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
-		` and on ($cluster_label, node, uuid) (max by ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))`
+		` and on ($cluster_label, node, uuid) (max by ($cluster_label, node, uuid) (device:plimsoll_utilization:ratio) < 0.01)` +
+		` and on ($cluster_label, node) node:plimsoll_sample_timestamp_seconds:trusted)`
 	defaultFreshnessQuery = `time() - min by ($cluster_label) (cluster:plimsoll_device_sample_timestamp_seconds:min)`
 
 	// The time of the samples passes through the groups plimsoll-nodes, plimsoll-holders or

@@ -92,7 +92,8 @@ func Run(ctx context.Context, req Request) *Report {
 	if f := req.Spec.Freshness; f != nil {
 		queryReport, ages := results.read(f.Query, req.Clusters, matched)
 		report.Freshness = &queryReport
-		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge)
+		hadValue := func(cluster int) bool { return req.Previous.HadValue(names[cluster], req.Now) }
+		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge, hadValue)
 	}
 	report.Result = score.Evaluate(req.Policy.Expand(scoreNames), samples, req.Previous, req.Now)
 	report.Result.Matched = matched
@@ -116,8 +117,10 @@ func matchedBefore(req Request) map[string]bool {
 // applyFreshness returns the sample age of each cluster. It replaces the usable values of
 // a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed, Invalid or
 // Unmatched if the freshness query says nothing about any cluster. An absent value is Stale
-// as well if the samples of the cluster are too old: the cluster may have had a value.
-func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration) []time.Duration {
+// as well if the samples of the cluster are too old, or of unknown age although the cluster had a
+// value within a day: a freshness query reads a limited range, and finds nothing of a cluster
+// that died before.
+func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration, hadValue func(cluster int) bool) []time.Duration {
 	durations := make([]time.Duration, len(ages))
 	for cluster, age := range ages {
 		outcome := age.Outcome
@@ -134,9 +137,9 @@ func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Dura
 		if outcome == score.OK {
 			continue
 		}
-		tooOld := age.Outcome == score.OK
+		lost := age.Outcome == score.OK || outcome == score.Stale && hadValue(cluster)
 		for i := range scores {
-			if o := scores[i][cluster].Outcome; o == score.OK || o == score.Absent && tooOld {
+			if o := scores[i][cluster].Outcome; o == score.OK || o == score.Absent && lost {
 				scores[i][cluster] = score.Input{Outcome: outcome}
 			}
 		}

@@ -164,3 +164,59 @@ func TestRunTakesTheSampleTimeFromFreshness(t *testing.T) {
 		t.Errorf("sample time %v", got)
 	}
 }
+
+// A cluster that dies loses its series at once, and its sample time when the range of the freshness query
+// ends. It is not one that has none of it.
+func TestRunKeepsLostClusterStale(t *testing.T) {
+	fifty := int32(50)
+	for _, missing := range []v1alpha1.Missing{{Absent: "Fixed", FixedValue: &fifty}, {Absent: "Omit"}, {Absent: "Worst"}} {
+		t.Run(string(missing.Absent), func(t *testing.T) {
+			s := newSpec("x")
+			s.Scores[0].Missing, s.Freshness = missing, &v1alpha1.Freshness{Query: "age"}
+			source := &fakeSource{responses: map[string]query.Result{
+				"x":   {Samples: []query.Sample{sample("c1", 5), sample("c2", 6)}},
+				"age": {Samples: []query.Sample{sample("c1", 1), sample("c2", 1)}},
+			}}
+			req := newRequest(s, source, "c1", "c2", "without")
+			// outcomes returns those of c2 and of the cluster that never had a value, after a time.
+			outcomes := func(after time.Duration) [2]score.Outcome {
+				req.Now = now.Add(after)
+				req.Previous = Run(context.Background(), req).Result
+				return [2]score.Outcome{req.Previous.Row(1)[0].Outcome, req.Previous.Row(2)[0].Outcome}
+			}
+			outcomes(0)
+			source.responses["x"] = query.Result{Samples: []query.Sample{sample("c1", 5)}}
+			source.responses["age"] = query.Result{Samples: []query.Sample{sample("c1", 1), sample("c2", 3570)}}
+			if got := outcomes(3570 * time.Second); got != [2]score.Outcome{score.Stale, score.None} {
+				t.Errorf("while the sample time is known: %s", got)
+			}
+			source.responses["age"] = query.Result{Samples: []query.Sample{sample("c1", 1)}}
+			for _, after := range []time.Duration{time.Hour, 2 * time.Hour, 24*time.Hour - time.Second} {
+				if got := outcomes(after); got != [2]score.Outcome{score.Stale, score.None} {
+					t.Errorf("after %s: %s", after, got)
+				}
+			}
+			if got := outcomes(24*time.Hour + time.Second); got != [2]score.Outcome{score.None, score.None} {
+				t.Errorf("after more than a day: %s", got)
+			}
+		})
+	}
+}
+
+// The same after a restart of the operator, which knows from the published score that the value is missing.
+func TestRunKeepsLostClusterStaleAfterRestart(t *testing.T) {
+	fifty := int32(50)
+	s := newSpec("x")
+	s.Scores[0].Missing, s.Freshness = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fifty}, &v1alpha1.Freshness{Query: "age"}
+	req := newRequest(s, &fakeSource{responses: map[string]query.Result{
+		"x": {Samples: []query.Sample{sample("c1", 5)}}, "age": {Samples: []query.Sample{sample("c1", 1)}},
+	}}, "c1", "c2", "without")
+	req.Previous = score.FromSeeds(req.Policy, []score.Seed{
+		{Cluster: "c2", Scores: map[string]score.SeedScore{"a": {Value: score.Lowest, State: score.Worst, MissingSince: now.Add(-2 * time.Hour)}}},
+		{Cluster: "without", Scores: map[string]score.SeedScore{"a": {Value: 50, State: score.Fixed, MissingSince: now.Add(-time.Minute)}}}, // the query failed
+	}, now)
+	r := Run(context.Background(), req).Result
+	if lost, without := r.Row(1)[0].Outcome, r.Row(2)[0].Outcome; lost != score.Stale || without != score.None {
+		t.Errorf("lost cluster: %s, cluster without: %s", lost, without)
+	}
+}

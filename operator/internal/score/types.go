@@ -185,6 +185,19 @@ func (r *Result) addChange(at Instant) {
 	}
 }
 
+// HadValue reports whether the cluster had a usable value in any score within 24 hours before a
+// time, and no later response without a series that missing.absent accepts. After a restart, the
+// time from which a published score is missing counts as that of the last value.
+func (r *Result) HadValue(cluster string, at time.Time) bool {
+	if r == nil {
+		return false
+	}
+	i, ok := slices.BinarySearch(r.Clusters, cluster)
+	return ok && slices.ContainsFunc(r.Row(i), func(c Cell) bool {
+		return !c.history.seen.IsZero() && c.history.absentAt.IsZero() && At(at).sub(c.history.seen) <= healthyWindow
+	})
+}
+
 // SkipDamping returns a copy of the result for the next round after a change of the
 // policy. Points of the old policy are still held, but the next usable value applies at
 // once instead of being damped from them.

@@ -70,6 +70,7 @@ var faults = []fault{
 	long("PlimsollDevicesUnknown/warning", set(1, "plimsoll_exporter_unmapped_devices", "node", "gpus-gpu-1", "reason", "allocated_not_listed")),
 	long("PlimsollSharesOmitted/info", set(1, "plimsoll_exporter_omitted_shares", "cluster", "shared")),
 	long("PlimsollRuleGroupSlow/warning", set(1000, "prometheus_rule_group_last_duration_seconds")),
+	long("PlimsollRulesFailing/warning", grow(1, 0, "prometheus_rule_evaluation_failures_total")),
 
 	long("PlimsollScoresStale/critical", set(1, "plimsoll_round_valid_until_timestamp_seconds", "policy", "fleet")),
 	long("PlimsollPolicyNotPublishing/warning", grow(1, 0, "plimsoll_score_writes_total", "result", "failed")),

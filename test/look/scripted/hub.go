@@ -75,6 +75,7 @@ func (f *Fleet) exportHub(e *emitter) {
 		}
 		e.add("prometheus_rule_group_last_duration_seconds", seconds*(0.9+0.2*wave(e.at, group, 10*time.Minute)), "rule_group", "/etc/rules/plimsoll.yaml;"+group)
 		e.add("prometheus_rule_group_interval_seconds", interval, "rule_group", "/etc/rules/plimsoll.yaml;"+group)
+		e.add("prometheus_rule_evaluation_failures_total", 0, "rule_group", "/etc/rules/plimsoll.yaml;"+group)
 	}
 }
 

@@ -341,7 +341,8 @@ func TestClusterLabelIsExpanded(t *testing.T) {
 	want := []string{
 		"time() - min by (site) (cluster:plimsoll_device_sample_timestamp_seconds:min)",
 		"min by (site, namespace, owner_kind, owner_name, node, uuid) ((time() - device:plimsoll_idle_since_timestamp_seconds:min)" +
-			" and on (site, node, uuid) (max by (site, node, uuid) (device:plimsoll_utilization:ratio) < 0.01))",
+			" and on (site, node, uuid) (max by (site, node, uuid) (device:plimsoll_utilization:ratio) < 0.01)" +
+			" and on (site, node) node:plimsoll_sample_timestamp_seconds:trusted)",
 	}
 	if diff := cmp.Diff(want, h.queries); diff != "" {
 		t.Errorf("queries (-want +got):\n%s", diff)

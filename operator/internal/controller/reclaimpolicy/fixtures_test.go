@@ -152,7 +152,7 @@ func (h *hub) query(_ context.Context, expr string, _ time.Time) (query.Result, 
 	case strings.Contains(expr, "plimsoll_allocation"):
 		result.Samples = []query.Sample{{Value: 2, Labels: map[string]string{
 			"site": "c1", "node": "n1", "model": "H100", "namespace": "team-a", "owner_kind": "Job", "owner_name": "small"}}}
-	case strings.Contains(expr, "sample_timestamp"):
+	case strings.Contains(expr, "device_sample_timestamp"):
 		if !math.IsNaN(h.age) {
 			result.Samples = []query.Sample{{Labels: map[string]string{"site": "c1"}, Value: h.age}}
 		}
