@@ -156,6 +156,9 @@ func TestShownEntryIsDropped(t *testing.T) {
 			l.MarkPodsReady("a", after(12))
 			l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(14)}}, after(15))
 			before := l.View()
+			if got := quotaUsed(before.Without([]string{"a"}), "other", 14, 9); got != 0 {
+				t.Errorf("quota of %d devices is used in a view without the workload, want 0", got)
+			}
 			tc.change(l)
 			if got := quotaUsed(l.View(), "other", 14, 9); got != tc.want {
 				t.Errorf("quota of %d devices is used, want %d", got, tc.want)

@@ -202,11 +202,8 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 		return r
 	}
 	r.expr, r.cacheKey = expr, p.key.SourceID+"\x00"+expr
-	if r.measuresRoom() { // the result keeps the times of this plan
-		r.cacheKey += "\x00" + p.queries[0].expr
-		if r.Name == gate.QueryQuota && p.hasQuotaTimes() {
-			r.cacheKey += "\x00" + p.queries[1].expr
-		}
+	if r.measuresRoom() {
+		r.cacheKey += "\x00" + p.queries[0].expr // the result keeps the sample times of this plan
 	}
 	return r
 }

@@ -81,8 +81,7 @@ func (r *cachedResult) isServable(period time.Duration, now time.Time) bool {
 // isNewerThan reports whether the query started at cutoff or later, and the query for its
 // sample times as well. A failure keeps old values, and with them old sample times.
 func (r *cachedResult) isNewerThan(cutoff time.Time) bool {
-	isNewer := func(times *cachedResult) bool { return times == nil || !times.queriedAt.Before(cutoff) }
-	return !r.queriedAt.Before(cutoff) && (r.err != nil || isNewer(r.sampleTimes) && isNewer(r.quotaTimes))
+	return !r.queriedAt.Before(cutoff) && (r.err != nil || r.sampleTimes == nil || !r.sampleTimes.queriedAt.Before(cutoff))
 }
 
 // mayLackClusters reports whether the absence of a cluster may be due to a failure.

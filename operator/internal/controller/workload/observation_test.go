@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
 func TestDecides(t *testing.T) {
@@ -33,6 +35,16 @@ func TestDecides(t *testing.T) {
 				t.Errorf("decided %+v", o.decision(1))
 			}
 		})
+	}
+}
+
+// Samples of devices and of the quota have times of their own.
+func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
+	o := observationWith(func(o *observation) { o.gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
+	list := o.candidatesWith(map[string]querycache.ClusterResult{"cluster1": {SampledAt: noon, QuotaSampledAt: noon.Add(-time.Minute)}})
+	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
+	if i < 0 || !list[i].SampledAt.Equal(noon) || !list[i].QuotaSampledAt.Equal(noon.Add(-time.Minute)) {
+		t.Errorf("candidates %+v", list)
 	}
 }
 
