@@ -44,6 +44,9 @@ var (
 	makeSetting = regexp.MustCompile(`^([A-Z_]+)=`)
 	folderFlag  = regexp.MustCompile(`-k (config\S*)`)
 	fileFlag    = regexp.MustCompile(`-f (config\S*)`)
+	// logsOfOnePod matches an owner of pods, of which kubectl logs reads one. Its flag --all-pods is newer
+	// than the oldest Kubernetes of the hub.
+	logsOfOnePod = regexp.MustCompile(`^(deploy(ment)?|ds|daemonset|sts|statefulset|rs|job|svc|service)/`)
 )
 
 // programChecks return what is wrong with the arguments of a program.
@@ -125,6 +128,14 @@ func checkGo(_ *testing.T, args []string) string {
 
 func checkKubectl(_ *testing.T, args []string) string {
 	line := strings.Join(args, " ")
+	if slices.Contains(args, "logs") {
+		switch {
+		case slices.ContainsFunc(args, logsOfOnePod.MatchString):
+			return "prints the log of one replica, chosen by kubectl: name a POD, or all with -l LABEL --prefix --tail=-1"
+		case slices.Contains(args, "-l") && !strings.Contains(line, "--prefix --tail="):
+			return "prints the last ten lines of each pod, without its name: add --prefix --tail=-1"
+		}
+	}
 	for _, m := range folderFlag.FindAllStringSubmatch(line, -1) {
 		if strings.Contains(m[1], "FOLDER") {
 			continue

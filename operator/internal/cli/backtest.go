@@ -87,7 +87,7 @@ The exit code is 1 if a query always fails or no query returns data.`,
 }
 
 func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error) {
-	e, err := f.open(a)
+	e, err := f.open(ctx, a)
 	if err != nil {
 		return nil, err
 	}

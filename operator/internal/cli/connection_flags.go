@@ -26,6 +26,7 @@ import (
 // line of a process.
 type connectionFlags struct {
 	url                       string
+	hubSource                 string        // name of a MetricsSource of the hub
 	timeout                   time.Duration // of one query; 0 keeps the limit of the source
 	sourceType, label, tenant string
 	headers                   []string

@@ -95,6 +95,7 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 	cmd.Flags().StringVar(&d.namespace, "operator-namespace", "plimsoll-system", "namespace of the operator")
 	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
 	cmd.Flags().StringVar(&d.metrics.url, "prometheus", "", "base URL of a Prometheus or Thanos with the series of all clusters")
+	d.metrics.addHubSource(cmd.Flags())
 	d.metrics.add(cmd.Flags())
 	registerSourceTypeCompletion(cmd)
 	out.add(cmd)

@@ -24,6 +24,12 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
+// readOperatorLogs is the command that prints the logs of all replicas of the operator. Only the leader
+// logs what it does.
+func (d *doctor) readOperatorLogs() string {
+	return fmt.Sprintf("kubectl -n %s logs -l app.kubernetes.io/name=%s --prefix --tail=-1", d.namespace, operatorName)
+}
+
 // operatorName is the name of the operator's Deployment and Lease.
 const operatorName = "plimsoll-operator"
 
@@ -56,12 +62,12 @@ func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
 	err := d.client.Get(ctx, key, lease)
 	switch {
 	case apierrors.IsNotFound(err):
-		return append(diagnoses, fault(subject, "no replica has ever led", fmt.Sprintf("kubectl -n %s logs deployment/%s", d.namespace, operatorName))), nil
+		return append(diagnoses, fault(subject, "no replica has ever led", d.readOperatorLogs())), nil
 	case err != nil:
 		skipped, err := skip(subject, err)
 		return append(diagnoses, skipped...), err
 	case lease.Spec.RenewTime == nil || d.now().Sub(lease.Spec.RenewTime.Time) > maxLeaseAge:
-		return append(diagnoses, fault(subject, "no replica leads: no workload is decided and no score renewed", fmt.Sprintf("kubectl -n %s logs deployment/%s", d.namespace, operatorName))), nil
+		return append(diagnoses, fault(subject, "no replica leads: no workload is decided and no score renewed", d.readOperatorLogs())), nil
 	}
 	leader := ""
 	if lease.Spec.HolderIdentity != nil {

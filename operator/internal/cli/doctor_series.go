@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
@@ -31,9 +32,10 @@ const quotaFix = "on each of these clusters, set metrics.enableClusterQueueResou
 type seriesCheck struct {
 	*doctor
 	source    *metricsSource
+	mapping   *clustermap.Mapping
 	diagnoses []diagnosis
-	// silent are the clusters that are not checked further: their endpoint failed, or they have
-	// no metrics of the exporter.
+	// silent are the clusters that are not checked further: their endpoint failed, no series names
+	// them, or they have no metrics of the exporter.
 	silent map[string]bool
 	// metered is true if at least one cluster has metrics of the exporter.
 	metered bool
@@ -47,13 +49,23 @@ func (d *doctor) checkSeries(ctx context.Context) ([]diagnosis, error) {
 	case len(d.hub.managed.Items) == 0:
 		return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "not checked: the hub has no ManagedCluster that your user may read"}}, nil
 	}
-	source, err := d.metrics.connectSource(d.app, nil, nil)
+	var mapping *v1alpha1.MetricsSource
+	if d.metrics.needsMapping() {
+		if slices.Contains(d.hub.unread, "MetricsSources") {
+			return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "not checked, because the MetricsSources can't be read, whose clusterMapping says how series name clusters"}}, nil
+		}
+		var err error
+		if mapping, err = d.metrics.chooseMapping(d.hub.sources.Items); err != nil {
+			return []diagnosis{{Result: resultSkipped, Subject: "series", Message: "not checked: " + err.Error(), Fix: "kubectl plimsoll doctor --prometheus URL --source NAME"}}, nil
+		}
+	}
+	source, err := d.metrics.connectSource(d.app, mapping, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer source.client.Close()
-	c := &seriesCheck{doctor: d, source: source, silent: map[string]bool{}, metered: true}
-	c.run(query.ForClusters(ctx, d.managedNames()))
+	c := &seriesCheck{doctor: d, source: source, mapping: clustermap.New(d.hub.managed.Items, source.info), silent: map[string]bool{}, metered: true}
+	c.run(query.ForClusters(ctx, c.mapping.Names()))
 	return c.diagnoses, nil
 }
 
@@ -72,16 +84,9 @@ func (d *doctor) uncheckedSeries() diagnosis {
 	}
 }
 
-func (d *doctor) managedNames() []string {
-	var names []string
-	for i := range d.hub.managed.Items {
-		names = append(names, d.hub.managed.Items[i].Name)
-	}
-	return names
-}
-
 // run stops at the first response by which no cluster can be judged.
 func (c *seriesCheck) run(ctx context.Context) {
+	c.checkMapping()
 	for i, needed := range neededSeries {
 		missing, ok := c.clustersWithout(ctx, needed.series)
 		if !ok {
@@ -109,6 +114,30 @@ func (c *seriesCheck) run(ctx context.Context) {
 		}
 	}
 	c.checkQuota(ctx)
+}
+
+// checkMapping names the clusters that no series can name: they lack the label or ClusterClaim of the
+// mapping, or share its value with another cluster. Policies and gates have no data of them.
+func (c *seriesCheck) checkMapping() {
+	info, ambiguous := c.source.info, c.mapping.Ambiguous()
+	property := fmt.Sprintf("%s %q", info.Match, info.Key)
+	fix := fmt.Sprintf("create ClusterClaim %s on the cluster, with the cluster's own value of the series label %s", info.Key, info.ClusterLabel)
+	for i := range c.hub.managed.Items {
+		cluster := &c.hub.managed.Items[i]
+		if info.Match == string(v1alpha1.MatchLabel) {
+			fix = fmt.Sprintf("kubectl label --overwrite managedcluster %s %s=VALUE, with the cluster's own value of the series label %s", cluster.Name, info.Key, info.ClusterLabel)
+		}
+		value := clustermap.SeriesValue(cluster, info)
+		switch {
+		case value == "":
+			c.silent[cluster.Name] = true
+			c.add(cluster.Name, "has no "+property+", by which MetricsSource "+info.Name+" finds its series", fix)
+		case ambiguous[value] != nil:
+			others := slices.DeleteFunc(slices.Clone(ambiguous[value]), func(name string) bool { return name == cluster.Name })
+			c.silent[cluster.Name] = true
+			c.add(cluster.Name, fmt.Sprintf("shares the value %s of %s with %s, so MetricsSource %s finds the series of none of them", value, property, abbreviate(others), info.Name), fix)
+		}
+	}
 }
 
 // checkQuota warns of clusters whose Kueue exports no quota, if a gate reads it by its default
@@ -156,8 +185,7 @@ func (c *seriesCheck) addFine(series string) {
 // such series. It adds a fault for each cluster whose endpoint failed. If the response says
 // nothing about a missing series, it adds a fault and returns false.
 func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missing []string, ok bool) {
-	label := cmp.Or(c.source.spec.ClusterMapping.Label, "cluster")
-	result, err := c.source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", label, series), c.now())
+	result, err := c.source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", c.source.info.ClusterLabel, series), c.now())
 	switch {
 	case err != nil:
 		c.diagnoses = append(c.diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus"))
@@ -173,12 +201,9 @@ func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missi
 			c.diagnoses = append(c.diagnoses, fault("cluster "+cluster, "its endpoint failed: "+result.Failed[cluster], "check the address of --prometheus for this cluster, and its credentials"))
 		}
 	}
-	found := map[string]bool{}
-	for _, sample := range result.Samples {
-		found[sample.Labels[label]] = true
-	}
-	for _, cluster := range c.managedNames() {
-		if !found[cluster] && !c.silent[cluster] {
+	groups := c.mapping.Group(result.Samples)
+	for i, cluster := range groups.Names {
+		if groups.Values[i].Outcome == clustermap.Absent && !c.silent[cluster] {
 			missing = append(missing, cluster)
 		}
 	}

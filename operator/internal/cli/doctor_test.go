@@ -129,6 +129,32 @@ func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
 	}
 }
 
+// The series of cluster1 name it by a label of the ManagedCluster, as the MetricsSource of the hub
+// says. If the user may not read MetricsSources, doctor does not judge by the names.
+func TestDoctorFollowsTheClusterMapping(t *testing.T) {
+	for _, tc := range []struct{ name, forbidden, want string }{
+		{"mapping of the hub", "", `(?m)^ok +series +cluster_queue:kueue_unreserved_quota:max exists for 1 cluster$`},
+		{"MetricsSources are forbidden", "metricssources", `(?m)^skipped +series +not checked, because the MetricsSources can't be read`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes := strings.NewReplacer(`{cluster="cluster1"`, `{site="eu-1"`, `url: "http://thanos:9090"}`, `url: "http://thanos:9090", clusterMapping: {label: site, match: Label, key: prometheus}}`,
+				"kind: ManagedCluster\nmetadata: {name: cluster1}", "kind: ManagedCluster\nmetadata: {name: cluster1, labels: {prometheus: eu-1}}")
+			for i, f := range files.Files {
+				files.Files[i].Data = []byte(changes.Replace(string(f.Data)))
+			}
+			files.Files = append(files.Files, txtar.File{Name: "forbidden", Data: []byte(tc.forbidden + "\n")})
+			code, out := runDoctor(t, files, "")
+			if code != 0 || !regexp.MustCompile(tc.want).MatchString(out) {
+				t.Errorf("exit code %d, want %s in:\n%s", code, tc.want, out)
+			}
+		})
+	}
+}
+
 // A cluster that waits to be accepted is a warning. It has no series, and needs none.
 func TestDoctorWarnsOfAnUnacceptedCluster(t *testing.T) {
 	files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))

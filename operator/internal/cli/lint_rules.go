@@ -207,7 +207,7 @@ func useOf(q gate.Query) querylint.Use {
 		return querylint.FleetCondition
 	case q.Condition != nil, q.Prerequisite != "":
 		return querylint.Condition
-	case q.Name == gate.QuerySampleTime:
+	case q.Name == gate.QuerySampleTime, q.Name == gate.QueryQuotaTime:
 		return querylint.Time
 	}
 	return querylint.Number

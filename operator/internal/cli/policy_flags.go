@@ -19,7 +19,8 @@ import (
 const policyFlagsHelp = `The files must contain one ScoringPolicy. They can also contain the MetricsSource that the
 policy refers to, and the Secrets of that MetricsSource; then queries use the same settings
 as the operator. --prometheus queries another URL, such as a forwarded port, and the flags
-for credentials replace the Secrets. Secrets are never printed.
+for credentials replace the Secrets. Secrets are never printed. Without the MetricsSource in the
+files, its clusterMapping is read from the hub.
 
 The clusters are those of --clusters. Without --clusters, they are the clusters of the hub
 that the policy selects. Without a hub, they are the clusters in the query results.`
@@ -56,7 +57,7 @@ type evaluation struct {
 
 // open reads the files and connects to the source. The caller must close the client of
 // the source.
-func (f *policyFlags) open(a *app) (*evaluation, error) {
+func (f *policyFlags) open(ctx context.Context, a *app) (*evaluation, error) {
 	m, err := readManifests(a, f.files)
 	if err != nil {
 		return nil, err
@@ -68,6 +69,11 @@ func (f *policyFlags) open(a *app) (*evaluation, error) {
 	src := m.sources[policy.Spec.SourceRef.Name]
 	if src == nil && f.connection.url == "" {
 		return nil, usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", policy.Spec.SourceRef.Name)
+	}
+	if src == nil && f.connection.needsMapping() {
+		if src, err = findMapping(ctx, a, policy.Spec.SourceRef.Name); err != nil {
+			_, _ = fmt.Fprintf(a.ErrOut, "series have the default clusterMapping, because that of MetricsSource %s can't be read: %v\n", policy.Spec.SourceRef.Name, err)
+		}
 	}
 	source, err := f.connection.connectSource(a, src, m.secrets)
 	if err != nil {

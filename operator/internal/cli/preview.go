@@ -64,7 +64,7 @@ are still printed.`,
 }
 
 func preview(ctx context.Context, a *app, flags *policyFlags, out *outputFlag) error {
-	e, err := flags.open(a)
+	e, err := flags.open(ctx, a)
 	if err != nil {
 		return err
 	}

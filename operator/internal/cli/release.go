@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
@@ -28,9 +29,9 @@ objects with the label ` + v1alpha1.ManagedByLabel + `=GATE, if no AdmissionChec
 and no unfinished workload uses them.
 
 With --unused, the gate may still exist. release then deletes only the MultiKueueClusters of
-the gate that no MultiKueueConfig refers to and that no unfinished workload runs on or is
-nominated to, such as those of clusters that have left the fleet. Kueue keeps a connection
-to every MultiKueueCluster.`,
+the gate that no MultiKueueConfig refers to and that no unfinished workload runs on, is
+nominated to or is being evicted from, such as those of clusters that have left the fleet.
+Kueue keeps a connection to every MultiKueueCluster.`,
 		Args:              exactArgs(1, "the name of a PlacementGate"),
 		ValidArgsFunction: a.completeFromHub(listReleasableGates),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -196,7 +197,8 @@ func findWorkloadUsers(ctx context.Context, c client.Client, checks map[string]b
 }
 
 // findUsedClusters returns the MultiKueueClusters of all MultiKueueConfigs and those of
-// unfinished workloads, placed or nominated.
+// unfinished workloads, placed or nominated. Kueue clears both when an eviction begins, and needs the
+// connection until it is complete: the record of the workload names the clusters.
 func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, error) {
 	// List workloads before configurations: a nomination after the first list is to a
 	// cluster of a configuration.
@@ -218,6 +220,17 @@ func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, er
 		}
 		if cluster := wl.Status.ClusterName; cluster != nil {
 			used[*cluster] = true
+		}
+		if !kueuestate.IsBeingEvicted(wl) {
+			continue
+		}
+		record, err := dispatch.Decode(wl.Annotations)
+		if err != nil {
+			return nil, fmt.Errorf("the clusters that workload %s is being evicted from are not known: %w; repeat the command when the eviction is complete",
+				client.ObjectKeyFromObject(wl), err)
+		}
+		for _, cluster := range record.EverNominated {
+			used[cluster] = true
 		}
 	}
 	for _, config := range configs.Items {

@@ -16,12 +16,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/explain"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
-// Queries of top, over the shipped recording rules. %s is the cluster label.
+// Queries of top, over the shipped recording rules. %s is the cluster label. Devices of different
+// resources, such as GPUs and MIG instances, are not added.
 const (
-	freeDevicesQuery  = `sum by (%s, model) (cluster_resource_model:plimsoll_free_devices:sum)`
-	totalDevicesQuery = `sum by (%s, model) (cluster_resource_model:plimsoll_devices:sum)`
+	freeDevicesQuery  = `sum by (%s, resource, model) (cluster_resource_model:plimsoll_free_devices:sum)`
+	totalDevicesQuery = `sum by (%s, resource, model) (cluster_resource_model:plimsoll_devices:sum)`
 )
 
 // unknownCount stands for a number of devices that no series reports.
@@ -29,19 +31,19 @@ const unknownCount = -1
 
 // topRow is one cluster.
 type topRow struct {
-	Cluster string                  `json:"cluster"`
-	Models  map[string]deviceCounts `json:"models,omitempty"`
-	Scores  map[string]gate.Score   `json:"scores,omitempty"`
+	Cluster string `json:"cluster"`
+	// Devices by resource and model.
+	Devices []deviceCounts        `json:"devices,omitempty"`
+	Scores  map[string]gate.Score `json:"scores,omitempty"`
 }
 
-// deviceCounts counts the devices of one model. -1 means unknown.
+// deviceCounts counts the devices of one resource and model. -1 means unknown.
 type deviceCounts struct {
-	Free  int `json:"free"`
-	Total int `json:"total"`
+	Resource string `json:"resource"`
+	Model    string `json:"model"`
+	Free     int    `json:"free"`
+	Total    int    `json:"total"`
 }
-
-// clusterDevices maps clusters to models to counts.
-type clusterDevices map[string]map[string]deviceCounts
 
 func newTop(a *app) *cobra.Command {
 	var (
@@ -73,6 +75,7 @@ lacks data: the sums are then too small.`,
 		},
 	}
 	cmd.Flags().StringVar(&flags.url, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")
+	flags.addHubSource(cmd.Flags())
 	flags.add(cmd.Flags())
 	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
@@ -88,7 +91,7 @@ func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) 
 	if err != nil {
 		return nil, reading("read hub", err)
 	}
-	devices := clusterDevices{}
+	devices := map[string][]deviceCounts{}
 	if flags.url != "" {
 		if devices, err = queryDevices(ctx, a, flags); err != nil {
 			return nil, fmt.Errorf("--prometheus: %w", err)
@@ -98,38 +101,33 @@ func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) 
 	slices.Sort(names)
 	rows := []topRow{}
 	for _, name := range slices.Compact(names) {
-		rows = append(rows, topRow{Cluster: name, Models: devices[name], Scores: scores[name]})
+		rows = append(rows, topRow{Cluster: name, Devices: devices[name], Scores: scores[name]})
 	}
 	return rows, nil
 }
 
-// queryDevices returns the devices of each cluster and model.
-func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterDevices, error) {
-	source, err := flags.connectSource(a, nil, nil)
+// queryDevices returns the devices of each cluster, by resource and model.
+func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (map[string][]deviceCounts, error) {
+	source, err := flags.connectFleet(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	defer source.client.Close()
-	devices := clusterDevices{}
-	add := func(what, query string, set func(counts *deviceCounts, n int)) error {
-		label := source.info.ClusterLabel
-		result, err := source.client.Query(ctx, fmt.Sprintf(query, label), a.now())
+	devices := map[string][]deviceCounts{}
+	add := func(what, expr string, set func(counts *deviceCounts, n int)) error {
+		result, err := source.client.Query(ctx, fmt.Sprintf(expr, source.info.ClusterLabel), a.now())
 		if err != nil {
 			return err
 		}
 		a.warnIncomplete(what, result)
-		for _, s := range result.Samples {
-			cluster, model := s.Labels[label], cmp.Or(s.Labels["model"], "unknown")
-			if devices[cluster] == nil {
-				devices[cluster] = map[string]deviceCounts{}
-			}
-			counts, ok := devices[cluster][model]
+		source.byCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
+			found := deviceCounts{Resource: cmp.Or(s.Labels["resource"], "unknown"), Model: cmp.Or(s.Labels["model"], "unknown"), Free: unknownCount, Total: unknownCount}
+			i, ok := slices.BinarySearchFunc(devices[cluster], found, deviceCounts.compare)
 			if !ok {
-				counts = deviceCounts{unknownCount, unknownCount}
+				devices[cluster] = slices.Insert(devices[cluster], i, found)
 			}
-			set(&counts, int(s.Value))
-			devices[cluster][model] = counts
-		}
+			set(&devices[cluster][i], int(s.Value))
+		})
 		return nil
 	}
 	if err := add("free devices", freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
@@ -138,11 +136,16 @@ func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (clusterD
 	return devices, add("total devices", totalDevicesQuery, func(counts *deviceCounts, n int) { counts.Total = n })
 }
 
+// compare orders counts by resource, then by model.
+func (d deviceCounts) compare(other deviceCounts) int {
+	return cmp.Or(cmp.Compare(d.Resource, other.Resource), cmp.Compare(d.Model, other.Model))
+}
+
 func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time) {
 	if len(rows) == 0 {
 		return
 	}
-	columns := []string{"CLUSTER", "FREE", "TOTAL", "MODEL", "SCORES"}
+	columns := []string{"CLUSTER", "FREE", "TOTAL", "RESOURCE", "MODEL", "SCORES"}
 	if !withDevices {
 		columns = []string{"CLUSTER", "SCORES"}
 	}
@@ -152,18 +155,17 @@ func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time)
 		switch {
 		case !withDevices:
 			format.Row(w, row.Cluster, scores)
-		case len(row.Models) == 0:
-			format.Row(w, row.Cluster, format.Unknown, format.Unknown, "no devices reported", scores)
+		case len(row.Devices) == 0:
+			format.Row(w, row.Cluster, format.Unknown, format.Unknown, format.Unknown, "no devices reported", scores)
 		}
 		cluster := row.Cluster
-		for _, model := range slices.Sorted(maps.Keys(row.Models)) {
-			counts := row.Models[model]
-			format.Row(w, cluster, formatCount(counts.Free), formatCount(counts.Total), model, scores)
+		for _, counts := range row.Devices {
+			format.Row(w, cluster, formatCount(counts.Free), formatCount(counts.Total), counts.Resource, counts.Model, scores)
 			cluster, scores = "", "" // only in the first row of a cluster
 		}
 	}
 	if withDevices {
-		format.Row(w, sumDevices(rows)...)
+		writeFleet(w, rows)
 	}
 }
 
@@ -174,32 +176,46 @@ func formatCount(n int) string {
 	return fmt.Sprint(n)
 }
 
-// sumDevices returns the row with the sums of all clusters. Clusters with unknown counts
-// are excluded and listed.
-func sumDevices(rows []topRow) []string {
-	free, total, excluded := 0, 0, []string{}
+// writeFleet writes for each resource the sum of all clusters.
+func writeFleet(w io.Writer, rows []topRow) {
+	resources := map[string]bool{}
 	for _, row := range rows {
-		if !row.isComplete() {
+		for _, counts := range row.Devices {
+			resources[counts.Resource] = true
+		}
+	}
+	if len(resources) == 0 {
+		format.Row(w, "fleet", format.Unknown, format.Unknown, format.Unknown, "no devices reported")
+	}
+	fleet := "fleet"
+	for _, resource := range slices.Sorted(maps.Keys(resources)) {
+		free, total, models := sumDevices(rows, resource)
+		format.Row(w, fleet, fmt.Sprint(free), fmt.Sprint(total), resource, models)
+		fleet = "" // only in the first row
+	}
+}
+
+// sumDevices returns the sums of all clusters for a resource. Clusters with unknown counts are excluded
+// and listed.
+func sumDevices(rows []topRow, resource string) (free, total int, models string) {
+	var excluded []string
+	for _, row := range rows {
+		sum, isKnown := deviceCounts{}, len(row.Devices) > 0
+		for _, counts := range row.Devices {
+			if counts.Resource == resource {
+				isKnown = isKnown && counts.Free != unknownCount && counts.Total != unknownCount
+				sum.Free, sum.Total = sum.Free+counts.Free, sum.Total+counts.Total
+			}
+		}
+		if !isKnown {
 			excluded = append(excluded, row.Cluster)
 			continue
 		}
-		for _, counts := range row.Models {
-			free, total = free+counts.Free, total+counts.Total
-		}
+		free, total = free+sum.Free, total+sum.Total
 	}
-	text := "all models"
+	models = "all models"
 	if len(excluded) > 0 {
-		text += ", without " + strings.Join(excluded, ", ")
+		models += ", without " + strings.Join(excluded, ", ")
 	}
-	return []string{"fleet", fmt.Sprint(free), fmt.Sprint(total), text}
-}
-
-// isComplete reports whether both counts of all models are known.
-func (r *topRow) isComplete() bool {
-	for _, counts := range r.Models {
-		if counts.Free == unknownCount || counts.Total == unknownCount {
-			return false
-		}
-	}
-	return len(r.Models) > 0
+	return free, total, models
 }

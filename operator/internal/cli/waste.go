@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/operator/internal/query"
 )
 
 // Bounds of the report on waste.
@@ -105,6 +106,7 @@ It reads their status and needs no --prometheus.`,
 	cmd.Flags().StringVar(&flags.window, "window", defaultWasteWindow, "time up to now, such as 12h or 7d, at most 90d")
 	cmd.Flags().IntVar(&flags.limit, "limit", 20, "number of rows in the table; 0 shows all")
 	cmd.Flags().BoolVar(&flags.reclaim, "reclaim", false, "show what ReclaimPolicies returned to their queues, or would return")
+	flags.addHubSource(cmd.Flags())
 	flags.add(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"owner", "namespace"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	registerSourceTypeCompletion(cmd)
@@ -130,9 +132,9 @@ func (f *wasteFlags) parse() (time.Duration, error) {
 
 // waste returns the rows, the most idle hours first.
 func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration) ([]wasteRow, error) {
-	source, err := flags.connectSource(a, nil, nil)
+	source, err := flags.connectFleet(ctx, a)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--prometheus: %w", err)
 	}
 	defer source.client.Close()
 	label, matcher := source.info.ClusterLabel, ""
@@ -146,13 +148,13 @@ func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration)
 			return fmt.Errorf("--prometheus: %w", err)
 		}
 		a.warnIncomplete(what, result)
-		for _, s := range result.Samples {
-			key := wasteRow{Cluster: s.Labels[label], Namespace: s.Labels["namespace"], Kind: s.Labels["owner_kind"], Owner: s.Labels["owner_name"]}
+		source.byCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
+			key := wasteRow{Cluster: cluster, Namespace: s.Labels["namespace"], Kind: s.Labels["owner_kind"], Owner: s.Labels["owner_name"]}
 			if byKey[key] == nil {
 				byKey[key] = &wasteRow{Cluster: key.Cluster, Namespace: key.Namespace, Kind: key.Kind, Owner: key.Owner}
 			}
 			set(byKey[key], s.Value)
-		}
+		})
 		return nil
 	}
 	if err := add("held hours", fmt.Sprintf(heldDevices, matcher, label), func(row *wasteRow, hours float64) { row.HeldHours = hours }); err != nil {

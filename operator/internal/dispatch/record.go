@@ -342,6 +342,18 @@ func (r Record) CountUnplaced(on bool, quotaSince, now time.Time) Record {
 	return r
 }
 
+// GivenUp records that the workload is given up. A user who activates it again gives it the whole time
+// of giveUpAfterSeconds again.
+func (r Record) GivenUp() Record {
+	r.UnplacedSince, r.UnplacedSeconds = time.Time{}, 0
+	return r
+}
+
+// HasClockOf reports whether the clock of UnplacedFor is that of another record.
+func (r Record) HasClockOf(other Record) bool {
+	return r.UnplacedSince.Equal(other.UnplacedSince) && r.UnplacedSeconds == other.UnplacedSeconds
+}
+
 func without(clusters, excluded []string) []string {
 	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return slices.Contains(excluded, c) })
 }

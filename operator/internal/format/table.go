@@ -1,16 +1,34 @@
 package format
 
 import (
+	"bytes"
 	"io"
+	"regexp"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
-// Table writes a table to out. writeRows writes its rows with Row.
+// columnGap is the number of spaces between two columns.
+const columnGap = 2
+
+// Table writes a table to out. writeRows writes its rows with Row. A column is as wide as its widest
+// cell in consecutive rows that have a cell to the right of it: the last cell of a row widens no
+// column. Colors take no room.
 func Table(out io.Writer, writeRows func(w io.Writer)) error {
-	w := tabwriter.NewWriter(&spaceTrimmer{to: out}, 0, 0, 2, ' ', 0)
-	writeRows(w)
-	return w.Flush()
+	var text bytes.Buffer
+	writeRows(&text)
+	var rows [][]string
+	for line := range strings.Lines(text.String()) {
+		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	for column := 0; alignColumn(rows, column); column++ {
+	}
+	for _, cells := range rows {
+		if _, err := io.WriteString(out, strings.TrimRight(strings.Join(cells, ""), " ")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Row writes the cells of one table row. Table returns its errors.
@@ -22,23 +40,27 @@ func Row(w io.Writer, cells ...string) {
 	_, _ = io.WriteString(w, strings.Join(texts, "\t")+"\n")
 }
 
-// spaceTrimmer removes trailing spaces from each line. tabwriter writes them if the last
-// cell of a row is empty.
-type spaceTrimmer struct {
-	to      io.Writer
-	pending []byte
+// alignColumn pads the cells of a column that have a cell to their right. It returns false if there
+// are none.
+func alignColumn(rows [][]string, column int) (found bool) {
+	isInColumn := func(row int) bool { return row < len(rows) && len(rows[row]) > column+1 }
+	for start := 0; start < len(rows); start++ {
+		end, width := start, 0
+		for ; isInColumn(end); end++ {
+			width = max(width, visibleWidth(rows[end][column]))
+		}
+		for _, cells := range rows[start:end] {
+			cells[column] += strings.Repeat(" ", width+columnGap-visibleWidth(cells[column]))
+			found = true
+		}
+		start = end
+	}
+	return found
 }
 
-func (t *spaceTrimmer) Write(p []byte) (int, error) {
-	t.pending = append(t.pending, p...)
-	for {
-		i := strings.IndexByte(string(t.pending), '\n')
-		if i < 0 {
-			return len(p), nil
-		}
-		if _, err := io.WriteString(t.to, strings.TrimRight(string(t.pending[:i]), " ")+"\n"); err != nil {
-			return 0, err
-		}
-		t.pending = t.pending[i+1:]
-	}
+var colorSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// visibleWidth is the number of characters of s on a terminal.
+func visibleWidth(s string) int {
+	return utf8.RuneCountInString(colorSequence.ReplaceAllString(s, ""))
 }

@@ -68,6 +68,8 @@ type Candidate struct {
 	Scores map[string]Score
 	// SampledAt is the time of the oldest trusted sample. Zero means unknown.
 	SampledAt time.Time
+	// QuotaSampledAt is the time of the oldest sample behind the quota. Zero means unknown.
+	QuotaSampledAt time.Time
 	// Preference is how well the cluster suits the workload, by the gate's query.
 	Preference Number
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.

@@ -40,7 +40,7 @@ func (e *evaluation) missingQuota(c *Candidate, i int, view ledger.View) float64
 	if !quota.Known {
 		return 0
 	}
-	needed := ledger.SharedDevices(e.facts.PodSets[:i+1], p) + view.QuotaOf(e.quotaSharers(), c.Name, c.SampledAt, e.facts.UID, p)
+	needed := ledger.SharedDevices(e.facts.PodSets[:i+1], p) + e.promisedQuota(e.quotaSharers(), c, p, view)
 	return float64(needed) - quota.Value
 }
 
@@ -52,7 +52,7 @@ func (e *evaluation) quotaShortage(c *Candidate, i int, view ledger.View) float6
 	if !quota.Known {
 		return 0
 	}
-	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + view.QuotaOf([]string{e.facts.ClusterQueue}, c.Name, c.SampledAt, e.facts.UID, p)
+	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view)
 	available := math.Floor(max(quota.Value-float64(taken), 0) / float64(p.DevicesPerPod))
 	return max(float64(p.Pods)-available, 0)
 }
@@ -73,7 +73,7 @@ func (e *evaluation) lowerPriorities(cluster string, view ledger.View) []*ledger
 func (e *evaluation) borrowers(c *Candidate, i int, view ledger.View) []*ledger.Running {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
 	// Workloads of the own queue that were sent and are not measured yet use the nominal quota, too.
-	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + view.QuotaOf([]string{e.facts.ClusterQueue}, c.Name, c.SampledAt, e.facts.UID, p))
+	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view))
 	if !metrics.NominalQuota.Known || metrics.NominalQuota.Value < needed {
 		return nil
 	}

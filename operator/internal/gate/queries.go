@@ -23,6 +23,7 @@ const (
 	QueryQueued       = "queued"
 	QueryPreference   = "preference"
 	QuerySampleTime   = "sampleTime"
+	QueryQuotaTime    = "quotaTime"
 	QueryQuota        = "quota"
 	QueryKueueMetrics = "kueue"
 	QueryNominalQuota = "nominalQuota"
@@ -68,20 +69,26 @@ func (q *Query) Variables() []string {
 // AnyNamespace reports whether the query is rendered without $namespace.
 func (q *Query) AnyNamespace() bool { return q.Prerequisite != "" && q.ObjectLabel == "" }
 
-// Queries returns the queries of a gate. Fields that the gate leaves empty default to the
-// shipped recording rules. label is the series label with the cluster's name.
+// Queries returns the queries of a gate, those for times first. Fields that the gate leaves empty default
+// to the shipped recording rules. label is the series label with the cluster's name.
 func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	headroom := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label)
 	capacity := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label)
 	list := []Query{
 		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
+	}
+	if spec.Queries.Quota == "" {
+		// Prometheus scrapes Kueue and the nodes at other times, and evaluates their rules in other groups.
+		list = append(list, Query{Name: QueryQuotaTime, Remote: true, Expr: fmt.Sprintf(`min by (%s) (cluster:kueue_sample_timestamp_seconds:min)`, label)})
+	}
+	list = append(list, []Query{
 		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
 			`sum by (%s) (floor(node_resource_model:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
 		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, headroom), Default: headroom},
 		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, capacity), Default: capacity},
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
-	}
+	}...)
 	if spec.Hold.Mode != v1alpha1.HoldOff {
 		list = append(list, Query{Name: QueryEmptyFit, PerShape: true, Expr: cmp.Or(spec.Queries.EmptyFit, fmt.Sprintf(
 			`sum by (%s) (floor(node_resource_model:plimsoll_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))})

@@ -111,7 +111,7 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 			r.fit = max(allowed, 0)
 			r.quota = Known(r.fit)
 		}
-		promised := float64(view.QuotaOf(e.quotaSharers(), c.Name, c.SampledAt, e.facts.UID, p))
+		promised := float64(e.promisedQuota(e.quotaSharers(), c, p, view))
 		allowed := math.Floor((quota - promised) / perPod)
 		r.free = min(r.free, allowed)
 		r.pods = partialPods(p, allowed)
@@ -134,6 +134,12 @@ func (e *evaluation) quotaSharers() []string {
 	return append([]string{e.facts.ClusterQueue}, e.rules.CohortQueues...)
 }
 
+// promisedQuota returns the quota of ClusterQueues on the cluster that other workloads use and that its
+// samples still show as unreserved.
+func (e *evaluation) promisedQuota(queues []string, c *Candidate, p shape.PodSet, view ledger.View) int64 {
+	return view.QuotaOf(queues, c.Name, ledger.SampleTimes{Devices: c.SampledAt, Quota: c.QuotaSampledAt}, e.facts.UID, p)
+}
+
 // isQuotaFailing reports whether the quota query has no valid result and the decision has
 // to wait for one.
 func (e *evaluation) isQuotaFailing(c *Candidate) bool {
@@ -152,6 +158,9 @@ func (e *evaluation) addDevices(v Verdict, c *Candidate, view ledger.View) Verdi
 		headroom = min(headroom, max(metrics.Quota.Value, 0))
 	}
 	v.Promised = view.Devices(c.Name, c.SampledAt, e.facts.UID, main)
+	if v.Quota.Known { // samples may show the devices of a workload before they show its quota
+		v.Promised = max(v.Promised, e.promisedQuota(e.quotaSharers(), c, main, view))
+	}
 	v.Net = headroom - metrics.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
 	v.Capacity = metrics.Capacity.Value
 	return v

@@ -53,6 +53,33 @@ func TestResultsAreAsNewAsTheSampleTime(t *testing.T) {
 	}
 }
 
+// The quota is of another group than the sample time, so it has a time of its own: read from the metrics
+// of Kueue before the rules of the quota are evaluated, and shown after them.
+func TestQuotaIsAsNewAsItsTime(t *testing.T) {
+	rules := recordedRules(t)
+	queries := map[string]string{}
+	for _, q := range gate.Queries(&v1alpha1.PlacementGateSpec{}, "cluster") {
+		queries[q.Name] = q.Expr
+	}
+	shown := rules[seriesOf(t, queries[gate.QueryQuotaTime])[0]]
+	scraped := rules[seriesOf(t, shown.exprs[0])[0]]
+	if scraped.group != shown.group || scraped.group == "" {
+		t.Fatalf("the time of the quota is read in group %q and shown in %q", scraped.group, shown.group)
+	}
+	for _, query := range []string{gate.QueryQuota, gate.QueryKueueMetrics, gate.QueryNominalQuota, gate.QueryBorrowed} {
+		recorded := readBy(t, rules, queries[query])
+		if len(recorded) == 0 {
+			t.Errorf("%s reads no recorded series", query)
+		}
+		for series := range recorded {
+			if r := rules[series]; r.group != shown.group || r.place <= scraped.place || r.place >= shown.place {
+				t.Errorf("%s reads %s, rule %d of %s; the time of the quota is read in rule %d and shown in rule %d of %s",
+					query, series, r.place, r.group, scraped.place, shown.place, shown.group)
+			}
+		}
+	}
+}
+
 // sampleGates returns a gate with the default queries and the sample gates.
 func sampleGates(t *testing.T) map[string]v1alpha1.PlacementGateSpec {
 	t.Helper()

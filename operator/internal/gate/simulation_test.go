@@ -174,11 +174,12 @@ func (s *simulation) step() {
 }
 
 func (s *simulation) scrape() {
+	times := map[string]ledger.SampleTimes{}
 	for _, c := range s.fleet {
-		s.sampledAt[c.name] = s.now()
+		s.sampledAt[c.name], times[c.name] = s.now(), ledger.SampleTimes{Devices: s.now()}
 		s.metrics[c.name] = map[int64]ShapeMetrics{1: c.measure(1), 2: c.measure(2), 4: c.measure(4), 8: c.measure(8)}
 	}
-	s.ledger.Expire(s.sampledAt, s.now())
+	s.ledger.Expire(times, s.now())
 }
 
 func (s *simulation) finish() bool {

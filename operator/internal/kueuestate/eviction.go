@@ -12,6 +12,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
+// IsBeingEvicted reports whether an eviction has begun and is not complete. Kueue clears the workload's
+// clusters when the eviction begins. The copy on the worker ends later, and with it the job on the hub
+// and the quota: Kueue stops the copy only while the worker is a member of the MultiKueueConfig.
+func IsBeingEvicted(wl *kueue.Workload) bool { return IsEvicted(wl) && HoldsQuota(wl) }
+
 // IsEvictionStuck reports whether an eviction can complete only after a nomination:
 //  1. The workload's copy vanished from the worker while the job ran.
 //  2. Kueue marks the workload Evicted but keeps its quota, even after a deactivation,
@@ -22,7 +27,7 @@ import (
 // false and the remaining time.
 func IsEvictionStuck(wl *kueue.Workload, multiKueue string, lag time.Duration, now time.Time) (bool, time.Duration) {
 	entry := FindCheck(wl, multiKueue)
-	if !HoldsQuota(wl) || !IsEvicted(wl) || !WantsNomination(wl, multiKueue) {
+	if !IsBeingEvicted(wl) || !WantsNomination(wl, multiKueue) {
 		return false, 0
 	}
 	since := entry.LastTransitionTime.Time

@@ -86,10 +86,16 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 		isAfter(e.EndedAt, settle)
 }
 
-// isQuotaMeasured reports whether a sample taken at sampledAt already includes the entry's quota. Kueue
-// on the worker reserves it at the admission, whether the pods start or not.
-func (e Entry) isQuotaMeasured(sampledAt time.Time, settle time.Duration) bool {
-	return !e.AdmittedAt.IsZero() && sampledAt.After(e.AdmittedAt.Add(settle))
+// isQuotaMeasured reports whether samples of these times already include the entry's quota. Kueue on the
+// worker reserves it at the admission, whether the pods start or not. Pods that are ready prove nothing:
+// the samples of Kueue may be older than those of the devices.
+func (e Entry) isQuotaMeasured(at SampleTimes, settle time.Duration) bool {
+	sampledAt, delay := at.Quota, settle
+	if sampledAt.IsZero() {
+		sampledAt, delay = at.Devices, settle*timing.AdmissionSettlePeriods
+	}
+	return !e.AdmittedAt.IsZero() && sampledAt.After(e.AdmittedAt.Add(delay)) ||
+		!e.EndedAt.IsZero() && at.Devices.After(e.EndedAt.Add(settle))
 }
 
 // unmeasured returns the part of the entry that a sample taken at sampledAt does not include.

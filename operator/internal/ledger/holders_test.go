@@ -139,7 +139,7 @@ func TestPodsThatStartAfterTheSampleStayReserved(t *testing.T) {
 		if got := l.View().Devices("cluster1", after(sampled), "other", podSet(8, 1)); got != want {
 			t.Errorf("%d devices reserved beside a sample of %d s, want %d", got, sampled, want)
 		}
-		if dropped := l.Expire(map[string]time.Time{"cluster1": after(sampled)}, after(102)); (dropped == 1) != (want == 0) {
+		if dropped := l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(sampled)}}, after(102)); (dropped == 1) != (want == 0) {
 			t.Errorf("%d entries dropped with a sample of %d s", dropped, sampled)
 		}
 	}

@@ -8,6 +8,7 @@
 package ledger
 
 import (
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -34,7 +35,10 @@ type Ledger struct {
 	current entrySet
 	// ended holds reservations of attempts that ended before samples showed them. The
 	// workload's next attempt does not replace these.
-	ended   entrySet
+	ended entrySet
+	// shown holds entries that left current because samples show their devices, until samples show
+	// their quota as well. They count against the quota of their ClusterQueue only.
+	shown   entrySet
 	credits []Credit
 	// running workloads by UID, and by cluster; the latter is nil after a change.
 	running          map[string]Running
@@ -62,9 +66,31 @@ func (s entrySet) remove(uid, cluster string) {
 	}
 }
 
+// all returns the entries. The loop may remove the current one.
+func (s entrySet) all() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, byCluster := range s {
+			for _, e := range byCluster {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// addTo adds the entries by cluster.
+func (s entrySet) addTo(entries map[string][]Entry) {
+	for _, byCluster := range s {
+		for cluster, e := range byCluster {
+			entries[cluster] = append(entries[cluster], e)
+		}
+	}
+}
+
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}, running: map[string]Running{}}
+	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}, shown: entrySet{}, running: map[string]Running{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -72,15 +98,11 @@ func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view == nil {
-		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, credits: map[string][]Credit{},
-			running: l.groupRunning(), holds: l.holds}
-		for _, set := range []entrySet{l.current, l.ended} {
-			for _, byCluster := range set {
-				for cluster, e := range byCluster {
-					v.byCluster[cluster] = append(v.byCluster[cluster], e)
-				}
-			}
-		}
+		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, shown: map[string][]Entry{},
+			credits: map[string][]Credit{}, running: l.groupRunning(), holds: l.holds}
+		l.current.addTo(v.byCluster)
+		l.ended.addTo(v.byCluster)
+		l.shown.addTo(v.shown)
 		for _, c := range l.credits {
 			v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
 		}
@@ -193,6 +215,7 @@ func (l *Ledger) debit(e Entry) {
 	}
 	l.current.put(e)
 	l.ended.remove(e.UID, e.Cluster)
+	l.shown.remove(e.UID, e.Cluster)
 	l.invalidate()
 }
 
@@ -257,6 +280,10 @@ func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.shown[uid]) > 0 {
+		delete(l.shown, uid)
+		l.invalidate()
+	}
 	return len(l.release(uid)) > 0
 }
 
@@ -280,27 +307,40 @@ func (l *Ledger) Credit(c Credit) {
 	l.invalidate()
 }
 
-// Expire drops entries and credits that samples show or that are older than TTL.
-// sampledAt is, per cluster, the oldest sample that a decision may still use. Expire
-// returns the number of dropped entries.
-func (l *Ledger) Expire(sampledAt map[string]time.Time, now time.Time) int {
+// Expire drops entries and credits that samples show or that are older than TTL. times are, per cluster,
+// those of the oldest samples that a decision may still use. A time of quota does not speak for
+// decisions that have none. Expire returns the number of entries that reserve no devices any more.
+func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	dropped := 0
+	dropped, changed := 0, false
+	isQuotaMeasured := func(e Entry) bool {
+		at := times[e.Cluster]
+		return e.isQuotaMeasured(at, l.Settle) && e.isQuotaMeasured(SampleTimes{Devices: at.Devices}, l.Settle)
+	}
+	for e := range l.shown.all() {
+		if isQuotaMeasured(e) || now.Sub(e.DebitedAt) > l.TTL {
+			l.shown.remove(e.UID, e.Cluster)
+			changed = true
+		}
+	}
 	for _, set := range []entrySet{l.current, l.ended} {
-		for uid, byCluster := range set {
-			for cluster, e := range byCluster {
-				if e.isMeasured(sampledAt[cluster], l.Settle) || now.Sub(e.DebitedAt) > l.TTL {
-					set.remove(uid, cluster)
-					dropped++
-				}
+		for e := range set.all() {
+			isExpired := now.Sub(e.DebitedAt) > l.TTL
+			if !isExpired && !e.isMeasured(times[e.Cluster].Devices, l.Settle) {
+				continue
+			}
+			set.remove(e.UID, e.Cluster)
+			dropped++
+			if !isExpired && !isQuotaMeasured(e) {
+				l.shown.put(e)
 			}
 		}
 	}
 	credits := slices.DeleteFunc(slices.Clone(l.credits), func(c Credit) bool {
-		return now.Sub(c.FinishedAt) > l.TTL || sampledAt[c.Cluster].After(c.FinishedAt.Add(l.Settle))
+		return now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
 	})
-	if dropped > 0 || len(credits) != len(l.credits) {
+	if changed || dropped > 0 || len(credits) != len(l.credits) {
 		l.credits = credits
 		l.invalidate()
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 func TestEntriesAreDropped(t *testing.T) {
-	sampled := func(seconds int) map[string]time.Time {
-		return map[string]time.Time{"cluster1": after(seconds), "cluster2": after(seconds)}
+	sampled := func(seconds int) map[string]SampleTimes {
+		return map[string]SampleTimes{"cluster1": {Devices: after(seconds)}, "cluster2": {Devices: after(seconds)}}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -93,7 +93,7 @@ func TestEndedEntriesOutliveTheNextAttempt(t *testing.T) {
 	if got := l.DevicesByCluster()["cluster2"]; got != 8 {
 		t.Errorf("%d devices reserved after a nomination to the cluster of an ended attempt, want 8", got)
 	}
-	l.Expire(map[string]time.Time{"cluster1": after(7), "cluster2": after(7)}, after(8))
+	l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(7)}, "cluster2": {Devices: after(7)}}, after(8))
 	if diff := cmp.Diff(map[string]int64{"cluster2": 8}, l.DevicesByCluster()); diff != "" {
 		t.Errorf("devices at the end (-want +got):\n%s", diff)
 	}

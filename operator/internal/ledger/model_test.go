@@ -181,7 +181,7 @@ func TestAnySequenceOfCalls(t *testing.T) {
 		for i := range 5 {
 			l.MarkEnded(fmt.Sprint("w", i), t0)
 		}
-		l.Expire(map[string]time.Time{"cluster1": after(60), "cluster2": after(60), "cluster3": after(60)}, after(60))
+		l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(60)}, "cluster2": {Devices: after(60)}, "cluster3": {Devices: after(60)}}, after(60))
 		rest := l.View()
 		if len(l.current)+len(l.ended) > 0 {
 			t.Fatalf("seed %d: the ledger keeps %v and %v", seed, l.current, l.ended)

@@ -8,15 +8,26 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
 
+// SampleTimes are the times of the oldest samples of a cluster that a decision rests on.
+type SampleTimes struct {
+	// Devices is that of the devices on nodes.
+	Devices time.Time
+	// Quota is that of the reservations in the metrics of the worker's Kueue. Zero means unknown: they
+	// are then taken to be up to timing.AdmissionSettlePeriods settling times older than Devices.
+	Quota time.Time
+}
+
 // View is an immutable copy of the ledger. Its methods take the time of a cluster's oldest
 // sample and skip entries that samples of this age already show. The zero View is empty.
 type View struct {
 	generation uint64
 	settle     time.Duration
 	byCluster  map[string][]Entry
-	credits    map[string][]Credit
-	running    map[string][]Running
-	holds      []Hold
+	// shown are the entries of Ledger.shown by cluster.
+	shown   map[string][]Entry
+	credits map[string][]Credit
+	running map[string][]Running
+	holds   []Hold
 }
 
 // Without returns the view without the entries of some workloads. Commit accepts it like v.
@@ -24,11 +35,14 @@ func (v View) Without(uids []string) View {
 	if len(uids) == 0 {
 		return v
 	}
-	byCluster := map[string][]Entry{}
-	for cluster, entries := range v.byCluster {
-		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
+	without := func(all map[string][]Entry) map[string][]Entry {
+		byCluster := map[string][]Entry{}
+		for cluster, entries := range all {
+			byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
+		}
+		return byCluster
 	}
-	v.byCluster = byCluster
+	v.byCluster, v.shown = without(v.byCluster), without(v.shown)
 	return v
 }
 
@@ -79,11 +93,13 @@ func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.P
 
 // QuotaOf returns the quota for devices suitable for p that workloads other than uid, of some
 // ClusterQueues, use on the cluster and that its samples still show as unreserved.
-func (v View) QuotaOf(queues []string, cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {
+func (v View) QuotaOf(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
 	var n int64
-	for e := range v.unmeasured(cluster, sampledAt) {
-		if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(sampledAt, v.settle) {
-			n += SharedDevices(e.PodSets, p)
+	for _, entries := range [][]Entry{v.byCluster[cluster], v.shown[cluster]} {
+		for _, e := range entries {
+			if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(at, v.settle) {
+				n += SharedDevices(e.PodSets, p)
+			}
 		}
 	}
 	return n

@@ -45,44 +45,6 @@ func TestViewCountsOtherWorkloads(t *testing.T) {
 	}
 }
 
-// Kueue on the worker reserves quota at the admission, also for pods that do not start.
-func TestQuotaIsMeasuredBeforePods(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		queues   []string
-		admitted bool
-		sampled  int
-		want     int64
-	}{
-		{"not admitted", []string{"cq"}, false, 60, 8},
-		{"within the settling time", []string{"cq"}, true, 14, 8},
-		{"after the settling time", []string{"cq"}, true, 16, 0},
-		{"one of several queues", []string{"a", "cq"}, false, 60, 8},
-		{"another queue", []string{"a"}, false, 60, 0},
-		{"no queue", nil, false, 60, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			l := New(5*time.Second, time.Hour)
-			e := entry("a", "cluster1")
-			e.ClusterQueue = "cq"
-			l.Debit(e)
-			if tc.admitted {
-				l.MarkAdmitted("a", "cluster1", after(10), true)
-			}
-			v := l.View()
-			if got := v.QuotaOf(tc.queues, "cluster1", after(tc.sampled), "other", podSet(8, 1)); got != tc.want {
-				t.Errorf("quota of %d devices is used, want %d", got, tc.want)
-			}
-			if got := v.QuotaOf(tc.queues, "cluster1", after(tc.sampled), "a", podSet(8, 1)); got != 0 {
-				t.Errorf("a workload's own entry uses quota of %d devices, want 0", got)
-			}
-			if got := v.Devices("cluster1", after(tc.sampled), "other", podSet(8, 1)); got != 8 {
-				t.Errorf("%d devices are reserved, want 8: the pods are not ready", got)
-			}
-		})
-	}
-}
-
 func TestViewExcludesReadyPodsOneSecondAfterPodsReady(t *testing.T) {
 	l := New(time.Minute, 10*time.Minute)
 	l.Debit(entry("a", "cluster1"))
@@ -144,12 +106,12 @@ func TestCreditExpiresWithNewerSample(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct{ sampled, now int }{{5, 7}, {-600, 600}} {
-		l.Expire(map[string]time.Time{"cluster1": after(tc.sampled)}, after(tc.now))
+		l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(tc.sampled)}}, after(tc.now))
 		if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 8 {
 			t.Errorf("%d devices credited after %d s with a sample of %d s, want 8", got, tc.now, tc.sampled)
 		}
 	}
-	l.Expire(map[string]time.Time{"cluster1": after(6)}, after(7))
+	l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(6)}}, after(7))
 	if got := l.View().Credited("cluster1", after(-1), podSet(1, 1)); got != 0 {
 		t.Errorf("%d devices credited after a newer sample, want 0", got)
 	}

@@ -54,11 +54,16 @@ func energyExpr(seconds int64) string {
 	return fmt.Sprintf("max by ($cluster_label, model) (sum_over_time(owner_model:plimsoll_power_watts:sum%s[%ds:%ds])) * %d", ownerSelector, seconds, step, step)
 }
 
-// TrialQueries returns the queries about a copy that ran on a model for the given duration. Its
-// energy says nothing about that of the job. throughput is the query of the TrialPolicy; empty =
-// none.
+// PartQueries returns the queries about a part of a run. They are those of Queries without energy, which
+// adds up over the whole run.
+func PartQueries(duration time.Duration) []Query {
+	return slices.DeleteFunc(Queries(duration), func(q Query) bool { return q.Quantity == v1alpha1.QuantityEnergy })
+}
+
+// TrialQueries returns the queries about a copy that ran on a model for the given duration. It is
+// measured as a part of a run. throughput is the query of the TrialPolicy; empty = none.
 func TrialQueries(duration time.Duration, throughput, model string) []Query {
-	list := slices.DeleteFunc(Queries(duration), func(q Query) bool { return q.Quantity == v1alpha1.QuantityEnergy })
+	list := PartQueries(duration)
 	if throughput != "" {
 		list = append(list, Query{Quantity: v1alpha1.QuantityThroughput, Expr: throughput, Model: model})
 	}
@@ -78,6 +83,11 @@ func NewRun(uid string, end time.Time, duration time.Duration, results map[v1alp
 		measured[v1alpha1.QuantityDuration] = duration.Seconds()
 	}
 	return run
+}
+
+// NewPart returns a run of which only a part was measured. Its duration is not known.
+func NewPart(uid string, end time.Time, results map[v1alpha1.ProfileQuantity]map[string]float64) Run {
+	return Run{UID: uid, End: end, Models: measurementsOf(results)}
 }
 
 // NewTrial returns the trial run of a copy with the results of the queries.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
@@ -108,5 +109,57 @@ func testAdopt(t *testing.T, failing string) {
 	seeds, err := p.Seeds(ctx, req.Owner, "x")
 	if err != nil || len(seeds) != 1 || seeds[0].Series["q"] != 8 {
 		t.Errorf("seeds %+v, %v", seeds, err)
+	}
+}
+
+// TestObjectThatTheCacheLacks: the operator may list scores, but not get them. If an object exists that its
+// cache does not contain yet, the write fails, and the next round decides on the object in the cache.
+func TestObjectThatTheCacheLacks(t *testing.T) {
+	owner := Owner{APIVersion: "plimsoll.dev/v1alpha1", Kind: "ScoringPolicy", Name: "p", UID: "1"}
+	predecessor, other := owner, owner
+	predecessor.UID, other.Name = "0", "other"
+	for name, tc := range map[string]struct {
+		owner Owner
+		taken bool
+	}{
+		"of the policy":                {owner, false},
+		"of an earlier policy":         {predecessor, false},
+		"of another policy, same name": {other, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := clusterv1alpha1.Install(scheme); err != nil {
+				t.Fatal(err)
+			}
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1alpha1.AddOnPlacementScore{}).
+				WithObjects(&clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "c1", Name: "x", OwnerReferences: []metav1.OwnerReference{tc.owner.reference()},
+				}})
+			if err := AddIndexes(t.Context(), indexAdder{builder}); err != nil {
+				t.Fatal(err)
+			}
+			isStale := true
+			hub := builder.WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if isStale {
+						return nil
+					}
+					return c.List(ctx, list, opts...)
+				},
+				Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+					return apierrors.NewForbidden(clusterv1alpha1.Resource("addonplacementscores"), key.Name, errors.New("no permission to get"))
+				},
+			}).Build()
+			p := &Publisher{Client: hub}
+			req := Request{Owner: owner, Name: "x", Want: []Desired{*want(5)}, Valid: valid, Now: now}
+			if r := p.Publish(t.Context(), req); r.Failed != 1 || !apierrors.IsAlreadyExists(r.Err) || len(r.Taken) > 0 {
+				t.Errorf("with a stale cache: %+v", r)
+			}
+			isStale = false
+			r := p.Publish(t.Context(), req)
+			if r.Failed > 0 || (len(r.Taken) > 0) != tc.taken || (r.Written == 1) == tc.taken {
+				t.Errorf("with a current cache: %+v", r)
+			}
+		})
 	}
 }

@@ -203,30 +203,14 @@ func (p *Publisher) write(ctx context.Context, req Request, want *Desired, live 
 	return p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(statusPatch(req, want, live)), FieldOwner, client.ForceOwnership)
 }
 
-var errTaken = errors.New("the AddOnPlacementScore has another owner")
-
-// create creates the object. If the object exists in the meantime, create returns
-// errTaken unless the owner owns it. Server-side apply would take the object over.
+// create creates the object. If the cache does not contain yet an object that exists, its error says so,
+// and the next round decides on the object. Server-side apply would take one of another owner over.
 func (p *Publisher) create(ctx context.Context, req Request, want *Desired) (*clusterv1alpha1.AddOnPlacementScore, error) {
 	obj := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{
 		Name: req.Name, Namespace: want.Cluster, OwnerReferences: []metav1.OwnerReference{req.Owner.reference()},
 	}}
 	setSeries(obj, want)
-	err := p.Client.Create(ctx, obj, FieldOwner)
-	if !apierrors.IsAlreadyExists(err) {
-		return obj, err
-	}
-	// Probably the cache does not contain our own object yet. Only the ownership must be
-	// checked: applying an unchanged status does no harm.
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(scoreKind)
-	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
-		return nil, err
-	}
-	if owned, current := req.Owner.owns(live); !owned || !current {
-		return nil, errTaken
-	}
-	return obj, nil
+	return obj, p.Client.Create(ctx, obj, FieldOwner)
 }
 
 // adopt makes the owner the controller of an object: of one that nothing controls, or in
@@ -280,8 +264,6 @@ func (r *Report) countWrite(cluster string, reason WriteReason, err error) {
 	case err == nil:
 		r.Written++
 		r.Reasons[reason]++
-	case errors.Is(err, errTaken):
-		r.Taken = append(r.Taken, cluster)
 	case lacksNamespace(err):
 		r.NoNamespace = append(r.NoNamespace, cluster)
 	default:

@@ -11,6 +11,8 @@ type ClusterResult struct {
 	// SampledAt is the time of the oldest sample behind the cluster's room. It is zero if
 	// the time or the room is unknown.
 	SampledAt time.Time
+	// QuotaSampledAt is the time of the oldest sample behind the quota. It is zero if the time is unknown.
+	QuotaSampledAt time.Time
 	// Shapes of the workload's pod sets, in the order of the facts.
 	Shapes []gate.ShapeMetrics
 	// Preference is how well the cluster suits the workload.
@@ -39,7 +41,27 @@ func clusterResultOf(cluster string, results []queryResult, podSets int) Cluster
 	if !roomUnknown {
 		c.SampledAt = oldestSampleTime(cluster, results)
 	}
+	c.QuotaSampledAt = oldestQuotaTime(cluster, results)
 	return c
+}
+
+// oldestQuotaTime returns the oldest sample time of a cluster's quota among the results for quota. It
+// returns zero if that of any result is unknown.
+func oldestQuotaTime(cluster string, results []queryResult) (oldest time.Time) {
+	for _, q := range results {
+		if q.Name != gate.QueryQuota {
+			continue
+		}
+		if q.result.quotaTimes == nil {
+			return time.Time{}
+		}
+		sampledAt := q.result.quotaTimes.sampleTimeOf(cluster)
+		if sampledAt.IsZero() {
+			return time.Time{}
+		}
+		oldest = earliest(sampledAt, oldest)
+	}
+	return oldest
 }
 
 // oldestSampleTime returns the oldest sample time of a cluster among the results that
@@ -62,7 +84,7 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
 	n, found := q.result.values[cluster]
 	switch q.Name {
-	case gate.QuerySampleTime, gate.QueryKueueMetrics:
+	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
 	case gate.QueryFit:
 		c.Shapes[q.podSet].Fit = n
 	case gate.QueryEmptyFit:

@@ -31,14 +31,23 @@ type planFetch struct {
 	explains bool
 	// sampleTimes is the result of the first query; nil until the query has run.
 	sampleTimes *cachedResult
+	// quotaTimes is the result of the query for the sample times of the quota; nil if the plan has none.
+	quotaTimes *cachedResult
 }
 
 // queryPlan returns the results of the plan in the order of its queries. It runs the queries without a
 // cached result for which isServable is true.
 func (f *planFetch) queryPlan(ctx context.Context) []queryResult {
-	results := f.queryAll(ctx, f.plan.queries[:1])
+	first := 1
+	if f.plan.hasQuotaTimes() {
+		first = 2
+	}
+	results := f.queryAll(ctx, f.plan.queries[:first])
 	f.sampleTimes = results[0].result
-	return append(results, f.queryAll(ctx, f.plan.queries[1:])...)
+	if first > 1 {
+		f.quotaTimes = results[1].result
+	}
+	return append(results, f.queryAll(ctx, f.plan.queries[first:])...)
 }
 
 func (f *planFetch) queryAll(ctx context.Context, queries []renderedQuery) []queryResult {
@@ -111,6 +120,9 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 	result := &cachedResult{queriedAt: f.cache.now()}
 	if q.measuresRoom() {
 		result.sampleTimes = f.sampleTimes
+	}
+	if q.Name == gate.QueryQuota {
+		result.quotaTimes = f.quotaTimes
 	}
 	switch {
 	case q.PerQueue:

@@ -10,12 +10,12 @@ import (
 )
 
 // fleetOf returns the state of all clusters together from the results of a plan. The queries
-// for the largest node and the empty cluster decide no placement, and unknown prerequisites
-// exclude no cluster, so failures of these queries do not count.
+// for the largest node and the empty cluster decide no placement, unknown prerequisites exclude no
+// cluster, and an unknown time of the quota makes none free, so failures of these queries do not count.
 func fleetOf(results []queryResult) gate.Fleet {
 	var fleet gate.Fleet
 	for _, q := range results {
-		if q.Name == gate.QueryLargest || q.Name == gate.QueryEmptyFit || q.Prerequisite != "" {
+		if q.Name == gate.QueryLargest || q.Name == gate.QueryEmptyFit || q.Name == gate.QueryQuotaTime || q.Prerequisite != "" {
 			continue
 		}
 		if q.result.err != nil && fleet.Problem == "" {

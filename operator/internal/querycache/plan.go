@@ -64,7 +64,8 @@ type queryPlan struct {
 	key Key
 	// ttl is the time for which the plan and its results are kept after their last use.
 	ttl time.Duration
-	// queries in the order of execution. The first returns the sample times.
+	// queries in the order of execution. The first returns the sample times, and the second those of the
+	// quota if the plan queries them.
 	queries []renderedQuery
 	// skippedConditions are the names of the conditions that do not apply to these facts.
 	skippedConditions []string
@@ -160,6 +161,12 @@ func (p *queryPlan) add(q gate.Query, f shape.Facts, podSet int) {
 	}
 }
 
+// hasQuotaTimes reports whether the second query returns the sample times of the quota. A gate with its
+// own quota query has none, and neither have workloads that MultiKueue does not copy.
+func (p *queryPlan) hasQuotaTimes() bool {
+	return len(p.queries) > 1 && p.queries[1].Name == gate.QueryQuotaTime
+}
+
 // ttlOf returns the time for which the results of a gate are kept after their last use:
 // at least as long as decisions may use them. With onStale Open, decisions also depend on
 // how long a query has failed, up to unknownAfterSeconds.
@@ -195,8 +202,11 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 		return r
 	}
 	r.expr, r.cacheKey = expr, p.key.SourceID+"\x00"+expr
-	if r.measuresRoom() {
-		r.cacheKey += "\x00" + p.queries[0].expr // the result keeps the sample times of this plan
+	if r.measuresRoom() { // the result keeps the times of this plan
+		r.cacheKey += "\x00" + p.queries[0].expr
+		if r.Name == gate.QueryQuota && p.hasQuotaTimes() {
+			r.cacheKey += "\x00" + p.queries[1].expr
+		}
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package querycache
 
 import (
+	"iter"
 	"math"
 	"time"
 
@@ -56,6 +57,9 @@ type cachedResult struct {
 	// sampleTimes are the sample times that were known when the values were queried.
 	// Results that do not measure room have none.
 	sampleTimes *cachedResult
+	// quotaTimes are the sample times of the quota that were known when it was queried. Other results
+	// have none.
+	quotaTimes *cachedResult
 }
 
 // queryResult is the result of a query in a plan. result is nil until the query has run.
@@ -77,7 +81,8 @@ func (r *cachedResult) isServable(period time.Duration, now time.Time) bool {
 // isNewerThan reports whether the query started at cutoff or later, and the query for its
 // sample times as well. A failure keeps old values, and with them old sample times.
 func (r *cachedResult) isNewerThan(cutoff time.Time) bool {
-	return !r.queriedAt.Before(cutoff) && (r.err != nil || r.sampleTimes == nil || !r.sampleTimes.queriedAt.Before(cutoff))
+	isNewer := func(times *cachedResult) bool { return times == nil || !times.queriedAt.Before(cutoff) }
+	return !r.queriedAt.Before(cutoff) && (r.err != nil || isNewer(r.sampleTimes) && isNewer(r.quotaTimes))
 }
 
 // mayLackClusters reports whether the absence of a cluster may be due to a failure.
@@ -117,6 +122,20 @@ func (r *cachedResult) hasNonZeroCluster() bool {
 		}
 	}
 	return false
+}
+
+// all returns the known sample times by cluster, if the result holds sample times. A nil result has none.
+func (r *cachedResult) all() iter.Seq2[string, time.Time] {
+	return func(yield func(string, time.Time) bool) {
+		if r == nil {
+			return
+		}
+		for cluster := range r.values {
+			if at := r.sampleTimeOf(cluster); !at.IsZero() && !yield(cluster, at) {
+				return
+			}
+		}
+	}
 }
 
 // sampleTimeOf returns the sample time of a cluster, if the result holds sample times. It

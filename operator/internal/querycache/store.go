@@ -1,6 +1,10 @@
 package querycache
 
-import "time"
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+)
 
 // lookUp returns the cached results of queries. The result is nil where the cache has none
 // for which isServable is true. A query that can't be rendered has its error as the result.
@@ -49,7 +53,7 @@ func (c *Cache) store(q *renderedQuery, result *cachedResult) (previous *cachedR
 
 func (r *cachedResult) keepValuesOf(previous *cachedResult) {
 	r.values, r.valuesByQueue, r.objects, r.unmappedValues = previous.values, previous.valuesByQueue, previous.objects, previous.unmappedValues
-	r.sampleTimes, r.succeededAt = previous.sampleTimes, previous.succeededAt
+	r.sampleTimes, r.quotaTimes, r.succeededAt = previous.sampleTimes, previous.quotaTimes, previous.succeededAt
 	r.incomplete, r.failedClusters, r.incompleteSince = previous.incomplete, previous.failedClusters, previous.incompleteSince
 }
 
@@ -92,21 +96,22 @@ func (c *Cache) dropUnused(now time.Time) {
 	}
 }
 
-// oldestSampleTimes returns the oldest sample time of each cluster among the results that
+// oldestSampleTimes returns the oldest sample times of each cluster among the results that
 // measure room. No decision uses older samples than these.
-func (c *Cache) oldestSampleTimes() map[string]time.Time {
+func (c *Cache) oldestSampleTimes() map[string]ledger.SampleTimes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	oldest := map[string]time.Time{}
+	oldest := map[string]ledger.SampleTimes{}
 	for _, r := range c.results {
-		if r.sampleTimes == nil {
-			continue
+		for cluster, sampledAt := range r.sampleTimes.all() {
+			times := oldest[cluster]
+			times.Devices = earliest(sampledAt, times.Devices)
+			oldest[cluster] = times
 		}
-		for cluster := range r.sampleTimes.values {
-			sampledAt, known := r.sampleTimes.sampleTimeOf(cluster), oldest[cluster]
-			if !sampledAt.IsZero() && (known.IsZero() || sampledAt.Before(known)) {
-				oldest[cluster] = sampledAt
-			}
+		for cluster, sampledAt := range r.quotaTimes.all() {
+			times := oldest[cluster]
+			times.Quota = earliest(sampledAt, times.Quota)
+			oldest[cluster] = times
 		}
 	}
 	return oldest

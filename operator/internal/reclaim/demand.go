@@ -16,6 +16,9 @@ import (
 type Demand struct {
 	// MinWait is the time for which a workload must have waited. Each admission waits for seconds.
 	MinWait time.Duration
+	// RoomChecks are the admission checks of gates and of MultiKueue, which wait for a cluster with room.
+	// A workload that waits for another check, such as that of a trial, needs no devices yet.
+	RoomChecks []string
 	// waiting is the highest priority of the workloads that wait for a resource.
 	waiting map[demandKey]int32
 	// returning is a workload of the group whose reclaim is not complete.
@@ -43,7 +46,7 @@ func (d *Demand) AddReturning(group string, wl *kueue.Workload) {
 func (d *Demand) Add(group string, wl *kueue.Workload, now time.Time) {
 	d.AddReturning(group, wl)
 	record, err := dispatch.Decode(wl.Annotations)
-	since, ok := waitsSince(wl)
+	since, ok := d.waitsSince(wl)
 	if ok && !kueuestate.HoldsQuota(wl) || err == nil && yields(wl, &record) {
 		d.addQueued(group, wl)
 	}
@@ -78,17 +81,23 @@ func (d *Demand) Apply(c *Candidate) {
 	c.QuotaWantedBy = d.queued[demandKey{c.Group, c.Resource}]
 }
 
-// waitsSince returns since when a workload waits for quota, or with quota for its checks. It returns
-// false if the workload does not wait. A workload that is being evicted holds quota and does not
-// wait.
-func waitsSince(wl *kueue.Workload) (time.Time, bool) {
-	waitsForChecks := kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsAdmitted(wl)
-	if !waitsForChecks && !kueuestate.WaitsForQuota(wl) {
+// waitsSince returns since when a workload waits for quota, or with quota for a cluster with room. It
+// returns false if the workload does not wait, or waits for another check: the devices that a reclaim
+// frees would not help it, and each round would return the next workload. A workload that is being
+// evicted holds quota and does not wait.
+func (d *Demand) waitsSince(wl *kueue.Workload) (time.Time, bool) {
+	waitsForRoom := kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsAdmitted(wl) && kueuestate.OtherChecksReady(wl, d.RoomChecks...)
+	if !waitsForRoom && !kueuestate.WaitsForQuota(wl) {
 		return time.Time{}, false
 	}
 	since := wl.CreationTimestamp.Time
 	for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadRequeued} {
 		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kind); c != nil && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	for i := range wl.Status.AdmissionChecks {
+		if c := &wl.Status.AdmissionChecks[i]; c.LastTransitionTime.After(since) && !slices.Contains(d.RoomChecks, string(c.Name)) {
 			since = c.LastTransitionTime.Time
 		}
 	}

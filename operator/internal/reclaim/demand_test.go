@@ -25,6 +25,24 @@ func withQuota(after time.Duration) func(*kueue.Workload) {
 	}
 }
 
+func withChecks(states ...kueue.AdmissionCheckState) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) { wl.Status.AdmissionChecks = states }
+}
+
+func ready(check kueue.AdmissionCheckReference) kueue.AdmissionCheckState {
+	return kueue.AdmissionCheckState{Name: check, State: kueue.CheckStateReady}
+}
+
+func readyAfter(check kueue.AdmissionCheckReference, after time.Duration) kueue.AdmissionCheckState {
+	state := ready(check)
+	state.LastTransitionTime = metav1.NewTime(noon.Add(after))
+	return state
+}
+
+func awaited(check kueue.AdmissionCheckReference) kueue.AdmissionCheckState {
+	return kueue.AdmissionCheckState{Name: check, State: kueue.CheckStatePending}
+}
+
 func created(after time.Duration) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) { wl.CreationTimestamp = metav1.NewTime(noon.Add(after)) }
 }
@@ -72,7 +90,14 @@ func TestWhoWaits(t *testing.T) {
 	}{
 		{"for quota", pending(), true},
 		{"for quota, after an attempt of Kueue", pending(condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, -time.Minute)), true},
-		{"for checks", pending(withQuota(-time.Minute)), true},
+		{"with quota, before its checks", pending(withQuota(-time.Minute)), true},
+		{"for its gate", pending(withQuota(-time.Minute), withChecks(ready("provisioning"), awaited("plimsoll"), awaited("multikueue"))), true},
+		{"for MultiKueue", pending(withQuota(-time.Minute), withChecks(ready("plimsoll"), awaited("multikueue"))), true},
+		{"for another check", pending(withQuota(-time.Hour), withChecks(ready("plimsoll"), awaited("multikueue"), awaited("provisioning"))), false},
+		{"for its gate, since another check became Ready just now", pending(withQuota(-time.Hour), withChecks(awaited("plimsoll"), readyAfter("trial", -59*time.Second))), false},
+		{"for its gate, since another check became Ready", pending(withQuota(-time.Hour), withChecks(awaited("plimsoll"), readyAfter("trial", -time.Minute))), true},
+		{"for MultiKueue, since its gate became Ready just now", pending(withQuota(-time.Hour), withChecks(readyAfter("plimsoll", -time.Second), awaited("multikueue"))), true},
+		{"for another check that retries", pending(withQuota(-time.Hour), withChecks(awaited("plimsoll"), kueue.AdmissionCheckState{Name: "provisioning", State: kueue.CheckStateRetry})), false},
 		{"created just now", pending(created(-59 * time.Second)), false},
 		{"created in the future", pending(created(time.Hour)), false},
 		{"got quota just now", pending(withQuota(-59 * time.Second)), false},
@@ -98,7 +123,7 @@ func TestWhoWaits(t *testing.T) {
 		{"preempted before it was reclaimed", pending(reclaimed(false), evictedFor("Preempted", -40*time.Minute)), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			demand := Demand{MinWait: time.Minute}
+			demand := Demand{MinWait: time.Minute, RoomChecks: []string{"plimsoll", "multikueue"}}
 			demand.Add("cohort x", tc.wl, noon)
 			demand.Add("cohort y", pending(), noon)
 			c := idleJob("a", inGroup("cohort x"), alone)

@@ -11,7 +11,8 @@ import (
 )
 
 // FromSeeds returns a Result from published scores, as the starting point of the first
-// round after a restart. Holds and damping continue where the previous process stopped.
+// round after a restart. Holds and damping continue where the previous process stopped. Result.Matched
+// is not set: a query that has matched before may have left no published score.
 func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	seeds = slices.Clone(seeds)
 	slices.SortFunc(seeds, func(a, b Seed) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -20,7 +21,6 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		Time: At(now), Names: p.Names,
 		Cells:     make([]Cell, len(seeds)*len(p.Names)),
 		lastFresh: make([]Instant, len(seeds)),
-		Matched:   map[string]bool{},
 	}
 	for i, seed := range seeds {
 		r.Clusters = append(r.Clusters, seed.Cluster)
@@ -30,15 +30,10 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 				row[j].seed(s, r.Time)
 			}
 		}
-		for j, query := range p.queries {
-			s, known := seed.Scores[p.Names[j]]
-			switch {
-			case !known || s.Unmatched:
-			case s.State != Omitted:
-				row[j].history.hasMatched, r.Matched[query], r.Matched[p.freshness] = true, true, true
+		for j := range p.queries {
+			if s, known := seed.Scores[p.Names[j]]; known && !s.Unmatched {
+				row[j].history.hasMatched = true
 				row[j].history.absentAt = min(p.scores[j].absentTime(s), r.Time)
-			case p.excludes(seed):
-				row[j].history.hasMatched, r.Matched[query] = true, true
 			}
 			r.lastFresh[i] = max(r.lastFresh[i], row[j].SampleTime)
 		}
@@ -58,14 +53,6 @@ func (r *rule) absentTime(s SeedScore) Instant {
 		return At(s.SampleTime)
 	}
 	return At(s.MissingSince)
-}
-
-// excludes reports whether the total of a cluster was published as -100. A score with a
-// minimum can be omitted on all clusters. Its query counts as one that matched a cluster
-// before, so that the total stays -100 after a restart. Without a total of -100 there is
-// nothing to keep.
-func (p *Policy) excludes(seed Seed) bool {
-	return p.HasTotal && seed.Scores[p.Names[len(p.Names)-1]].Value == Lowest
 }
 
 // publishedNames returns the published names of the scores with nameFrom.

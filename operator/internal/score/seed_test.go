@@ -2,7 +2,7 @@ package score
 
 import (
 	"fmt"
-	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,16 +86,22 @@ func TestSeedStates(t *testing.T) {
 	}
 }
 
-// TestSeedsRememberMatchedQueries: the queries of published scores have matched a cluster, and so has the
-// freshness query. If they match none after a restart, the clusters lost their metrics.
-func TestSeedsRememberMatchedQueries(t *testing.T) {
-	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("new", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "age"}}
-	r := FromSeeds(mustCompile(t, &spec), []Seed{{Cluster: "c", Scores: map[string]SeedScore{"a": {Value: 50, SampleTime: t0}}}}, t0)
-	if want := map[string]bool{"a": true, "age": true}; !maps.Equal(r.Matched, want) {
-		t.Errorf("matched %v, want %v", r.Matched, want)
+// TestSeedsRememberMatchedScores: the query of a published score has matched a cluster, and so has that of
+// an omitted one, unless the object says that it has not.
+func TestSeedsRememberMatchedScores(t *testing.T) {
+	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{
+		linear("scored", "0", "10"), linear("omitted", "0", "10"), linear("held", "0", "10"), linear("unmatched", "0", "10"), linear("new", "0", "10"),
+	}}
+	r := FromSeeds(mustCompile(t, &spec), []Seed{{Cluster: "c", Scores: map[string]SeedScore{
+		"scored": {Value: 50, SampleTime: t0}, "omitted": {State: Omitted},
+		"held": {Value: 50, State: Held, SampleTime: t0, Unmatched: true}, "unmatched": {State: Omitted, Unmatched: true},
+	}}}, t0)
+	var got []bool
+	for i := range r.Row(0) {
+		got = append(got, r.Row(0)[i].HasMatched())
 	}
-	if row := r.Row(0); !row[0].HasMatched() || row[1].HasMatched() {
-		t.Errorf("cells %+v", row)
+	if want := []bool{true, true, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("matched %v, want %v", got, want)
 	}
 }
 
@@ -150,47 +156,34 @@ func TestSeedsKeepTheTotalOfAnOmittedVeto(t *testing.T) {
 	veto.Minimum, veto.Weight, veto.Missing.Then = ptr(int32(1)), ptr(int32(0)), v1alpha1.MissingOmit
 	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), veto}, Total: &v1alpha1.TotalSpec{}}
 	good, worst := SeedScore{Value: 50, SampleTime: t0}, SeedScore{Value: -100, State: Worst}
-	known, unmatched := SeedScore{State: Omitted}, SeedScore{State: Omitted, Unmatched: true}
-	const excluded = "-100 Worst"
 	for _, tc := range []struct {
-		name        string
-		a, veto     SeedScore
-		total       *SeedScore
-		wantMatched bool
-		want        string
+		name    string
+		a       SeedScore
+		total   *SeedScore
+		outcome Outcome // of the veto
+		want    string
 	}{
-		{"the veto was known", good, known, &worst, true, excluded},
-		{"the veto was never known", good, unmatched, nil, false, "0 Omitted"},
-		{"the veto was never known, of an object without that reason", good, known, nil, false, "0 Omitted"},
-		{"the veto was never known, and the total was that of another score", worst, unmatched, &worst, false, "0 Omitted"},
+		{"the veto was known", good, &worst, Absent, "-100 Worst"},
+		{"the veto was never known", good, nil, Unmatched, "0 Omitted"},
+		{"the veto was never known, and the total was that of another score", worst, &worst, Unmatched, "0 Omitted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newSimulation(t, spec, "c")
-			seed := Seed{Cluster: "c", Scores: map[string]SeedScore{"a": tc.a, "veto": tc.veto}}
+			hasMatched := tc.outcome != Unmatched
+			seed := Seed{Cluster: "c", Scores: map[string]SeedScore{"a": tc.a, "veto": {State: Omitted, Unmatched: !hasMatched}}}
 			if tc.total != nil {
 				seed.Scores["total"] = *tc.total
 			}
 			f.last = FromSeeds(f.policy, []Seed{seed}, t0)
-			if got := f.last.Matched[f.policy.queries[1]]; got != tc.wantMatched {
-				t.Errorf("the query has matched: %t", got)
-			}
-			f.round(30, v(5), missing(outcomeAfter(f, 1), 1))
+			f.round(30, v(5), missing(tc.outcome, 1))
 			f.expect(0, "50 Scored", "0 Omitted", tc.want)
-			if got := f.last.Row(0)[1].HasMatched(); got != tc.wantMatched {
+			if got := f.last.Row(0)[1].HasMatched(); got != hasMatched {
 				t.Errorf("the query has matched after the round: %t", got)
 			}
 			f.round(60, v(5), v(5))
 			f.expect(0, "50 Scored", "50 Scored", "50 Scored")
 		})
 	}
-}
-
-// outcomeAfter returns the outcome of a query without series.
-func outcomeAfter(f *simulation, query int) Outcome {
-	if f.last.Matched[f.policy.queries[query]] {
-		return Absent
-	}
-	return Unmatched
 }
 
 // TestSeedFromTheFuture: the clock was set back while no operator ran. Neither the hold nor

@@ -224,8 +224,8 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	// The copy requests all pods, whatever number Kueue on the hub admitted: fewer by partial admission,
 	// or because some had finished before the workload was evicted (status.reclaimablePods).
 	switch {
-	case !opts.Copied:
-		p.Pods = admitted
+	case !opts.Copied: // the count of an elastic job that is scaled down changes in the spec only
+		p.Pods = min(admitted, p.Pods)
 	case set.MinCount != nil: // Kueue on the worker admits as many as it has quota for
 		p.MinPods = int64(*set.MinCount)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -53,6 +54,35 @@ func TestFactsOfPodSets(t *testing.T) {
 			got := FactsOf(wl, Options{ModelFrom: []string{"nvidia.com/gpu.product"}, Aliases: map[string]string{"H200": "NVIDIA-H200"},
 				FlavorLabels: func(string) map[string]string { return map[string]string{"nvidia.com/gpu.product": h100} }})
 			if diff := cmp.Diff(tc.want, got.PodSets, cmpopts.IgnoreFields(PodSet{}, "FlavorLabels", "NodeSelector")); diff != "" {
+				t.Errorf("pod sets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Kueue lowers the count in the spec of a slice of an elastic job that is scaled down, and the count of its
+// admission stays. Partial admission lowers only the latter. The quota is that of the admission.
+func TestFactsOfAScaledDownSlice(t *testing.T) {
+	claimed := corev1.PodSpec{Containers: []corev1.Container{container("cpu", "1")}, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}
+	for _, tc := range []struct {
+		name            string
+		spec            corev1.PodSpec
+		count, assigned int32
+		copied          bool
+		want            int64
+	}{
+		{"scaled down", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 2, 6, false, 2},
+		{"scaled down, copied by MultiKueue", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 2, 6, true, 2},
+		{"scaled down, with a claim", claimed, 2, 6, false, 2},
+		{"partial admission", corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "2")}}, 6, 2, false, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: tc.count, Template: corev1.PodTemplateSpec{Spec: tc.spec}}}}}
+			wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &tc.assigned,
+				ResourceUsage: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(2*int64(tc.assigned), resource.DecimalSI)}}}}
+			got := FactsOf(wl, Options{AllDevices: true, Copied: tc.copied})
+			want := []PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: tc.want}}
+			if diff := cmp.Diff(want, got.PodSets); diff != "" {
 				t.Errorf("pod sets (-want +got):\n%s", diff)
 			}
 		})

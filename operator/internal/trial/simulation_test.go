@@ -222,10 +222,10 @@ func (s *simulation) reserveQuota() {
 
 func (s *simulation) scrape() {
 	s.sampledAt = s.second
-	sampled := map[string]time.Time{}
+	sampled := map[string]ledger.SampleTimes{}
 	for _, c := range s.clusters {
 		c.sampled = slices.Clone(c.free)
-		sampled[c.name] = s.now()
+		sampled[c.name] = ledger.SampleTimes{Devices: s.now()}
 	}
 	s.ledger.Expire(sampled, s.now())
 }

@@ -232,9 +232,9 @@ func (g *gateStrategy) tick(s *simulation) {
 	g.clock = s.now()
 	if s.second%simScrape == 0 {
 		g.sampledAt = s.now()
-		sampled := map[string]time.Time{}
+		sampled := map[string]ledger.SampleTimes{}
 		for _, c := range s.clusters {
-			sampled[c.name] = g.sampledAt
+			sampled[c.name] = ledger.SampleTimes{Devices: g.sampledAt}
 		}
 		g.ledger.Expire(sampled, s.now())
 		g.widen(s)

@@ -134,7 +134,7 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 			return notWritten(err), err
 		}
 	} else {
-		if equality.Semantic.DeepEqual(cohort.live.Spec.ResourceGroups, want.Spec.ResourceGroups) {
+		if !needsWrite(policy, cohort) {
 			return done, nil
 		}
 		before := cohort.live.DeepCopy()
@@ -151,6 +151,11 @@ func (r *Reconciler) applyCohort(ctx context.Context, policy *v1alpha1.CapacityP
 			"quota", *q.Quota, "cohortQuota", capacity.CohortQuota(q), "measured", q.Measured, "reserved", q.Reserved)
 	}
 	return done, nil
+}
+
+// needsWrite reports whether the Cohort has other quotas than the policy, or does not exist.
+func needsWrite(policy *v1alpha1.CapacityPolicy, cohort *cohortState) bool {
+	return cohort.live == nil || !equality.Semantic.DeepEqual(cohort.live.Spec.ResourceGroups, capacity.ResourceGroups(policy.Status.Quotas))
 }
 
 // notWritten is the condition Applied after a failed write.

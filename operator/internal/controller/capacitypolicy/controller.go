@@ -1,6 +1,6 @@
 // Package capacitypolicy reconciles CapacityPolicies. Each reconciliation is one round: it
-// measures the devices of the clusters, computes the quotas, writes the Cohort, and reports
-// the round in the status, from which the next one continues.
+// measures the devices of the clusters, computes the quotas, records them in the status, from
+// which the next round continues, writes the Cohort, and reports.
 package capacitypolicy
 
 import (
@@ -76,7 +76,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile runs one round of a policy: measure, compute, write the Cohort, report. A
+// Reconcile runs one round of a policy: measure, compute, record, write the Cohort, report. A
 // deleted policy leaves its Cohort, because the quota of every queue depends on it.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.CapacityPolicy{}
@@ -107,11 +107,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !isEarly(policy, now) {
 		policy.Status.LastRoundTime = new(metav1.NewTime(now).Rfc3339Copy())
 	}
+	recorded, err := r.recordQuotas(ctx, before, policy, cohort)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the policy changed since it was read
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("record the quotas of CapacityPolicy %s: %w", policy.Name, err))
+	}
 	applied, applyErr := r.applyCohort(ctx, policy, cohort)
 	if apierrors.IsConflict(applyErr) || apierrors.IsAlreadyExists(applyErr) {
 		return reconcile.Result{RequeueAfter: rereadDelay}, nil // the Cohort changed since it was read
 	}
-	if err := r.writeStatus(ctx, before, policy, measured, applied); err != nil {
+	if err := r.writeStatus(ctx, recorded, policy, measured, applied); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of CapacityPolicy %s: %w", policy.Name, err)
 	}
 	wait := untilNextRound(policy, measured, now, r.now())

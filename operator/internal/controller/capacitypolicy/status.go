@@ -26,6 +26,20 @@ const (
 	reasonAllParsed = "Parsed"
 )
 
+// recordQuotas writes the quotas of a round to the status if the Cohort is about to be written, and
+// returns the recorded policy. If the process ends in between, the next round writes the Cohort. In the
+// other order, the next round would continue from the quota before, and after a gap give a lowered quota
+// back.
+func (r *Reconciler) recordQuotas(ctx context.Context, before, policy *v1alpha1.CapacityPolicy, cohort *cohortState) (*v1alpha1.CapacityPolicy, error) {
+	if decideApply(policy, cohort) != nil || !needsWrite(policy, cohort) {
+		return before, nil
+	}
+	if err := r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, err
+	}
+	return policy.DeepCopy(), nil
+}
+
 // writeStatus writes the status if it changed. It logs transitions of conditions and sends
 // an event for each.
 func (r *Reconciler) writeStatus(ctx context.Context, before, policy *v1alpha1.CapacityPolicy, measured *measurement, applied condition.Decision) error {

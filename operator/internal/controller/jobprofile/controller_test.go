@@ -73,6 +73,28 @@ func TestFinishedRunIsAddedToItsProfile(t *testing.T) {
 	}
 }
 
+// Kueue moves the condition Admitted at the second admission, so the time of the whole run is not known.
+// A device model that keeps what it wrote at checkpoints would look as fast as its last run is short.
+func TestRunAfterAnEvictionHasNoDuration(t *testing.T) {
+	h := newHub(t, &v1alpha1.GateProfiles{})
+	h.add(finished("a", func(wl *kueue.Workload) { wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(3300)) }))
+	status := h.profiles("team-a")["llama"]
+	if status.Runs != 1 || len(status.Models) != 1 {
+		t.Fatalf("profile %+v", status)
+	}
+	m := status.Models[0]
+	if m.DurationP50Seconds != nil || m.EnergyP50Joules != nil {
+		t.Errorf("duration %v and energy %v of a job that ran for 3300 s before its eviction", m.DurationP50Seconds, m.EnergyP50Joules)
+	}
+	if m.MemoryPeakP90Bytes == nil || m.UtilizationP50Percent == nil || m.Runs != 1 {
+		t.Errorf("the other measurements: %+v", m)
+	}
+	h.add(finished("b"))
+	if m = h.profiles("team-a")["llama"].Models[0]; m.DurationP50Seconds == nil || *m.DurationP50Seconds < 600 || m.EnergyP50Joules == nil || m.Runs != 2 {
+		t.Errorf("after a run without an eviction: %+v", m)
+	}
+}
+
 func TestRunsAreNotAdded(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

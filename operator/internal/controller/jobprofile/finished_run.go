@@ -24,7 +24,10 @@ type finishedRun struct {
 	namespace, ownerKind, ownerName string
 	cluster                         string
 	end                             time.Time
-	duration                        time.Duration
+	// duration is the time since the last admission.
+	duration time.Duration
+	// isPart is true if an eviction ended an earlier attempt: the duration is not that of the whole job.
+	isPart bool
 }
 
 // finishedRunOf returns the run of a Workload. It is nil for a trial run, if no gate has the section profiles, or if
@@ -47,7 +50,7 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	}
 	f.ownerKind, f.ownerName = owner.Kind, owner.Name
 	f.end = finished.LastTransitionTime.Time
-	f.duration = f.end.Sub(admitted.LastTransitionTime.Time)
+	f.duration, f.isPart = f.end.Sub(admitted.LastTransitionTime.Time), kueuestate.WasAdmitted(wl)
 	return f, nil
 }
 

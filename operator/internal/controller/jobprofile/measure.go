@@ -21,11 +21,18 @@ func (r *Reconciler) measure(ctx context.Context, f *finishedRun) (profile.Run, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timing.MaxRound)
 	defer cancel()
+	queries := profile.Queries(f.duration)
+	if f.isPart {
+		queries = profile.PartQueries(f.duration)
+	}
 	results, err := jobusage.Measure(ctx, jobusage.Source{Querier: querier, Info: info, Members: members}, jobusage.Job{
 		Namespace: f.namespace, OwnerKind: f.ownerKind, OwnerName: f.ownerName, Cluster: f.cluster, End: f.end, Duration: f.duration,
-	}, profile.Queries(f.duration))
+	}, queries)
 	if err != nil {
 		return profile.Run{}, err
+	}
+	if f.isPart {
+		return profile.NewPart(f.uid, f.end, results), nil
 	}
 	return profile.NewRun(f.uid, f.end, f.duration, results), nil
 }

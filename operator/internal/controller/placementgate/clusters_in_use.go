@@ -24,8 +24,12 @@ const clusterUseIndex = "plimsoll.clusterUse"
 
 func clusterUse(check, cluster string) string { return check + "/" + cluster }
 
+// anyCluster stands in clusterUse for a cluster that the workload no longer names.
+const anyCluster = ""
+
 // clusterUses returns the values of clusterUseIndex for an unfinished workload: each of its
-// checks with the cluster that runs the workload and with each nominated cluster.
+// checks with the cluster that runs the workload and with each nominated cluster. During an eviction,
+// each of its checks with anyCluster, too.
 func clusterUses(obj client.Object) []string {
 	wl, ok := obj.(*kueue.Workload)
 	if !ok || kueuestate.IsFinished(wl) {
@@ -35,6 +39,9 @@ func clusterUses(obj client.Object) []string {
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, cluster := range clustersOf(wl) {
 			values = append(values, clusterUse(string(check.Name), cluster))
+		}
+		if kueuestate.IsBeingEvicted(wl) {
+			values = append(values, clusterUse(string(check.Name), anyCluster))
 		}
 	}
 	return values
@@ -50,7 +57,8 @@ func clustersOf(wl *kueue.Workload) []string {
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
-// runs on or is nominated to, or that may hold copies without any workload that says so. Decided
+// runs on or is nominated to, or that may hold copies without any workload that says so. During an
+// eviction, every member may hold the copy. Decided
 // clusters stay members in any case, unless another cluster is requested. If the configuration was
 // deleted, every cluster with workloads was a member.
 func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[string]bool, error) {
@@ -60,7 +68,7 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		return nil, err
 	}
 	if in.config == nil {
-		return r.clustersWithWorkloads(ctx, checks)
+		return r.clustersWithWorkloads(ctx, in, checks)
 	}
 	for _, member := range in.config.Spec.Clusters {
 		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
@@ -80,8 +88,10 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 }
 
 // clustersWithWorkloads returns the clusters that unfinished workloads with one of the checks run on or
-// are nominated to, whether they have a MultiKueueCluster or not.
-func (r *Reconciler) clustersWithWorkloads(ctx context.Context, checks []string) (map[string]bool, error) {
+// are nominated to, whether they have a MultiKueueCluster or not. Of a workload that is being evicted,
+// they are those of its last attempt to which this gate has connected Kueue: users may write the
+// record, and no cluster becomes a member because of it.
+func (r *Reconciler) clustersWithWorkloads(ctx context.Context, in *input, checks []string) (map[string]bool, error) {
 	list := &kueue.WorkloadList{}
 	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Workloads of a deleted MultiKueueConfig: %w", err)
@@ -89,7 +99,7 @@ func (r *Reconciler) clustersWithWorkloads(ctx context.Context, checks []string)
 	inUse := map[string]bool{}
 	for i := range list.Items {
 		if wl := &list.Items[i]; !kueuestate.IsFinished(wl) && hasCheck(wl, checks) {
-			for _, cluster := range clustersOf(wl) {
+			for _, cluster := range append(clustersOf(wl), evictedFrom(wl, in)...) {
 				inUse[cluster] = true
 			}
 		}
@@ -97,20 +107,38 @@ func (r *Reconciler) clustersWithWorkloads(ctx context.Context, checks []string)
 	return inUse, nil
 }
 
+// evictedFrom returns the clusters of the attempt that an eviction is about to end. Without a readable
+// record, it returns none.
+func evictedFrom(wl *kueue.Workload, in *input) []string {
+	if !kueuestate.IsBeingEvicted(wl) {
+		return nil
+	}
+	record, err := dispatch.Decode(wl.Annotations)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(record.Nominated, func(name string) bool {
+		cluster := in.mkClusters[name]
+		return cluster == nil || ownerOf(cluster) != in.gate.Name
+	})
+}
+
 func hasCheck(wl *kueue.Workload, checks []string) bool {
 	return slices.ContainsFunc(checks, func(name string) bool { return kueuestate.FindCheck(wl, name) != nil })
 }
 
-// hasWorkloads reports whether an unfinished workload with one of the checks runs on a cluster or is
-// nominated to it.
+// hasWorkloads reports whether an unfinished workload with one of the checks runs on a cluster, is
+// nominated to it, or is being evicted from a cluster that is not known any more.
 func (r *Reconciler) hasWorkloads(ctx context.Context, cluster string, checks []string) (bool, error) {
 	for _, check := range checks {
-		users := &kueue.WorkloadList{}
-		if err := r.client.List(ctx, users, client.MatchingFields{clusterUseIndex: clusterUse(check, cluster)}, client.Limit(1)); err != nil {
-			return false, fmt.Errorf("list Workloads on cluster %s with AdmissionCheck %s: %w", cluster, check, err)
-		}
-		if len(users.Items) > 0 {
-			return true, nil
+		for _, use := range []string{clusterUse(check, cluster), clusterUse(check, anyCluster)} {
+			users := &kueue.WorkloadList{}
+			if err := r.client.List(ctx, users, client.MatchingFields{clusterUseIndex: use}, client.Limit(1)); err != nil {
+				return false, fmt.Errorf("list Workloads on cluster %s with AdmissionCheck %s: %w", cluster, check, err)
+			}
+			if len(users.Items) > 0 {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

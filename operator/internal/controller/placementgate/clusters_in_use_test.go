@@ -1,6 +1,7 @@
 package placementgate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,10 @@ func TestClusterUses(t *testing.T) {
 		{"finished", func(s *kueue.WorkloadStatus) {
 			s.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
 		}, nil},
+		{"an eviction has begun", setEvicted, []string{"multikueue/", "plimsoll/"}},
+		{"an eviction is complete", func(s *kueue.WorkloadStatus) { setEvicted(s); s.Admission, s.Conditions = nil, s.Conditions[:1] }, nil},
+		{"a stuck eviction, which the gate repairs", func(s *kueue.WorkloadStatus) { setEvicted(s); s.NominatedClusterNames = []string{"cluster2"} },
+			[]string{"multikueue/cluster2", "multikueue/", "plimsoll/cluster2", "plimsoll/"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wl := &kueue.Workload{Status: kueue.WorkloadStatus{
@@ -43,6 +48,58 @@ func TestClusterUses(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// setEvicted lets Kueue evict a workload: it clears the clusters, and the quota stays until the job on
+// the hub is inactive.
+func setEvicted(s *kueue.WorkloadStatus) {
+	s.ClusterName, s.NominatedClusterNames = nil, nil
+	s.Admission = &kueue.Admission{ClusterQueue: "q"}
+	s.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
+		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue},
+	}
+}
+
+// Kueue stops the copy of an evicted workload only on a member. Scenario:
+//  1. Kueue preempts a job that runs on c2, which the Placement no longer decides, and clears its
+//     cluster at once. The job's pods take minutes to end.
+//  2. c2 leaves: its copy runs on, and the job starts a second time elsewhere.
+func TestMemberStaysUntilEvictionsAreComplete(t *testing.T) {
+	clock := now
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "multikueue"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName,
+		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "MultiKueueConfig", Name: "plimsoll-gpu"}}}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "rayjob"}}
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue", State: kueue.CheckStatePending}}
+	setEvicted(&wl.Status)
+	r, hub := newReconciler(t, &clock, interceptor.Funcs{}, append(healthyHub("c1"), check, wl, newConfig("plimsoll-gpu", "gpu", "c1", "c2"))...)
+	members := func(after time.Duration) []string {
+		t.Helper()
+		clock = now.Add(after)
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); err != nil {
+			t.Fatal(err)
+		}
+		config := &kueue.MultiKueueConfig{}
+		if err := hub.Get(t.Context(), client.ObjectKey{Name: "plimsoll-gpu"}, config); err != nil {
+			t.Fatal(err)
+		}
+		return config.Spec.Clusters
+	}
+	for _, after := range []time.Duration{0, 15 * time.Second, 30 * time.Second, 45 * time.Second} {
+		if diff := cmp.Diff([]string{"c1", "c2"}, members(after)); diff != "" {
+			t.Errorf("after %s, while the eviction is in progress (-want +got):\n%s", after, diff)
+		}
+	}
+	wl.Status.Admission, wl.Status.Conditions[1].Status = nil, metav1.ConditionFalse
+	if err := hub.Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"c1", "c2"}, members(time.Minute)); diff != "" {
+		t.Errorf("the eviction is complete, and Kueue removes the copy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"c1"}, members(90*time.Second)); diff != "" {
+		t.Errorf("two rounds after the eviction (-want +got):\n%s", diff)
 	}
 }
 
@@ -114,7 +171,7 @@ func TestMayHoldOrphanedCopies(t *testing.T) {
 // MultiKueueClusters are created again, too. Without one, Kueue neither sees that the workloads end nor
 // gives the cluster up.
 func TestDeletedObjectsOfClustersInUse(t *testing.T) {
-	const onCluster, nominated = "c7", "c8"
+	const onCluster, nominated, evictedFrom, foreign = "c7", "c8", "c6", "c5"
 	workload := func(name, check string, change func(*kueue.WorkloadStatus)) *kueue.Workload {
 		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
 		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: kueue.AdmissionCheckReference(check)}}
@@ -132,6 +189,7 @@ func TestDeletedObjectsOfClustersInUse(t *testing.T) {
 		created     []string
 	}{
 		{"the configuration", "", nil, []string{"c1", onCluster, nominated, "unused"}, []string{"c1", onCluster, nominated}, nil},
+		{"the configuration, during an eviction", "", nil, []string{"c1", evictedFrom, onCluster, nominated, "unused"}, []string{"c1", evictedFrom, onCluster, nominated}, nil},
 		{"a MultiKueueCluster", "", []string{"c1", onCluster, nominated}, []string{"c1", nominated}, []string{"c1", onCluster, nominated}, []string{onCluster}},
 		{"the MultiKueueCluster of a decided member", "", []string{"c1", onCluster, nominated}, []string{onCluster, nominated}, []string{"c1", onCluster, nominated}, []string{"c1"}},
 		{"that of a member that is about to leave", "", []string{"c1", onCluster, nominated, "unused"}, []string{"c1", onCluster, nominated}, []string{"c1", onCluster, nominated, "unused"}, nil},
@@ -151,9 +209,15 @@ func TestDeletedObjectsOfClustersInUse(t *testing.T) {
 			objects[0].(*v1alpha1.PlacementGate).Spec.MultiKueue.Credentials.Type = tc.credentials
 			if tc.config != nil {
 				objects = append(objects, newConfig("plimsoll-gpu", "gpu", tc.config...))
+			} else { // with a configuration, no member leaves during an eviction
+				evicted := workload("being-evicted", "multikueue", setEvicted)
+				evicted.Annotations = map[string]string{v1alpha1.DispatchAnnotation: dispatch.Record{Nominated: []string{evictedFrom, "forged", foreign}}.Encode()}
+				unreadable := workload("being-evicted-too", "multikueue", setEvicted)
+				unreadable.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"}
+				objects = append(objects, evicted, unreadable, newForeignCluster(foreign, "another-gate"))
 			}
 			for _, name := range tc.existing {
-				objects = append(objects, newForeignCluster(name, ""))
+				objects = append(objects, newForeignCluster(name, map[string]string{evictedFrom: "gpu"}[name]))
 			}
 			clock := now
 			r, hub := newReconciler(t, &clock, interceptor.Funcs{}, objects...)
@@ -173,7 +237,9 @@ func TestDeletedObjectsOfClustersInUse(t *testing.T) {
 			}
 			var created []string
 			for _, c := range list.Items {
-				created = append(created, c.Name)
+				if !slices.Contains(tc.existing, c.Name) {
+					created = append(created, c.Name)
+				}
 			}
 			if diff := cmp.Diff(tc.created, created); diff != "" {
 				t.Errorf("created (-want +got):\n%s", diff)

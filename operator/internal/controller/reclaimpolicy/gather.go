@@ -29,6 +29,8 @@ type queues struct {
 	refused []v1alpha1.RefusedWrite
 	// groups maps each ClusterQueue to what it draws quota from.
 	groups map[string]string
+	// checks are the AdmissionChecks.
+	checks []kueue.AdmissionCheck
 }
 
 // gather reads the queues and workloads from the cache.
@@ -61,6 +63,11 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ReclaimPolicy)
 		return q, nil
 	}
 	q.refused = reclaim.ApplyRefused(policy.Status.Refused, q.candidates)
+	checks := &kueue.AdmissionCheckList{}
+	if err := r.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list AdmissionChecks: %w", err)
+	}
+	q.checks = checks.Items
 	if err := r.locate(ctx, q); err != nil {
 		return nil, err
 	}
@@ -83,7 +90,7 @@ func (r *Reconciler) readDemand(ctx context.Context, policy *v1alpha1.ReclaimPol
 	if err != nil {
 		return err
 	}
-	demand := &reclaim.Demand{MinWait: periodOf(policy)}
+	demand := &reclaim.Demand{MinWait: periodOf(policy), RoomChecks: roomChecks(q.checks)}
 	for i := range all.Items {
 		wl := &all.Items[i]
 		group, ok := q.groups[states.clusterQueueOf(wl)]
@@ -103,6 +110,19 @@ func (r *Reconciler) readDemand(ctx context.Context, policy *v1alpha1.ReclaimPol
 		}
 	}
 	return nil
+}
+
+// roomChecks returns the names of the checks of gates and of MultiKueue.
+func roomChecks(checks []kueue.AdmissionCheck) []string {
+	var names []string
+	for i := range checks {
+		_, isGate := kueuestate.GateOf(&checks[i])
+		_, isMultiKueue := kueuestate.MultiKueueConfigOf(&checks[i])
+		if isGate || isMultiKueue {
+			names = append(names, checks[i].Name)
+		}
+	}
+	return names
 }
 
 // readGroups maps each ClusterQueue to its group: the ClusterQueues that draw quota from the same place.
@@ -133,10 +153,6 @@ func (r *Reconciler) readGroups(ctx context.Context) (map[string]string, error) 
 // locate sets the cluster of each candidate, and protects those whose cluster is unknown or
 // not reachable.
 func (r *Reconciler) locate(ctx context.Context, q *queues) error {
-	checks := &kueue.AdmissionCheckList{}
-	if err := r.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list AdmissionChecks: %w", err)
-	}
 	connections, err := hubstate.MultiKueueClusters(ctx, r.client)
 	if err != nil {
 		return err
@@ -149,8 +165,8 @@ func (r *Reconciler) locate(ctx context.Context, q *queues) error {
 		wl := q.workloads[c.UID]
 		var own []string
 		multiKueue, config, foreign := "", "", ""
-		for i := range checks.Items {
-			check := &checks.Items[i]
+		for i := range q.checks {
+			check := &q.checks[i]
 			if kueuestate.FindCheck(wl, check.Name) == nil {
 				continue
 			}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,6 +114,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.ScoringPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MetricsSource{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfSource), builder.WithPredicates(sourceChanged())).
 		Watches(&clusterv1.ManagedCluster{}, r.clusterHandler()).
+		Watches(&clusterv1alpha1.AddOnPlacementScore{}, r.scoreHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRounds, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "scoringpolicy", "")}).
 		Complete(r)
 }

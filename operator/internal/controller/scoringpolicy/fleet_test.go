@@ -123,3 +123,44 @@ func TestPoliciesWithTheSamePublishName(t *testing.T) {
 		g.Expect(values(g, "shared-1", name)).To(gomega.Equal(scores{"free": 40, "total": 40}))
 	})
 }
+
+// TestDeletedScoresAreWrittenAgain: the period of the policies is a day. The name of the first policy becomes
+// free for the second one, and someone deletes the object of the second one.
+func TestDeletedScoresAreWrittenAgain(t *testing.T) {
+	const name = "freed"
+	prom := newPrometheus(t)
+	prom.set("free", map[string]string{"freed-1": "3"})
+	createCluster(t, "freed-1", map[string]string{"fleet": name})
+	create(t, source(name, prom.URL))
+	first, second := policy(name), policy(name)
+	second.ObjectMeta = metav1.ObjectMeta{Name: "freed-second"}
+	first.Spec.PeriodSeconds, second.Spec.PeriodSeconds, second.Spec.Publish.Name = 86400, 86400, name
+	create(t, first)
+	startOperator(t)
+	controller := func(g gomega.Gomega) string {
+		s := score(g, "freed-1", name)
+		g.Expect(s).NotTo(gomega.BeNil())
+		g.Expect(values(g, "freed-1", name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
+		return metav1.GetControllerOf(s).Name
+	}
+	eventually(t, func(g gomega.Gomega) { g.Expect(controller(g)).To(gomega.Equal(name)) })
+	create(t, second)
+	eventually(t, func(g gomega.Gomega) {
+		out, _ := condition(g, second.Name, v1alpha1.ConditionPublished)
+		g.Expect(out).To(gomega.Equal("False/NameTaken"))
+	})
+	if err := api.Delete(context.Background(), first); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(g gomega.Gomega) { g.Expect(controller(g)).To(gomega.Equal(second.Name)) })
+	deleted := score(gomega.NewWithT(t), "freed-1", name)
+	if err := api.Delete(context.Background(), deleted); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(g gomega.Gomega) {
+		g.Expect(controller(g)).To(gomega.Equal(second.Name))
+		g.Expect(score(g, "freed-1", name).UID).NotTo(gomega.Equal(deleted.UID))
+		out, _ := condition(g, second.Name, v1alpha1.ConditionPublished)
+		g.Expect(out).To(gomega.Equal("True/Published"))
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/internal/query"
 )
@@ -106,5 +107,110 @@ func TestRecreatedClusterHasNoSeriesCount(t *testing.T) {
 				t.Errorf("after a complete response and a restart: %s", got)
 			}
 		})
+	}
+}
+
+// relabel sets the label of a ManagedCluster that series name it by. An empty value removes the label.
+func (s *sourceRestart) relabel(cluster, site string) {
+	s.t.Helper()
+	c := &clusterv1.ManagedCluster{}
+	if err := s.hub.Get(s.t.Context(), client.ObjectKey{Name: cluster}, c); err != nil {
+		s.t.Fatal(err)
+	}
+	c.Labels = map[string]string{"site": site}
+	if site == "" {
+		c.Labels = nil
+	}
+	if err := s.hub.Update(s.t.Context(), c); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// setSourceByLabel sets a source whose series name clusters by their label site.
+func (s *sourceRestart) setSourceByLabel(source query.Querier) {
+	s.r.sources.Set(query.SourceInfo{Name: "prometheus", Settings: "one", ClusterLabel: "cluster", Match: "Label", Key: "site", Partial: true}, source)
+}
+
+// TestClusterWithOtherSeriesHasNoHistory: the label of a cluster was wrong, or names the series of a cluster
+// that was installed in its place. Neither the hold of the former series nor
+// their mean and their number belong to it. A label that is missing for a while says nothing.
+func TestClusterWithOtherSeriesHasNoHistory(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels []string // of c1, one after the other; each but the last with a round that fails
+		held   string   // state of c1 while the query fails
+		first  int32    // score of the first value, 9 of 10 after 1
+		count  string   // outcome of a partial response with as many series as before
+	}{
+		"the same label":                         {[]string{"a"}, "Held", 11, "OK"},
+		"another label":                          {[]string{"b"}, "Omitted", 90, "Failed"},
+		"the label was missing for a while":      {[]string{"", "a"}, "Held", 11, "OK"},
+		"another label, after none for a while":  {[]string{"", "b"}, "Omitted", 90, "Failed"},
+		"another label, and the first one again": {[]string{"b", "a"}, "Omitted", 90, "Failed"},
+		"no label yet":                           {[]string{""}, "Held", 10, "OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet, partial := fakeFleet{clusters: healthy.clusters}, false
+			s := newSourceRestart(t, &fleet)
+			s.setSourceByLabel(query.QuerierFunc(func(ctx context.Context, _ string, at time.Time) (query.Result, error) {
+				result, err := fleet.Query(ctx, "free", at)
+				result.Partial = partial
+				return result, err
+			}))
+			respond := func(values map[string]float64) {
+				fleet = fakeFleet{values: map[string]map[string]float64{"free": values}}
+			}
+			policy := s.policy()
+			policy.Spec.Scores[0].Damping.HalfLifeSeconds = 3600
+			if err := s.hub.Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			for cluster, site := range map[string]string{"c1": "a", "c2": "c2", "c3": "c3"} {
+				s.relabel(cluster, site)
+			}
+			respond(map[string]float64{"a": 1, "c2": 2, "c3": 3})
+			s.round(0)
+			fleet = fakeFleet{failures: map[string]error{"free": errors.New("down")}}
+			var done *completedRound
+			for i, label := range tc.labels {
+				s.relabel("c1", label)
+				done = s.round(time.Duration(20+10*i) * time.Second)
+			}
+			if got := done.report.Result.Row(0)[0].State.String(); got != tc.held {
+				t.Errorf("the query fails: c1 is %s, want %s", got, tc.held)
+			}
+			if got := done.report.Result.Row(1)[0].State.String(); got != "Held" {
+				t.Errorf("the query fails: c2 is %s", got)
+			}
+			last := tc.labels[len(tc.labels)-1]
+			respond(map[string]float64{last: 9, "c2": 2, "c3": 3})
+			partial = true
+			if got := s.round(50 * time.Second).report.Result.Row(0)[0].Outcome.String(); got != tc.count && last != "" {
+				t.Errorf("a partial response: %s, want %s", got, tc.count)
+			}
+			partial = false
+			if got := s.round(60 * time.Second).report.Result.Row(0)[0].Value; got != tc.first {
+				t.Errorf("first value %d, want %d", got, tc.first)
+			}
+		})
+	}
+}
+
+// TestReturningSourceKeepsItsHistory: after a restart without the source, it is not known which series name
+// a cluster. They are not others once the source is back.
+func TestReturningSourceKeepsItsHistory(t *testing.T) {
+	fleet := fakeFleet{clusters: healthy.clusters, values: map[string]map[string]float64{"free": {"a": 1, "b": 2, "c": 3}}}
+	s := newSourceRestart(t, &fleet)
+	s.setSourceByLabel(&fleet)
+	for cluster, site := range map[string]string{"c1": "a", "c2": "b", "c3": "c"} {
+		s.relabel(cluster, site)
+	}
+	s.round(0)
+	s.restart()
+	s.r.sources.Delete("prometheus")
+	s.round(30 * time.Second)
+	s.setSourceByLabel(fakeFleet{failures: map[string]error{"free": errors.New("down")}})
+	s.round(60 * time.Second)
+	if got := s.published(); got != "Held" {
+		t.Errorf("got %s, want Held", got)
 	}
 }

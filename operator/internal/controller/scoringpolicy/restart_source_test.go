@@ -253,3 +253,77 @@ func TestDeletedSourceKeepsItsClusterLabelAfterARestart(t *testing.T) {
 		t.Errorf("got %s: the query has matched before", got)
 	}
 }
+
+// TestRestartWhileNoClusterIsScored: the query has matched before, and no published score says so. The
+// round after a restart is the same as the one before it.
+func TestRestartWhileNoClusterIsScored(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.ScoringPolicySpec)
+		want   string
+	}{
+		"no cluster has the resource any more": {func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Omit" }, "Valid None Omitted"},
+		"the metrics are gone":                 {func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = v1alpha1.MissingOmit }, "Valid Absent Omitted"},
+		"in Shadow mode":                       {func(s *v1alpha1.ScoringPolicySpec) { s.Mode = v1alpha1.ModeShadow }, "Valid Absent Worst"},
+		"the freshness query, too": {func(s *v1alpha1.ScoringPolicySpec) {
+			s.Scores[0].Missing.Absent, s.Freshness = "Omit", &v1alpha1.Freshness{Query: "age"}
+		}, "Valid None Omitted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := healthy
+			fleet.values = map[string]map[string]float64{"free": healthy.values["free"], "age": {"c1": 1, "c2": 1, "c3": 1}}
+			s := newSourceRestart(t, &fleet)
+			policy := s.policy()
+			tc.change(&policy.Spec)
+			if err := s.hub.Update(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			s.round(0)
+			fleet = fakeFleet{}
+			s.round(30 * time.Second)
+			describe := func(done *completedRound) string {
+				cell := done.report.Result.Row(0)[0]
+				return decideQueriesValid(done.report).Reason + " " + cell.Outcome.String() + " " + cell.State.String()
+			}
+			if got := describe(s.round(400 * time.Second)); got != tc.want {
+				t.Fatalf("before the restart: %s, want %s", got, tc.want)
+			}
+			s.restart()
+			if got := describe(s.round(430 * time.Second)); got != tc.want {
+				t.Errorf("after the restart: %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestRestartAfterTheLastNameIsGone: no cluster has had a model for more than a day, so that no score of
+// nameFrom is left.
+func TestRestartAfterTheLastNameIsGone(t *testing.T) {
+	models := func(values ...string) query.Querier {
+		return query.QuerierFunc(func(context.Context, string, time.Time) (query.Result, error) {
+			response := query.Result{}
+			for _, model := range values {
+				response.Samples = append(response.Samples, query.Sample{Labels: map[string]string{"cluster": "c1", "model": model}, Value: 4})
+			}
+			return response, nil
+		})
+	}
+	s := newSourceRestart(t, &fakeFleet{clusters: healthy.clusters})
+	policy := s.policy()
+	policy.Spec.Scores[0].NameFrom, policy.Spec.Scores[0].Missing.Absent = &v1alpha1.NameFrom{Label: "model"}, "Worst"
+	policy.Spec.Total = nil
+	if err := s.hub.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.setSource("prometheus", "one", models("H100"))
+	s.round(0)
+	s.setSource("prometheus", "one", models())
+	s.round(time.Hour)
+	reason := func(after time.Duration) string { return decideQueriesValid(s.round(after).report).Reason }
+	if got := reason(26 * time.Hour); got != "Valid" || len(s.r.lastRound("fleet").report.Result.Names) > 0 {
+		t.Fatalf("before the restart: %s, names %v", got, s.r.lastRound("fleet").report.Result.Names)
+	}
+	s.restart()
+	if got := reason(27 * time.Hour); got != "Valid" {
+		t.Errorf("after the restart: %s", got)
+	}
+}

@@ -1,8 +1,8 @@
 package scoringpolicy
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,7 +17,7 @@ import (
 
 // restore returns the result of the last round of this process, and sets in.contributions.
 // After a restart, both are reconstructed from the published scores. What belongs to another
-// source, or to a deleted cluster of the same name, is dropped.
+// source, to a deleted cluster of the same name, or to other series of a cluster, is dropped.
 func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy, compiled *score.Policy, in *roundInput, members []*clusterv1.ManagedCluster) (*score.Result, error) {
 	last, lastSource, generation, err := r.lastResult(ctx, policy, compiled, in, members)
 	if err != nil {
@@ -56,6 +56,7 @@ func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPol
 		before := state.last.in
 		in.contributions = before.contributions
 		gone := before.goneClusters(in)
+		in.keepSeriesValues(before)
 		in.contributions.Forget(gone)
 		return state.last.report.Result.Without(gone), before.sourceID, state.generation, nil
 	}
@@ -69,9 +70,7 @@ func (r *Reconciler) lastResult(ctx context.Context, policy *v1alpha1.ScoringPol
 	}
 	in.contributions = round.RestoreContributions(seeds)
 	last = score.FromSeeds(compiled, seeds, r.now())
-	// A query that replaced another one while no round ran has matched nothing yet. The same holds
-	// for the queries of a policy that was deleted and created again.
-	maps.DeleteFunc(last.Matched, func(expr string, _ bool) bool { return !hasMatched(policy, expr) })
+	last.Matched = matchedQueries(policy)
 	return last, source, policy.Status.ObservedGeneration, nil
 }
 
@@ -105,10 +104,17 @@ func renewSamples(seeds []score.Seed, policy *v1alpha1.ScoringPolicy, maxAge tim
 	}
 }
 
-// hasMatched reports whether the status has a round with the query, and the query has matched a
-// cluster in it or before.
-func hasMatched(policy *v1alpha1.ScoringPolicy, expr string) bool {
-	return slices.ContainsFunc(policy.Status.Scores, func(s v1alpha1.ScoreStatus) bool { return s.Query == expr && !s.Unmatched })
+// matchedQueries returns the queries that have matched a cluster in the last round or before. A query that
+// replaced another one while no round ran has matched nothing yet, and so have those of a policy that was
+// deleted and created again. Published scores don't say it: none may be left of a query that has matched.
+func matchedQueries(policy *v1alpha1.ScoringPolicy) map[string]bool {
+	matched := map[string]bool{}
+	for _, s := range policy.Status.Scores {
+		if !s.Unmatched {
+			matched[s.Query] = true
+		}
+	}
+	return matched
 }
 
 // membersOf returns the selected clusters. Both arguments must be sorted by name.
@@ -123,16 +129,35 @@ func membersOf(clusters []clusterv1.ManagedCluster, selected []string) []*cluste
 }
 
 // goneClusters returns the clusters of a round that a later one does not have. A cluster that was
-// deleted and created again has the name of its predecessor, and not its state.
+// deleted and created again has the name of its predecessor, and not its state. Nor has a cluster that
+// other series belong to: its label was wrong, or another cluster was imported into the ManagedCluster.
 func (in *roundInput) goneClusters(later *roundInput) []string {
 	var gone []string
 	names := later.request.Clusters.Names()
 	for i, name := range in.request.Clusters.Names() {
-		if j, ok := slices.BinarySearch(names, name); !ok || later.uids[j] != in.uids[i] {
+		j, ok := slices.BinarySearch(names, name)
+		if !ok || later.uids[j] != in.uids[i] || later.sourceID == in.sourceID && hasOtherSeries(in.seriesValues[i], later.seriesValues[j]) {
 			gone = append(gone, name)
 		}
 	}
 	return gone
+}
+
+// hasOtherSeries reports whether a cluster has other series than before. A label or claim that is missing
+// for a while says nothing.
+func hasOtherSeries(before, after string) bool { return before != "" && after != "" && before != after }
+
+// keepSeriesValues sets the values of clusters that lack the label or claim to those of the round before.
+func (in *roundInput) keepSeriesValues(before *roundInput) {
+	if before.sourceID != in.sourceID {
+		return
+	}
+	names := before.request.Clusters.Names()
+	for j, name := range in.request.Clusters.Names() {
+		if i, ok := slices.BinarySearch(names, name); ok && before.uids[i] == in.uids[j] {
+			in.seriesValues[j] = cmp.Or(in.seriesValues[j], before.seriesValues[i])
+		}
+	}
 }
 
 // ownSeeds returns the seeds without those of deleted clusters: what was written before a cluster

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/clustermap"
@@ -34,6 +35,9 @@ type roundInput struct {
 	name    string // of the AddOnPlacementScores
 	// uids of the clusters, in their order in the request.
 	uids []types.UID
+	// seriesValues are the label values by which series name the clusters, in the same order. A cluster
+	// that lacks the label or claim at present keeps its last value. Empty: not known.
+	seriesValues []string
 	// contributions of the earlier rounds, also while the source can't be partial.
 	contributions *round.Contributions
 	period        time.Duration
@@ -51,7 +55,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 		owner: publish.Owner{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScoringPolicy", Name: policy.Name, UID: policy.UID,
 		},
-		name:   cmp.Or(policy.Spec.Publish.Name, policy.Name),
+		name:   publishName(policy),
 		period: periodOf(policy),
 		shadow: policy.Spec.Mode == v1alpha1.ModeShadow,
 		adopt:  policy.Spec.Publish.Existing == v1alpha1.ExistingAdopt,
@@ -82,6 +86,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	members := membersOf(clusters, selected)
 	for _, c := range members {
 		in.uids = append(in.uids, c.UID)
+		in.seriesValues = append(in.seriesValues, seriesValue(c, in.source))
 	}
 	previous, err := r.restore(ctx, policy, compiled, in, members)
 	if err != nil {
@@ -124,6 +129,15 @@ func (r *Reconciler) source(ctx context.Context, policy *v1alpha1.ScoringPolicy,
 	info.ClusterLabel = cmp.Or(info.ClusterLabel, policy.Status.ClusterLabel, "cluster")
 	in.source, in.timeout = info, info.Timeout
 	return querier, nil
+}
+
+// seriesValue returns the label value by which the series of a source name the cluster. It is empty if the
+// cluster lacks the label or claim, or if the mapping of the source is not known.
+func seriesValue(cluster *clusterv1.ManagedCluster, source query.SourceInfo) string {
+	if source.Name == "" {
+		return ""
+	}
+	return clustermap.SeriesValue(cluster, source)
 }
 
 // failingQuerier returns a client whose queries all fail with err.

@@ -116,6 +116,9 @@ func TestJobsThatAreNotTried(t *testing.T) {
 		{"a job on a cluster", func(h *hub) {
 			h.change(func(wl *kueue.Workload) { cluster := "cluster1"; wl.Status.ClusterName = &cluster })
 		}, "the job runs already"},
+		{"a job that was evicted", func(h *hub) {
+			h.change(func(wl *kueue.Workload) { wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(18000)) })
+		}, "the job ran before"},
 		{"a slice of an elastic job", func(h *hub) {
 			h.change(func(wl *kueue.Workload) {
 				wl.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true", "kueue.x-k8s.io/workload-slice-replacement-for": "team-a/old"}

@@ -103,6 +103,8 @@ func exemption(wl *kueue.Workload) string {
 	switch {
 	case kueuestate.IsAdmitted(wl), wl.Status.ClusterName != nil, kueuestate.ReplacedSlice(wl) != "":
 		return "the job runs already"
+	case kueuestate.WasAdmitted(wl):
+		return "the job ran before"
 	case len(wl.Spec.PodSets) == 1 && wl.Spec.PodSets[0].Template.Labels[v1alpha1.TrialOfLabel] != "":
 		return "the job is the copy of another one"
 	case !hasOptedIn(wl):

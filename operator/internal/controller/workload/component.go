@@ -288,25 +288,34 @@ func (o *observation) awaitsPrimary() bool {
 // cluster the gate does not know where the workload needs room. If the primary component has lost its
 // quota, the others would hold theirs for nothing: they follow it.
 func (o *observation) stepAwaitPrimary() step {
-	message := "waits until Kueue has placed component 0 of the job"
-	if o.component.primary != nil {
-		message += ", Workload " + o.component.primary.Name
-	}
-	d := o.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
+	d := o.decisionWithoutPrimary()
 	switch {
 	case d.State == gate.Retry:
 		return step{decision: &d, writes: []write{o.writeYield(d, o.record)}}
-	case d.State == gate.Pending && o.check().Message == message:
+	case d.State == gate.Pending && o.check().Message == d.Message:
 		return step{wait: o.waitWithoutResults(), requeueAfter: o.followPrimaryAfter()}
 	}
-	s := step{decision: &d, writes: []write{{
+	s := step{decision: &d}
+	if d.State == gate.Rejected {
+		s.writes = o.writeClock(o.record.GivenUp())
+	}
+	s.writes = append(s.writes, write{
 		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
 		event: &notice{warning: d.State == gate.Rejected, reason: d.Reason, message: d.Message},
-	}}}
+	})
 	if d.State == gate.Pending {
 		s.wait, s.requeueAfter = o.waitWithoutResults(), o.followPrimaryAfter()
 	}
 	return s
+}
+
+// decisionWithoutPrimary is the decision about a component whose primary component has no cluster.
+func (o *observation) decisionWithoutPrimary() gate.Decision {
+	message := "waits until Kueue has placed component 0 of the job"
+	if o.component.primary != nil {
+		message += ", Workload " + o.component.primary.Name
+	}
+	return o.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
 }
 
 // followPrimary applies the gate's whenUnplaceable to a component whose primary component has no

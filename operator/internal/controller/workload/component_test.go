@@ -43,6 +43,7 @@ func TestComponentWaitsForItsPrimary(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.createReplicas(2)
 	b.selectReplica(1)
+	b.expectExplained()
 	b.reconcile()
 	if got, want := checkTexts(b.workload())["plimsoll"], "Pending waits until Kueue has placed component 0 of the job, Workload serve-0"; got != want {
 		t.Errorf("check %q, want %q", got, want)

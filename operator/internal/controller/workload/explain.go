@@ -75,21 +75,48 @@ func (r *Reconciler) isLeader() bool {
 	}
 }
 
+// explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
+// decision that sends the workload nowhere keeps the order that the verdicts give.
 func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
-	e.Facts = o.jobFacts()
-	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, e.Facts)
+	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, o.jobFacts())
 	if err != nil {
 		return err
 	}
-	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
-	e.Problem, e.Conditions, e.SkippedConditions = fleet.Problem, fleet.Conditions, fleet.SkippedConditions
-	e.Rank, e.Preceding = o.rank(), ""
-	o.view = r.viewFor(o)
-	if first := r.waiting.Preceding(o.waitEntry(r.cache.KeyOf(o.gate, e.Facts))); first.Name != "" {
-		e.Preceding = first.String()
+	r.addResults(o, results, fleet)
+	o.phase = phaseOf(o)
+	if err := r.measureOthers(ctx, o); err != nil {
+		return err
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidatesWith(results), fleet, o.view, o.rules(), attempt, o.now)
+	e.Facts = o.jobFacts()
+	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
+	e.Problem, e.Conditions, e.SkippedConditions = o.fleet.Problem, o.fleet.Conditions, o.fleet.SkippedConditions
+	e.Rank, e.Preceding = o.rank(), ""
+	if o.preceding.Name != "" {
+		e.Preceding = o.preceding.String()
+	}
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidates, o.fleet, o.view, o.rules(), attempt, o.now)
 	e.Decision.Hold = o.usableHold(e.Decision)
+	next := o.nextDecision()
+	if next == nil {
+		return nil
+	}
+	if len(next.Order) == 0 {
+		next.Order = e.Decision.Order
+	}
+	next.Verdicts = nil
+	e.Decision = *next
+	return nil
+}
+
+// nextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
+func (o *observation) nextDecision() *gate.Decision {
+	if o.phase == PhaseWaiting || o.phase == PhaseNominating {
+		return o.stepDecide().decision
+	}
+	if o.phase == PhaseAwaitingPrimary {
+		d := o.decisionWithoutPrimary()
+		return &d
+	}
 	return nil
 }
 
@@ -101,6 +128,12 @@ const otherNamespace = "a workload of another namespace"
 func hideOtherNamespaces(e *gate.Explanation, namespace string) {
 	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
 	if isOther(e.Preceding) {
+		if e.Decision.Reason == gate.ReasonQueued {
+			if e.WaitsFor == e.Decision.Message {
+				e.WaitsFor = queuedMessage(otherNamespace)
+			}
+			e.Decision.Message = queuedMessage(otherNamespace)
+		}
 		e.Preceding = otherNamespace
 	}
 	for i := range e.Clusters {

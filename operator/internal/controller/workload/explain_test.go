@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,39 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
+
+// expectExplained compares the explanation of the workload with the decision of a reconciliation.
+// A Pending workload waits for what the decision says.
+func (b *bench) expectExplained() {
+	b.t.Helper()
+	b.lead()
+	want := next(b.look()).decision
+	got, err := b.Explain(b.t.Context(), b.key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text := func(d *gate.Decision) string { return string(d.State) + " " + d.Reason + ": " + d.Message }
+	if text(&got.Decision) != text(want) {
+		b.t.Errorf("explained %s, the gate decides %s", text(&got.Decision), text(want))
+	}
+	if want.State != gate.Ready && got.WaitsFor != want.Message {
+		b.t.Errorf("explained: waits for %q, want %q", got.WaitsFor, want.Message)
+	}
+}
+
+// An explanation says that the gate gives the workload up.
+func TestExplanationOfAWorkloadThatIsGivenUp(t *testing.T) {
+	minute := int32(60)
+	b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &minute}})
+	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.reconcile()
+	b.clock.add(2 * time.Minute)
+	if d := next(b.look()).decision; d.Reason != gate.ReasonGaveUp {
+		t.Fatalf("the gate decides %s %s", d.State, d.Reason)
+	}
+	b.expectExplained()
+}
 
 // A caller who may read a Workload of one namespace sees that devices are reserved for others, and not
 // for whom.
@@ -56,8 +90,8 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 			t.Errorf("entry of another namespace (-want +got):\n%s", d)
 		}
 	}
-	if e.Preceding != otherNamespace {
-		t.Errorf("preceding %q", e.Preceding)
+	if want := "there is room, but a workload of another namespace is decided first"; e.Preceding != otherNamespace || e.Decision.Message != want || e.WaitsFor != want {
+		t.Errorf("preceding %q, decision %q, waits for %q", e.Preceding, e.Decision.Message, e.WaitsFor)
 	}
 	if text := response.Body.String(); strings.Contains(text, "team-b") {
 		t.Errorf("the explanation names team-b:\n%s", text)

@@ -86,6 +86,9 @@ type observation struct {
 	// sliceSeenOn are those of replacedSliceOn that Kueue's status names, or that this process saw
 	// nominated. The others are named by records, which users may write.
 	sliceSeenOn []string
+	// runningSlice is the admitted slice of a job that runs without MultiKueue, if the workload is a newer
+	// slice of it; nil = none.
+	runningSlice *kueue.Workload
 
 	// totalWaiting is the number of waiting workloads at all gates.
 	totalWaiting int32
@@ -141,11 +144,13 @@ func (o *observation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGat
 
 // mayYield reports whether the workload gives up its quota if another one waits for it: it has held
 // the quota for long enough, or follows the primary component of its job. A yield would reset the
-// retries that Kueue counts.
+// retries that Kueue counts, and end a trial in the middle. A workload is tried once.
 func (o *observation) mayYield() bool {
 	rule := o.gate.Spec.WhenUnplaceable
 	switch {
 	case rule.Mode != v1alpha1.UnplaceableYield || o.wl.Status.Admission == nil || o.component.cluster != "" || kueuestate.HasRetries(o.wl):
+		return false
+	case slices.ContainsFunc(o.trialChecks, func(name string) bool { return kueuestate.FindCheck(o.wl, name).State == kueue.CheckStatePending }):
 		return false
 	case o.phase == PhaseAwaitingPrimary:
 		return o.mayYieldWithPrimary()
@@ -166,8 +171,8 @@ func (o *observation) candidatesWith(results map[string]querycache.ClusterResult
 	left, leftFor := o.record.LeftCluster(o.now)
 	for _, c := range o.gate.Clusters {
 		result := results[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, Shapes: result.Shapes,
-			Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
+		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, QuotaSampledAt: result.QuotaSampledAt,
+			Shapes: result.Shapes, Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
 		if o.multiKueue != "" && !o.workers.isConnected(c.Name) {
 			candidate.Unusable = o.workers.disconnected[c.Name]
 			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {
@@ -259,10 +264,11 @@ func (o *observation) check() *kueue.AdmissionCheckState {
 	return kueuestate.FindCheck(o.wl, o.checks[0])
 }
 
-// runsAlready reports whether Kueue has chosen the cluster itself, or has started the workload on the
-// hub before its ClusterQueue got the check. Kueue adds the check to running workloads, too.
+// runsAlready reports whether Kueue has chosen the cluster itself, has started the workload on the hub
+// before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
+// adds the check to running workloads, too.
 func (o *observation) runsAlready() bool {
-	return o.wl.Status.ClusterName != nil || o.multiKueue == "" && kueuestate.IsAdmitted(o.wl)
+	return o.wl.Status.ClusterName != nil || o.multiKueue == "" && kueuestate.IsAdmitted(o.wl) || o.runningSlice != nil
 }
 
 // pendingChecks are the gate's entries that are Pending.

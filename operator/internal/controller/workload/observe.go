@@ -15,8 +15,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
 )
@@ -205,6 +207,11 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 	case o.phase == PhaseGateUnknown && o.gateExists:
 		o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
 	}
+	return r.measureOthers(ctx, o)
+}
+
+// measureOthers adds whether other workloads wait for the quota of a workload that may yield.
+func (r *Reconciler) measureOthers(ctx context.Context, o *observation) error {
 	if !o.decides() && o.phase != PhaseAwaitingPrimary || !o.mayYield() {
 		return nil
 	}
@@ -215,14 +222,18 @@ func (r *Reconciler) measure(ctx context.Context, o *observation) error {
 
 // measureRoom adds the query results and the ledger's view.
 func (r *Reconciler) measureRoom(ctx context.Context, o *observation) {
-	facts := o.jobFacts()
-	o.queryKey = r.cache.KeyOf(o.gate, facts)
-	results, fleet := r.cache.Results(ctx, o.gate, facts)
+	results, fleet := r.cache.Results(ctx, o.gate, o.jobFacts())
+	r.addResults(o, results, fleet)
+	o.holdingOn = r.holdingOn(ctx, o)
+}
+
+// addResults adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) addResults(o *observation, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
+	o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
 	o.view = r.viewFor(o)
 	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
-	o.holdingOn = r.holdingOn(ctx, o)
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them

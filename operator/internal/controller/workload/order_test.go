@@ -34,12 +34,23 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	if d := *next(b.look()).decision; d.Reason != gate.ReasonQueued || d.Message != "there is room, but team-b/urgent is decided first" {
 		t.Errorf("decision %s %q, want %s with the name of the urgent workload", d.Reason, d.Message, gate.ReasonQueued)
 	}
+	b.expectExplained()
 	b.waiting.Remove(urgent.Workload)
+	b.expectExplained()
 	b.clock.add(time.Second)
 	b.reconcile()
 	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster1" {
 		t.Errorf("nominated %v after the urgent workload left, want cluster1", got)
 	}
+}
+
+// Without MultiKueue, too, an explanation says for which workload this one waits.
+func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.create(pendingWorkload(noon))
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-a/urgent"}, PodSets: b.look().facts.PodSets})
+	b.expectExplained()
 }
 
 // controller-runtime logs a panic and retries with growing pauses. Other workloads of the gate must

@@ -119,6 +119,7 @@ func TestWaitForCopyOutOfReach(t *testing.T) {
 			}
 			b.create(withMultiKueue(pendingWorkload(noon)))
 			b.withLostQuota(tc.ended != "", tc.ended, noon.Add(-tc.lostQuota))
+			b.expectExplained()
 			result := b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)

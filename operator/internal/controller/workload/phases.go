@@ -28,8 +28,8 @@ const (
 	PhaseRecordUnreadable Phase = "RecordUnreadable"
 	// PhaseTooManyChecks: several checks of ours stand on one queue.
 	PhaseTooManyChecks Phase = "TooManyChecks"
-	// PhasePlacedByKueue: Kueue chose the cluster itself, as for a new slice of an elastic job, or the
-	// workload ran before its queue had the check.
+	// PhasePlacedByKueue: Kueue chose the cluster itself or runs the job already, as for a new slice of an
+	// elastic job, or the workload ran before its queue had the check.
 	PhasePlacedByKueue Phase = "PlacedByKueue"
 	// PhaseAwaitingPrimary: Kueue will place a component on the cluster of the job's primary
 	// component, which has none yet.
@@ -76,7 +76,7 @@ var documentedPhases = []phaseDoc{
 	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
 	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
 	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
-	{PhasePlacedByKueue, "the check is Pending, and Kueue chose the cluster or started the workload before its queue had the check", "sets the check Ready", nil},
+	{PhasePlacedByKueue, "the check is Pending, and Kueue chose the cluster, runs the job of the slice that the workload replaces, or started the workload before its queue had the check", "sets the check Ready", nil},
 	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota", []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded}},
 	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
 	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},

@@ -447,7 +447,8 @@ func TestNext(t *testing.T) {
 		}), PhaseWaiting, func(*observation) step {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
-			return step{decision: &d, reservation: &reservation{}, writes: []write{{
+			reset := write{record: &recordWrite{record: dispatch.Record{QuotaReservedAt: noon}}}
+			return step{decision: &d, reservation: &reservation{}, writes: []write{reset, {
 				check: &checkWrite{names: own, decision: d, messageKind: gate.ReasonGaveUp, rememberReason: true}, event: &notice{warning: true, reason: gate.ReasonGaveUp, message: d.Message}}}}
 		}, PhaseIdle},
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,

@@ -2,8 +2,11 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -23,15 +26,19 @@ const reasonReplacesSlice = "ReplacesSlice"
 //  2. The new slice reserves quota, and Kueue finishes the old one as replaced.
 //  3. MultiKueue leaves the copies of a replaced slice on the workers. A copy keeps its quota until
 //     the same worker admits the new slice, which replaces it there.
-//  4. The new slice is evicted. MultiKueue also leaves the copies of a slice without quota that replaces
+//  4. The old slice may have been evicted while the new one waited for quota. Kueue finishes it as
+//     replaced, with its quota, so that its copies also stay. An admitted one runs on.
+//  5. The new slice is evicted. MultiKueue also leaves the copies of a slice without quota that replaces
 //     another one. Each may be admitted while the slice waits for quota.
 //
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
 // only the clusters of a later attempt count.
 func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) error {
-	name := kueuestate.ReplacedSlice(o.wl)
-	if name == "" || o.multiKueue == "" || o.wl.Status.ClusterName != nil {
+	switch {
+	case kueuestate.ReplacedSlice(o.wl) == "" || o.wl.Status.ClusterName != nil:
 		return nil
+	case o.multiKueue == "":
+		return r.observeRunningSlice(ctx, o)
 	}
 	if kueuestate.WasAdmitted(o.wl) {
 		if !o.history.copies.recorded {
@@ -39,32 +46,75 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 		}
 		return nil
 	}
-	old := &kueue.Workload{}
-	if err := r.client.Get(ctx, client.ObjectKey{Namespace: o.wl.Namespace, Name: name}, old); client.IgnoreNotFound(err) != nil {
+	recorded, err := r.observeClustersOfSlices(ctx, o)
+	if err != nil {
 		return err
 	}
-	o.sliceSeenOn = appendNew(clustersOfSlice(old), o.history.copies.clusters)
-	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recordedClusters(old)), o.record.EverNominated)
+	o.sliceSeenOn = appendNew(o.sliceSeenOn, o.history.copies.clusters)
+	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recorded), o.record.EverNominated)
 	return nil
 }
 
-// clustersOfSlice returns the clusters that a replaced slice was sent to, as its status says.
-func clustersOfSlice(old *kueue.Workload) []string {
-	if cluster := clusterOf(old); cluster != "" {
-		return []string{cluster}
+// observeClustersOfSlices reads the clusters of the replaced slice, or of the latest one before it that
+// was sent somewhere. It returns those that only a record names.
+func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *observation) (recorded []string, err error) {
+	slice := o.wl
+	for range maxReplacedSlices {
+		old, err := r.replacedSlice(ctx, slice)
+		if err != nil || old == nil {
+			return nil, err
+		}
+		o.sliceSeenOn, recorded = r.clustersOfSlice(old, o.now)
+		if len(o.sliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
+			return recorded, nil
+		}
+		slice = old
 	}
-	return slices.Clone(old.Status.NominatedClusterNames)
+	return nil, nil
 }
 
-// recordedClusters returns the clusters that the record of a replaced slice names. An eviction clears
-// the nominated clusters of its status, but removes no copies if the slice replaced another one itself.
-func recordedClusters(old *kueue.Workload) []string {
-	if clusterOf(old) != "" || kueuestate.ReplacedSlice(old) == "" || kueuestate.WasAdmitted(old) {
-		return nil
+// replacedSlice returns the slice that a workload replaces. It is nil if there is none.
+func (r *Reconciler) replacedSlice(ctx context.Context, wl *kueue.Workload) (*kueue.Workload, error) {
+	name := kueuestate.ReplacedSlice(wl)
+	if name == "" {
+		return nil, nil
+	}
+	old := &kueue.Workload{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: name}, old)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the slice that Workload %s/%s replaces: %w", wl.Namespace, wl.Name, err)
+	}
+	return old, nil
+}
+
+// clustersOfSlice returns the clusters that may hold a copy of a replaced slice: those that its status
+// names or that this process saw, and those that only its record names.
+func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, recorded []string) {
+	if cluster := clusterOf(old); cluster != "" {
+		return []string{cluster}, nil
 	}
 	// A record that does not parse was not written by the operator and names no cluster.
 	record, _ := dispatch.Decode(old.Annotations)
-	return record.EverNominated
+	seen = slices.Clone(old.Status.NominatedClusterNames)
+	if isEndingWithQuota(old) {
+		const endedByWorker = false
+		seen = appendNew(seen, r.histories.get(old.UID).withoutQuota(endedByWorker, now).copies.clusters)
+		recorded = record.Nominated
+	}
+	// An eviction removes no copies of a slice that replaced another one, unless a cluster had admitted it.
+	if kueuestate.ReplacedSlice(old) != "" && !kueuestate.WasAdmitted(old) && !kueuestate.IsAdmitted(old) {
+		recorded = appendNew(recorded, record.EverNominated)
+	}
+	return seen, recorded
+}
+
+// isEndingWithQuota reports whether a slice was replaced while Kueue evicted it. Eviction clears the
+// clusters of its status. MultiKueue removes copies of a slice that has lost its quota, but none of a
+// replaced one.
+func isEndingWithQuota(old *kueue.Workload) bool {
+	return kueuestate.IsEvicted(old) && old.Status.Admission != nil
 }
 
 // appendNew appends the values that list does not have.

@@ -56,6 +56,7 @@ func TestSliceFollowsTheSliceThatItReplaces(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(tc.room)
 			b.createSlices(tc.old)
+			b.expectExplained()
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s\ncheck: %s", diff, checkTexts(b.workload())["plimsoll"])

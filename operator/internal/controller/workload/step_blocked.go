@@ -107,10 +107,7 @@ func (o *observation) stepReportGateUnknown() step {
 // block sets checks Pending because no gate decides. That time does not count as time
 // without room.
 func (o *observation) block(checks []string, message string) []write {
-	var writes []write
-	if record := o.record.CountUnplaced(false, o.waitingSince(checks...), o.now); !record.UnplacedSince.Equal(o.record.UnplacedSince) {
-		writes = append(writes, write{record: &recordWrite{record: record}})
-	}
+	writes := o.writeClock(o.record.CountUnplaced(false, o.waitingSince(checks...), o.now))
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
 	return append(writes, write{
 		check: &checkWrite{names: checks, decision: d, rememberReason: true},

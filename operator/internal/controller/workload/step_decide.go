@@ -82,7 +82,7 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 	case d.State != gate.Ready:
 	case o.mustQueue(d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
-			Message: "there is room, but " + o.preceding.String() + " is decided first"}
+			Message: queuedMessage(o.preceding.String())}
 	case o.awaitsJobQuota():
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: "there is room, but Kueue may be about to reserve quota for other components of the job"}
@@ -94,6 +94,11 @@ func (o *observation) decide() (d gate.Decision, clusters []string, wait time.Du
 		clusters = d.Order[:1]
 	}
 	return d, clusters, wait
+}
+
+// queuedMessage is the message of a workload that has room and waits for another one.
+func queuedMessage(preceding string) string {
+	return "there is room, but " + preceding + " is decided first"
 }
 
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
@@ -273,11 +278,15 @@ func (o *observation) whenUnplaceable(d gate.Decision) (gate.Decision, dispatch.
 }
 
 // writeDecision returns the writes of a decision: the record if the clock of giving up
-// started or stopped, then the check if it changes.
+// started, stopped or was reset, then the check if it changes. Kueue deactivates a workload as soon as
+// its check is Rejected, so that a later write could be a conflict.
 func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []write {
+	if d.State == gate.Rejected {
+		record = record.GivenUp()
+	}
 	var writes []write
-	if d.State != gate.Ready && !record.UnplacedSince.Equal(o.record.UnplacedSince) {
-		writes = append(writes, write{record: &recordWrite{record: record}})
+	if d.State != gate.Ready {
+		writes = o.writeClock(record)
 	}
 	old := *o.check()
 	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next round
@@ -312,6 +321,14 @@ func (o *observation) writeDecision(d gate.Decision, record dispatch.Record) []w
 	return append(writes, w)
 }
 
+// writeClock returns the write of a record whose clock of giving up started, stopped or was reset.
+func (o *observation) writeClock(record dispatch.Record) []write {
+	if record.HasClockOf(o.record) {
+		return nil
+	}
+	return []write{{record: &recordWrite{record: record}}}
+}
+
 // writeYield deactivates the workload for a moment. A workload that is merely evicted would
 // reserve its quota again before Kueue looks at the others. The time to activate it is part
 // of the same request, so that a restart does not lose it.
@@ -341,22 +358,6 @@ func messageKind(d gate.Decision) string {
 
 func (o *observation) widenAfter() time.Duration {
 	return timing.Seconds(o.gate.Spec.Widen.AfterSeconds, timing.DefaultWidenAfter)
-}
-
-// stepFollowKueue sets the check Ready for a workload that runs already. The new slice of an
-// elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
-// before it updates the running copy. Without MultiKueue, the workload was admitted before its
-// ClusterQueue got the check.
-func (o *observation) stepFollowKueue() step {
-	message := "the job ran before its queue had this check"
-	if cluster := o.wl.Status.ClusterName; cluster != nil {
-		message = "Kueue placed it on " + *cluster + ", where the job already runs"
-	}
-	d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}
-	return step{decision: &d, writes: []write{{
-		check: &checkWrite{names: o.checks, decision: d, rememberReason: true},
-		event: &notice{reason: d.Reason, message: d.Message},
-	}}}
 }
 
 // podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods

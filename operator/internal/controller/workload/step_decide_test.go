@@ -110,7 +110,9 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: evictions}}}
 				b.create(wl)
 				o, e := b.look(), &gate.Explanation{}
-				b.explainDecision(t.Context(), o, e)
+				if err := b.explainDecision(t.Context(), o, e); err != nil {
+					t.Fatal(err)
+				}
 				d := o.decision(o.record.Attempt + 1)
 				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
 					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
@@ -331,9 +333,17 @@ func TestReadyCheckResetsTheRecord(t *testing.T) {
 	}
 }
 
+// withTrial adds the check of a TrialPolicy.
+func withTrial(state kueue.CheckState) func(*observation) {
+	return func(o *observation) {
+		o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
+		o.trialChecks = []string{"trial"}
+	}
+}
+
 // A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
-// ready.
-func TestWorkloadWithRetriesDoesNotYield(t *testing.T) {
+// ready. It would also end a trial in the middle, and a job is tried once.
+func TestWorkloadsThatDoNotYield(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*observation)
@@ -341,6 +351,8 @@ func TestWorkloadWithRetriesDoesNotYield(t *testing.T) {
 	}{
 		{"no retries", func(*observation) {}, true},
 		{"Kueue counts retries", func(o *observation) { o.wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
+		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := observationWith(func(o *observation) {

@@ -140,6 +140,7 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		}
 		if c.oneIn(8) {
 			o.replacedSliceOn = c.clusters()
+			o.runningSlice = readyFor(pendingWorkload(noon), "cluster2", noon)
 		}
 		o.workers.connected, o.workers.disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&o.history)
@@ -156,6 +157,8 @@ func (c chance) observe(l *ledger.Ledger) *observation {
 		}
 		if kueuestate.FindCheck(o.wl, "multikueue") == nil {
 			o.multiKueue, o.component, o.replacedSliceOn = "", component{}, nil
+		} else {
+			o.runningSlice = nil
 		}
 		if len(o.checks) == 0 {
 			o.gateName, o.gateKnown, o.gateExists, o.gate.Problem = "", false, false, ""
