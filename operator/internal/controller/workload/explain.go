@@ -78,17 +78,16 @@ func (r *Reconciler) isLeader() bool {
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
 func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
-	facts := o.jobFacts()
-	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, facts)
+	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, o.jobFacts())
 	if err != nil {
 		return err
 	}
-	r.setRoom(o, facts, results, fleet) // nothing is widened here, so nothing queries the holders of devices
+	r.addResults(o, results, fleet)
 	o.phase = phaseOf(o)
 	if err := r.measureOthers(ctx, o); err != nil {
 		return err
 	}
-	e.Facts = facts
+	e.Facts = o.jobFacts()
 	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
 	e.Problem, e.Conditions, e.SkippedConditions = o.fleet.Problem, o.fleet.Conditions, o.fleet.SkippedConditions
 	e.Rank, e.Preceding = o.rank(), ""

@@ -42,16 +42,16 @@ func (s *blockedSource) add(n int) {
 	s.running += n
 }
 
+// firstQueries are the queries that an explanation runs before all others: for the sample times of the
+// devices and of the quota.
+const firstQueries = 2
+
 // count returns how many queries run.
 func (s *blockedSource) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
 }
-
-// firstQueries is the number of queries that an explanation begins with: for the sample times of devices and
-// of quota.
-const firstQueries = 2
 
 // newExplainBench has workloads of different shapes in namespaces, and a source that does not respond.
 func newExplainBench(t *testing.T, namespaces, workloads int) (*bench, *blockedSource) {
@@ -106,8 +106,8 @@ func TestExplanationsTakeTurns(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if got := source.count() / firstQueries; got != tc.want {
-					t.Errorf("%d explanations query the source at once, want %d", got, tc.want)
+				if got := source.count(); got != tc.want*firstQueries {
+					t.Errorf("%d queries run at once, want those of %d explanations", got, tc.want)
 				}
 				close(source.released)
 				group.Wait()

@@ -222,15 +222,14 @@ func (r *Reconciler) measureOthers(ctx context.Context, o *observation) error {
 
 // measureRoom adds the query results and the ledger's view.
 func (r *Reconciler) measureRoom(ctx context.Context, o *observation) {
-	facts := o.jobFacts()
-	results, fleet := r.cache.Results(ctx, o.gate, facts)
-	r.setRoom(o, facts, results, fleet)
+	results, fleet := r.cache.Results(ctx, o.gate, o.jobFacts())
+	r.addResults(o, results, fleet)
 	o.holdingOn = r.holdingOn(ctx, o)
 }
 
-// setRoom adds the results of the gate's queries for the job to the observation.
-func (r *Reconciler) setRoom(o *observation, facts shape.Facts, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
-	o.queryKey = r.cache.KeyOf(o.gate, facts)
+// addResults adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) addResults(o *observation, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
+	o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
 	o.fleet = fleet
 	o.candidates = o.candidatesWith(results)
 	o.view = r.viewFor(o)
