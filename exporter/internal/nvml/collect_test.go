@@ -186,9 +186,9 @@ func TestHungAndLostDevicesDoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// If another process holds the driver's lock, every call blocks. The last values stay
-// exported, and the stall is reported.
-func TestStalledDriverKeepsLastValues(t *testing.T) {
+// If another process holds the driver's lock, every call blocks. The devices stay exported and the stall is
+// reported, but no measurement: the devices were not read.
+func TestStalledDriverKeepsDevices(t *testing.T) {
 	f := inFake(t)
 	if f == nil {
 		return
@@ -202,8 +202,10 @@ func TestStalledDriverKeepsLastValues(t *testing.T) {
 	if err := e.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "the driver does not") {
 		t.Errorf("collecting from a stalled driver: got error %v", err)
 	}
-	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 1\n") || !strings.Contains(text, "\nDCGM_FI_DEV_GPU_TEMP{") {
-		t.Errorf("the stall or the last values are missing in\n%s", text)
+	if text := e.scrape(); !strings.Contains(text, "\nplimsoll_exporter_driver_stalled{node=\"n\"} 1\n") || !strings.Contains(text, "\nplimsoll_device_lost{") {
+		t.Errorf("the stall or the devices are missing in\n%s", text)
+	} else if strings.Contains(text, "\nDCGM_FI_DEV_GPU_TEMP{") {
+		t.Errorf("an old temperature is exported in\n%s", text)
 	}
 	if e.Healthy() == nil {
 		t.Error("Healthy returns no error although the driver is stalled")

@@ -266,7 +266,7 @@ func TestRestartWhileNoClusterIsScored(t *testing.T) {
 		"in Shadow mode":                       {func(s *v1alpha1.ScoringPolicySpec) { s.Mode = v1alpha1.ModeShadow }, "Valid Absent Worst"},
 		"the freshness query, too": {func(s *v1alpha1.ScoringPolicySpec) {
 			s.Scores[0].Missing.Absent, s.Freshness = "Omit", &v1alpha1.Freshness{Query: "age"}
-		}, "Valid None Omitted"},
+		}, "Valid Stale Worst"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet := healthy
