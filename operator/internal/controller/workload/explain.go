@@ -128,11 +128,10 @@ const otherNamespace = "a workload of another namespace"
 func hideOtherNamespaces(e *gate.Explanation, namespace string) {
 	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
 	if isOther(e.Preceding) {
-		if e.Decision.Reason == gate.ReasonQueued {
-			if e.WaitsFor == e.Decision.Message {
-				e.WaitsFor = queuedMessage(otherNamespace)
+		for _, text := range []*string{&e.Decision.Message, &e.WaitsFor} {
+			if *text == queuedMessage(e.Preceding) {
+				*text = queuedMessage(otherNamespace)
 			}
-			e.Decision.Message = queuedMessage(otherNamespace)
 		}
 		e.Preceding = otherNamespace
 	}
