@@ -38,7 +38,8 @@ const (
 	ReasonRuledOut = "RuledOut"
 	// ReasonStale is set if samples are too old or missing.
 	ReasonStale = "StaleSamples"
-	// ReasonNoMetrics is set if a query for the decision has no valid result.
+	// ReasonNoMetrics is set if a query for the decision has no valid result, or fit has no series for the
+	// devices of a cluster.
 	ReasonNoMetrics = "NoMetrics"
 	// ReasonFleetConditionUnmet is set if a condition of scope Fleet is not met.
 	ReasonFleetConditionUnmet = "FleetConditionUnmet"

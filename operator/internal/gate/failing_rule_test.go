@@ -64,6 +64,57 @@ func TestFailingRuleEndsSampleTime(t *testing.T) {
 	}
 }
 
+// After five minutes, the last result of a rule that still fails is gone. What depends on it must be gone
+// as well, or the cluster has no sample time: a gate would count devices as free that the rule counted as
+// in use.
+func TestRuleFailingForLongFreesNothing(t *testing.T) {
+	const file = "rules/recording-nodes.yaml"
+	rules, err := promengine.DecodeRules(file, read(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed, all := seriesOfGates(t), recordedRules(t)
+	for i, r := range rules {
+		if !needed[r.Record] || lasting[r.Record] != "" {
+			continue
+		}
+		t.Run(fmt.Sprint(r.Record, r.Labels), func(t *testing.T) {
+			clusters := map[string]bool{}
+			query := evaluate(t, rules, i, 1420, clusters)
+			times := query("cluster:plimsoll_sample_timestamp_seconds:min")
+			for name := range fitSeries(t) {
+				if !readBy(t, all, name)[r.Record] {
+					continue
+				}
+				for cluster, value := range query(name) {
+					if at, ok := times[cluster]; ok && clusters[cluster] {
+						t.Errorf("%s has the sample time %v and %v of %s without a result of the rule since 1000", cluster, at, value, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// fitSeries returns the recorded series that the fit of gates reads itself, except for those whose result
+// does not change it.
+func fitSeries(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, spec := range sampleGates(t) {
+		for _, q := range gate.Queries(&spec, "cluster") {
+			if q.Name != gate.QueryFit && q.Name != gate.QueryEmptyFit {
+				continue
+			}
+			for _, name := range seriesOf(t, q.Expr) {
+				found[name] = untimed[name] == "" && lasting[name] == ""
+			}
+		}
+	}
+	maps.DeleteFunc(found, func(_ string, read bool) bool { return !read })
+	return found
+}
+
 // seriesOfGates returns the recorded series that the fit of gates depends on, except for untimed ones.
 func seriesOfGates(t *testing.T) map[string]bool {
 	t.Helper()
@@ -85,15 +136,22 @@ func seriesOfGates(t *testing.T) map[string]bool {
 // returns the sample times of all clusters. It adds the clusters of that rule's first result to clusters.
 func sampleTimes(t *testing.T, rules []promengine.Rule, failing int, clusters map[string]bool) map[string]float64 {
 	t.Helper()
+	return evaluate(t, rules, failing, 1030, clusters)("cluster:plimsoll_sample_timestamp_seconds:min")
+}
+
+// evaluate evaluates the rules every 30 s from 1000 s until end, after the first time without the rule at
+// failing. It adds the clusters of that rule's first result to clusters, and returns a function that
+// queries values by cluster at the end.
+func evaluate(t *testing.T, rules []promengine.Rule, failing int, end int64, clusters map[string]bool) func(expr string) map[string]float64 {
+	t.Helper()
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	s := series{teststorage.New(t)}
 	var recorders []*promengine.Recorder
 	for _, r := range rules {
 		recorders = append(recorders, promengine.NewRecorder(engine, s, []promengine.Rule{r}))
 	}
-	var at time.Time
-	for _, seconds := range []int64{1000, 1030} {
-		at = time.Unix(seconds, 0)
+	for seconds := int64(1000); seconds <= end; seconds += 30 {
+		at := time.Unix(seconds, 0)
 		if err := s.Store(t.Context(), at, threeClusters(float64(seconds))); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +169,9 @@ func sampleTimes(t *testing.T, rules []promengine.Rule, failing int, clusters ma
 			}
 		}
 	}
-	return valuesByCluster(t, engine, s, "cluster:plimsoll_sample_timestamp_seconds:min", at)
+	return func(expr string) map[string]float64 {
+		return valuesByCluster(t, engine, s, expr, time.Unix(end, 0))
+	}
 }
 
 func valuesByCluster(t *testing.T, engine *promql.Engine, s series, expr string, at time.Time) map[string]float64 {

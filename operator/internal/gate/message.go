@@ -124,9 +124,6 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	}
 	forOnePod := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, deviceName(p))
 	forAllPods := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
-	if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Rejection == RejectNoFit }); best == nil && i >= 0 {
-		return fmt.Sprintf("no cluster has room: the gate's query fit has no series for %s, although %s has %.0f", verdicts[i].Detail, verdicts[i].Cluster, verdicts[i].Capacity)
-	}
 	if best == nil {
 		return forOnePod + ": none has any"
 	}
@@ -178,7 +175,7 @@ func excludedClusters(verdicts []Verdict) string {
 	const most = 5
 	var parts []string
 	for _, v := range verdicts {
-		if !v.Rejection.MayHoldCopy() || v.Rejection == RejectHeld {
+		if !v.Rejection.MayHoldCopy() || v.Rejection == RejectHeld || v.Rejection == RejectNoFit {
 			parts = append(parts, v.Cluster+" "+v.stableWhy())
 		}
 	}

@@ -52,24 +52,25 @@ func TestNoRoomMessageWithoutSuchDevices(t *testing.T) {
 
 // The query fit of a gate may lack series for devices that exist: no node is trusted or known to
 // kube-state-metrics, the nodes have no label for the topology, or no slices.
-func TestNoRoomMessageWithoutSeriesOfFit(t *testing.T) {
+func TestMessageWithoutSeriesOfFit(t *testing.T) {
 	noSeries := cluster("cluster1", 0, 12, 6, 64)
 	noSeries.Shapes[0].Fit = Number{}
 	noDevices := Candidate{Name: "cluster2", SampledAt: t0, Shapes: make([]ShapeMetrics, 1)}
-	const message = "no cluster has room: the gate's query fit has no series for " + h100 + ", although cluster1 has 64"
+	const message = "no cluster is eligible; cluster1 has 64 " + h100 + ", and no series of the gate's query fit"
 	for _, tc := range []struct {
 		name       string
 		candidates []Candidate
+		reason     string
 		message    string
 		mayGiveUp  bool
 	}{
-		{"devices without series", []Candidate{noDevices, noSeries}, message, false},
-		{"no devices", []Candidate{noDevices}, "no cluster has 8 free " + h100 + " on one node: none has any", true},
-		{"a full cluster, too", []Candidate{noSeries, cluster("cluster3", 0, 12, 6, 64)}, "no cluster has 8 free " + h100 + " on one node: best is cluster3 with 6", false},
+		{"devices without series", []Candidate{noSeries, noDevices}, ReasonNoMetrics, message, false},
+		{"no devices", []Candidate{noDevices}, ReasonNoRoom, "no cluster has 8 free " + h100 + " on one node: none has any", true},
+		{"a full cluster, too", []Candidate{noSeries, cluster("cluster3", 0, 12, 6, 64)}, ReasonNoRoom, "no cluster has 8 free " + h100 + " on one node: best is cluster3 with 6; cluster1 has 64 " + h100 + ", and no series of the gate's query fit", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Decide(job("a", 8, 1), tc.candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
-			if d.Message != tc.message || d.Reason != ReasonNoRoom || d.NoRoomAnywhere != tc.mayGiveUp {
+			if d.Message != tc.message || d.Reason != tc.reason || d.NoRoomAnywhere != tc.mayGiveUp {
 				t.Errorf("%s, no room anywhere: %t: %q\nwant %q", d.Reason, d.NoRoomAnywhere, d.Message, tc.message)
 			}
 		})

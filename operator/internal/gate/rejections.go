@@ -106,7 +106,7 @@ var rejections = []rejectionRow{
 
 	// evaluateRoom detects the rest, after all rules.
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
-	{rejection: RejectNoFit, reason: ReasonNoRoom, message: noFitMessage, mayHoldCopy: true},
+	{rejection: RejectNoFit, reason: ReasonNoMetrics, message: noFitMessage, mayHoldCopy: true},
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
 	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
@@ -145,6 +145,10 @@ func noRoomAnywhere(verdicts []Verdict, fleet Fleet) bool {
 
 // pendingReason returns the reason that helps most, if all candidates are rejected.
 func pendingReason(verdicts []Verdict, fleet Fleet) string {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Rejection == RejectNoFit }) {
+		// The cluster with such devices decides whether the workload waits for room or for metrics.
+		verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Rejection == RejectNoModel })
+	}
 	for _, reason := range pendingReasons {
 		if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Rejection.pendingReason(fleet) == reason }) {
 			return reason

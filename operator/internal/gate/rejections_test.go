@@ -162,6 +162,9 @@ func TestPendingReason(t *testing.T) {
 		{"score while the source fails", failing, []Rejection{RejectScore}, ReasonNoMetrics},
 		{"no score while the source fails", failing, []Rejection{RejectNoScore}, ReasonNoMetrics},
 		{"unusable while the source fails", failing, []Rejection{RejectUnusable}, ReasonRuledOut},
+		{"no series of fit", Fleet{}, []Rejection{RejectUnusable, RejectStale, RejectNoFit}, ReasonNoMetrics},
+		{"no series of fit where such devices are", Fleet{}, []Rejection{RejectNoModel, RejectNoFit}, ReasonNoMetrics},
+		{"no series of fit, but another cluster is full", Fleet{}, []Rejection{RejectNoModel, RejectNoFit, RejectNoRoom}, ReasonNoRoom},
 		{"stale counts before scores", Fleet{}, []Rejection{RejectScore, RejectUnknown}, ReasonStale},
 		{"no quota", Fleet{}, []Rejection{RejectNoQueue}, ReasonRuledOut},
 	} {

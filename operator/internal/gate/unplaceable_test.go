@@ -135,6 +135,31 @@ func TestGivesUpOnlyForMeasuredLackOfRoom(t *testing.T) {
 	}
 }
 
+// If a rule that the query fit reads fails, the clusters with such devices lose its series. No workload that
+// needs the series can start, so that a yield helps none.
+func TestDoesNotYieldWithoutFitSeries(t *testing.T) {
+	withoutFit, without := cluster("c1", 3, 24, 8, 64), Candidate{Name: "c2", SampledAt: t0, Shapes: make([]ShapeMetrics, 1)}
+	withoutFit.Shapes[0].Fit = Number{}
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		want       State
+	}{
+		{"no series", []Candidate{withoutFit}, Pending},
+		{"no series, and no such devices elsewhere", []Candidate{withoutFit, without}, Pending},
+		{"no such devices", []Candidate{without}, Retry},
+		{"no series, and another cluster is full", []Candidate{withoutFit, cluster("c3", 0, 4, 4, 64)}, Retry},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := Decide(job("a", 8, 1), tc.candidates, Fleet{}, ledger.View{}, rules(), 1, t0)
+			d = Unplaceable(d, v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}, dispatch.Record{}, before(3600), t0)
+			if d.State != tc.want {
+				t.Errorf("got %s %s %s, want %s", d.State, d.Reason, d.Message, tc.want)
+			}
+		})
+	}
+}
+
 // An unmet condition may concern this workload only, so that others can use its quota.
 // A condition without result keeps all workloads waiting, so that a yield helps none.
 func TestYieldsOnlyForUnmetConditions(t *testing.T) {

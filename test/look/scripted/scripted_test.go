@@ -80,8 +80,6 @@ func checkRecordingRules(t *testing.T, p *Prometheus, empty map[string]string) {
 var emptyOnOneCluster = map[string]string{
 	"node:kube_sample_timestamp_seconds:max":                    "the bridge covers clusters without plimsoll-exporter",
 	"node_resource_state:kube_devices:sum":                      "the bridge covers clusters without plimsoll-exporter",
-	"container_resource:kube_sidecar_devices:max":               "no sidecar requests devices",
-	"pod_resource:kube_init_devices:max":                        "no init container requests devices",
 	"device:plimsoll_interference_exposure:bool":                "no device is shared",
 	"cluster_model:plimsoll_exposed_devices:sum":                "no device is shared",
 	"pod:plimsoll_share_memory_used:ratio":                      "no device is shared",
