@@ -239,9 +239,14 @@ func (o *observation) lacksJobQuota() bool {
 }
 
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
-// decides for. Their devices can be reserved then, so that the job starts as a whole.
+// decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
+// ahead, the time counts from when the operator saw the quota.
 func (o *observation) awaitsJobQuota() bool {
-	return o.lacksJobQuota() && o.now.Sub(o.quotaReservedAt()) < timing.JobQuotaGrace
+	since := o.quotaReservedAt()
+	if seen := o.history.quotaSeenAt; !seen.IsZero() && seen.Before(since) {
+		since = seen
+	}
+	return o.lacksJobQuota() && o.now.Sub(since) < timing.JobQuotaGrace
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
