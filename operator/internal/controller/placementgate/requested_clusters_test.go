@@ -139,7 +139,7 @@ func TestMemberWithOrphanedCopiesStays(t *testing.T) {
 		{"connected for long", 15, metav1.ConditionTrue, time.Hour, false, []time.Duration{30 * time.Second}, "c19"},
 		{"disconnected", 15, metav1.ConditionFalse, time.Hour, false, []time.Duration{30 * time.Second, 30 * time.Second}, "c18"},
 		{"disconnected, and gone from the hub", 15, metav1.ConditionFalse, time.Hour, true, []time.Duration{30 * time.Second}, "c19"},
-		{"back for five seconds when the exit could begin", 15, metav1.ConditionTrue, 5 * time.Second, false, []time.Duration{30 * time.Second}, ""},
+		{"back for five seconds when the exit could begin", 15, metav1.ConditionTrue, 5 * time.Second, false, []time.Duration{30 * time.Second}, "c18"},
 		{"short periods: Kueue has no time to remove copies", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second}, ""},
 		{"short periods: it has", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second, 11 * time.Second}, "c19"},
 	} {
