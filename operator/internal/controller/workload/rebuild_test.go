@@ -79,7 +79,9 @@ func TestRebuiltReservationsOfAJob(t *testing.T) {
 		admitBy(wl, "cluster1")
 		kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(at)
 	}
-	quotaAt := func(wl *kueue.Workload, at time.Time) { wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
+	quotaAt := func(wl *kueue.Workload, at time.Time) {
+		wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at)
+	}
 	for _, tc := range []struct {
 		name   string
 		change func(first, second *kueue.Workload)
