@@ -134,12 +134,13 @@ func (l *Ledger) Reserved(uid string) ([]string, []shape.PodSet) {
 	return slices.Sorted(maps.Keys(l.current[uid])), podSets
 }
 
-// OldestByCluster returns the time of the oldest reservation per cluster.
+// OldestByCluster returns the time of the oldest reservation per cluster. Reservations of components that
+// were not sent there yet do not count: samples can't show them.
 func (l *Ledger) OldestByCluster() map[string]time.Time {
 	oldest := map[string]time.Time{}
 	for cluster, entries := range l.View().byCluster {
 		for _, e := range entries {
-			if at, ok := oldest[cluster]; !ok || e.DebitedAt.Before(at) {
+			if at, ok := oldest[cluster]; e.DecidedBy == "" && (!ok || e.DebitedAt.Before(at)) {
 				oldest[cluster] = e.DebitedAt
 			}
 		}
@@ -307,7 +308,15 @@ func (l *Ledger) Credit(c Credit) {
 	l.invalidate()
 }
 
-// Expire drops entries and credits that samples show or that are older than TTL. times are, per cluster,
+// followsRunning reports whether the entry is of a component that waits while its cluster runs the
+// primary component of its job. The entry ends with that component or with the workload's attempt.
+func (l *Ledger) followsRunning(e Entry) bool {
+	primary, isRunning := l.running[e.DecidedBy]
+	return isRunning && primary.Cluster == e.Cluster && e.EndedAt.IsZero()
+}
+
+// Expire drops entries and credits that samples show or that are older than TTL, but for those of
+// components that follow a running one. times are, per cluster,
 // those of the oldest samples that a decision may still use. A time of quota does not speak for
 // decisions that have none. Expire returns the number of entries that reserve no devices any more.
 func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
@@ -326,7 +335,7 @@ func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 	}
 	for _, set := range []entrySet{l.current, l.ended} {
 		for e := range set.all() {
-			isExpired := now.Sub(e.DebitedAt) > l.TTL
+			isExpired := now.Sub(e.DebitedAt) > l.TTL && !l.followsRunning(e)
 			if !isExpired && !e.isMeasured(times[e.Cluster].Devices, l.Settle) {
 				continue
 			}

@@ -248,11 +248,43 @@ func TestOldestByCluster(t *testing.T) {
 		l.Debit(e)
 	}
 	l.Debit(entry("a", "cluster2"))
+	waits := entry("component", "cluster1") // was not sent there yet, so that no sample can show it
+	waits.DecidedBy, waits.DebitedAt = "a", after(1)
+	l.Debit(waits)
 	if diff := cmp.Diff(map[string]time.Time{"cluster1": after(2), "cluster2": t0}, l.OldestByCluster()); diff != "" {
 		t.Errorf("oldest (-want +got):\n%s", diff)
 	}
 	if clusters, podSets := l.Reserved("a"); !slices.Equal(clusters, []string{"cluster1", "cluster2"}) || len(podSets) != 1 {
 		t.Errorf("a has reserved %v on %v, want one pod set on both clusters", podSets, clusters)
+	}
+}
+
+// A component that waits for its own decision keeps its devices while its job runs on the cluster.
+func TestEntriesOfComponentsLiveAsLongAsTheirJob(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Ledger)
+		want   int64
+	}{
+		{"component 0 runs", func(*Ledger) {}, 8},
+		{"component 0 was not admitted", func(l *Ledger) { l.removeRunning("primary") }, 0},
+		{"component 0 runs elsewhere", func(l *Ledger) { l.PutRunning(Running{UID: "primary", Cluster: "cluster2"}) }, 0},
+		{"component 0 has ended", func(l *Ledger) { l.MarkEnded("primary", after(1)) }, 0},
+		{"the component has lost its quota", func(l *Ledger) { l.MarkEnded("component", after(1)) }, 0},
+		{"the component was decided", func(l *Ledger) { l.Debit(entry("component", "cluster1")) }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(time.Second, time.Minute)
+			l.PutRunning(Running{UID: "primary", Cluster: "cluster1"})
+			e := entry("component", "cluster1")
+			e.DecidedBy = "primary"
+			l.Debit(e)
+			tc.change(l)
+			l.Expire(nil, after(61))
+			if got := l.DevicesByCluster()["cluster1"]; got != tc.want {
+				t.Errorf("%d devices reserved after the TTL, want %d", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -66,7 +66,7 @@ type Result struct {
 //   - A decided cluster joins if the list has a free slot: requested ones first, then the best
 //     points.
 //   - If there is no free slot for a requested cluster, the member with the lowest points that is
-//     neither in use nor requested leaves after SteadyRounds periods.
+//     neither in use nor requested leaves after SteadyRounds periods, unless a job is sent there meanwhile.
 //   - A cluster leaves after SteadyRounds periods in which it was neither decided nor in use.
 //     An earlier exit would make Kueue evict what runs there.
 //   - The last cluster never leaves.
@@ -131,17 +131,23 @@ func (h *History) makeRoom(r *Result, decided []Ranked, inUse map[string]bool, s
 	unused := slices.DeleteFunc(slices.Clone(decided), func(d Ranked) bool {
 		return inUse[d.Name] || slices.Contains(settings.Requested, d.Name) || !slices.Contains(r.Clusters, d.Name)
 	})
+	// An exit that has begun goes on. If another member took its place whenever it has lower points or is no
+	// longer in use, no exit might ever be complete.
+	isLeaving := func(d Ranked) bool {
+		_, leaves := h.leavingSince[d.Name]
+		return leaves
+	}
 	slices.SortFunc(unused, func(a, b Ranked) int {
-		return cmp.Or(cmp.Compare(lead(a.Points, b.Points), 0), cmp.Compare(b.Name, a.Name))
+		return cmp.Or(compareBool(isLeaving(b), isLeaving(a)), cmp.Compare(lead(a.Points, b.Points), 0), cmp.Compare(b.Name, a.Name))
 	})
 	unused = unused[:min(max(missing, 0), len(unused))]
 	maps.DeleteFunc(h.leavingSince, func(name string, _ time.Time) bool {
 		return !slices.ContainsFunc(unused, func(d Ranked) bool { return d.Name == name })
 	})
 	for _, member := range unused {
-		since, isLeaving := h.leavingSince[member.Name]
+		since, hasBegun := h.leavingSince[member.Name]
 		switch {
-		case !isLeaving:
+		case !hasBegun:
 			if h.leavingSince == nil {
 				h.leavingSince = map[string]time.Time{}
 			}

@@ -41,6 +41,7 @@ func TestRequestedClusterReplacesAnUnusedMember(t *testing.T) {
 		{"the request ended before", []round{request, request, {}, {}}, names("c20", "c21"), nil},
 		{"a member in use stays", []round{{request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}, {request.requested, []string{"c19"}}}, names("c18", "c20"), []string{"c18"}},
 		{"a job was sent there meanwhile", []round{request, request, {request.requested, []string{"c19"}}}, names("c20", "c21"), []string{"c18"}},
+		{"a worse member is no longer in use", []round{{request.requested, []string{"c19"}}, request, {request.requested, []string{"c19"}}}, names("c18", "c20"), []string{"c18"}},
 		{"a requested member stays", []round{{[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}, {[]string{"c19", "c21"}, nil}}, names("c18", "c20"), []string{"c18"}},
 		{"the round after", []round{request, request, request, {}}, names("c19", "c20"), nil},
 		{"every member is in use", []round{{request.requested, names("c20", "c21")}, {request.requested, names("c20", "c21")}, {request.requested, names("c20", "c21")}}, names("c20", "c21"), nil},

@@ -24,27 +24,53 @@ const clusterUseIndex = "plimsoll.clusterUse"
 
 func clusterUse(check, cluster string) string { return check + "/" + cluster }
 
-// anyCluster stands in clusterUse for a cluster that the workload no longer names.
+// anyCluster stands in clusterUse for a cluster that neither the workload nor its record names.
 const anyCluster = ""
 
-// clusterUses returns the values of clusterUseIndex for an unfinished workload: each of its
-// checks with the cluster that runs the workload and with each nominated cluster. During an eviction,
-// each of its checks with anyCluster, too.
-func clusterUses(obj client.Object) []string {
-	wl, ok := obj.(*kueue.Workload)
-	if !ok || kueuestate.IsFinished(wl) {
+// clusterUses returns the function of clusterUseIndex. Its values for an unfinished workload are each of
+// its checks with the cluster that runs the workload and with each nominated cluster. During an
+// eviction, they are also each of its checks with the clusters that may still have its copy.
+// nominates is false with Kueue's built-in dispatcher.
+func clusterUses(nominates bool) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		wl, ok := obj.(*kueue.Workload)
+		if !ok || kueuestate.IsFinished(wl) {
+			return nil
+		}
+		clusters := clustersOf(wl)
+		for _, cluster := range clustersDuringEviction(wl, nominates) {
+			if !slices.Contains(clusters, cluster) {
+				clusters = append(clusters, cluster)
+			}
+		}
+		var values []string
+		for _, check := range wl.Status.AdmissionChecks {
+			for _, cluster := range clusters {
+				values = append(values, clusterUse(string(check.Name), cluster))
+			}
+		}
+		return values
+	}
+}
+
+// clustersDuringEviction returns the clusters of the attempt that an eviction is about to end, or
+// anyCluster if the record may lack one of them:
+//   - Kueue's built-in dispatcher nominates, which writes no record.
+//   - Kueue itself chose the cluster, as for components of a job, so that the record does not exist or is
+//     older than the quota.
+//   - The record is that of a repair. It names the clusters of the repair, not those of the lost copy.
+//   - The record does not parse or has more clusters than the operator nominates: a user wrote it.
+func clustersDuringEviction(wl *kueue.Workload, nominates bool) []string {
+	if !kueuestate.IsBeingEvicted(wl) {
 		return nil
 	}
-	var values []string
-	for _, check := range wl.Status.AdmissionChecks {
-		for _, cluster := range clustersOf(wl) {
-			values = append(values, clusterUse(string(check.Name), cluster))
-		}
-		if kueuestate.IsBeingEvicted(wl) {
-			values = append(values, clusterUse(string(check.Name), anyCluster))
-		}
+	record, err := dispatch.Decode(wl.Annotations)
+	quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	isComplete := nominates && err == nil && quota != nil && record.IsCurrent(quota.LastTransitionTime.Time) && !record.Repair
+	if n := len(record.Nominated); !isComplete || n == 0 || n > dispatch.MaxNominated {
+		return []string{anyCluster}
 	}
-	return values
+	return record.Nominated
 }
 
 // clustersOf returns the nominated clusters of a workload and the one that runs it.
@@ -57,10 +83,9 @@ func clustersOf(wl *kueue.Workload) []string {
 }
 
 // gatherClustersInUse returns the members of the configuration that an unfinished workload
-// runs on or is nominated to, or that may hold copies without any workload that says so. During an
-// eviction, every member may hold the copy. Decided
-// clusters stay members in any case, unless another cluster is requested. If the configuration was
-// deleted, every cluster with workloads was a member.
+// runs on, is nominated to or is being evicted from, or that may hold copies without any workload that
+// says so. Decided clusters stay members in any case, unless another cluster is requested. If the
+// configuration was deleted, every cluster with workloads was a member.
 func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[string]bool, error) {
 	inUse := map[string]bool{}
 	checks, err := r.checksOfConfig(ctx, in.gate.Spec.MultiKueue.ConfigName)
@@ -128,7 +153,7 @@ func hasCheck(wl *kueue.Workload, checks []string) bool {
 }
 
 // hasWorkloads reports whether an unfinished workload with one of the checks runs on a cluster, is
-// nominated to it, or is being evicted from a cluster that is not known any more.
+// nominated to it, or is being evicted from it or from a cluster that is not known any more.
 func (r *Reconciler) hasWorkloads(ctx context.Context, cluster string, checks []string) (bool, error) {
 	for _, check := range checks {
 		for _, use := range []string{clusterUse(check, cluster), clusterUse(check, anyCluster)} {

@@ -1,6 +1,7 @@
 package placementgate
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -17,25 +18,42 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func TestClusterUses(t *testing.T) {
 	cluster := "cluster1"
+	current := dispatch.Record{}.Begin([]string{"cluster3", "cluster4"}, now, "", now)
+	var many []string
+	for i := range dispatch.MaxNominated + 1 {
+		many = append(many, fmt.Sprint("c", i))
+	}
+	anyMember := []string{"multikueue/", "plimsoll/"}
 	for _, tc := range []struct {
 		name   string
 		change func(*kueue.WorkloadStatus)
+		record string
 		want   []string
 	}{
-		{"no cluster", func(s *kueue.WorkloadStatus) { s.ClusterName, s.NominatedClusterNames = nil, nil }, nil},
-		{"running and nominated", func(*kueue.WorkloadStatus) {},
+		{"no cluster", func(s *kueue.WorkloadStatus) { s.ClusterName, s.NominatedClusterNames = nil, nil }, "", nil},
+		{"running and nominated", func(*kueue.WorkloadStatus) {}, "",
 			[]string{"multikueue/cluster2", "multikueue/cluster1", "plimsoll/cluster2", "plimsoll/cluster1"}},
 		{"finished", func(s *kueue.WorkloadStatus) {
 			s.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-		}, nil},
-		{"an eviction has begun", setEvicted, []string{"multikueue/", "plimsoll/"}},
-		{"an eviction is complete", func(s *kueue.WorkloadStatus) { setEvicted(s); s.Admission, s.Conditions = nil, s.Conditions[:1] }, nil},
-		{"a stuck eviction, which the gate repairs", func(s *kueue.WorkloadStatus) { setEvicted(s); s.NominatedClusterNames = []string{"cluster2"} },
+		}, "", nil},
+		{"an eviction has begun", setEvicted, "", anyMember},
+		{"an eviction of a workload with a record", setEvicted, current.Encode(),
+			[]string{"multikueue/cluster3", "multikueue/cluster4", "plimsoll/cluster3", "plimsoll/cluster4"}},
+		{"with a record of other quota", setEvicted, current.Begin([]string{"cluster3"}, now.Add(-time.Hour), "", now).Encode(), anyMember},
+		{"with the record of a repair", setEvicted, current.BeginRepair([]string{"cluster3"}, now, "", now).Encode(), anyMember},
+		{"with a record without clusters", setEvicted, current.Begin(nil, now, "", now).Encode(), anyMember},
+		{"with more clusters than the operator nominates", setEvicted, current.Begin(many, now, "", now).Encode(), anyMember},
+		{"with a record that does not parse", setEvicted, "{", anyMember},
+		{"an eviction that a nomination completes", func(s *kueue.WorkloadStatus) { setEvicted(s); s.NominatedClusterNames = []string{"cluster3"} }, current.Encode(),
+			[]string{"multikueue/cluster3", "multikueue/cluster4", "plimsoll/cluster3", "plimsoll/cluster4"}},
+		{"an eviction is complete", func(s *kueue.WorkloadStatus) { setEvicted(s); s.Admission, s.Conditions = nil, s.Conditions[:1] }, current.Encode(), nil},
+		{"a stuck eviction, which the gate repairs", func(s *kueue.WorkloadStatus) { setEvicted(s); s.NominatedClusterNames = []string{"cluster2"} }, "",
 			[]string{"multikueue/cluster2", "multikueue/", "plimsoll/cluster2", "plimsoll/"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -44,8 +62,14 @@ func TestClusterUses(t *testing.T) {
 				ClusterName:     &cluster, NominatedClusterNames: []string{"cluster2"},
 			}}
 			tc.change(&wl.Status)
-			if diff := cmp.Diff(tc.want, clusterUses(wl)); diff != "" {
+			if tc.record != "" {
+				wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: tc.record}
+			}
+			if diff := cmp.Diff(tc.want, clusterUses(true)(wl)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if builtin := clusterUses(false)(wl); kueuestate.IsBeingEvicted(wl) && !slices.Contains(builtin, "multikueue/") {
+				t.Errorf("Kueue's dispatcher writes no record, but only %v are in use", builtin)
 			}
 		})
 	}
@@ -58,7 +82,7 @@ func setEvicted(s *kueue.WorkloadStatus) {
 	s.Admission = &kueue.Admission{ClusterQueue: "q"}
 	s.Conditions = []metav1.Condition{
 		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
-		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue},
+		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)},
 	}
 }
 

@@ -79,7 +79,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("plimsoll-gate"), opts: opts,
 		histories: map[string]*membership.History{},
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, clusterUseIndex, clusterUses); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, clusterUseIndex, clusterUses(opts.Nominate)); err != nil {
 		return fmt.Errorf("index Workloads by cluster: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).

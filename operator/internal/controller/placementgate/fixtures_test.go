@@ -86,7 +86,7 @@ func newReconciler(t *testing.T, clock *time.Time, calls interceptor.Funcs, obje
 		}
 	}
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.PlacementGate{}).
-		WithIndex(&kueue.Workload{}, clusterUseIndex, clusterUses).WithInterceptorFuncs(calls).Build()
+		WithIndex(&kueue.Workload{}, clusterUseIndex, clusterUses(true)).WithInterceptorFuncs(calls).Build()
 	return &Reconciler{
 		client: hub, recorder: events.NewFakeRecorder(100), histories: map[string]*membership.History{},
 		opts: Options{Registry: registry.New(), Ledger: ledger.New(0, 0), Nominate: true, Now: func() time.Time { return *clock }},

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/registry"
 )
 
@@ -73,6 +74,52 @@ func TestRequestedClusterJoinsTheConfiguration(t *testing.T) {
 	}
 }
 
+// Jobs on c19 are evicted one after the other, so that an eviction is in progress for 10 of every 20
+// seconds. They keep their own member only: another one makes place for the requested cluster.
+func TestRequestedClusterJoinsDuringEvictionsElsewhere(t *testing.T) {
+	clock := now
+	var names []string
+	for i := range 22 {
+		names = append(names, fmt.Sprintf("c%02d", i))
+	}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "multikueue"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName,
+		Parameters: &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "MultiKueueConfig", Name: "plimsoll-gpu"}}}
+	evicted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "evicted", Annotations: map[string]string{
+		v1alpha1.DispatchAnnotation: dispatch.Record{}.Begin([]string{"c19"}, now, "", now).Encode()}}}
+	evicted.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}}
+	setEvicted(&evicted.Status)
+	r, hub := newReconciler(t, &clock, interceptor.Funcs{}, append(healthyHub(names...), check)...)
+	run := func() []string {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); err != nil {
+			t.Fatal(err)
+		}
+		config := &kueue.MultiKueueConfig{}
+		if err := hub.Get(t.Context(), client.ObjectKey{Name: "plimsoll-gpu"}, config); err != nil {
+			t.Fatal(err)
+		}
+		return config.Spec.Clusters
+	}
+	members := run()
+	for range 3 {
+		wl := evicted.DeepCopy()
+		for _, change := range []func() error{
+			func() error { return hub.Create(t.Context(), wl) },
+			func() error { return hub.Delete(t.Context(), wl) },
+		} {
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			r.opts.Registry.RequestCluster("gpu", "c21", clock)
+			members = run()
+			clock = clock.Add(10 * time.Second)
+		}
+	}
+	if !slices.Contains(members, "c21") || !slices.Contains(members, "c19") || slices.Contains(members, "c18") {
+		t.Errorf("members %v after a minute, want c21 in place of c18", members)
+	}
+}
+
 // A member that may hold copies that no workload names stays, although another cluster is
 // requested: Kueue deletes such copies only on members.
 func TestMemberWithOrphanedCopiesStays(t *testing.T) {
@@ -92,7 +139,7 @@ func TestMemberWithOrphanedCopiesStays(t *testing.T) {
 		{"connected for long", 15, metav1.ConditionTrue, time.Hour, false, []time.Duration{30 * time.Second}, "c19"},
 		{"disconnected", 15, metav1.ConditionFalse, time.Hour, false, []time.Duration{30 * time.Second, 30 * time.Second}, "c18"},
 		{"disconnected, and gone from the hub", 15, metav1.ConditionFalse, time.Hour, true, []time.Duration{30 * time.Second}, "c19"},
-		{"back for five seconds when the exit could begin", 15, metav1.ConditionTrue, 5 * time.Second, false, []time.Duration{30 * time.Second}, ""},
+		{"back for five seconds when the exit could begin", 15, metav1.ConditionTrue, 5 * time.Second, false, []time.Duration{30 * time.Second}, "c18"},
 		{"short periods: Kueue has no time to remove copies", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second}, ""},
 		{"short periods: it has", 1, metav1.ConditionTrue, time.Hour, false, []time.Duration{5 * time.Second, 11 * time.Second}, "c19"},
 	} {

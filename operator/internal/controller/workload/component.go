@@ -216,7 +216,7 @@ func (o *observation) componentFacts(other *kueue.Workload) shape.Facts {
 // decides. Each component has its own entry, which its own decision replaces, and which ends with the
 // workload's reservation. A component without quota has none: only quota limits how many devices a
 // tenant keeps from others.
-func (o *observation) componentEntries(cluster string) []ledger.Entry {
+func (o *observation) componentEntries(cluster string, debitedAt time.Time) []ledger.Entry {
 	if !o.decidesForJob() {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (o *observation) componentEntries(cluster string) []ledger.Entry {
 		}
 		facts := o.componentFacts(other)
 		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
-			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: o.now})
+			DecidedBy: o.facts.UID, PodSets: facts.PodSets, DebitedAt: debitedAt})
 	}
 	return entries
 }
@@ -239,14 +239,20 @@ func (o *observation) lacksJobQuota() bool {
 }
 
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
-// decides for. Their devices can be reserved then, so that the job starts as a whole.
+// decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
+// ahead, the time counts from when the operator saw the quota.
 func (o *observation) awaitsJobQuota() bool {
-	return o.lacksJobQuota() && o.now.Sub(o.quotaReservedAt()) < timing.JobQuotaGrace
+	since := o.quotaReservedAt()
+	if seen := o.history.quotaSeenAt; !seen.IsZero() && seen.Before(since) {
+		since = seen
+	}
+	return o.lacksJobQuota() && o.now.Sub(since) < timing.JobQuotaGrace
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
-// decision that placed the job counted it. A replica that an autoscaler adds later has no place in the
-// job. Annotations and owners alone give none: users may write them.
+// decision that placed the job counted it. The reservation stays while the component waits, and is
+// restored after a restart. A replica that an autoscaler adds later has no place in the job. Annotations
+// and owners alone give none: users may write them.
 func (o *observation) hasPlaceInJob() bool {
 	return o.component.cluster != "" && o.view.Reserves(o.facts.UID, o.component.cluster)
 }

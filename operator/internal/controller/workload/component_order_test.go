@@ -11,12 +11,54 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/order"
 	"plimsoll.dev/plimsoll/operator/internal/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 const heldForBig = "Pending no cluster is eligible; cluster1 is held for team-a/big, cluster2 does not run the job's other components, which are on cluster1"
+
+// placeJob lets cluster1 admit the selected component, ten seconds after its decision.
+func (b *bench) placeJob() {
+	b.t.Helper()
+	b.clock.add(10 * time.Second)
+	b.update(func(wl *kueue.Workload) {
+		admitBy(wl, "cluster1")
+		kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(b.now())
+	})
+	b.reconcile()
+}
+
+// decideWithoutSamples decides the second replica while the source has no samples.
+func (b *bench) decideWithoutSamples() {
+	b.t.Helper()
+	b.room(nil)
+	b.cache = b.newCache()
+	b.selectReplica(1)
+	b.reconcile()
+	if c := b.check(); c.State != kueue.CheckStatePending {
+		b.t.Fatalf("decided without samples: check %s %q", c.State, c.Message)
+	}
+	b.clock.add(time.Minute)
+}
+
+// restartWithoutLedger is a restart, which loses reservations and histories, but for the holds, which the
+// first decision of a held workload makes again.
+func (b *bench) restartWithoutLedger() {
+	b.t.Helper()
+	former := b.ledger.View().HoldsOf("gpu")
+	b.Reconciler.ledger = ledger.New(b.ledger.Settle, b.ledger.TTL)
+	b.histories = newHistories()
+	b.cache = b.newCache()
+	b.restart()
+	for _, hold := range former {
+		if !b.ledger.Commit(b.ledger.View(), hold.UID, nil, nil, &hold) {
+			b.t.Fatal("the ledger changed")
+		}
+	}
+}
 
 // A component passes a hold on the cluster of its job only if the decision that placed the job counted
 // it. Otherwise every replica that an autoscaler adds, and every workload with a forged annotation,
@@ -31,6 +73,27 @@ func TestComponentsAndHolds(t *testing.T) {
 		want   string
 	}{
 		{"placed with the job", 2, func(*bench) {}, "Ready cluster1 has room for 2 such pods"},
+		{"decided once without samples", 2, (*bench).decideWithoutSamples, "Ready cluster1 has room for 2 such pods"},
+		{"still waiting after the TTL of the ledger", 2, func(b *bench) {
+			b.clock.add(b.ledger.TTL + time.Minute)
+			b.ledger.Expire(nil, b.now())
+		}, "Ready cluster1 has room for 2 such pods"},
+		{"after a restart", 2, (*bench).restartWithoutLedger, "Ready cluster1 has room for 2 such pods"},
+		{"added to the job later, and decided without samples", 1, func(b *bench) {
+			b.create(replica(1))
+			b.decideWithoutSamples()
+		}, heldForBig},
+		{"with quota from after the placement, after a restart", 1, func(b *bench) {
+			wl := replica(1)
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(b.now())
+			b.create(wl)
+			b.restartWithoutLedger()
+		}, heldForBig},
+		{"after a restart, of a job whose component 0 has finished", 2, func(b *bench) {
+			b.selectReplica(0)
+			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, b.now()) })
+			b.restartWithoutLedger()
+		}, heldForBig},
 		{"added to the job later", 1, func(b *bench) { b.create(replica(1)) }, heldForBig},
 		{"annotated after the job was placed", 1, func(b *bench) {
 			wl := replica(1)
@@ -57,13 +120,12 @@ func TestComponentsAndHolds(t *testing.T) {
 			b.room(map[string]float64{"cluster1": float64(tc.placed), "cluster2": 0})
 			b.createReplicas(tc.placed)
 			b.reconcile()
-			b.update(func(wl *kueue.Workload) { admitBy(wl, "cluster1") })
-			b.reconcile()
+			b.placeJob()
 			b.submit("big", 3, 1000, 10*time.Minute)
 			b.expectHolds("cluster1 team-a/big")
+			tc.change(b)
 			b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
 			b.cache = b.newCache()
-			tc.change(b)
 			b.selectReplica(1)
 			b.reconcile()
 			if got := checkTexts(b.workload())["plimsoll"]; !strings.HasPrefix(got, tc.want) {

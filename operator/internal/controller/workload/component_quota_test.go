@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -97,14 +98,19 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		follows bool
+		ahead   time.Duration // Kueue's clock
 		devices int64
 	}{
-		{"the quota follows", true, 4},
-		{"the quota does not follow", false, 2},
+		{"the quota follows", true, 0, 4},
+		{"the quota does not follow", false, 0, 2},
+		{"the quota does not follow, and Kueue's clock is ahead", false, 50 * time.Second, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.createReplicasWithQuota(2, 1)
+			b.update(func(wl *kueue.Workload) {
+				wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(b.now().Add(tc.ahead))
+			})
 			b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
 			b.reconcile()
 			if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {

@@ -75,6 +75,8 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*obse
 	}
 	if len(o.checks) > 0 && o.recordErr == nil { // PhaseRecordUnreadable resets the record
 		r.restore(o)
+		r.restorePlace(o)
+		o.view = r.viewFor(o)
 	}
 	return o, nil
 }
@@ -111,5 +113,25 @@ func (r *Reconciler) restore(o *observation) {
 	}
 	for _, c := range sent {
 		r.ledger.Debit(o.entry(c, since))
+		for _, e := range o.componentEntries(c, since) {
+			r.ledger.Debit(e)
+		}
 	}
+}
+
+// restorePlace debits what the placement of the job reserved for a component that has no cluster yet. The
+// hub does not show which components the placement counted: restorePlace takes those that held quota
+// when the cluster admitted component 0. Users can't write these times.
+func (r *Reconciler) restorePlace(o *observation) {
+	primary := o.component.primary
+	if primary == nil || clusterOf(o.wl) != "" || clusterOf(primary) == "" {
+		return
+	}
+	admission := kueuestate.FindCheck(primary, o.multiKueue)
+	if admission == nil || admission.State != kueue.CheckStateReady || o.quotaReservedAt().After(admission.LastTransitionTime.Time) {
+		return
+	}
+	e := o.entry(clusterOf(primary), admission.LastTransitionTime.Time)
+	e.DecidedBy = string(primary.UID)
+	r.ledger.Debit(e)
 }

@@ -9,12 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // restart makes the next reconciliation rebuild the ledger.
@@ -61,6 +63,60 @@ func TestRebuiltLedger(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(tc.wl)
+			b.restart()
+			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.want {
+				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// A component that waits keeps what the placement of its job reserved for it. The hub does not show which
+// components the placement counted.
+func TestRebuiltReservationsOfAJob(t *testing.T) {
+	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
+	admit := func(wl *kueue.Workload, at time.Time) {
+		admitBy(wl, "cluster1")
+		kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(at)
+	}
+	quotaAt := func(wl *kueue.Workload, at time.Time) {
+		wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(first, second *kueue.Workload)
+		want   int64
+	}{
+		{"no component has a cluster", func(_, _ *kueue.Workload) {}, 0},
+		{"component 0 is nominated", func(first, _ *kueue.Workload) {
+			first.Status.NominatedClusterNames = []string{"cluster1"}
+			record := recordOf(ago(1), "cluster1")
+			record.QuotaReservedAt = ago(70).UTC()
+			first.Annotations[v1alpha1.DispatchAnnotation] = record.Encode()
+		}, 4},
+		{"component 0 is sent to a cluster that has not admitted it", func(first, _ *kueue.Workload) {
+			first.Status.ClusterName = ptr.To("cluster1")
+			quotaAt(first, ago(2))
+		}, 2},
+		{"component 0 is admitted", func(first, _ *kueue.Workload) { admit(first, ago(1)) }, 4},
+		{"component 0 is admitted so long ago that samples show it", func(first, _ *kueue.Workload) { admit(first, ago(61)) }, 2},
+		{"both are admitted so long ago that samples show them", func(first, second *kueue.Workload) {
+			admit(first, ago(61))
+			admit(second, ago(61))
+		}, 0},
+		{"the quota is from after the admission of component 0", func(first, second *kueue.Workload) {
+			admit(first, ago(2))
+			quotaAt(second, ago(1))
+		}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, v1alpha1.PlacementGateSpec{})
+			first, second := replica(0), replica(1)
+			quotaAt(first, ago(70))
+			quotaAt(second, ago(70))
+			tc.change(first, second)
+			b.create(first)
+			b.create(second)
 			b.restart()
 			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.want {
 				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)

@@ -196,9 +196,12 @@ func (o *observation) orphanNote(clusters []string, choice string) string {
 
 // reserve debits the chosen clusters that have room. Where a cluster has none, the workload
 // may never take anything. Clusters whose nomination outlived the ledger's TTL are not
-// debited again.
+// debited again. What the placement of the job reserved for a component stays while it waits.
 func (o *observation) reserve(clusters []string, d gate.Decision) *reservation {
 	res := &reservation{kept: o.wl.Status.NominatedClusterNames, admittedPods: o.admittedPods(d)}
+	if o.hasPlaceInJob() {
+		res.kept = append(slices.Clone(res.kept), o.component.cluster)
+	}
 	var expired []string
 	if o.record.IsCurrent(o.quotaReservedAt()) && !o.record.NominatedAt.After(o.now.Add(-o.ledgerTTL)) && o.recordErr == nil {
 		expired = o.wl.Status.NominatedClusterNames
@@ -206,7 +209,7 @@ func (o *observation) reserve(clusters []string, d gate.Decision) *reservation {
 	for _, c := range clusters {
 		if slices.Contains(d.Order, c) && !slices.Contains(expired, c) {
 			res.entries = append(res.entries, o.entryOf(d, c))
-			res.entries = append(res.entries, o.componentEntries(c)...)
+			res.entries = append(res.entries, o.componentEntries(c, o.now)...)
 		}
 	}
 	return res
