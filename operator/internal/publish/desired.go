@@ -73,7 +73,7 @@ func scoreItems(names []string, row []score.Cell) []clusterv1alpha1.AddOnPlaceme
 
 // decideDataFresh decides the condition DataFresh of one cluster. The message contains
 // times instead of ages: it changes only together with the state, and so causes no
-// additional writes.
+// additional writes. A restarted operator reads the reason Stale: the cluster had values.
 func decideDataFresh(names []string, parts []score.Cell) metav1.Condition {
 	reason := ReasonFresh
 	var lines []string

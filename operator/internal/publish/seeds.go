@@ -57,6 +57,9 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 		Cluster: s.Namespace, Scores: map[string]score.SeedScore{}, Series: readSeries(s),
 		Written: written, SeriesWritten: lastWrite(s.ManagedFields, isUpdate),
 	}
+	if c := meta.FindStatusCondition(s.Status.Conditions, DataFresh); c != nil {
+		seed.Stale = c.Reason == ReasonStale
+	}
 	for _, item := range s.Status.Scores {
 		recovered := score.SeedScore{Value: item.Value, State: score.Scored, SampleTime: written}
 		if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ScoreConditionPrefix+item.Name); c != nil {

@@ -44,6 +44,10 @@ func TestNewSeedRecoversEachScore(t *testing.T) {
 			"a": {Value: 40, State: score.Held, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: later},
 			"total": {Value: 40, State: score.Held, SampleTime: later, MissingSince: later},
 		}},
+		{"stale", [][2]score.Input{{stale, good}}, map[string]score.SeedScore{
+			"a": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: now},
+			"total": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now},
+		}},
 		{"one never seen", [][2]score.Input{{absent, good}}, map[string]score.SeedScore{
 			"a": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: now},
 			"total": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now},
@@ -53,7 +57,7 @@ func TestNewSeedRecoversEachScore(t *testing.T) {
 			r := evaluate(t, tc.in...)
 			object := written(&Desire(r, true, valid)[0], r.Time.Time())
 			at := r.Time.Time()
-			if d := cmp.Diff(score.Seed{Cluster: "c1", Scores: tc.want, Written: at, SeriesWritten: at.Add(-time.Hour)}, newSeed(object)); d != "" {
+			if d := cmp.Diff(score.Seed{Cluster: "c1", Stale: tc.name == "stale", Scores: tc.want, Written: at, SeriesWritten: at.Add(-time.Hour)}, newSeed(object)); d != "" {
 				t.Error(d)
 			}
 			// A restart changes nothing that is published.

@@ -203,7 +203,8 @@ func TestRunKeepsLostClusterStale(t *testing.T) {
 	}
 }
 
-// The same after a restart of the operator, which knows from the published score that the value is missing.
+// The same after a restart of the operator, which knows from the published score that the value is missing,
+// and from the reason of DataFresh that the cluster had one.
 func TestRunKeepsLostClusterStaleAfterRestart(t *testing.T) {
 	fifty := int32(50)
 	s := newSpec("x")
@@ -212,7 +213,7 @@ func TestRunKeepsLostClusterStaleAfterRestart(t *testing.T) {
 		"x": {Samples: []query.Sample{sample("c1", 5)}}, "age": {Samples: []query.Sample{sample("c1", 1)}},
 	}}, "c1", "c2", "without")
 	req.Previous = score.FromSeeds(req.Policy, []score.Seed{
-		{Cluster: "c2", Scores: map[string]score.SeedScore{"a": {Value: score.Lowest, State: score.Worst, MissingSince: now.Add(-2 * time.Hour)}}},
+		{Cluster: "c2", Stale: true, Scores: map[string]score.SeedScore{"a": {Value: score.Lowest, State: score.Worst, MissingSince: now.Add(-2 * time.Hour)}}},
 		{Cluster: "without", Scores: map[string]score.SeedScore{"a": {Value: 50, State: score.Fixed, MissingSince: now.Add(-time.Minute)}}}, // the query failed
 	}, now)
 	r := Run(context.Background(), req).Result

@@ -227,7 +227,7 @@ func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant
 	c.history.hasMatched, c.history.absentAt = true, 0
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
-	c.history.hasPoints, c.history.seen = true, sampleTime
+	c.history.hasPoints, c.history.seen, c.history.maybeSeen = true, sampleTime, false
 	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
 		c.history.hasPublished = true
@@ -301,7 +301,8 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Ins
 // endHold applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
 func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
-	c.history = history{hasPublished: true, hasMatched: c.history.hasMatched, seen: c.history.seen, absentAt: c.history.absentAt}
+	h := &c.history
+	*h = history{hasPublished: true, hasMatched: h.hasMatched, seen: h.seen, maybeSeen: h.maybeSeen, absentAt: h.absentAt}
 	c.HeldUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:

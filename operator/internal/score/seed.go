@@ -34,8 +34,14 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 			if s, known := seed.Scores[p.Names[j]]; known && !s.Unmatched {
 				row[j].history.hasMatched = true
 				row[j].history.absentAt = min(p.scores[j].absentTime(s), r.Time)
+				if seed.Stale && !s.MissingSince.IsZero() {
+					row[j].seedStale(s, r.Time)
+				}
 			}
 			r.lastFresh[i] = max(r.lastFresh[i], row[j].SampleTime)
+		}
+		if p.HasTotal {
+			row[len(row)-1].history.seen = 0
 		}
 	}
 	return r
@@ -93,7 +99,7 @@ func (c *Cell) seed(s SeedScore, now Instant) {
 	switch s.State {
 	case Scored, Held, Vetoed:
 	case Worst, Fixed, Omitted:
-		c.history.seen = min(c.Since, now)
+		c.history.seen, c.history.maybeSeen = min(c.Since, now), true
 		return
 	}
 	// A clock that was corrected must not prolong a hold.
@@ -104,4 +110,10 @@ func (c *Cell) seed(s SeedScore, now Instant) {
 	if s.State == Vetoed {
 		c.Points = math.NaN()
 	}
+}
+
+// seedStale restores that the cluster had a value, and not a response without a series that
+// missing.absent accepts.
+func (c *Cell) seedStale(s SeedScore, now Instant) {
+	c.history.seen, c.history.maybeSeen, c.history.absentAt = min(At(s.MissingSince), now), false, 0
 }

@@ -225,3 +225,40 @@ func TestSeedOutsideTheRange(t *testing.T) {
 	f.round(30, v(10))
 	f.expect(0, "0 Scored")
 }
+
+// TestSeedsOfClustersThatHadValues: b is what the object has beside a, which is missing.
+func TestSeedsOfClustersThatHadValues(t *testing.T) {
+	a, b := linear("a", "0", "10"), linear("b", "0", "10")
+	b.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
+	worst := SeedScore{Value: Lowest, State: Worst, MissingSince: t0}
+	for _, tc := range []struct {
+		name  string
+		a, b  SeedScore
+		stale bool
+		want  bool
+	}{
+		{"the query failed", worst, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, false, false},
+		{"stale", worst, worst, true, true},
+		{"one stale, one accepted", worst, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, true, true},
+		{"stale for more than a day", SeedScore{Value: Lowest, State: Worst, MissingSince: at(-90000)}, SeedScore{Value: 40, SampleTime: t0}, true, true},
+		{"a value", worst, SeedScore{Value: 40, SampleTime: t0}, false, true},
+		{"a held value", worst, SeedScore{Value: 40, State: Held, SampleTime: t0, MissingSince: t0}, false, true},
+		{"a veto", worst, SeedScore{Value: Lowest, State: Vetoed, SampleTime: t0}, false, true},
+		{"omitted", SeedScore{State: Omitted, MissingSince: t0}, SeedScore{State: Omitted, MissingSince: t0}, false, false},
+		{"stale and omitted", SeedScore{State: Omitted, MissingSince: t0}, SeedScore{State: Omitted, MissingSince: t0}, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
+			f.last = FromSeeds(f.policy, []Seed{{Cluster: "c", Stale: tc.stale, Scores: map[string]SeedScore{
+				"a": tc.a, "b": tc.b, "total": {Value: 50, SampleTime: t0},
+			}}}, at(30))
+			if got := f.last.HadValue("c", at(30)); got != tc.want {
+				t.Errorf("had a value: %t", got)
+			}
+			f.round(60, v(5), missing(Failed, 1))
+			if !f.last.HadValue("c", at(60)) {
+				t.Error("after a value, it had none")
+			}
+		})
+	}
+}

@@ -127,6 +127,8 @@ type history struct {
 	// seen is the time of the last usable value, also after the hold. After a restart, it is
 	// the time from which the value is missing.
 	seen Instant
+	// maybeSeen means that seen is from a restart, and that the cluster may never have had a value.
+	maybeSeen bool
 	// absentAt is the time of the last response without a series that missing.absent accepts.
 	// It is zero if a later response says something else.
 	absentAt Instant
@@ -187,14 +189,15 @@ func (r *Result) addChange(at Instant) {
 
 // HadValue reports whether the cluster had a usable value in any score within 24 hours before a
 // time, and no later response without a series that missing.absent accepts. After a restart, the
-// time from which a published score is missing counts as that of the last value.
+// time from which a published score is missing counts as that of the last value if the cluster was
+// stale. A total has no value of its own: it may be the sum of accepted ones.
 func (r *Result) HadValue(cluster string, at time.Time) bool {
 	if r == nil {
 		return false
 	}
 	i, ok := slices.BinarySearch(r.Clusters, cluster)
 	return ok && slices.ContainsFunc(r.Row(i), func(c Cell) bool {
-		return !c.history.seen.IsZero() && c.history.absentAt.IsZero() && At(at).sub(c.history.seen) <= healthyWindow
+		return !c.history.seen.IsZero() && !c.history.maybeSeen && c.history.absentAt.IsZero() && At(at).sub(c.history.seen) <= healthyWindow
 	})
 }
 
@@ -240,6 +243,9 @@ func (r *Result) Row(i int) []Cell {
 // a restart.
 type Seed struct {
 	Cluster string
+	// Stale means that the samples of the cluster were too old when Scores were written: a score
+	// that is missing since then had a value.
+	Stale bool
 	// Scores are the published scores by name, and those with the state Omitted.
 	Scores map[string]SeedScore
 	// Series are the numbers of series behind complete responses, by the key of the query.
