@@ -221,3 +221,24 @@ func TestRunKeepsLostClusterStaleAfterRestart(t *testing.T) {
 		t.Errorf("lost cluster: %s, cluster without: %s", lost, without)
 	}
 }
+
+// A cluster that an autoscaler scaled to zero has a sample time, but no series. It is not a lost one.
+func TestRunAcceptsClusterScaledToZero(t *testing.T) {
+	fifty := int32(50)
+	s := newSpec("x")
+	s.Scores[0].Missing, s.Freshness = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fifty}, &v1alpha1.Freshness{Query: "age"}
+	source := &fakeSource{responses: map[string]query.Result{
+		"x":   {Samples: []query.Sample{sample("c1", 5), sample("zero", 6)}},
+		"age": {Samples: []query.Sample{sample("c1", 1), sample("zero", 1)}},
+	}}
+	req := newRequest(s, source, "c1", "zero")
+	req.Previous = Run(context.Background(), req).Result
+	source.responses["x"] = query.Result{Samples: []query.Sample{sample("c1", 5)}}
+	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
+		req.Now = now.Add(after)
+		req.Previous = Run(context.Background(), req).Result
+		if c := req.Previous.Row(1)[0]; c.Outcome != score.None || c.Value != 50 {
+			t.Errorf("after %s: %s %d", after, c.Outcome, c.Value)
+		}
+	}
+}
