@@ -35,7 +35,7 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 	hub, sources := startController(t, nil)
 	g := gomega.NewWithT(t)
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, query.QuerierFunc(func(_ context.Context, expr string, _ time.Time) (query.Result, error) {
-		if strings.Contains(expr, "sample_timestamp") {
+		if strings.Contains(expr, "device_sample_timestamp") {
 			return query.Result{Samples: []query.Sample{{Labels: map[string]string{"cluster": "c1"}, Value: 5}}}, nil
 		}
 		return query.Result{Samples: []query.Sample{{Value: 3000, Labels: map[string]string{"cluster": "c1", "namespace": "default", "owner_kind": "Job", "owner_name": "train", "node": "n1", "uuid": "GPU-1"}}}}, nil
