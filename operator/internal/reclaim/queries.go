@@ -22,9 +22,10 @@ func DeviceLabels() []string {
 }
 
 // Default queries, over the shipped recording rules. The rule for idle devices keeps the last
-// value while an exporter is silent, so the query also demands a low utilization now. An exporter whose collections fail may
-// serve that of an earlier one, so the node must be trusted, too. The query returns one
-// sample per device: replicas of Prometheus may return several series for one device.
+// value while an exporter is silent, so the query also demands a low utilization now. An exporter
+// whose collections fail may serve the utilization of an earlier one, so the node must be trusted,
+// too. The query returns one sample per device: replicas of Prometheus may return several series for
+// one device.
 const (
 	defaultIdleQuery = `min by ($cluster_label, namespace, owner_kind, owner_name, node, uuid) (` +
 		`(time() - device:plimsoll_idle_since_timestamp_seconds:min)` +
